@@ -1,0 +1,204 @@
+//! The one shape that every tool answers with (design.md section 6; promises A2, A3).
+
+use serde::ser::{SerializeStruct, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{CorrelationId, ErrorCode};
+
+/// The version of the envelope and of the built-in tools, `meta.tool_version`.
+pub const TOOL_VERSION: &str = "1.0";
+
+/// What a tool answers: data, or a failure that tells a model how to go on. Serialized once, at the edge.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Envelope {
+    /// The tool did what it was asked, or found that an identical call already had.
+    Success {
+        /// The tool's own result: always a JSON object.
+        data: Value,
+        /// Version, time taken and, for a write, its receipt and its undo.
+        meta: Meta,
+    },
+    /// The tool did not do it. Nothing was written unless the message says so.
+    Failure {
+        /// What went wrong and what to do.
+        error: Failure,
+        /// Version, time taken and, once the gate was passed, the receipt.
+        meta: Meta,
+    },
+}
+
+/// `meta` of every envelope. Absent fields are left out, never null.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Meta {
+    /// [`TOOL_VERSION`], or the version of the manifest that declares the tool.
+    pub tool_version: String,
+    /// Wall-clock time from the call to the answer, in whole milliseconds.
+    pub elapsed_ms: u64,
+    /// The receipt of this attempt; writes only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<CorrelationId>,
+    /// How many rows the write touched; successful writes only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rows_affected: Option<u64>,
+    /// How to undo the write; successful writes only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollback: Option<Rollback>,
+}
+
+impl Meta {
+    /// The `meta` of an answer that is not a write.
+    #[must_use]
+    pub fn new(tool_version: impl Into<String>, elapsed_ms: u64) -> Self {
+        Self {
+            tool_version: tool_version.into(),
+            elapsed_ms,
+            correlation_id: None,
+            rows_affected: None,
+            rollback: None,
+        }
+    }
+}
+
+/// `meta.rollback`: advice, never carried out by the server itself (promise A1-21).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rollback {
+    /// Whether a tool of this server undoes the write.
+    pub reversible: bool,
+    /// The tool to call first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undo_tool: Option<String>,
+    /// The arguments of that call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undo_params: Option<Map<String, Value>>,
+    /// Every call in order, the last change first; only when one call is not enough.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undo_calls: Vec<UndoCall>,
+    /// The same for people: one sentence.
+    pub note: String,
+}
+
+impl Rollback {
+    /// A write that nothing here undoes; `why` is the operator's own sentence.
+    #[must_use]
+    pub fn irreversible(why: impl Into<String>) -> Self {
+        Self { reversible: false, undo_tool: None, undo_params: None, undo_calls: Vec::new(), note: why.into() }
+    }
+
+    /// A write that these calls undo, in this order. No calls means that there is nothing to undo.
+    #[must_use]
+    pub fn reversible(calls: Vec<UndoCall>, note: impl Into<String>) -> Self {
+        let first = calls.first().cloned();
+        let undo_calls = if calls.len() > 1 { calls } else { Vec::new() };
+        let (undo_tool, undo_params) = first.map(|call| (call.tool, call.params)).unzip();
+        Self { reversible: true, undo_tool, undo_params, undo_calls, note: note.into() }
+    }
+}
+
+/// One call that undoes (part of) a write.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UndoCall {
+    /// A write tool of the same server.
+    pub tool: String,
+    /// Its arguments, ready to send.
+    pub params: Map<String, Value>,
+}
+
+/// Why a call failed: for the agent. What the operator needs beyond that is in the log.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Failure {
+    /// The machine's word.
+    pub code: ErrorCode,
+    /// The model's sentence: what was wrong and what to do. Carries no secret.
+    pub message: String,
+    /// True only if the same call may succeed later.
+    pub retryable: bool,
+    /// PostgreSQL's five characters, when PostgreSQL said it (PostgreSQL manual, appendix A).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sqlstate: Option<String>,
+    /// PostgreSQL's DETAIL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// PostgreSQL's HINT, or ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Where in the query, in characters from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<u32>,
+}
+
+impl Failure {
+    /// A failure with the code's own answer to "may a retry succeed".
+    #[must_use]
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            retryable: code.retryable(),
+            sqlstate: None,
+            detail: None,
+            hint: None,
+            position: None,
+        }
+    }
+
+    /// The same with a hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl Envelope {
+    /// Whether `success` is true.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        matches!(self, Self::Success { .. })
+    }
+}
+
+impl Serialize for Envelope {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Envelope", 3)?;
+        fields.serialize_field("success", &self.is_success())?;
+        match self {
+            Self::Success { data, meta } => {
+                fields.serialize_field("data", data)?;
+                fields.serialize_field("meta", meta)?;
+            }
+            Self::Failure { error, meta } => {
+                fields.serialize_field("error", error)?;
+                fields.serialize_field("meta", meta)?;
+            }
+        }
+        fields.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_answers_without_the_keys_of_a_write() {
+        let envelope = Envelope::Success { data: serde_json::json!({"n": 1}), meta: Meta::new(TOOL_VERSION, 3) };
+        assert_eq!(
+            serde_json::to_string(&envelope).unwrap(),
+            r#"{"success":true,"data":{"n":1},"meta":{"tool_version":"1.0","elapsed_ms":3}}"#
+        );
+    }
+
+    #[test]
+    fn several_undo_calls_are_listed_and_the_first_one_repeated_at_the_top() {
+        let call = |id: u8| UndoCall {
+            tool: "delete_tweet".into(),
+            params: Map::from_iter([("tweet_id".to_owned(), Value::from(id))]),
+        };
+        let rollback = serde_json::to_value(Rollback::reversible(vec![call(2), call(1)], "Delete them")).unwrap();
+        assert_eq!(rollback["undo_params"]["tweet_id"], 2);
+        assert_eq!(rollback["undo_calls"].as_array().unwrap().len(), 2);
+        let one = serde_json::to_value(Rollback::reversible(vec![call(1)], "Delete it")).unwrap();
+        assert_eq!(one.get("undo_calls"), None);
+    }
+}

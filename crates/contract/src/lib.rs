@@ -1,0 +1,21 @@
+//! The words of countersign as types: what a tool answers ([`Envelope`]), why it failed ([`ErrorCode`]), the receipt of
+//! a write ([`CorrelationId`]), who calls ([`Principal`]), and how a prepared statement describes itself
+//! ([`StatementShape`]).
+//!
+//! This crate does no I/O and knows neither MCP nor a connection. Everything else depends on it, so it must never
+//! depend on anything of ours. To add an error code: one variant and one line in [`ErrorCode::ALL`], and its paragraph
+//! in `docs/errors.md` (a test compares the two).
+
+mod envelope;
+mod error_code;
+mod ids;
+mod principal;
+mod secret;
+mod statement;
+
+pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UndoCall};
+pub use error_code::ErrorCode;
+pub use ids::CorrelationId;
+pub use principal::{AccountId, Principal};
+pub use secret::Secret;
+pub use statement::{Column, CompositeField, Describe, DescribeError, PgType, Scalar, StatementShape, TypeKind};

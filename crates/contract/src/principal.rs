@@ -1,0 +1,54 @@
+//! Who calls.
+
+use serde::{Deserialize, Serialize};
+
+/// The account on whose behalf a call is made: the scope of the ledger, of duplicates and of idempotency keys.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AccountId(String);
+
+impl AccountId {
+    /// Any non-empty text of at most 255 bytes without control characters; `None` otherwise.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Option<Self> {
+        let text = text.into();
+        let fits = !text.is_empty() && text.len() <= 255 && !text.chars().any(char::is_control);
+        fits.then_some(Self(text))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for AccountId {
+    /// `default` (promise A11-19).
+    fn default() -> Self {
+        Self("default".to_owned())
+    }
+}
+
+/// The caller: on stdio from the configuration, on HTTP from the bearer token; never from a tool argument.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Principal {
+    /// The account.
+    pub account_id: AccountId,
+    /// A label for people: which agent or which person. Recorded, never used for a decision.
+    pub actor: Option<String>,
+}
+
+impl Principal {
+    /// The value of `principal.<field>`, for parameters that the server fills. `None` for an unknown field.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&str> {
+        match name {
+            "account_id" => Some(self.account_id.as_str()),
+            _ => None,
+        }
+    }
+
+    /// The fields that a manifest can name behind `principal.`.
+    pub const FIELDS: [&'static str; 1] = ["account_id"];
+}

@@ -1,0 +1,142 @@
+//! How a prepared statement describes itself: the types of its parameters and of its result columns.
+//!
+//! `pg` finds these out by asking PostgreSQL, `manifest` makes schemas from them. No decision is ever taken by looking
+//! at SQL text (design.md section 4).
+
+use std::future::Future;
+use std::sync::Arc;
+
+/// A PostgreSQL type, resolved down to its scalars.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PgType {
+    /// `pg_type.oid`.
+    pub oid: u32,
+    /// `pg_type.typname`; an array is its element's name and `[]`.
+    pub name: String,
+    /// What it is made of.
+    pub kind: TypeKind,
+}
+
+/// What a type is made of, as far as JSON cares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TypeKind {
+    /// One value.
+    Scalar(Scalar),
+    /// One of these labels.
+    Enum(Vec<String>),
+    /// An array; `delimiter` separates its elements in text form (`,` for all but `box`).
+    Array {
+        /// The type of each element, of whatever number of dimensions.
+        element: Arc<PgType>,
+        /// `pg_type.typdelim`.
+        delimiter: char,
+    },
+    /// A row type.
+    Composite(Vec<CompositeField>),
+    /// A domain over another type.
+    Domain(Arc<PgType>),
+}
+
+/// One attribute of a row type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompositeField {
+    /// `pg_attribute.attname`.
+    pub name: String,
+    /// Its type.
+    pub ty: Arc<PgType>,
+}
+
+/// The scalars that JSON treats differently from plain text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scalar {
+    /// `bool`
+    Bool,
+    /// `int2`
+    Int2,
+    /// `int4`
+    Int4,
+    /// `int8`
+    Int8,
+    /// `float4` and `float8`
+    Float,
+    /// `numeric`
+    Numeric,
+    /// `json` and `jsonb`
+    Json,
+    /// `date`
+    Date,
+    /// `timestamp`
+    Timestamp,
+    /// `timestamptz`
+    Timestamptz,
+    /// `uuid`
+    Uuid,
+    /// `int2vector` and `oidvector`: arrays with an output form of their own
+    Vector,
+    /// Everything else is its text.
+    Text,
+}
+
+impl PgType {
+    /// The type below all domains.
+    #[must_use]
+    pub fn base(&self) -> &Self {
+        match &self.kind {
+            TypeKind::Domain(inner) => inner.base(),
+            _ => self,
+        }
+    }
+}
+
+/// A result column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// Its name, unique within the result (a repeated one has a suffix: `a`, `a_2`).
+    pub name: String,
+    /// Its type.
+    pub ty: Arc<PgType>,
+    /// True if the column comes straight from a table column that is declared NOT NULL.
+    pub not_null: bool,
+}
+
+/// What Describe says of a statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatementShape {
+    /// `$1`, `$2`, ...
+    pub params: Vec<Arc<PgType>>,
+    /// The result columns; `None` for a statement that returns no rows.
+    pub columns: Option<Vec<Column>>,
+}
+
+/// Why a statement could not be described.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum DescribeError {
+    /// PostgreSQL refused it: the text is wrong.
+    #[error("{message}")]
+    Refused {
+        /// PostgreSQL's message.
+        message: String,
+        /// PostgreSQL's SQLSTATE.
+        sqlstate: String,
+        /// PostgreSQL's HINT.
+        hint: Option<String>,
+        /// Where in the text, in characters from 1.
+        position: Option<u32>,
+    },
+    /// The database could not be asked.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// Whoever can describe a statement without running it.
+pub trait Describe {
+    /// Prepares `sql` (extended protocol: one statement only) and describes it. Nothing is executed.
+    ///
+    /// `param_types` are the types that the caller knows already, by `pg_type.oid`, 0 where PostgreSQL shall infer it;
+    /// with more of them than the statement uses, the statement takes as many parameters as there are types.
+    fn describe(
+        &self,
+        sql: &str,
+        param_types: &[u32],
+    ) -> impl Future<Output = Result<StatementShape, DescribeError>> + Send;
+}

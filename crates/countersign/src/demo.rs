@@ -1,0 +1,125 @@
+//! `countersign demo`: a private PostgreSQL, the real server, a real MCP client, and what they say to each other.
+
+use std::path::Path;
+
+use anyhow::Context;
+use mcp::Client;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::cli::DemoArgs;
+use crate::demo_data;
+use crate::steps::Session;
+use crate::terminal::{Style, say};
+
+pub(crate) async fn run(arguments: DemoArgs) -> anyhow::Result<()> {
+    let style = Style::of_stdout();
+    say(&style.bold("countersign demo: an agent works on PostgreSQL, and every write is accounted for"));
+    say("");
+    let database = demo_data::prepare(arguments.fresh, |step| say(&format!("   {step}"))).await?;
+    let program = std::env::current_exe().context("the path of this program is not known")?;
+    let mut server = Command::new(&program);
+    server.args(["--log", "warn", "serve", "--demo"]);
+    // Whatever this shell is configured for, the demo is not about it.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("COUNTERSIGN_")) {
+        if name != "COUNTERSIGN_PG_BINDIR" && name != "COUNTERSIGN_DEMO_DIR" {
+            server.env_remove(name);
+        }
+    }
+    let client = Client::start(server).await.context("the demo's server did not start")?;
+    say(&format!("   an MCP client is connected to {} serve --demo", program.display()));
+
+    let played = play(&mut Session::new(&client, style)).await;
+    let closed = client.close().await;
+    drop(database);
+    played?;
+    closed?;
+    print_configuration(&program);
+    Ok(())
+}
+
+/// The steps. Each says what must come back; the first that does not ends the demo with an error.
+async fn play(session: &mut Session<'_>) -> anyhow::Result<()> {
+    session.list_tools(&["query_database", "like_tweet", "unlike_tweet", "get_mutation_detail"]).await?;
+
+    let query = "select t.id, a.handle, t.text from social.tweet t join social.account a using (account_id) \
+                 where not exists (select from social.tweet_like l where l.tweet_id = t.id and l.account_id = $1) \
+                 order by t.id limit 3";
+    let found =
+        session.succeeds("The agent reads", "query_database", json!({"query": query, "params": ["default"]})).await?;
+    let mut tweet_id = found["data"]["rows"][0]["id"].clone();
+    if tweet_id.is_null() {
+        let posted = session
+            .succeeds("It has liked everything; so it posts", "post_tweet", json!({"text": "One more for the demo."}))
+            .await?;
+        tweet_id = posted["data"]["id"].clone();
+    }
+
+    session
+        .is_refused(
+            "The read tool cannot write",
+            "query_database",
+            json!({"query": "delete from social.tweet"}),
+            "not_read_only",
+        )
+        .await?;
+
+    let like = json!({"tweet_id": tweet_id});
+    let liked = session.succeeds("A write: recorded, and it says how to undo it", "like_tweet", like.clone()).await?;
+    let receipt = liked["meta"]["correlation_id"].clone();
+
+    let again = session
+        .succeeds("The same call again: the agent retried, nothing happens twice", "like_tweet", like.clone())
+        .await?;
+    session.expect(again["data"]["duplicate"] == json!(true), "the second call is answered as a duplicate")?;
+    session.expect(again["data"]["original_correlation_id"] == receipt, "it points to the first call's receipt")?;
+
+    let undo = &liked["meta"]["rollback"];
+    let undo_tool = undo["undo_tool"].as_str().context("like_tweet did not say how to undo it")?;
+    let undone = session
+        .succeeds("Undone, with exactly the call that meta.rollback names", undo_tool, undo["undo_params"].clone())
+        .await?;
+
+    let relike =
+        session.succeeds("Like again: the first one was reversed, so it no longer counts", "like_tweet", like).await?;
+    session.expect(relike["data"]["duplicate"].is_null(), "it is executed, not answered from the record")?;
+
+    let recent = session.succeeds("What did the agent do?", "get_recent_mutations", json!({"limit": 4})).await?;
+    let statuses: Vec<&str> = recent["data"]["mutations"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|mutation| mutation["status"].as_str())
+        .collect();
+    session.expect(statuses == ["success", "success", "duplicate", "success"], "four attempts, newest first")?;
+
+    let detail = session
+        .succeeds("One of them in full, by its receipt", "get_mutation_detail", json!({"correlation_id": receipt}))
+        .await?;
+    session.expect(
+        detail["data"]["reversed_by"] == Value::from(vec![undone["meta"]["correlation_id"].clone()]),
+        "the record names the write that reversed it",
+    )
+}
+
+fn print_configuration(program: &Path) {
+    let program = program.display().to_string();
+    let server = |args: &[&str]| json!({"command": program, "args": args});
+    let pretty = |value: Value| serde_json::to_string_pretty(&value).unwrap_or_default();
+    let style = Style::of_stdout();
+    say("");
+    say(&style.bold("Every step answered as it should. To use this server yourself:"));
+    say("");
+    say("Claude Desktop (claude_desktop_config.json), Cursor (.cursor/mcp.json), Windsurf and most others:");
+    say("");
+    say(&pretty(json!({"mcpServers": {"countersign-demo": server(&["serve", "--demo"])}})));
+    say("");
+    say("VS Code (.vscode/mcp.json):");
+    say("");
+    let mut stdio = server(&["serve", "--demo"]);
+    stdio["type"] = json!("stdio");
+    say(&pretty(json!({"servers": {"countersign-demo": stdio}})));
+    say("");
+    say("On a database of your own: `countersign init` once, then \"args\": [\"serve\", \"--manifest\", \"FILE\"] and");
+    say("\"env\": {\"DATABASE_URL\": \"postgresql://user@host:5432/dbname\"}.");
+}

@@ -1,0 +1,20 @@
+//! `countersign init`: the ledger's schema and the reader's login, and the demo's data if asked.
+
+use crate::cli::InitArgs;
+use crate::terminal::say;
+use crate::{connection, demo_data};
+
+pub(crate) async fn run(arguments: InitArgs) -> anyhow::Result<()> {
+    let target = connection::configured(&arguments.database)?;
+    ledger::init(&target).await?;
+    say(&format!("The ledger (schema countersign) in database \"{}\" is ready.", target.dbname));
+    if arguments.demo {
+        let loaded = demo_data::load(&target).await?;
+        say(if loaded {
+            "The demo's schema \"social\" and its data are loaded."
+        } else {
+            "The schema \"social\" is there already; left as it is."
+        });
+    }
+    Ok(())
+}

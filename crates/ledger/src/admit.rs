@@ -1,0 +1,181 @@
+//! T1: the intent is committed before anything else happens, and an identical call is found.
+//!
+//! ```text
+//! caller A   admit -> run            | execute ........ commit |
+//! caller B          admit -> in_flight  contend  contend ...  contend -> duplicate of A
+//! ```
+//! B waits only after its own T1 has committed, and holds no connection meanwhile: otherwise the waiting ones could
+//! take every connection that A needs to finish.
+
+use std::time::Duration;
+
+use contract::{CorrelationId, ErrorCode, Failure};
+use pg::{Lease, Step, Writer};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::fingerprint::{Fingerprint, canonical_json};
+use crate::gate::{Attempt, Stopped};
+use crate::records::summary;
+use crate::resolve;
+
+/// What T1 found.
+pub(crate) enum Verdict {
+    /// Go on, on this session.
+    Run(Lease),
+    /// It is done already.
+    Duplicate { original: CorrelationId, cached_result: Value },
+    /// The record says no.
+    Refused(Failure),
+}
+
+const ADMIT_SQL: &str = "select * from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8)";
+const CONTEND_SQL: &str = "select * from countersign.contend($1)";
+const GIVE_UP_SQL: &str = "select countersign.finish_failure($1, 'duplicate_in_flight', null, $2)";
+
+/// How often a waiting duplicate asks again: soon at first, since most writes take milliseconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// Records the intent and waits for an identical call that is still running.
+pub(crate) async fn admit(
+    writer: &Writer,
+    correlation_id: CorrelationId,
+    attempt: &Attempt,
+    fingerprint: &Fingerprint,
+) -> Result<Verdict, Stopped> {
+    let params = Value::Object(attempt.params.clone());
+    let id = Some(correlation_id.to_string());
+    let admit_params = [
+        id.clone(),
+        Some(attempt.principal.account_id.as_str().to_owned()),
+        attempt.principal.actor.clone(),
+        Some(attempt.tool.clone()),
+        Some(fingerprint.as_str().to_owned()),
+        attempt.idempotency_key.clone(),
+        Some(params.to_string()),
+        Some(summary(&canonical_json(&params))),
+    ];
+    let mut answer = match ask(writer, ADMIT_SQL, &admit_params, attempt.deadline).await {
+        Err(Unanswered { error: pg::Error::Lost(error), .. }) => {
+            tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
+            writer.forget_idle();
+            if resolve::is_recorded(writer, correlation_id, attempt.deadline).await? {
+                // T1 had committed: end that record, so that the caller's retry starts afresh.
+                return resolve::resolve(writer, correlation_id, attempt.deadline)
+                    .await
+                    .map_err(|failure| Stopped { correlation_id: Some(correlation_id), failure: failure.into() })
+                    .map(|_| Verdict::Refused(crate::gate::internal_error()));
+            }
+            ask(writer, ADMIT_SQL, &admit_params, attempt.deadline).await
+        }
+        answer => answer,
+    }
+    .map_err(Unanswered::before_the_record)?;
+
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match answer {
+            Answer::Run(lease) => return Ok(Verdict::Run(lease)),
+            Answer::Duplicate { original, cached_result } => return Ok(Verdict::Duplicate { original, cached_result }),
+            Answer::KeyReused => return Ok(Verdict::Refused(key_reused())),
+            Answer::InFlight => {}
+        }
+        if Instant::now() + pause >= attempt.deadline {
+            return give_up(writer, correlation_id).await;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+        answer = ask(writer, CONTEND_SQL, std::slice::from_ref(&id), attempt.deadline)
+            .await
+            .map_err(|unanswered| unanswered.after_the_record(correlation_id))?;
+    }
+}
+
+fn key_reused() -> Failure {
+    Failure::new(
+        ErrorCode::IdempotencyKeyReused,
+        "this idempotency_key was used with other arguments within the last 24 hours; nothing was written",
+    )
+    .hint("Repeat the call with the very same arguments, or choose a new idempotency_key for a new write.")
+}
+
+async fn give_up(writer: &Writer, correlation_id: CorrelationId) -> Result<Verdict, Stopped> {
+    let message = "an identical write is still running and did not finish within the deadline; this call wrote nothing";
+    let params = [Some(correlation_id.to_string()), Some(message.to_owned())];
+    let stopped = |error: pg::Error| Unanswered { error }.after_the_record(correlation_id);
+    let deadline = Instant::now() + LONGEST_PAUSE;
+    let mut lease = writer.lease(deadline).await.map_err(stopped)?;
+    let step = Step { sql: GIVE_UP_SQL, params: &params, param_types: &[] };
+    lease.session().run(&[step]).await.map_err(|failed| stopped(failed.error))?;
+    Ok(Verdict::Refused(Failure::new(ErrorCode::DuplicateInFlight, message)))
+}
+
+enum Answer {
+    Run(Lease),
+    Duplicate { original: CorrelationId, cached_result: Value },
+    KeyReused,
+    InFlight,
+}
+
+async fn ask(writer: &Writer, sql: &str, params: &[Option<String>], deadline: Instant) -> Result<Answer, Unanswered> {
+    let mut lease = writer.lease(deadline).await?;
+    let step = Step { sql, params, param_types: &[] };
+    let outcomes = tokio::time::timeout_at(deadline, lease.session().run(&[step]))
+        .await
+        .map_err(|_| pg::Error::Deadline)?
+        .map_err(|failed| failed.error)?;
+    let row = outcomes.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next()).unwrap_or_default();
+    let [verdict, original, cached_result] = <[Option<String>; 3]>::try_from(row).unwrap_or_default();
+    let original = original.as_deref().and_then(CorrelationId::parse);
+    match (verdict.as_deref(), original) {
+        (Some("run"), _) => Ok(Answer::Run(lease)),
+        (Some("duplicate"), Some(original)) => {
+            let cached_result = cached_result.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
+            Ok(Answer::Duplicate { original, cached_result })
+        }
+        (Some("key_reused"), _) => Ok(Answer::KeyReused),
+        (Some("in_flight"), _) => Ok(Answer::InFlight),
+        _ => Err(pg::Error::Lost(std::io::Error::other("countersign.admit gave an answer of another version")).into()),
+    }
+}
+
+/// The ledger could not be asked.
+struct Unanswered {
+    error: pg::Error,
+}
+
+impl From<pg::Error> for Unanswered {
+    fn from(error: pg::Error) -> Self {
+        Self { error }
+    }
+}
+
+impl Unanswered {
+    fn before_the_record(self) -> Stopped {
+        Stopped { correlation_id: None, failure: ledger_failure(&self.error).into() }
+    }
+
+    fn after_the_record(self, correlation_id: CorrelationId) -> Stopped {
+        Stopped { correlation_id: Some(correlation_id), failure: ledger_failure(&self.error).into() }
+    }
+}
+
+/// What an agent is told when the ledger cannot be used. The error itself is for the log: it may name tables and hosts.
+pub(crate) fn ledger_failure(error: &pg::Error) -> Failure {
+    tracing::error!(%error, "the ledger cannot be used");
+    match error {
+        pg::Error::Connect(error) => {
+            Failure::new(ErrorCode::DatabaseUnavailable, format!("{error}; nothing was written"))
+        }
+        pg::Error::Deadline => Failure::new(
+            ErrorCode::DatabaseUnavailable,
+            "no connection to the ledger came free before the deadline; nothing was written",
+        ),
+        pg::Error::Server(error) => Failure {
+            sqlstate: Some(error.sqlstate.clone()),
+            ..Failure::new(ErrorCode::DbError, "the ledger cannot be written, so nothing was written")
+        },
+        _ => Failure::new(ErrorCode::DbError, "the connection to the ledger was lost; nothing was written"),
+    }
+}

@@ -1,0 +1,137 @@
+//! T2: claim, work and outcome in one transaction.
+//!
+//! ```text
+//! round trip 1   BEGIN · claim · SAVEPOINT · the executor's first statements
+//! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · RELEASE · outcome into the record · COMMIT
+//! on a refusal   ROLLBACK TO · failure into the record · COMMIT
+//! ```
+//! Each line is a pipeline that stops at its first error, so COMMIT is never reached without the outcome.
+
+use std::time::Duration;
+
+use contract::{CorrelationId, ErrorCode, Failure};
+use pg::{Lease, Step, StepError, Writer};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::executor::{Opening, Refusal, Work, WriteTx, sql_failure};
+use crate::gate::Attempt;
+use crate::records::summary;
+
+/// T2 did not succeed.
+pub(crate) enum Unfinished {
+    /// The record says why; nothing was written.
+    Recorded(Failure),
+    /// Whether it committed is not known.
+    InDoubt(pg::Error),
+}
+
+const FINISH_SUCCESS_SQL: &str =
+    "select countersign.finish_success($1, $2, $3, $4, $5, $6, $7, $8, make_interval(secs => $9::double precision))";
+const FINISH_FAILURE_SQL: &str = "select countersign.finish_failure($1, $2, $3, $4)";
+
+pub(crate) async fn execute(
+    writer: &Writer,
+    lease: &mut Lease,
+    correlation_id: CorrelationId,
+    attempt: &Attempt,
+) -> Result<Work, Unfinished> {
+    let left = attempt.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    let claim_params = [Some(correlation_id.to_string()), Some(left.as_millis().min(i32::MAX as u128).to_string())];
+    let mut tx = WriteTx::new(lease, writer, Opening { claim_params });
+    let work = match attempt.executor.execute(&mut tx, &attempt.params).await {
+        // An executor that ran no statement at all still has its record to claim.
+        Ok(work) => tx.open().await.map(|()| work),
+        Err(Refusal::Failure(failure)) => tx.open().await.and(Err(Refusal::Failure(failure))),
+        lost => lost,
+    };
+    match work {
+        Ok(work) => match succeed(lease, correlation_id, attempt, &work).await {
+            Ok(()) => Ok(work),
+            // A deferred constraint: the work is refused after all.
+            Err(StepError { step: 0, error: pg::Error::Server(error) }) => {
+                fail(lease, correlation_id, sql_failure(&error)).await
+            }
+            Err(StepError { error, .. }) => Err(Unfinished::InDoubt(error)),
+        },
+        Err(Refusal::Failure(failure)) => fail(lease, correlation_id, failure).await,
+        Err(Refusal::Lost(error)) => Err(Unfinished::InDoubt(error)),
+    }
+}
+
+async fn succeed(
+    lease: &mut Lease,
+    correlation_id: CorrelationId,
+    attempt: &Attempt,
+    work: &Work,
+) -> Result<(), StepError> {
+    let data = work.data.to_string();
+    let rollback = serde_json::to_string(&work.rollback)
+        .map_err(|error| StepError { step: 0, error: pg::Error::Lost(error.into()) })?;
+    let texts = |texts: Vec<Value>| {
+        // An array of texts in PostgreSQL's form: names and hexadecimal digits, which need quoting at the most.
+        let quoted: Vec<String> = texts.iter().map(ToString::to_string).collect();
+        Some(format!("{{{}}}", quoted.join(",")))
+    };
+    let params = [
+        Some(correlation_id.to_string()),
+        Some(data.clone()),
+        Some(summary(&data)),
+        Some(work.rows_affected.to_string()),
+        work.before.as_ref().map(Value::to_string),
+        Some(rollback),
+        texts(work.reversals.iter().map(|call| call.tool.as_str().into()).collect()),
+        texts(work.reversals.iter().map(|call| call.fingerprint.as_str().into()).collect()),
+        Some(attempt.dedup_window.as_secs_f64().to_string()),
+    ];
+    let steps = [
+        Step::plain("set constraints all immediate"),
+        Step::plain("release savepoint work"),
+        Step { sql: FINISH_SUCCESS_SQL, params: &params, param_types: &[] },
+        Step::plain("commit"),
+    ];
+    committed(lease, &steps).await
+}
+
+async fn fail(lease: &mut Lease, correlation_id: CorrelationId, failure: Failure) -> Result<Work, Unfinished> {
+    let params = [
+        Some(correlation_id.to_string()),
+        Some(failure.code.as_str().to_owned()),
+        failure.sqlstate.clone(),
+        Some(failure.message.clone()),
+    ];
+    let steps = [
+        Step::plain("rollback to savepoint work"),
+        Step { sql: FINISH_FAILURE_SQL, params: &params, param_types: &[] },
+        Step::plain("commit"),
+    ];
+    match committed(lease, &steps).await {
+        Ok(()) => Err(Unfinished::Recorded(failure)),
+        Err(StepError { error, .. }) => Err(Unfinished::InDoubt(error)),
+    }
+}
+
+/// Runs steps that end with COMMIT, and makes sure that it was one: COMMIT of a failed transaction is no error, it
+/// answers ROLLBACK (attack CR07).
+async fn committed(lease: &mut Lease, steps: &[Step<'_>]) -> Result<(), StepError> {
+    let outcomes = lease.session().run(steps).await?;
+    match outcomes.last().map(|outcome| outcome.tag.as_str()) {
+        Some("COMMIT") => Ok(()),
+        tag => {
+            let said = format!("COMMIT was answered with {}", tag.unwrap_or("nothing"));
+            Err(StepError { step: outcomes.len(), error: pg::Error::Lost(std::io::Error::other(said)) })
+        }
+    }
+}
+
+/// A write that touched the wrong number of rows: for executors that have a rule for it.
+impl crate::executor::Work {
+    /// The refusal for it; the gate rolls back.
+    #[must_use]
+    pub fn wrong_row_count(expected: &str, got: u64) -> Failure {
+        Failure::new(
+            ErrorCode::RowCountMismatch,
+            format!("the write would have touched {got} row(s) where {expected} is allowed; nothing was written"),
+        )
+    }
+}

@@ -1,0 +1,183 @@
+//! What carries out a write: an [`Executor`] gets a [`WriteTx`], which only the gate can make.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use contract::{Column, ErrorCode, Failure, Rollback};
+use pg::{Lease, ServerError, Step, Writer};
+use serde_json::{Map, Value};
+
+use crate::Fingerprint;
+
+/// Carries out one kind of write. Runs inside the gate's transaction: what it returns is committed with its record,
+/// what it refuses is rolled back and recorded as a failure.
+pub trait Executor: Send + Sync + 'static {
+    /// Does the work.
+    ///
+    /// # Errors
+    /// [`Refusal`]: nothing of the work stays.
+    fn execute<'a>(
+        &'a self,
+        tx: &'a mut WriteTx<'_>,
+        params: &'a Map<String, Value>,
+    ) -> Pin<Box<dyn Future<Output = Result<Work, Refusal>> + Send + 'a>>;
+}
+
+/// What an executor did.
+#[derive(Debug, Clone)]
+pub struct Work {
+    /// What the caller is answered with.
+    pub data: Value,
+    /// How many rows were touched.
+    pub rows_affected: u64,
+    /// The rows as they were before, if the tool looked at them.
+    pub before: Option<Value>,
+    /// How it is undone.
+    pub rollback: Rollback,
+    /// The same as fingerprints, so that the ledger knows these calls when they come.
+    pub reversals: Vec<Reversal>,
+}
+
+/// A call that undoes (part of) a write.
+#[derive(Debug, Clone)]
+pub struct Reversal {
+    /// The tool.
+    pub tool: String,
+    /// Of the call with all its effective parameters.
+    pub fingerprint: Fingerprint,
+}
+
+/// Why the work was not done.
+#[derive(Debug)]
+pub enum Refusal {
+    /// For the agent.
+    Failure(Failure),
+    /// The transaction cannot go on: the gate finds out what became of it.
+    Lost(pg::Error),
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Self::Failure(failure)
+    }
+}
+
+/// One statement for [`WriteTx::run`].
+#[derive(Debug, Clone, Copy)]
+pub struct Statement<'a> {
+    /// Its text: from the operator, so the number of different texts is bounded.
+    pub sql: &'a str,
+    /// `$1`, `$2`, ... in text form ([`pg::value::encode`]).
+    pub params: &'a [Option<String>],
+    /// Their types by oid.
+    pub param_types: &'a [u32],
+}
+
+/// What a statement gave back.
+#[derive(Debug, Clone, Default)]
+pub struct Rows {
+    /// The result columns.
+    pub columns: Vec<Column>,
+    /// The rows as objects, columns in order.
+    pub rows: Vec<Map<String, Value>>,
+    /// What the command tag counts.
+    pub rows_affected: u64,
+}
+
+/// The transaction of one claimed record, between its savepoint and its outcome.
+#[derive(Debug)]
+pub struct WriteTx<'a> {
+    lease: &'a mut Lease,
+    writer: &'a Writer,
+    /// What opens the transaction, sent together with the first statements: one round trip less.
+    opening: Option<Opening>,
+}
+
+/// BEGIN, the claim and the savepoint.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) claim_params: [Option<String>; 2],
+}
+
+const OPENING_STEPS: usize = 3;
+
+impl<'a> WriteTx<'a> {
+    pub(crate) fn new(lease: &'a mut Lease, writer: &'a Writer, opening: Opening) -> Self {
+        Self { lease, writer, opening: Some(opening) }
+    }
+
+    /// Opens the transaction, if no statement did.
+    pub(crate) async fn open(&mut self) -> Result<(), Refusal> {
+        self.run(&[]).await.map(drop)
+    }
+
+    /// Runs the statements in order, in one round trip; the first error skips the rest.
+    ///
+    /// # Errors
+    /// [`Refusal`]: the executor should hand it on.
+    pub async fn run(&mut self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, Refusal> {
+        let opening = self.opening.take();
+        let mut steps = Vec::with_capacity(OPENING_STEPS + statements.len());
+        if let Some(opening) = &opening {
+            steps.push(Step::plain("begin"));
+            steps.push(Step {
+                sql: "select countersign.claim($1, $2)",
+                params: &opening.claim_params,
+                param_types: &[],
+            });
+            steps.push(Step::plain("savepoint work"));
+        }
+        let opening_steps = steps.len();
+        steps.extend(statements.iter().map(|statement| Step {
+            sql: statement.sql,
+            params: statement.params,
+            param_types: statement.param_types,
+        }));
+        if steps.is_empty() {
+            return Ok(Vec::new());
+        }
+        let outcomes = match self.lease.session().run(&steps).await {
+            Ok(outcomes) => outcomes,
+            Err(failed) => {
+                return Err(match failed.error {
+                    pg::Error::Server(error) if failed.step >= opening_steps => sql_failure(&error).into(),
+                    // The record could not be claimed: there is no savepoint to go back to.
+                    error => Refusal::Lost(error),
+                });
+            }
+        };
+        let mut rows = Vec::with_capacity(statements.len());
+        for outcome in outcomes.into_iter().skip(opening_steps) {
+            let columns = self.writer.columns(self.lease, &outcome.columns).await.map_err(Refusal::Lost)?;
+            let objects = outcome.rows.iter().map(|row| as_object(row, &columns)).collect();
+            rows.push(Rows { rows_affected: outcome.rows_affected(), rows: objects, columns });
+        }
+        Ok(rows)
+    }
+}
+
+pub(crate) fn as_object(row: &[Option<String>], columns: &[Column]) -> Map<String, Value> {
+    columns
+        .iter()
+        .zip(row)
+        .map(|(column, text)| (column.name.clone(), pg::value::decode(text.as_deref(), &column.ty)))
+        .collect()
+}
+
+/// What an agent is told of an error that PostgreSQL raised in a write.
+///
+/// DETAIL is left out: it quotes values of rows that the caller may not be allowed to read (attack ER02).
+pub(crate) fn sql_failure(error: &ServerError) -> Failure {
+    let code = match error.sqlstate.as_str() {
+        "57014" => ErrorCode::Timeout,
+        // Class 22: a value that its type does not take.
+        state if state.starts_with("22") => ErrorCode::InvalidParams,
+        _ => ErrorCode::SqlError,
+    };
+    Failure {
+        retryable: code.retryable() || error.retryable(),
+        sqlstate: Some(error.sqlstate.clone()),
+        hint: error.hint.clone(),
+        ..Failure::new(code, error.message.clone())
+    }
+}

@@ -1,0 +1,139 @@
+//! Which calls are the same call: SHA-256 over the tool and every effective parameter, in a canonical form.
+
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+/// 64 hexadecimal digits (promise A1-03).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Fingerprint(String);
+
+impl Fingerprint {
+    /// Of a call of `tool` with these effective parameters: defaults filled in, server-filled ones included.
+    #[must_use]
+    pub fn of(tool: &str, params: &Map<String, Value>) -> Self {
+        let mut hasher = Sha256::new();
+        hasher.update(tool.as_bytes());
+        // No tool name holds a NUL, so no two pairs of name and parameters share their bytes.
+        hasher.update([0]);
+        hasher.update(canonical_json(&Value::Object(params.clone())).as_bytes());
+        Self(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// The digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// JSON with one spelling for each meaning: keys sorted, no white space, numbers without exponents.
+///
+/// Digits are never touched: `1.0` and `1.00` are different numbers to PostgreSQL's `numeric`, so they stay different
+/// (promise X-04). For a parameter of an integer type the caller has made `1.0` a `1` before.
+#[must_use]
+pub fn canonical_json(value: &Value) -> String {
+    let mut out = String::new();
+    push(&mut out, value);
+    out
+}
+
+fn push(out: &mut String, value: &Value) {
+    match value {
+        Value::Number(number) => out.push_str(&without_exponent(&number.to_string())),
+        Value::Array(items) => {
+            out.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                push(out, item);
+            }
+            out.push(']');
+        }
+        Value::Object(object) => {
+            let mut entries: Vec<_> = object.iter().collect();
+            entries.sort_unstable_by_key(|(key, _)| key.as_str());
+            out.push('{');
+            for (index, (key, item)) in entries.into_iter().enumerate() {
+                if index > 0 {
+                    out.push(',');
+                }
+                out.push_str(&Value::from(key.as_str()).to_string());
+                out.push(':');
+                push(out, item);
+            }
+            out.push('}');
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => out.push_str(&value.to_string()),
+    }
+}
+
+/// The largest exponent that is written out; PostgreSQL's numeric takes no more before the point.
+const MAX_EXPONENT: i32 = 131_072;
+
+/// `1.5e3` as `1500`, `25E-1` as `2.5`, `-0` as `0`; a number without an exponent as it is.
+fn without_exponent(number: &str) -> String {
+    let Some((mantissa, exponent)) = number.split_once(['e', 'E']) else {
+        return if number == "-0" { "0".to_owned() } else { number.to_owned() };
+    };
+    let Some(exponent) = exponent.parse::<i32>().ok().filter(|exponent| exponent.abs() <= MAX_EXPONENT) else {
+        return number.to_ascii_lowercase();
+    };
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let mut digits = format!("{whole}{fraction}");
+    let decimals = i32::try_from(fraction.len()).unwrap_or(i32::MAX) - exponent;
+    match usize::try_from(decimals) {
+        Ok(0) => {}
+        Ok(decimals) => {
+            let missing = (decimals + 1).saturating_sub(digits.len());
+            digits.insert_str(0, &"0".repeat(missing));
+            digits.insert(digits.len() - decimals, '.');
+        }
+        Err(_) => digits.push_str(&"0".repeat(decimals.unsigned_abs() as usize)),
+    }
+    let trimmed = digits.trim_start_matches('0');
+    let whole = if trimmed.is_empty() || trimmed.starts_with('.') { format!("0{trimmed}") } else { trimmed.to_owned() };
+    format!("{sign}{whole}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fingerprint(tool: &str, json: &str) -> Fingerprint {
+        Fingerprint::of(tool, serde_json::from_str::<Value>(json).unwrap().as_object().unwrap())
+    }
+
+    #[test]
+    fn key_order_white_space_and_exponents_do_not_matter() {
+        let plain = fingerprint("t", r#"{"a":1500,"b":{"x":[1,null],"y":"é"}}"#);
+        assert_eq!(plain, fingerprint("t", r#"{ "b": {"y":"\u00e9", "x":[1, null]}, "a": 1.5e3 }"#));
+        assert_eq!(plain.as_str().len(), 64);
+    }
+
+    #[test]
+    fn the_tool_and_every_digit_of_every_parameter_matter() {
+        let plain = fingerprint("t", r#"{"a":9007199254740992}"#);
+        assert_ne!(plain, fingerprint("u", r#"{"a":9007199254740992}"#));
+        assert_ne!(plain, fingerprint("t", r#"{"a":9007199254740993}"#));
+        assert_ne!(plain, fingerprint("t", r#"{"a":9007199254740992,"b":null}"#));
+        assert_ne!(fingerprint("t", r#"{"a":1.0}"#), fingerprint("t", r#"{"a":1.00}"#));
+        assert_ne!(fingerprint("t", r#"{"a":"1"}"#), fingerprint("t", r#"{"a":1}"#));
+    }
+
+    #[test]
+    fn exponents_are_written_out() {
+        let spelled: Vec<String> =
+            ["1e0", "25E-1", "-1.50e1", "1e-3", "0e5", "12.5e+2", "1e999999999"].map(without_exponent).into();
+        assert_eq!(spelled, ["1", "2.5", "-15.0", "0.001", "0", "1250", "1e999999999"]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_number_and_its_exponent_form_have_one_spelling(digits in "[1-9][0-9]{0,15}", shift in 0_usize..20) {
+            let shifted = format!("{digits}{}", "0".repeat(shift));
+            proptest::prop_assert_eq!(without_exponent(&format!("{digits}e{shift}")), shifted);
+        }
+    }
+}

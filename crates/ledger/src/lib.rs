@@ -1,0 +1,71 @@
+//! The audited write path. Whoever wants to write brings an [`Executor`] to the [`Gate`]; nobody gets a transaction
+//! that writes in any other way.
+//!
+//! ```text
+//! T1  admit    the intent is recorded and committed; is this call the same as another one?
+//! T2  execute  claim the record, do the work, record the outcome: one transaction, so both happen or neither
+//!     resolve  after a lost connection: the record's row lock arbitrates, the record says the truth
+//! ```
+//!
+//! Where things are: `gate` is the protocol's order, `admit`, `execute` and `resolve` its steps (their SQL is in
+//! `migrations/V2__protocol.sql`); `executor` is what a write tool implements; `fingerprint` decides which calls are
+//! the same; `records` reads the ledger; `read` is the read path of
+//! `pg`, handed on; `schema` makes and checks it; `reader_role` is the login of the read path.
+//!
+//! This crate must never know what a tool or a manifest is, nor MCP.
+
+mod admit;
+mod execute;
+mod executor;
+mod fingerprint;
+mod gate;
+pub mod read;
+mod reader_role;
+mod records;
+mod resolve;
+mod schema;
+
+pub use executor::{Executor, Refusal, Reversal, Rows, Statement, Work, WriteTx};
+pub use fingerprint::{Fingerprint, canonical_json};
+pub use gate::{Attempt, Gate, Settled, Stopped};
+pub use reader_role::{ReaderRoleError, check_reader, reader_login};
+pub use records::{RecordFilter, Records, Status};
+pub use schema::{SchemaError, check, init, load_once};
+
+use contract::{Describe, DescribeError, StatementShape};
+pub use pg::Target;
+use pg::Writer;
+
+/// The ledger of one database: the only owner of sessions that may write.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    writer: Writer,
+    gate: Gate,
+}
+
+impl Ledger {
+    /// The ledger in this database. Opens no connection yet; see [`check`] for whether it is there.
+    #[must_use]
+    pub fn new(target: Target) -> Self {
+        let writer = Writer::new(target);
+        Self { gate: Gate::new(writer.clone()), writer }
+    }
+
+    /// The way to write.
+    #[must_use]
+    pub fn gate(&self) -> Gate {
+        self.gate.clone()
+    }
+
+    /// What was written.
+    #[must_use]
+    pub fn records(&self) -> Records {
+        Records::new(self.writer.clone())
+    }
+}
+
+impl Describe for Ledger {
+    async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
+        self.writer.describe(sql, param_types).await
+    }
+}

@@ -1,0 +1,5 @@
+//! The read path of `pg`, handed on: the crates beyond this one do not depend on `pg`, so that none of them can name a
+//! session that writes.
+
+pub use pg::value::{EncodeError, encode};
+pub use pg::{Error, ReadError, ReadLimits, ReadRequest, Reader, ResultSet};

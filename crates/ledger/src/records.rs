@@ -1,0 +1,179 @@
+//! Reading the ledger (promises A5, A6): always within one account.
+
+use std::time::Duration;
+
+use contract::{AccountId, CorrelationId};
+use pg::{Step, Writer};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use crate::executor::as_object;
+
+/// The states of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Recorded, not finished.
+    Pending,
+    /// It wrote.
+    Success,
+    /// It did not.
+    Failure,
+    /// Another one had written.
+    Duplicate,
+}
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Success, Self::Failure, Self::Duplicate];
+
+    /// The word in the ledger and on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Success => "success",
+            Self::Failure => "failure",
+            Self::Duplicate => "duplicate",
+        }
+    }
+}
+
+/// Which records to list.
+#[derive(Debug, Clone)]
+pub struct RecordFilter {
+    /// The most records.
+    pub limit: u32,
+    /// Only of this tool.
+    pub tool_name: Option<String>,
+    /// Only in this state.
+    pub status: Option<Status>,
+}
+
+/// Reads records.
+#[derive(Debug, Clone)]
+pub struct Records {
+    writer: Writer,
+}
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// RFC 3339 with milliseconds and Z, whatever the session's time zone.
+macro_rules! rfc3339 {
+    ($column:literal) => {
+        concat!("to_char(", $column, " at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')")
+    };
+}
+
+const RECENT_SQL: &str = concat!(
+    "select a.correlation_id, a.tool_name, a.status, a.params_summary, a.result_summary, a.error_message, a.elapsed_ms, ",
+    rfc3339!("a.created_at"),
+    " as created_at, ",
+    rfc3339!("a.completed_at"),
+    " as completed_at \
+     from countersign.mutation_audit a \
+     where a.account_id = $1 and ($2::text is null or a.tool_name = $2) and ($3::text is null or a.status = $3) \
+     order by a.id desc limit $4::bigint"
+);
+
+const DETAIL_SQL: &str = concat!(
+    "select a.id, a.correlation_id, a.idempotency_key, a.tool_name, a.params_hash, a.params_summary, a.params, a.status, \
+     a.result_summary, a.result, a.rows_affected, a.before_image, a.rollback_action, a.error_code, a.error_sqlstate, \
+     a.error_message, a.elapsed_ms, a.account_id, a.actor, a.duplicate_of, \
+     (select json_agg(u.reversed_by order by u.position) from countersign.undo_call u \
+      where u.correlation_id = a.correlation_id and u.reversed_by is not null) as reversed_by, ",
+    rfc3339!("a.created_at"),
+    " as created_at, ",
+    rfc3339!("a.completed_at"),
+    " as completed_at from countersign.mutation_audit a where a.account_id = $1 and a.correlation_id = $2::uuid"
+);
+
+impl Records {
+    pub(crate) fn new(writer: Writer) -> Self {
+        Self { writer }
+    }
+
+    /// The newest records of the account, newest first, without hashes, undo or account.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn recent(
+        &self,
+        account: &AccountId,
+        filter: &RecordFilter,
+    ) -> Result<Vec<Map<String, Value>>, pg::Error> {
+        let params = [
+            Some(account.as_str().to_owned()),
+            filter.tool_name.clone(),
+            filter.status.map(|status| status.as_str().to_owned()),
+            Some(filter.limit.to_string()),
+        ];
+        self.objects(RECENT_SQL, &params).await
+    }
+
+    /// One record, whole; `None` if the account has no such record, be it another's or nobody's.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn detail(
+        &self,
+        account: &AccountId,
+        correlation_id: CorrelationId,
+    ) -> Result<Option<Map<String, Value>>, pg::Error> {
+        let params = [Some(account.as_str().to_owned()), Some(correlation_id.to_string())];
+        Ok(self.objects(DETAIL_SQL, &params).await?.into_iter().next())
+    }
+
+    async fn objects(&self, sql: &str, params: &[Option<String>]) -> Result<Vec<Map<String, Value>>, pg::Error> {
+        match self.try_objects(sql, params).await {
+            Err(pg::Error::Lost(_)) => {
+                self.writer.forget_idle();
+                self.try_objects(sql, params).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn try_objects(&self, sql: &str, params: &[Option<String>]) -> Result<Vec<Map<String, Value>>, pg::Error> {
+        let deadline = Instant::now() + DEADLINE;
+        let mut lease = self.writer.lease(deadline).await?;
+        let step = Step { sql, params, param_types: &[] };
+        let outcomes = tokio::time::timeout_at(deadline, lease.session().run(&[step]))
+            .await
+            .map_err(|_| pg::Error::Deadline)?
+            .map_err(|failed| failed.error)?;
+        let outcome = outcomes.into_iter().next().unwrap_or_default();
+        let columns = self.writer.columns(&mut lease, &outcome.columns).await?;
+        Ok(outcome.rows.iter().map(|row| as_object(row, &columns)).collect())
+    }
+}
+
+/// The longest summary in a record, in bytes (promise A9-24).
+const SUMMARY_BYTES: usize = 500;
+
+/// At most 500 bytes, never cut inside a character.
+pub(crate) fn summary(text: &str) -> String {
+    if text.len() <= SUMMARY_BYTES {
+        return text.to_owned();
+    }
+    const MARK: &str = "…";
+    let mut end = SUMMARY_BYTES - MARK.len();
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{MARK}", text.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_is_never_cut_inside_a_character() {
+        for padding in 0..5 {
+            let text = format!("{}{}", "x".repeat(490 + padding), "😀".repeat(10));
+            let short = summary(&text);
+            assert!(short.len() <= 500 && short.ends_with('…'), "{} bytes", short.len());
+        }
+        assert_eq!(summary("short"), "short");
+    }
+}

@@ -1,0 +1,110 @@
+//! After a lost connection: what really happened. Never by guessing, never by running it again.
+
+use std::time::Duration;
+
+use contract::{CorrelationId, ErrorCode, Failure, Rollback};
+use pg::{Step, Writer};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::admit::ledger_failure;
+use crate::gate::{Settled, Stopped};
+
+const RESOLVE_SQL: &str = "select * from countersign.resolve($1, $2)";
+const RECORDED_SQL: &str = "select from countersign.mutation_audit where correlation_id = $1";
+
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Asks the record, on fresh connections, until it answers or `deadline` passes.
+///
+/// `pg_xact_status` is not asked: transaction ids are used again after a crash.
+pub(crate) async fn resolve(
+    writer: &Writer,
+    correlation_id: CorrelationId,
+    deadline: Instant,
+) -> Result<Settled, Failure> {
+    loop {
+        match ask(writer, correlation_id, deadline).await {
+            Ok(Some(truth)) => return truth,
+            Ok(None) => {
+                // T1 never committed either.
+                return Err(aborted());
+            }
+            Err(error) => {
+                tracing::warn!(%correlation_id, %error, "the outcome cannot be read yet");
+                if Instant::now() + PAUSE >= deadline {
+                    return Err(Failure::new(
+                        ErrorCode::CommitOutcomeUnknown,
+                        "the connection was lost and the outcome cannot be read yet: the write may or may not have happened",
+                    )
+                    .hint("Ask get_mutation_detail with this correlation_id later; do not repeat the write before it answers."));
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+fn aborted() -> Failure {
+    Failure::new(
+        ErrorCode::InDoubtAborted,
+        "the connection was lost before the write committed; nothing was written, and the call can be repeated",
+    )
+}
+
+async fn ask(
+    writer: &Writer,
+    correlation_id: CorrelationId,
+    deadline: Instant,
+) -> Result<Option<Result<Settled, Failure>>, pg::Error> {
+    let mut lease = writer.lease(deadline).await?;
+    let wait_ms = deadline.saturating_duration_since(Instant::now()).as_millis().clamp(1, i32::MAX as u128);
+    let params = [Some(correlation_id.to_string()), Some(wait_ms.to_string())];
+    let step = Step { sql: RESOLVE_SQL, params: &params, param_types: &[] };
+    let outcomes = tokio::time::timeout_at(deadline, lease.session().run(&[step]))
+        .await
+        .map_err(|_| pg::Error::Deadline)?
+        .map_err(|failed| failed.error)?;
+    let row = outcomes.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next());
+    let Some([status, code, message, result, rows, undo]) =
+        row.and_then(|row| <[Option<String>; 6]>::try_from(row).ok())
+    else {
+        return Ok(None);
+    };
+    let json =
+        |text: Option<String>| text.and_then(|text| serde_json::from_str::<Value>(&text).ok()).unwrap_or_default();
+    Ok(Some(match status.as_deref() {
+        Some("success") => Ok(Settled::Executed {
+            correlation_id,
+            data: json(result),
+            rows_affected: rows.and_then(|rows| rows.parse().ok()).unwrap_or_default(),
+            rollback: stored_rollback(json(undo)),
+        }),
+        _ if code.as_deref() == Some("in_doubt_aborted") => Err(aborted()),
+        _ => {
+            let known = ErrorCode::ALL.into_iter().find(|known| Some(known.as_str()) == code.as_deref());
+            Err(Failure::new(known.unwrap_or(ErrorCode::InternalError), message.unwrap_or_default()))
+        }
+    }))
+}
+
+fn stored_rollback(stored: Value) -> Rollback {
+    serde_json::from_value(stored)
+        .unwrap_or_else(|_| Rollback::irreversible("The record of this write cannot be read."))
+}
+
+/// Whether T1 of this id has committed.
+pub(crate) async fn is_recorded(
+    writer: &Writer,
+    correlation_id: CorrelationId,
+    deadline: Instant,
+) -> Result<bool, Stopped> {
+    let asked = async {
+        let mut lease = writer.lease(deadline).await?;
+        let params = [Some(correlation_id.to_string())];
+        let step = Step { sql: RECORDED_SQL, params: &params, param_types: &[] };
+        let outcomes = lease.session().run(&[step]).await.map_err(|failed| failed.error)?;
+        Ok(outcomes.first().is_some_and(|outcome| !outcome.rows.is_empty()))
+    };
+    asked.await.map_err(|error: pg::Error| Stopped { correlation_id: None, failure: ledger_failure(&error).into() })
+}

@@ -1,0 +1,56 @@
+//! What a tool says of itself: description, statements, rows, and what only a write may say.
+
+use crate::file::Tool;
+use crate::read::Draft;
+use crate::{Mistakes, Tier};
+
+/// Checks it.
+pub(super) fn check(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+    description(draft, tool, mistakes);
+    if draft.whole {
+        sql(draft, tool, mistakes);
+        rows(draft, tool, mistakes);
+    }
+    if !tool.access.get_ref().writes() {
+        only_for_writes(draft, tool, mistakes);
+    }
+}
+
+fn description(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+    if draft.whole && tool.description.get_ref().trim().is_empty() {
+        let message = "a description is needed: what the tool does, what it needs, what makes it fail";
+        mistakes.0.push(draft.mistake(tool.description.span(), message));
+    }
+}
+
+fn sql(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+    let texts = &tool.sql.get_ref().texts;
+    if texts.is_empty() {
+        mistakes.0.push(draft.mistake(tool.sql.span(), "sql is needed: one statement, or an array of several"));
+    }
+    for (text, span) in texts {
+        if text.trim().is_empty() {
+            let span = span.clone().unwrap_or_else(|| tool.sql.span());
+            mistakes.0.push(draft.mistake(span, "a statement is empty"));
+        }
+    }
+    if texts.len() > 1 && !tool.access.get_ref().writes() {
+        mistakes.0.push(draft.mistake(tool.sql.span(), "a read has one statement: several are for writes"));
+    }
+}
+
+fn rows(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+    if tool.access.get_ref().writes() && tool.rows.is_none() {
+        let message = "a write says how many rows are right: rows = \"one\", \"at_most_one\", \"some\" or \"any\"";
+        mistakes.0.push(draft.mistake(tool.name.span(), message));
+    }
+}
+
+fn only_for_writes(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+    if let Some(before) = &tool.before {
+        mistakes.0.push(draft.mistake(before.span(), "a read overwrites nothing: before is for writes"));
+    }
+    if let Some(tier) = tool.tier.as_ref().filter(|tier| *tier.get_ref() > Tier::Auto) {
+        mistakes.0.push(draft.mistake(tier.span(), "nobody needs to agree to a read: tier is for writes"));
+    }
+}

@@ -1,0 +1,31 @@
+//! Statements that must return rows do.
+
+use contract::StatementShape;
+
+use crate::Mistakes;
+use crate::compile::Inferred;
+use crate::file::Tool;
+use crate::read::Draft;
+
+/// Checks the result of a tool, and what `before` captures.
+pub(super) fn check(draft: &Draft<'_>, tool: &Tool, inferred: &Inferred, mistakes: &mut Mistakes) {
+    if inferred.result().is_some_and(returns_nothing) {
+        let message = if tool.access.get_ref().writes() {
+            "the last statement of a write returns what it did: add RETURNING"
+        } else {
+            "a read returns rows, and this statement has no result columns"
+        };
+        let last = tool.sql.get_ref().texts.last().and_then(|(_, span)| span.clone());
+        mistakes.0.push(draft.mistake(last.unwrap_or_else(|| tool.sql.span()), message));
+    }
+    if let (Some(before), Some(statement)) = (&tool.before, &inferred.before)
+        && returns_nothing(&statement.shape)
+    {
+        let message = "before captures rows, and this statement has no result columns: use select .. for update";
+        mistakes.0.push(draft.mistake(before.span(), message));
+    }
+}
+
+fn returns_nothing(shape: &StatementShape) -> bool {
+    shape.columns.as_ref().is_none_or(Vec::is_empty)
+}

@@ -1,0 +1,291 @@
+//! The types of a tool's parameters and result columns, from describing its statements.
+//!
+//! All statements of a tool share its parameters, but PostgreSQL infers types one statement at a time, and refuses a
+//! statement (42P18) if it takes a parameter that nothing in it gives a type. So each is described with what the others
+//! taught, until nothing new is learned, and at the end once more with all types, so that every statement takes every
+//! parameter.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use contract::{Describe, DescribeError, PgType, StatementShape};
+
+use crate::file::Tool;
+use crate::read::Draft;
+use crate::source::offset_in_string;
+use crate::{Mistake, Mistakes, Statement};
+
+/// What the database says of a tool.
+#[derive(Debug)]
+pub(crate) struct Inferred {
+    /// The types of `$1`, `$2`, ...
+    pub(crate) params: Vec<Arc<PgType>>,
+    pub(crate) before: Option<Statement>,
+    /// Never empty.
+    pub(crate) statements: Vec<Statement>,
+}
+
+impl Inferred {
+    /// The shape of the statement whose rows are the result.
+    pub(crate) fn result(&self) -> Option<&StatementShape> {
+        self.statements.last().map(|statement| &statement.shape)
+    }
+}
+
+/// The database cannot be asked; the mistake has been noted.
+#[derive(Debug)]
+pub(crate) struct Unreachable;
+
+/// Describes the statements of a tool that was read whole; `Ok(None)` if that is not so, or they have mistakes.
+pub(crate) async fn infer(
+    draft: &Draft<'_>,
+    database: &impl Describe,
+    mistakes: &mut Mistakes,
+) -> Result<Option<Inferred>, Unreachable> {
+    let Some(tool) = draft.tool.as_ref().filter(|_| draft.whole) else { return Ok(None) };
+    let texts = texts(tool);
+    if texts.is_empty() || texts.iter().any(|text| text.sql.trim().is_empty()) {
+        return Ok(None);
+    }
+    let mut inference = Inference { draft, tool, database, known: vec![None; tool.param.len()], found: Vec::new() };
+    let shapes = inference.run(&texts).await;
+    mistakes.0.append(&mut inference.found);
+    let Some(shapes) = shapes? else { return Ok(None) };
+
+    let params: Vec<Arc<PgType>> = inference.known.into_iter().flatten().collect();
+    let param_types: Vec<u32> = params.iter().map(|ty| ty.oid).collect();
+    let mut statements: Vec<Statement> = texts
+        .iter()
+        .zip(shapes)
+        .map(|(text, shape)| Statement { sql: text.sql.to_owned(), param_types: param_types.clone(), shape })
+        .collect();
+    let before = tool.before.is_some().then(|| statements.remove(0));
+    Ok(Some(Inferred { params, before, statements }))
+}
+
+/// A statement of the file.
+struct Text<'a> {
+    key: &'static str,
+    sql: &'a str,
+    span: Range<usize>,
+}
+
+/// `before` first, then `sql` in order.
+fn texts(tool: &Tool) -> Vec<Text<'_>> {
+    let before = tool.before.iter().map(|sql| Text { key: "before", sql: sql.get_ref(), span: sql.span() });
+    let whole = tool.sql.span();
+    let statements = tool.sql.get_ref().texts.iter().map(|(sql, span)| Text {
+        key: "sql",
+        sql,
+        span: span.clone().unwrap_or_else(|| whole.clone()),
+    });
+    before.chain(statements).collect()
+}
+
+/// PostgreSQL: "could not determine data type of parameter $n".
+const INDETERMINATE_DATATYPE: &str = "42P18";
+
+/// `pg_type.oid` of the pseudo-type `trigger`, as the type of a parameter that a statement does not use: any use of it
+/// would fail, so it teaches nothing wrong.
+const UNUSABLE: u32 = 2279;
+
+struct Inference<'a, 's, D> {
+    draft: &'a Draft<'s>,
+    tool: &'a Tool,
+    database: &'a D,
+    known: Vec<Option<Arc<PgType>>>,
+    found: Vec<Mistake>,
+}
+
+/// What one attempt to describe a statement came to.
+enum Attempt {
+    Described,
+    /// Types are missing that another statement may teach.
+    Postponed,
+    /// The mistake has been noted.
+    Refused,
+}
+
+impl<D: Describe> Inference<'_, '_, D> {
+    /// The shapes of all statements with all parameters.
+    async fn run(&mut self, texts: &[Text<'_>]) -> Result<Option<Vec<StatementShape>>, Unreachable> {
+        let mut open: Vec<&Text<'_>> = texts.iter().collect();
+        while !open.is_empty() {
+            let before = (open.len(), self.unknown());
+            let mut postponed = Vec::new();
+            for text in open {
+                if let Attempt::Postponed = self.attempt(text).await? {
+                    postponed.push(text);
+                }
+            }
+            open = postponed;
+            if before == (open.len(), self.unknown()) {
+                for text in &open {
+                    self.probe(text).await?;
+                }
+                if before.1 == self.unknown() {
+                    break;
+                }
+            }
+        }
+        if self.found.is_empty() {
+            self.require_types();
+        }
+        if !self.found.is_empty() {
+            return Ok(None);
+        }
+        let mut shapes = Vec::new();
+        let types = self.types();
+        for text in texts {
+            match self.describe(text, &types).await? {
+                Ok(shape) => shapes.push(shape),
+                Err(refusal) => self.refused(text, refusal),
+            }
+        }
+        Ok(self.found.is_empty().then_some(shapes))
+    }
+
+    /// Describes a statement with the types known so far, and learns from it.
+    async fn attempt(&mut self, text: &Text<'_>) -> Result<Attempt, Unreachable> {
+        let types = self.types();
+        Ok(match self.describe(text, &types).await? {
+            Ok(shape) => self.learn(text, &shape, &types),
+            Err(refusal) => match refusal.untyped {
+                Some(number) if number <= self.known.len() => Attempt::Postponed,
+                Some(number) => {
+                    self.too_many(text, number);
+                    Attempt::Refused
+                }
+                None => {
+                    self.refused(text, refusal);
+                    Attempt::Refused
+                }
+            },
+        })
+    }
+
+    /// Describes a statement as if it did not use the parameters that PostgreSQL finds no type for, to learn those that
+    /// it does use: of `f($1, $3)` and `g($2, $3)` neither can be described without the other otherwise.
+    async fn probe(&mut self, text: &Text<'_>) -> Result<(), Unreachable> {
+        let mut types = self.types();
+        for _ in 0..self.known.len() {
+            let number = match self.describe(text, &types).await? {
+                Ok(shape) => {
+                    self.learn(text, &shape, &types);
+                    return Ok(());
+                }
+                Err(Refusal { untyped: Some(number), .. }) if number <= self.known.len() => number,
+                Err(_) => return Ok(()),
+            };
+            types.resize(types.len().max(number), 0);
+            if let Some(ty) = number.checked_sub(1).and_then(|index| types.get_mut(index)) {
+                *ty = UNUSABLE;
+            }
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, text: &Text<'_>, shape: &StatementShape, asked: &[u32]) -> Attempt {
+        if shape.params.len() > self.known.len() {
+            self.too_many(text, shape.params.len());
+            return Attempt::Refused;
+        }
+        for (index, (known, ty)) in self.known.iter_mut().zip(&shape.params).enumerate() {
+            if asked.get(index) != Some(&UNUSABLE) && known.is_none() {
+                *known = Some(Arc::clone(ty));
+            }
+        }
+        Attempt::Described
+    }
+
+    /// The known types, without the unknown ones at the end: a statement need not use those.
+    fn types(&self) -> Vec<u32> {
+        let known = self.known.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        self.known.iter().take(known).map(|ty| ty.as_ref().map_or(0, |ty| ty.oid)).collect()
+    }
+
+    fn unknown(&self) -> usize {
+        self.known.iter().filter(|ty| ty.is_none()).count()
+    }
+
+    async fn describe(
+        &mut self,
+        text: &Text<'_>,
+        types: &[u32],
+    ) -> Result<Result<StatementShape, Refusal>, Unreachable> {
+        match self.database.describe(text.sql, types).await {
+            Ok(shape) => Ok(Ok(shape)),
+            Err(DescribeError::Refused { message, sqlstate, hint, position }) => {
+                let untyped = (sqlstate == INDETERMINATE_DATATYPE).then(|| parameter_number(&message)).flatten();
+                Ok(Err(Refusal { message, sqlstate, hint, position, untyped }))
+            }
+            Err(DescribeError::Unavailable(why)) => {
+                let message = format!("the database could not be asked whether this fits: {why}");
+                self.found.push(self.draft.mistake(text.span.clone(), message));
+                Err(Unreachable)
+            }
+        }
+    }
+
+    fn too_many(&mut self, text: &Text<'_>, used: usize) {
+        let declared = self.known.len();
+        let message = format!(
+            "{} takes {used} parameters (${used} is the last), but the tool declares {declared} as [[tool.param]]",
+            text.key
+        );
+        self.found.push(self.draft.mistake(text.span.clone(), message));
+    }
+
+    fn refused(&mut self, text: &Text<'_>, refusal: Refusal) {
+        let token = self.draft.source.text.get(text.span.clone()).unwrap_or_default();
+        let offset = refusal.position.map_or(0, |position| offset_in_string(token, position as usize));
+        let at = text.span.start + offset;
+        let hint = refusal.hint.map(|hint| format!("; hint: {hint}")).unwrap_or_default();
+        let message = format!("{}: {} (SQLSTATE {}){hint}", text.key, refusal.message, refusal.sqlstate);
+        self.found.push(self.draft.mistake(at..at.max(text.span.end), message));
+    }
+
+    /// Every parameter has a type, or its mistake.
+    fn require_types(&mut self) {
+        for (index, (param, known)) in self.tool.param.iter().zip(&self.known).enumerate() {
+            if known.is_none() {
+                let number = index + 1;
+                let message = format!(
+                    "parameter {} (${number}) has no type: no statement uses ${number}, or only where any type would do. \
+                     Remove it, or write its type, as in ${number}::text",
+                    param.name.get_ref()
+                );
+                self.found.push(self.draft.mistake(param.name.span(), message));
+            }
+        }
+    }
+}
+
+/// PostgreSQL's answer to SQL that does not prepare.
+struct Refusal {
+    message: String,
+    sqlstate: String,
+    hint: Option<String>,
+    position: Option<u32>,
+    /// The parameter that has no type, if that is all.
+    untyped: Option<usize>,
+}
+
+/// The `n` of the `$n` in "could not determine data type of parameter $n", in whatever language that is.
+fn parameter_number(message: &str) -> Option<usize> {
+    let (_, after) = message.split_once('$')?;
+    let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+    after.get(..digits)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parameter_is_found_in_any_language() {
+        assert_eq!(parameter_number("could not determine data type of parameter $12"), Some(12));
+        assert_eq!(parameter_number("konnte Datentyp von Parameter $2 nicht ermitteln"), Some(2));
+        assert_eq!(parameter_number("no number here"), None);
+    }
+}

@@ -1,0 +1,225 @@
+//! The file format, as serde reads it. The doc comments are the format's documentation: `format.rs` makes
+//! `manifests/manifest.schema.json` of them.
+//!
+//! What is required but can be told apart when missing (it is empty then) has a default here, so that one missing key
+//! does not hide the mistakes in the others; `check` asks for it.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde_spanned::Spanned;
+
+use crate::spec::{Access, RowsRule, Tier};
+
+/// A countersign manifest: declares tools over one domain of a PostgreSQL database.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct File {
+    /// The domain's name.
+    #[serde(default = "missing::<String>")]
+    #[schemars(with = "String", !default)]
+    pub(crate) name: Spanned<String>,
+    /// The version of these tools, `meta.tool_version` in their answers.
+    #[serde(default = "missing::<String>")]
+    #[schemars(with = "String", !default)]
+    pub(crate) version: Spanned<String>,
+    /// The tools.
+    #[serde(default)]
+    #[expect(dead_code, reason = "read tool by tool, so that one broken tool does not hide the others; see read.rs")]
+    pub(crate) tool: Vec<Tool>,
+}
+
+/// A tool.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tool {
+    /// What the agent calls, best as verb_noun.
+    #[serde(default = "missing::<String>")]
+    #[schemars(with = "String", !default, regex(pattern = "^[a-zA-Z0-9_-]{1,64}$"))]
+    pub(crate) name: Spanned<String>,
+    /// A name for people.
+    pub(crate) title: Option<String>,
+    /// What the tool may do: `read`, `write`, or `admin` (a write for the admin profile only).
+    #[schemars(with = "Access")]
+    pub(crate) access: Spanned<Access>,
+    /// Who must agree before a write runs: `auto` (nobody), `confirm` (the caller's user) or `approve` (somebody else).
+    #[schemars(with = "Option<Tier>")]
+    pub(crate) tier: Option<Spanned<Tier>>,
+    /// For the agent: what the tool does, what it needs, what makes it fail.
+    #[serde(default = "missing::<String>")]
+    #[schemars(with = "String", !default)]
+    pub(crate) description: Spanned<String>,
+    /// The statement; or several that run in one transaction, of which the last one's rows are the result.
+    #[serde(default = "missing::<Statements>")]
+    #[schemars(with = "OneOrSeveral", !default)]
+    pub(crate) sql: Spanned<Statements>,
+    /// How many rows the result must have, else everything is rolled back. `any` for reads, required for writes.
+    #[schemars(with = "Option<RowsRule>")]
+    pub(crate) rows: Option<Spanned<RowsRule>>,
+    /// A query that captures the rows which the write is about to overwrite (`select .. for update`), for `before.x`.
+    #[schemars(with = "Option<String>")]
+    pub(crate) before: Option<Spanned<String>>,
+    /// For how many seconds an identical call without an idempotency key is answered as a duplicate; 300 by default.
+    #[schemars(with = "Option<u32>")]
+    pub(crate) dedup_window_s: Option<u32>,
+    /// MCP tool annotations, passed on as they are.
+    #[serde(default)]
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
+    pub(crate) annotations: toml::Table,
+    /// MCP `_meta`, passed on as it is.
+    #[serde(default, rename = "_meta")]
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
+    pub(crate) meta: toml::Table,
+    /// The parameters: their order gives `$1`, `$2`, ... of every statement. Their types come from the database.
+    #[serde(default)]
+    pub(crate) param: Vec<Param>,
+    /// How a write is undone, or why it cannot be. Every write has one.
+    pub(crate) undo: Option<Undo>,
+}
+
+/// A parameter.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Param {
+    /// Its name in the agent's arguments.
+    #[serde(default = "missing::<String>")]
+    #[schemars(with = "String", !default, regex(pattern = "^[a-zA-Z_][a-zA-Z0-9_]{0,63}$"))]
+    pub(crate) name: Spanned<String>,
+    /// For the agent. Required unless the server fills it.
+    #[serde(default)]
+    pub(crate) description: String,
+    /// Who fills it instead of the agent, such as `principal.account_id`.
+    #[schemars(with = "Option<String>")]
+    pub(crate) from: Option<Spanned<String>>,
+    /// Keep the value out of ledger, logs and later answers.
+    #[serde(default)]
+    pub(crate) sensitive: bool,
+    /// The value when the agent gives none.
+    #[schemars(with = "Option<serde_json::Value>")]
+    pub(crate) default: Option<Spanned<toml::Value>>,
+    /// The agent may leave it out; without a default it is NULL then.
+    #[schemars(with = "Option<bool>")]
+    pub(crate) optional: Option<Spanned<bool>>,
+    /// The only values allowed (of each element, if it is an array).
+    #[serde(rename = "enum")]
+    #[schemars(with = "Option<Vec<serde_json::Value>>")]
+    pub(crate) one_of: Option<Spanned<Vec<toml::Value>>>,
+    /// The smallest number allowed.
+    #[schemars(with = "Option<serde_json::Number>")]
+    pub(crate) minimum: Option<Spanned<toml::Value>>,
+    /// The largest number allowed.
+    #[schemars(with = "Option<serde_json::Number>")]
+    pub(crate) maximum: Option<Spanned<toml::Value>>,
+    /// The most characters allowed.
+    #[schemars(with = "Option<u64>")]
+    pub(crate) max_length: Option<Spanned<u64>>,
+    /// A regular expression (ECMA 262) that the text must match; anchor it to mean all of the text.
+    #[schemars(with = "Option<String>")]
+    pub(crate) pattern: Option<Spanned<String>>,
+}
+
+/// How a write is undone: `tool` and `params`, or `irreversible`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Undo {
+    /// A write tool that reverses it.
+    #[schemars(with = "Option<String>")]
+    pub(crate) tool: Option<Spanned<String>>,
+    /// That tool's arguments: `result.x` (a result column), `param.x` (a parameter) or `before.x` (a captured column).
+    #[serde(default)]
+    #[schemars(with = "std::collections::BTreeMap<String, String>")]
+    pub(crate) params: Named<Spanned<String>>,
+    /// A sentence for people.
+    #[schemars(with = "Option<String>")]
+    pub(crate) note: Option<Spanned<String>>,
+    /// `result`: one call for each result row, the last one first.
+    #[schemars(with = "Option<String>")]
+    pub(crate) for_each: Option<Spanned<String>>,
+    /// Why nothing undoes it.
+    #[schemars(with = "Option<String>")]
+    pub(crate) irreversible: Option<Spanned<String>>,
+}
+
+/// A table's entries in the order of the file.
+#[derive(Debug)]
+pub(crate) struct Named<T>(pub(crate) Vec<(Spanned<String>, T)>);
+
+impl<T> Default for Named<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// `sql`: the statements in the order in which they run.
+#[derive(Debug, Default)]
+pub(crate) struct Statements {
+    /// Each with its place, if they were written as an array; a single one stands where `sql` does.
+    pub(crate) texts: Vec<(String, Option<std::ops::Range<usize>>)>,
+}
+
+/// Only for the format's schema: how [`Statements`] may be written.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "its derived schema is all there is to it")]
+pub(crate) enum OneOrSeveral {
+    /// One statement.
+    One(String),
+    /// Several statements in one transaction.
+    Several(Vec<String>),
+}
+
+/// A key that is not there: empty, at no place.
+fn missing<T: Default>() -> Spanned<T> {
+    Spanned::new(0..0, T::default())
+}
+
+impl<'de> Deserialize<'de> for Statements {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Shape;
+        impl<'de> Visitor<'de> for Shape {
+            type Value = Statements;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or an array of strings")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, sql: &str) -> Result<Statements, E> {
+                Ok(Statements { texts: vec![(sql.to_owned(), None)] })
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Statements, A::Error> {
+                let mut texts = Vec::new();
+                while let Some(sql) = seq.next_element::<Spanned<String>>()? {
+                    let span = sql.span();
+                    texts.push((sql.into_inner(), Some(span)));
+                }
+                Ok(Statements { texts })
+            }
+        }
+        deserializer.deserialize_any(Shape)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Shape<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Shape<T> {
+            type Value = Named<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Named<T>, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Named(entries))
+            }
+        }
+        deserializer.deserialize_map(Shape(std::marker::PhantomData))
+    }
+}

@@ -1,0 +1,33 @@
+//! Manifest files to checked tool specifications (design.md section 5).
+//!
+//! [`compile`] takes the text of every manifest and whoever can [`Describe`](contract::Describe) a statement, and gives
+//! either a whole [`Catalog`] or every [`Mistake`] of every tool at once. What the database knows (types, columns,
+//! nullability) is asked there, never declared, and never read off the SQL text.
+//!
+//! This crate opens no connection and does not know MCP; its only I/O is [`Source::read`].
+//!
+//! How to add
+//! - a key to the format: a field in `file.rs` (the doc comment is its documentation), what it means in `spec.rs`, how
+//!   it can be wrong in `check/`; then regenerate `manifests/manifest.schema.json` (the test in `format.rs` says how);
+//! - a check: one small function in the file of `check/` that holds its concern, and a test that makes the mistake;
+//! - a kind of type: its arms in `schema/types.rs` and in `value.rs`.
+
+mod check;
+mod compile;
+mod file;
+mod format;
+mod mistake;
+mod read;
+mod schema;
+mod source;
+mod spec;
+mod undo;
+mod value;
+
+pub use compile::compile;
+pub use format::format_schema;
+pub use mistake::{Location, Mistake, Mistakes};
+pub use schema::envelope_schema;
+pub use source::Source;
+pub use spec::{Access, Catalog, Limits, Param, ParamSource, RowsRule, Statement, Tier, ToolSpec, Undo, ValueSource};
+pub use undo::rollback;

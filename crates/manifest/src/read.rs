@@ -1,0 +1,195 @@
+//! TOML text to [`file`](crate::file) types, piece by piece: what is wrong in one tool, parameter or key does not hide
+//! what is wrong in the others.
+
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+use serde_spanned::Spanned;
+use toml::de::{DeArray, DeTable, DeValue, ValueDeserializer};
+
+use crate::file::{File, Param, Tool, Undo};
+use crate::{Location, Mistake, Mistakes, Source};
+
+/// A tool as it was read, before anything is known of the database.
+#[derive(Debug)]
+pub(crate) struct Draft<'s> {
+    pub(crate) source: &'s Source,
+    /// The manifest's version.
+    pub(crate) version: String,
+    /// Where the tool starts.
+    pub(crate) span: Range<usize>,
+    /// Its name, for mistakes; `None` if it has none.
+    pub(crate) label: Option<String>,
+    /// The tool; `None` if it could not be read at all.
+    pub(crate) tool: Option<Tool>,
+    /// Whether every part of it could be read. If not, nothing follows from a part that is not there.
+    pub(crate) whole: bool,
+}
+
+impl Draft<'_> {
+    /// The place of `span`; of the tool, if `span` is that of a key which is not there.
+    pub(crate) fn locate(&self, span: Range<usize>) -> Location {
+        let offset = if span.is_empty() { self.span.start } else { span.start };
+        self.source.locate(offset)
+    }
+
+    /// A mistake of this tool.
+    pub(crate) fn mistake(&self, span: Range<usize>, message: impl Into<String>) -> Mistake {
+        Mistake { at: self.locate(span), tool: self.label.clone(), message: message.into() }
+    }
+}
+
+/// Reads the tools of a manifest.
+pub(crate) fn read<'s>(source: &'s Source, mistakes: &mut Mistakes) -> Vec<Draft<'s>> {
+    let document = match DeTable::parse(&source.text) {
+        Ok(document) => document,
+        Err(error) => {
+            let at = source.locate(error.span().unwrap_or_default().start);
+            mistakes.0.push(Mistake { at, tool: None, message: format!("this is not TOML: {}", error.message()) });
+            return Vec::new();
+        }
+    };
+    let mut reader = Reader { source, label: None, mistakes };
+    let span = document.span();
+    let mut document = document.into_inner();
+    let tools = document.remove("tool");
+    let version = reader.header(document, span.clone());
+    let tables = reader.tables(tools, "tool");
+    if tables.is_empty() {
+        reader.mistake(span, "a manifest declares at least one [[tool]]");
+    }
+    tables.into_iter().map(|table| reader.tool(table, &version)).collect()
+}
+
+struct Reader<'s, 'm> {
+    source: &'s Source,
+    label: Option<String>,
+    mistakes: &'m mut Mistakes,
+}
+
+/// A piece that was read, as far as it could be.
+struct Piece<T> {
+    value: Option<T>,
+    whole: bool,
+}
+
+impl<'s> Reader<'s, '_> {
+    fn mistake(&mut self, span: Range<usize>, message: impl Into<String>) {
+        let at = self.source.locate(span.start);
+        self.mistakes.0.push(Mistake { at, tool: self.label.clone(), message: message.into() });
+    }
+
+    /// Checks the keys beside the tools; gives the version.
+    fn header(&mut self, table: DeTable<'s>, span: Range<usize>) -> String {
+        let Piece { value, whole } = self.piece::<File>(table, span.clone());
+        let Some(file) = value else { return String::new() };
+        for (key, value) in [("name", &file.name), ("version", &file.version)] {
+            if whole && value.get_ref().trim().is_empty() {
+                self.mistake(span.clone(), format!("a manifest needs a {key}, such as {key} = \"{}\"", example(key)));
+            }
+        }
+        file.version.into_inner()
+    }
+
+    fn tool(&mut self, table: Spanned<DeTable<'s>>, version: &str) -> Draft<'s> {
+        let span = table.span();
+        let mut table = table.into_inner();
+        self.label = table.get("name").and_then(|name| name.get_ref().as_str()).map(str::to_owned);
+        let (params, undo) = (table.remove("param"), table.remove("undo"));
+        let Piece { value: mut tool, mut whole } = self.piece::<Tool>(table, span.clone());
+
+        for param in self.tables(params, "param") {
+            let at = param.span();
+            let piece = self.piece::<Param>(param.into_inner(), at);
+            whole &= piece.whole;
+            if let (Some(tool), Some(param)) = (&mut tool, piece.value) {
+                tool.param.push(param);
+            }
+        }
+        if let Some(undo) = undo {
+            let at = undo.span();
+            let piece = match undo.into_inner() {
+                DeValue::Table(undo) => self.piece::<Undo>(undo, at),
+                other => {
+                    self.mistake(at, format!("undo is a table, not {}", with_article(other.type_str())));
+                    Piece { value: None, whole: false }
+                }
+            };
+            whole &= piece.whole;
+            if let Some(tool) = &mut tool {
+                tool.undo = piece.value;
+            }
+        }
+        whole &= tool.is_some();
+        Draft { source: self.source, version: version.to_owned(), span, label: self.label.take(), tool, whole }
+    }
+
+    /// The tables of an array of tables.
+    fn tables(&mut self, value: Option<Spanned<DeValue<'s>>>, key: &str) -> Vec<Spanned<DeTable<'s>>> {
+        let Some(value) = value else { return Vec::new() };
+        let span = value.span();
+        let items = match value.into_inner() {
+            DeValue::Array(items) => items,
+            other => {
+                self.mistake(span.clone(), format!("{key} is written as [[{key}]], with two brackets"));
+                DeArray::from_iter([Spanned::new(span, other)])
+            }
+        };
+        let mut tables = Vec::new();
+        for item in items {
+            let span = item.span();
+            match item.into_inner() {
+                DeValue::Table(table) => tables.push(Spanned::new(span, table)),
+                other => self.mistake(span, format!("{key} is a table, not {}", with_article(other.type_str()))),
+            }
+        }
+        tables
+    }
+
+    /// Reads one table. A key that serde refuses is noted and taken out, and the rest is read again: serde stops at the
+    /// first error. A key that is unknown leaves the piece whole, one with a wrong value does not.
+    fn piece<T: DeserializeOwned>(&mut self, mut table: DeTable<'s>, span: Range<usize>) -> Piece<T> {
+        let mut whole = true;
+        loop {
+            let root = Spanned::new(span.clone(), DeValue::Table(table.clone()));
+            let error = match T::deserialize(ValueDeserializer::from(root)) {
+                Ok(value) => return Piece { value: Some(value), whole },
+                Err(error) => error,
+            };
+            let at = error.span().unwrap_or_else(|| span.clone());
+            let culprit = table
+                .iter()
+                .find(|(key, value)| contains(&key.span(), &at) || contains(&value.span(), &at))
+                .map(|(key, _)| key.clone());
+            match culprit {
+                Some(key) => {
+                    let unknown = contains(&key.span(), &at);
+                    let message = if unknown { String::new() } else { format!("{}: ", key.get_ref()) };
+                    self.mistake(at, format!("{message}{}", error.message()));
+                    table.remove(key.get_ref().as_ref());
+                    whole &= unknown;
+                }
+                None => {
+                    // Missing, perhaps only because its value was refused above.
+                    if whole {
+                        self.mistake(at, error.message().to_owned());
+                    }
+                    return Piece { value: None, whole: false };
+                }
+            }
+        }
+    }
+}
+
+fn contains(outer: &Range<usize>, inner: &Range<usize>) -> bool {
+    !outer.is_empty() && outer.start <= inner.start && inner.end <= outer.end
+}
+
+fn example(key: &str) -> &'static str {
+    if key == "name" { "social" } else { "1.0" }
+}
+
+fn with_article(kind: &str) -> String {
+    let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    format!("{article} {kind}")
+}

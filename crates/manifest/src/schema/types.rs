@@ -1,0 +1,268 @@
+//! One PostgreSQL type as JSON Schema: as an argument and as a result column.
+
+use contract::{Column, PgType, Scalar, TypeKind};
+use serde_json::{Map, Value, json};
+
+use super::object;
+
+/// What an argument of this type may be.
+pub(crate) fn argument(ty: &PgType) -> Map<String, Value> {
+    match &ty.kind {
+        TypeKind::Domain(base) => argument(base),
+        TypeKind::Scalar(scalar) => scalar_argument(*scalar),
+        TypeKind::Enum(labels) => object(json!({"type": "string", "enum": labels})),
+        TypeKind::Array { element, .. } => object(json!({"type": "array", "items": described(element)})),
+        TypeKind::Composite(fields) => {
+            let properties: Map<String, Value> =
+                fields.iter().map(|field| (field.name.clone(), described(&field.ty))).collect();
+            object(json!({"type": "object", "properties": properties}))
+        }
+    }
+}
+
+/// An argument's schema, with the type in words where the schema alone does not say how to write a value.
+fn described(ty: &PgType) -> Value {
+    let mut schema = argument(ty);
+    if !is_obvious(ty) {
+        schema.insert("description".to_owned(), words(ty).into());
+    }
+    Value::Object(schema)
+}
+
+fn scalar_argument(scalar: Scalar) -> Map<String, Value> {
+    object(match scalar {
+        Scalar::Bool => json!({"type": "boolean"}),
+        Scalar::Int2 | Scalar::Int4 | Scalar::Int8 => {
+            let (minimum, maximum) = integer_range(scalar).unwrap_or((i64::MIN, i64::MAX));
+            json!({"type": "integer", "minimum": minimum, "maximum": maximum})
+        }
+        Scalar::Float | Scalar::Numeric => json!({"type": "number"}),
+        Scalar::Json => json!({}),
+        Scalar::Uuid => json!({"type": "string", "format": "uuid"}),
+        Scalar::Date => json!({"type": "string", "format": "date"}),
+        Scalar::Timestamptz => json!({"type": "string", "format": "date-time"}),
+        Scalar::Timestamp | Scalar::Vector | Scalar::Text => json!({"type": "string"}),
+    })
+}
+
+/// What a value of this result column may be.
+///
+/// Clients check answers against this, so it must never say more than is always true: elements and fields may be null
+/// whatever the column says, `NaN` and `Infinity` are text, and `infinity` is a date without being a `date`.
+pub(crate) fn column(column: &Column) -> Map<String, Value> {
+    let words = words(&column.ty);
+    if !column.not_null {
+        return object(json!({"description": format!("{words}, or null")}));
+    }
+    match &column.ty.base().kind {
+        TypeKind::Scalar(Scalar::Json | Scalar::Vector) => object(json!({"description": words})),
+        TypeKind::Scalar(Scalar::Float | Scalar::Numeric) => {
+            object(json!({"description": format!("{words}; text if NaN or infinite")}))
+        }
+        TypeKind::Scalar(Scalar::Date | Scalar::Timestamp | Scalar::Timestamptz) => {
+            object(json!({"type": "string", "description": words}))
+        }
+        TypeKind::Array { element, .. } => {
+            let items = json!({"description": format!("{}, or null", self::words(element))});
+            object(json!({"type": "array", "items": items}))
+        }
+        TypeKind::Composite(fields) => {
+            let properties: Map<String, Value> = fields
+                .iter()
+                .map(|field| {
+                    let words = self::words(&field.ty);
+                    (field.name.clone(), json!({"description": format!("{words}, or null")}))
+                })
+                .collect();
+            object(json!({"type": "object", "properties": properties}))
+        }
+        _ => {
+            let mut schema = argument(&column.ty);
+            if !is_obvious(&column.ty) {
+                schema.insert("description".to_owned(), words.into());
+            }
+            schema
+        }
+    }
+}
+
+/// The smallest and the largest value of an integer type; `None` for other types.
+pub(crate) fn integer_range(scalar: Scalar) -> Option<(i64, i64)> {
+    match scalar {
+        Scalar::Int2 => Some((i16::MIN.into(), i16::MAX.into())),
+        Scalar::Int4 => Some((i32::MIN.into(), i32::MAX.into())),
+        Scalar::Int8 => Some((i64::MIN, i64::MAX)),
+        _ => None,
+    }
+}
+
+/// Whether the JSON Schema alone says how a value is written.
+pub(crate) fn is_obvious(ty: &PgType) -> bool {
+    match &ty.base().kind {
+        TypeKind::Scalar(Scalar::Text) => matches!(ty.base().name.as_str(), "text" | "varchar" | "bpchar" | "name"),
+        TypeKind::Scalar(scalar) => {
+            !matches!(scalar, Scalar::Numeric | Scalar::Json | Scalar::Timestamp | Scalar::Timestamptz | Scalar::Vector)
+        }
+        TypeKind::Array { .. } | TypeKind::Enum(_) | TypeKind::Composite(_) | TypeKind::Domain(_) => true,
+    }
+}
+
+/// The type in words, for a model.
+pub(crate) fn words(ty: &PgType) -> String {
+    match &ty.base().kind {
+        TypeKind::Scalar(scalar) => scalar_words(*scalar, &ty.base().name),
+        TypeKind::Enum(labels) => format!("one of {}", labels.join(", ")),
+        TypeKind::Array { element, .. } => format!("array of {}", words(element)),
+        TypeKind::Composite(_) | TypeKind::Domain(_) => format!("{} object", ty.base().name),
+    }
+}
+
+fn scalar_words(scalar: Scalar, name: &str) -> String {
+    match scalar {
+        Scalar::Bool => "boolean",
+        Scalar::Int2 | Scalar::Int4 | Scalar::Int8 => "integer",
+        Scalar::Float => "number",
+        Scalar::Numeric => "exact decimal number",
+        Scalar::Json => "any JSON value",
+        Scalar::Date => "date such as 2026-01-31",
+        Scalar::Timestamp => "date and time without time zone, such as 2026-01-31T13:45:00",
+        Scalar::Timestamptz => "date and time with time zone, such as 2026-01-31T13:45:00+00:00",
+        Scalar::Uuid => "UUID",
+        Scalar::Vector => "integers separated by spaces",
+        Scalar::Text => match name {
+            "text" | "varchar" | "bpchar" | "name" => "text",
+            "bytea" => "bytes, written as \\x and two hexadecimal digits for each",
+            "interval" => "interval such as 1 day 02:30:00",
+            "time" => "time of day such as 13:45:00",
+            "timetz" => "time of day with time zone, such as 13:45:00+00",
+            other => return format!("text form of PostgreSQL type {other}"),
+        },
+    }
+    .to_owned()
+}
+
+/// Types for tests.
+#[cfg(test)]
+pub(crate) mod examples {
+    use std::sync::Arc;
+
+    use contract::{CompositeField, PgType, Scalar, TypeKind};
+
+    pub(crate) fn named(name: &str, oid: u32, scalar: Scalar) -> Arc<PgType> {
+        Arc::new(PgType { oid, name: name.to_owned(), kind: TypeKind::Scalar(scalar) })
+    }
+
+    pub(crate) fn scalar(scalar: Scalar) -> Arc<PgType> {
+        let (name, oid) = match scalar {
+            Scalar::Bool => ("bool", 16),
+            Scalar::Int2 => ("int2", 21),
+            Scalar::Int4 => ("int4", 23),
+            Scalar::Int8 => ("int8", 20),
+            Scalar::Float => ("float8", 701),
+            Scalar::Numeric => ("numeric", 1700),
+            Scalar::Json => ("jsonb", 3802),
+            Scalar::Date => ("date", 1082),
+            Scalar::Timestamp => ("timestamp", 1114),
+            Scalar::Timestamptz => ("timestamptz", 1184),
+            Scalar::Uuid => ("uuid", 2950),
+            Scalar::Vector => ("int2vector", 22),
+            Scalar::Text => ("text", 25),
+        };
+        named(name, oid, scalar)
+    }
+
+    fn compound(name: &str, kind: TypeKind) -> Arc<PgType> {
+        Arc::new(PgType { oid: 90_000, name: name.to_owned(), kind })
+    }
+
+    pub(crate) fn enumeration(name: &str, labels: &[&str]) -> Arc<PgType> {
+        compound(name, TypeKind::Enum(labels.iter().map(|&label| label.to_owned()).collect()))
+    }
+
+    pub(crate) fn array(element: Arc<PgType>) -> Arc<PgType> {
+        compound(&format!("{}[]", element.name), TypeKind::Array { element, delimiter: ',' })
+    }
+
+    pub(crate) fn composite(name: &str, fields: &[(&str, Arc<PgType>)]) -> Arc<PgType> {
+        let fields =
+            fields.iter().map(|(name, ty)| CompositeField { name: (*name).to_owned(), ty: Arc::clone(ty) }).collect();
+        compound(name, TypeKind::Composite(fields))
+    }
+
+    pub(crate) fn domain(name: &str, base: Arc<PgType>) -> Arc<PgType> {
+        compound(name, TypeKind::Domain(base))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::examples::{array, composite, domain, enumeration, named, scalar};
+    use super::*;
+
+    fn shown(schema: Map<String, Value>) -> String {
+        Value::Object(schema).to_string()
+    }
+
+    #[test]
+    fn every_kind_of_argument_has_its_schema() {
+        let point = composite("point2", &[("x", scalar(Scalar::Int2)), ("note", scalar(Scalar::Text))]);
+        for (ty, schema) in [
+            (scalar(Scalar::Bool), r#"{"type":"boolean"}"#),
+            (scalar(Scalar::Int2), r#"{"type":"integer","minimum":-32768,"maximum":32767}"#),
+            (scalar(Scalar::Int4), r#"{"type":"integer","minimum":-2147483648,"maximum":2147483647}"#),
+            (
+                scalar(Scalar::Int8),
+                r#"{"type":"integer","minimum":-9223372036854775808,"maximum":9223372036854775807}"#,
+            ),
+            (scalar(Scalar::Float), r#"{"type":"number"}"#),
+            (scalar(Scalar::Numeric), r#"{"type":"number"}"#),
+            (scalar(Scalar::Json), r"{}"),
+            (scalar(Scalar::Uuid), r#"{"type":"string","format":"uuid"}"#),
+            (scalar(Scalar::Date), r#"{"type":"string","format":"date"}"#),
+            (scalar(Scalar::Timestamp), r#"{"type":"string"}"#),
+            (scalar(Scalar::Timestamptz), r#"{"type":"string","format":"date-time"}"#),
+            (scalar(Scalar::Text), r#"{"type":"string"}"#),
+            (named("inet", 869, Scalar::Text), r#"{"type":"string"}"#),
+            (enumeration("mood", &["sad", "glad"]), r#"{"type":"string","enum":["sad","glad"]}"#),
+            (domain("flag", scalar(Scalar::Bool)), r#"{"type":"boolean"}"#),
+            (array(scalar(Scalar::Text)), r#"{"type":"array","items":{"type":"string"}}"#),
+            (
+                point,
+                r#"{"type":"object","properties":{"x":{"type":"integer","minimum":-32768,"maximum":32767},"note":{"type":"string"}}}"#,
+            ),
+        ] {
+            assert_eq!(shown(argument(&ty)), schema, "{}", ty.name);
+        }
+    }
+
+    #[test]
+    fn a_column_that_may_be_null_has_no_type() {
+        let nullable = Column { name: "id".into(), ty: scalar(Scalar::Int8), not_null: false };
+        assert_eq!(shown(column(&nullable)), r#"{"description":"integer, or null"}"#);
+    }
+
+    #[test]
+    fn a_column_that_is_never_null_has_the_type_that_all_its_values_have() {
+        for (ty, schema) in [
+            (scalar(Scalar::Bool), r#"{"type":"boolean"}"#),
+            (scalar(Scalar::Text), r#"{"type":"string"}"#),
+            (scalar(Scalar::Date), r#"{"type":"string","description":"date such as 2026-01-31"}"#),
+            (scalar(Scalar::Numeric), r#"{"description":"exact decimal number; text if NaN or infinite"}"#),
+            (scalar(Scalar::Json), r#"{"description":"any JSON value"}"#),
+            (array(scalar(Scalar::Int4)), r#"{"type":"array","items":{"description":"integer, or null"}}"#),
+            (
+                composite("pair", &[("a", scalar(Scalar::Text))]),
+                r#"{"type":"object","properties":{"a":{"description":"text, or null"}}}"#,
+            ),
+            (
+                named("bytea", 17, Scalar::Text),
+                r#"{"type":"string","description":"bytes, written as \\x and two hexadecimal digits for each"}"#,
+            ),
+        ] {
+            let never_null = Column { name: "c".into(), ty: Arc::clone(&ty), not_null: true };
+            assert_eq!(shown(column(&never_null)), schema, "{}", ty.name);
+        }
+    }
+}

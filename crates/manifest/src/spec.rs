@@ -1,0 +1,240 @@
+//! What a manifest becomes: tools that fit the database, with everything that running them needs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{PgType, StatementShape};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value};
+
+use crate::Location;
+
+/// Every tool of every manifest, in the order of the files and of the tools in them.
+#[derive(Debug, Clone, Default)]
+pub struct Catalog {
+    /// The tools.
+    pub tools: Vec<Arc<ToolSpec>>,
+}
+
+impl Catalog {
+    /// The tool of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<ToolSpec>> {
+        self.tools.iter().find(|tool| tool.name == name)
+    }
+}
+
+/// A tool whose every part was checked against the database.
+#[derive(Debug, Clone)]
+pub struct ToolSpec {
+    /// What the agent calls: `^[a-zA-Z0-9_-]{1,64}$`, unique over all manifests and built-in tools.
+    pub name: String,
+    /// For people.
+    pub title: Option<String>,
+    /// For the agent.
+    pub description: String,
+    /// The manifest's version, `meta.tool_version` of its answers.
+    pub version: String,
+    /// Where it is declared, for mistakes that only show later (a missing executor).
+    pub declared_at: Location,
+    /// Who may call it, and whether it writes.
+    pub access: Access,
+    /// Who must agree before a write runs. Whether its executor exists is the registry's to say.
+    pub tier: Tier,
+    /// `$1`, `$2`, ... of every statement, in this order.
+    pub params: Vec<Param>,
+    /// Captures the row images that the write is about to overwrite, in the same transaction, first.
+    pub before: Option<Statement>,
+    /// At least one; run in this order in one transaction. The last one's rows are the result.
+    pub statements: Vec<Statement>,
+    /// How many result rows are right. Anything else rolls back.
+    pub rows: RowsRule,
+    /// How it is undone.
+    pub undo: Undo,
+    /// How long an identical call without an idempotency key counts as the same call.
+    pub dedup_window: Duration,
+    /// JSON Schema of the arguments: an object that refuses what it does not know.
+    pub input_schema: Map<String, Value>,
+    /// JSON Schema of the envelope.
+    pub output_schema: Map<String, Value>,
+    /// MCP annotations of the operator's own, passed on.
+    pub annotations: Map<String, Value>,
+    /// MCP `_meta` of the operator's own, passed on.
+    pub meta: Map<String, Value>,
+}
+
+impl ToolSpec {
+    /// The parameter of this name.
+    #[must_use]
+    pub fn param(&self, name: &str) -> Option<&Param> {
+        self.params.iter().find(|param| param.name == name)
+    }
+}
+
+/// One parameter of a tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Param {
+    /// `^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`, unique in the tool.
+    pub name: String,
+    /// For the agent; empty only if the server fills it.
+    pub description: String,
+    /// Who gives the value.
+    pub source: ParamSource,
+    /// What PostgreSQL takes it as.
+    pub ty: Arc<PgType>,
+    /// Whether a call without it is refused. One that is not required and has no default is SQL NULL when not given.
+    pub required: bool,
+    /// The value of a call that does not give one; fits `ty` and `limits`.
+    pub default: Option<Value>,
+    /// The value stays out of ledger, logs and later envelopes.
+    pub sensitive: bool,
+    /// What the operator allows within the type.
+    pub limits: Limits,
+}
+
+/// Who gives a parameter's value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ParamSource {
+    /// The agent.
+    Argument,
+    /// The server: this field of [`contract::Principal`].
+    Principal(String),
+}
+
+/// What a manifest allows within a parameter's type. On an array it holds for each element.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Limits {
+    /// One of these values; empty for no such limit.
+    pub one_of: Vec<Value>,
+    /// The smallest number.
+    pub minimum: Option<Number>,
+    /// The largest number.
+    pub maximum: Option<Number>,
+    /// In characters.
+    pub max_length: Option<u64>,
+    /// A regular expression in the dialect of JSON Schema (ECMA 262), found anywhere in the text unless anchored.
+    pub pattern: Option<String>,
+}
+
+/// A statement that PostgreSQL accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statement {
+    /// As in the manifest.
+    pub sql: String,
+    /// `pg_type.oid` of every parameter of the tool: each statement takes all of them, used or not.
+    pub param_types: Vec<u32>,
+    /// What Describe said of it with these types.
+    pub shape: StatementShape,
+}
+
+/// How a write is undone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Undo {
+    /// A read.
+    None,
+    /// Not at all.
+    Irreversible {
+        /// The operator's sentence.
+        why: String,
+    },
+    /// By calling a write tool of the same catalog.
+    Calls {
+        /// Its name.
+        tool: String,
+        /// Its arguments and where their values come from.
+        params: Vec<(String, ValueSource)>,
+        /// One call for each result row, last first; else one call for the one row.
+        for_each: bool,
+        /// The operator's sentence.
+        note: Option<String>,
+    },
+}
+
+/// Where an argument of an undo call comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ValueSource {
+    /// This parameter of the write.
+    Param(String),
+    /// This column of the result.
+    Result(String),
+    /// This column of the row that `before` captured.
+    Before(String),
+}
+
+/// What a tool may do, and so which profiles have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Reads only: every profile has it.
+    Read,
+    /// Writes, through the ledger's gate.
+    Write,
+    /// Writes like `write`, for the admin profile only.
+    Admin,
+}
+
+impl Access {
+    /// Whether a call is a mutation: audited, once, with an undo.
+    #[must_use]
+    pub const fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::Admin)
+    }
+}
+
+/// Who must agree before a write runs (design.md section 8).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// T1: nobody.
+    #[default]
+    Auto,
+    /// T2: the caller's user.
+    Confirm,
+    /// T3: a person who is not the caller.
+    Approve,
+}
+
+/// How many rows the last statement may return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RowsRule {
+    /// Exactly one; `data` is that row.
+    One,
+    /// None or one; `data` is that row, or empty.
+    AtMostOne,
+    /// One or more; `data` is `rows` and `row_count`.
+    Some,
+    /// Any number; `data` is `rows` and `row_count`.
+    Any,
+}
+
+impl RowsRule {
+    /// Whether this many rows are right.
+    #[must_use]
+    pub const fn allows(self, rows: u64) -> bool {
+        match self {
+            Self::One => rows == 1,
+            Self::AtMostOne => rows <= 1,
+            Self::Some => rows >= 1,
+            Self::Any => true,
+        }
+    }
+
+    /// Whether `data` is the row itself.
+    #[must_use]
+    pub const fn is_single(self) -> bool {
+        matches!(self, Self::One | Self::AtMostOne)
+    }
+
+    /// As in a manifest.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::One => "one",
+            Self::AtMostOne => "at_most_one",
+            Self::Some => "some",
+            Self::Any => "any",
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The MCP side of the server, over rmcp: `server` answers requests from a [`tools::Registry`], `stdio` carries lines;
+//! `client` is the other side, for the demo and the tests.
+//!
+//! Nothing else knows MCP, and this crate knows nothing of PostgreSQL: it hands arguments to the registry and an
+//! envelope back. A transport to come (HTTP, SSE) is a module beside `stdio` that serves the same [`Server`].
+
+mod client;
+mod server;
+mod stdio;
+
+pub use client::{Client, ClientError, ToolAnswer};
+pub use server::{Content, Server};
+pub use stdio::{ServeError, serve_stdio};

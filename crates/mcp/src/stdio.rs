@@ -1,0 +1,159 @@
+//! MCP over standard input and output: one JSON-RPC message a line.
+//!
+//! rmcp's own line transport drops a line that is not JSON without a word; JSON-RPC 2.0 has -32700 for it, and an agent
+//! framework that waits for its answer should get one. Standard output carries the protocol and nothing else.
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+
+use rmcp::ServiceExt;
+use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage};
+use rmcp::service::{QuitReason, RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::Server;
+
+/// Why serving ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The client did not open the session as MCP asks.
+    #[error("the client did not start an MCP session: {0}")]
+    Handshake(String),
+    /// The task that serves ended by itself.
+    #[error("serving ended: {0}")]
+    Ended(String),
+}
+
+/// Serves on standard input and output until the client closes them or `stop` is cancelled.
+///
+/// # Errors
+/// [`ServeError`] if no session came about or the serving task died.
+pub async fn serve_stdio(server: Server, stop: CancellationToken) -> Result<(), ServeError> {
+    let (input, output) = rmcp::transport::stdio_pipes();
+    let transport = Lines::new(input, output);
+    let running = match server.serve_with_ct(transport, stop).await {
+        Ok(running) => running,
+        // A client that goes away before it says anything has done nothing wrong.
+        Err(
+            rmcp::service::ServerInitializeError::ConnectionClosed(_) | rmcp::service::ServerInitializeError::Cancelled,
+        ) => return Ok(()),
+        Err(error) => return Err(ServeError::Handshake(error.to_string())),
+    };
+    match running.waiting().await {
+        Ok(QuitReason::JoinError(error)) | Err(error) => Err(ServeError::Ended(error.to_string())),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// The longest line that is read, in bytes: a query of 1 MiB with its parameters fits many times.
+const MAX_LINE_BYTES: usize = 16 << 20;
+
+struct Lines<R, W> {
+    input: BufReader<R>,
+    /// The line so far. Lives here because `receive` may be cancelled in the middle of one.
+    line: Vec<u8>,
+    /// Whether the rest of the line is to be passed over.
+    too_long: bool,
+    output: Arc<Mutex<W>>,
+}
+
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
+    fn new(input: R, output: W) -> Self {
+        Self { input: BufReader::new(input), line: Vec::new(), too_long: false, output: Arc::new(Mutex::new(output)) }
+    }
+
+    /// Reads up to the end of a line. `None` at the end of the input; `Some(false)` for a line over the limit.
+    async fn read_line(&mut self) -> io::Result<Option<bool>> {
+        loop {
+            let available = self.input.fill_buf().await?;
+            if available.is_empty() {
+                return Ok(None);
+            }
+            let end = available.iter().position(|byte| *byte == b'\n');
+            let take = end.map_or(available.len(), |end| end + 1);
+            if self.line.len() + take > MAX_LINE_BYTES {
+                self.too_long = true;
+                self.line = Vec::new();
+            }
+            if !self.too_long {
+                self.line.extend_from_slice(available.get(..take).unwrap_or_default());
+            }
+            self.input.consume(take);
+            if end.is_some() {
+                return Ok(Some(!std::mem::take(&mut self.too_long)));
+            }
+        }
+    }
+}
+
+/// A line as a message, or the answer that it deserves.
+fn parse(line: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, ErrorData> {
+    serde_json::from_slice(line).map_err(|error| match serde_json::from_slice::<Value>(line) {
+        Err(error) => ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None),
+        Ok(_) => ErrorData::invalid_request(Cow::Owned(format!("not a JSON-RPC message of MCP: {error}")), None),
+    })
+}
+
+impl<R, W> Transport<RoleServer> for Lines<R, W>
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        let output = Arc::clone(&self.output);
+        async move {
+            let mut line = serde_json::to_vec(&item)?;
+            line.push(b'\n');
+            let mut output = output.lock().await;
+            output.write_all(&line).await?;
+            output.flush().await
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            let parsed = match self.read_line().await {
+                Ok(Some(true)) => {
+                    let line = self.line.trim_ascii();
+                    if line.is_empty() {
+                        self.line.clear();
+                        continue;
+                    }
+                    parse(line)
+                }
+                Ok(Some(false)) => {
+                    let message = format!("the message is longer than {MAX_LINE_BYTES} bytes");
+                    Err(ErrorData::invalid_request(message, None))
+                }
+                Ok(None) => return None,
+                Err(error) => {
+                    tracing::error!(%error, "standard input cannot be read");
+                    return None;
+                }
+            };
+            self.line.clear();
+            match parsed {
+                Ok(message) => return Some(message),
+                Err(error) => {
+                    tracing::warn!(message = %error.message, "a line is not a message");
+                    // In a task of its own: `receive` may be cancelled, and half a line must not go out.
+                    tokio::spawn(self.send(JsonRpcMessage::error(error, None)));
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), io::Error> {
+        self.output.lock().await.shutdown().await
+    }
+}

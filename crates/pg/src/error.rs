@@ -1,0 +1,133 @@
+//! What can go wrong with a session: for the operator. What the agent reads is made from it where a tool answers.
+
+use std::io;
+
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::ErrorFields;
+
+/// What PostgreSQL said in an ErrorResponse or NoticeResponse (PostgreSQL manual, "Error and Notice Message Fields").
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerError {
+    /// `ERROR`, `FATAL`, `NOTICE`, ...: never translated.
+    pub severity: String,
+    /// SQLSTATE.
+    pub sqlstate: String,
+    /// The primary message.
+    pub message: String,
+    /// DETAIL.
+    pub detail: Option<String>,
+    /// HINT.
+    pub hint: Option<String>,
+    /// In characters from 1, into the text that was parsed.
+    pub position: Option<u32>,
+    /// The constraint that was violated.
+    pub constraint: Option<String>,
+    /// The table that the error is about.
+    pub table: Option<String>,
+}
+
+impl ServerError {
+    pub(crate) fn from_fields(mut fields: ErrorFields<'_>) -> io::Result<Self> {
+        let mut error = Self::default();
+        while let Some(field) = fields.next()? {
+            let value = || String::from_utf8_lossy(field.value_bytes()).into_owned();
+            match field.type_() {
+                b'V' => error.severity = value(),
+                b'C' => error.sqlstate = value(),
+                b'M' => error.message = value(),
+                b'D' => error.detail = Some(value()),
+                b'H' => error.hint = Some(value()),
+                b'P' => error.position = value().parse().ok(),
+                b'n' => error.constraint = Some(value()),
+                b't' => error.table = Some(value()),
+                _ => {}
+            }
+        }
+        Ok(error)
+    }
+
+    /// Whether the same statement may succeed when it is tried again: serialization failures and deadlocks (class 40),
+    /// a lock not had (55P03), no resources (53), the server going down or a cancel (57).
+    #[must_use]
+    pub fn retryable(&self) -> bool {
+        let class = self.sqlstate.get(..2).unwrap_or_default();
+        matches!(class, "40" | "53" | "57" | "58") || self.sqlstate == "55P03"
+    }
+}
+
+impl std::fmt::Display for ServerError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.message, self.sqlstate)
+    }
+}
+
+/// Why there is no connection. Each has another way out, so they are told apart (promise X-36).
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ConnectError {
+    /// Nothing answers there.
+    #[error("Cannot connect to database at [{place}]: {reason}")]
+    Unreachable {
+        /// The servers tried.
+        place: String,
+        /// The operating system's words.
+        reason: String,
+    },
+    /// No answer in time.
+    #[error("Cannot connect to database at [{place}]: no answer within {timeout_ms} ms")]
+    TimedOut {
+        /// The servers tried.
+        place: String,
+        /// The whole attempt's deadline.
+        timeout_ms: u128,
+    },
+    /// Wrong user or password.
+    #[error("Authentication failed - check connection string credentials ({0})")]
+    Authentication(String),
+    /// No such database.
+    #[error("{0} - check the database name in the connection string")]
+    DatabaseMissing(String),
+    /// Everything else that the server can say to a new connection.
+    #[error("the database at [{place}] refused the connection: {error}")]
+    Refused {
+        /// The server that spoke.
+        place: String,
+        /// What it said.
+        error: Box<ServerError>,
+    },
+}
+
+/// What can go wrong on a session.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is none.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// PostgreSQL refused a statement; the session goes on.
+    #[error("{0}")]
+    Server(Box<ServerError>),
+    /// The connection is gone.
+    #[error("the connection to the database was lost: {0}")]
+    Lost(#[from] io::Error),
+    /// A single message from the server is larger than this session takes.
+    #[error("a row of {size} bytes is larger than the {limit} bytes allowed")]
+    MessageTooLarge {
+        /// What the server announced, in bytes.
+        size: usize,
+        /// What is allowed, in bytes.
+        limit: usize,
+    },
+    /// The deadline passed before the work was done.
+    #[error("the deadline passed")]
+    Deadline,
+}
+
+impl Error {
+    /// What PostgreSQL said, if it was PostgreSQL.
+    #[must_use]
+    pub fn server(&self) -> Option<&ServerError> {
+        match self {
+            Self::Server(error) => Some(error),
+            _ => None,
+        }
+    }
+}

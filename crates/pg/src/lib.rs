@@ -1,0 +1,26 @@
+//! The PostgreSQL execution core: connecting ([`Target`]), sessions and their pools, the read path ([`Reader`]), and
+//! values between PostgreSQL's text form and JSON ([`value`]).
+//!
+//! It opens connections, and nobody else does. It knows nothing of tools, manifests, the ledger or MCP, and takes no
+//! decision by looking at SQL text: what a statement is, its prepared form says.
+//!
+//! Where things are: `wire` speaks the protocol; `session` runs statements; `pool` lends sessions and takes only clean
+//! ones back; `read` is the one way to read; `write` is for the crate `ledger` alone; `types` knows a type by its oid.
+
+mod error;
+mod pool;
+mod read;
+mod session;
+mod target;
+mod types;
+pub mod value;
+mod wire;
+mod write;
+
+pub use error::{ConnectError, Error, ServerError};
+pub use pool::{Lease, Pool};
+pub use read::{ReadError, ReadLimits, ReadRequest, Reader, ResultSet, unique_names};
+pub use session::{Outcome, RawColumn, RawShape, Session, Step, StepError};
+pub use target::{Address, Target, TargetError};
+pub use types::TypeCatalog;
+pub use write::Writer;

@@ -1,0 +1,122 @@
+//! Pools of sessions, and the lease that makes sure that only a clean session goes back.
+
+use std::time::Duration;
+
+use deadpool::managed::{self, Metrics, Object, Pool as Deadpool, RecycleError, RecycleResult};
+use tokio::time::Instant;
+
+use crate::error::{ConnectError, Error};
+use crate::session::Session;
+use crate::target::Target;
+use crate::wire;
+
+#[derive(Debug)]
+struct Manager {
+    target: Target,
+    settings: Vec<(&'static str, &'static str)>,
+}
+
+impl managed::Manager for Manager {
+    type Type = Session;
+    type Error = ConnectError;
+
+    async fn create(&self) -> Result<Session, ConnectError> {
+        Session::connect(&self.target, &self.settings).await
+    }
+
+    async fn recycle(&self, session: &mut Session, _: &Metrics) -> RecycleResult<ConnectError> {
+        if session.is_idle() { Ok(()) } else { Err(RecycleError::message("left in the middle of something")) }
+    }
+}
+
+/// A pool of sessions on one database as one role.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    pool: Deadpool<Manager>,
+}
+
+/// How often a session from the pool may turn out to be dead before a call gives up: a restart of PostgreSQL kills all
+/// of them at once.
+const MAX_SESSIONS: usize = 8;
+
+impl Pool {
+    /// A pool that opens a session when one is needed, at most [`MAX_SESSIONS`] at once.
+    #[must_use]
+    pub fn new(target: Target, settings: Vec<(&'static str, &'static str)>) -> Self {
+        let builder = Deadpool::builder(Manager { target, settings }).max_size(MAX_SESSIONS);
+        // Without timeouts of its own a pool needs no runtime, and building it cannot fail.
+        let pool = builder.build().unwrap_or_else(|_| unreachable!("a pool without timeouts can be built"));
+        Self { pool }
+    }
+
+    /// A session, before `deadline`.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] if none came free in time, or why none could be opened.
+    pub async fn lease(&self, deadline: Instant) -> Result<Lease, Error> {
+        match tokio::time::timeout_at(deadline, self.pool.get()).await {
+            Ok(Ok(session)) => Ok(Lease { session: Some(session) }),
+            Ok(Err(managed::PoolError::Backend(error))) => Err(Error::Connect(error)),
+            Ok(Err(error)) => Err(Error::Lost(std::io::Error::other(error.to_string()))),
+            Err(_) => Err(Error::Deadline),
+        }
+    }
+
+    /// Where the sessions go.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.pool.manager().target
+    }
+
+    /// The server has restarted, or so it seems: whatever lies in the pool is of no use.
+    pub fn forget_idle(&self) {
+        self.pool.retain(|_, _| false);
+    }
+}
+
+/// A session on loan. Given back by drop if it is idle; otherwise the server is asked to stop what it is doing and the
+/// session is thrown away, so that neither the work nor a late cancel can reach the next caller.
+#[derive(Debug)]
+pub struct Lease {
+    session: Option<Object<Manager>>,
+}
+
+/// How long the server has to take a cancel request in.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Lease {
+    /// The session.
+    pub fn session(&mut self) -> &mut Session {
+        self.session.as_mut().unwrap_or_else(|| unreachable!("a lease holds its session until it is dropped"))
+    }
+
+    /// Throws the session away, whatever its state.
+    pub fn discard(mut self) {
+        if let Some(session) = self.session.take() {
+            stop(Object::take(session));
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take_if(|session| !session.is_idle()) {
+            stop(Object::take(session));
+        }
+    }
+}
+
+fn stop(session: Session) {
+    let is_idle = session.is_idle();
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    runtime.spawn(async move {
+        if !is_idle {
+            let cancelled = tokio::time::timeout(CANCEL_TIMEOUT, wire::cancel(&session.cancel_key())).await;
+            if !matches!(cancelled, Ok(Ok(()))) {
+                tracing::debug!(backend_pid = session.backend_pid(), "the server did not take the cancel request");
+            }
+        }
+        // The socket stays open until the cancel is in: a closed one would let the backend's number be used again.
+        session.close().await;
+    });
+}

@@ -1,0 +1,292 @@
+//! A session: statements in, rows of text out. Knows nothing of JSON, of pools or of what its statements mean.
+
+use std::collections::HashMap;
+use std::io;
+
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::{DataRowBody, Message, RowDescriptionBody};
+
+use crate::error::{ConnectError, Error, ServerError};
+use crate::target::Target;
+use crate::wire::{self, CancelKey, Connection, Tx};
+
+/// One statement of a pipeline.
+#[derive(Debug, Clone, Copy)]
+pub struct Step<'a> {
+    /// One statement. Prepared once a session and kept, so the number of different texts must be bounded.
+    pub sql: &'a str,
+    /// Its parameters in text form; `None` is SQL NULL.
+    pub params: &'a [Option<String>],
+    /// The types of its parameters by oid, where they are not to be inferred.
+    pub param_types: &'a [u32],
+}
+
+impl<'a> Step<'a> {
+    /// A statement without parameters.
+    #[must_use]
+    pub fn plain(sql: &'a str) -> Self {
+        Self { sql, params: &[], param_types: &[] }
+    }
+}
+
+/// What a statement gave back.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// Its result columns; empty for a statement that returns none.
+    pub columns: Vec<RawColumn>,
+    /// Its rows, in text form.
+    pub rows: Vec<Vec<Option<String>>>,
+    /// The command tag, e.g. `INSERT 0 3`.
+    pub tag: String,
+}
+
+impl Outcome {
+    /// How many rows the command tag counts: the last word of `INSERT 0 3`, `UPDATE 2`, `SELECT 5`.
+    #[must_use]
+    pub fn rows_affected(&self) -> u64 {
+        self.tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default()
+    }
+}
+
+/// A result column as the server describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawColumn {
+    /// The name, not necessarily unique.
+    pub name: String,
+    /// `pg_type.oid`; of the base type for a domain.
+    pub type_oid: u32,
+    /// Where it comes from, if straight from a table: `pg_class.oid` and `pg_attribute.attnum`.
+    pub source: Option<(u32, i16)>,
+}
+
+/// What Describe said.
+#[derive(Debug, Clone, Default)]
+pub struct RawShape {
+    /// `pg_type.oid` of each parameter.
+    pub params: Vec<u32>,
+    /// The result columns; `None` if the statement returns no rows.
+    pub columns: Option<Vec<RawColumn>>,
+}
+
+/// A pipeline that stopped.
+#[derive(Debug)]
+pub struct StepError {
+    /// Which step, from 0. Those before it ran; those after it did not.
+    pub step: usize,
+    /// Why.
+    pub error: Error,
+}
+
+/// What one pipeline may return, in bytes of text, before it is cut off with [`Error::MessageTooLarge`].
+const MAX_PIPELINE_BYTES: usize = 8 << 20;
+
+/// A connection with its prepared statements.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) connection: Connection,
+    /// Text to name of what is prepared here.
+    prepared: HashMap<String, String>,
+}
+
+impl Session {
+    /// Connects. `settings` are start-up settings beyond those that every session gets.
+    ///
+    /// # Errors
+    /// [`ConnectError`], within the target's connect timeout.
+    pub async fn connect(target: &Target, settings: &[(&str, &str)]) -> Result<Self, ConnectError> {
+        let connection = wire::connect(target, settings).await?;
+        Ok(Self { connection, prepared: HashMap::new() })
+    }
+
+    /// Whether nothing is under way and no transaction is open: only then may another call use it.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.connection.owed == 0 && self.connection.tx == Tx::Idle
+    }
+
+    pub(crate) fn cancel_key(&self) -> CancelKey {
+        self.connection.key.clone()
+    }
+
+    /// The process id of its backend.
+    #[must_use]
+    pub fn backend_pid(&self) -> i32 {
+        self.connection.key.process_id
+    }
+
+    /// Runs the steps as one pipeline: one round trip, and the first error skips all that follow (PostgreSQL manual,
+    /// "Pipelining"). Outside a transaction block the pipeline is a transaction of its own.
+    ///
+    /// # Errors
+    /// [`StepError`]: the step that failed, and how. After [`Error::Lost`] it is unknown what ran.
+    pub async fn run(&mut self, steps: &[Step<'_>]) -> Result<Vec<Outcome>, StepError> {
+        let at = |step| move |error: io::Error| StepError { step, error: Error::Lost(error) };
+        let mut parsing = Vec::with_capacity(steps.len());
+        for (index, step) in steps.iter().enumerate() {
+            parsing.push(self.push_step(step).map_err(at(index))?);
+        }
+        self.connection.push_sync();
+        self.connection.flush().await.map_err(at(0))?;
+        self.collect(steps, parsing).await
+    }
+
+    /// Queues one step; the name under which its statement is being prepared now, if it was not before.
+    fn push_step(&mut self, step: &Step<'_>) -> io::Result<Option<String>> {
+        let known = self.prepared.get(step.sql).cloned();
+        let is_new = known.is_none();
+        let name = known.unwrap_or_else(|| format!("cs{}", self.prepared.len()));
+        if is_new {
+            self.connection.push_parse(&name, step.sql, step.param_types)?;
+            self.prepared.insert(step.sql.to_owned(), name.clone());
+        }
+        self.connection.push_bind("", &name, step.params)?;
+        self.connection.push_describe_portal("")?;
+        self.connection.push_execute("", 0)?;
+        Ok(is_new.then_some(name))
+    }
+
+    async fn collect(&mut self, steps: &[Step<'_>], parsing: Vec<Option<String>>) -> Result<Vec<Outcome>, StepError> {
+        let mut outcomes = Vec::with_capacity(steps.len());
+        let mut current = Outcome::default();
+        let mut failure = None;
+        let mut parsed = 0;
+        let mut bytes = 0;
+        loop {
+            let step = outcomes.len();
+            let message = self.connection.receive().await.map_err(|error| StepError { step, error })?;
+            match message {
+                Message::ParseComplete => parsed += 1,
+                Message::RowDescription(body) => {
+                    current.columns = raw_columns(&body).map_err(|error| StepError { step, error: error.into() })?;
+                }
+                Message::DataRow(body) => {
+                    bytes += body.buffer().len();
+                    if bytes <= MAX_PIPELINE_BYTES {
+                        current.rows.push(raw_row(&body).map_err(|error| StepError { step, error: error.into() })?);
+                    }
+                }
+                Message::CommandComplete(body) => {
+                    body.tag().unwrap_or_default().clone_into(&mut current.tag);
+                    outcomes.push(std::mem::take(&mut current));
+                }
+                Message::EmptyQueryResponse => outcomes.push(std::mem::take(&mut current)),
+                Message::ErrorResponse(body) => {
+                    let error = ServerError::from_fields(body.fields());
+                    let error = error.map_or_else(Error::Lost, |error| Error::Server(Box::new(error)));
+                    failure = Some(StepError { step, error });
+                }
+                Message::ReadyForQuery(_) => break,
+                _ => {}
+            }
+        }
+        self.forget_unparsed(&parsing, parsed);
+        if bytes > MAX_PIPELINE_BYTES && failure.is_none() {
+            let error = Error::MessageTooLarge { size: bytes, limit: MAX_PIPELINE_BYTES };
+            failure = Some(StepError { step: outcomes.len().saturating_sub(1), error });
+        }
+        failure.map_or(Ok(outcomes), Err)
+    }
+
+    /// Statements behind an error were never parsed: they must not count as prepared.
+    fn forget_unparsed(&mut self, parsing: &[Option<String>], parsed: usize) {
+        let unparsed: Vec<&String> = parsing.iter().flatten().skip(parsed).collect();
+        if !unparsed.is_empty() {
+            self.prepared.retain(|_, name| !unparsed.contains(&&*name));
+        }
+    }
+
+    /// Runs a constant of ours, which may hold several statements, in the simple protocol.
+    ///
+    /// # Errors
+    /// Whatever the server or the connection says.
+    pub async fn batch(&mut self, own_text: &str) -> Result<(), Error> {
+        self.connection.push_own_text(own_text)?;
+        self.connection.flush().await?;
+        self.finish().await
+    }
+
+    /// Parses and describes a statement under `name` without running it.
+    ///
+    /// # Errors
+    /// [`Error::Server`] if PostgreSQL does not take the text.
+    pub async fn describe(&mut self, name: &str, sql: &str, param_types: &[u32]) -> Result<RawShape, Error> {
+        self.push_describe(name, sql, param_types)?;
+        self.connection.flush().await?;
+        self.receive_shape().await
+    }
+
+    pub(crate) fn push_describe(&mut self, name: &str, sql: &str, param_types: &[u32]) -> io::Result<()> {
+        self.connection.push_parse(name, sql, param_types)?;
+        self.connection.push_describe_statement(name)?;
+        self.connection.push_sync();
+        Ok(())
+    }
+
+    pub(crate) async fn receive_shape(&mut self) -> Result<RawShape, Error> {
+        let mut shape = RawShape::default();
+        let mut failure = None;
+        loop {
+            match self.connection.receive().await? {
+                Message::ParameterDescription(body) => shape.params = body.parameters().collect()?,
+                Message::RowDescription(body) => shape.columns = Some(raw_columns(&body)?),
+                Message::ErrorResponse(body) => failure = Some(ServerError::from_fields(body.fields())?),
+                Message::ReadyForQuery(_) => {
+                    return failure.map_or(Ok(shape), |error| Err(Error::Server(Box::new(error))));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads up to the next ReadyForQuery and reports the first error on the way.
+    pub(crate) async fn finish(&mut self) -> Result<(), Error> {
+        let mut failure = None;
+        loop {
+            match self.connection.receive().await? {
+                Message::ErrorResponse(body) if failure.is_none() => {
+                    failure = Some(ServerError::from_fields(body.fields())?);
+                }
+                Message::ReadyForQuery(_) => {
+                    return failure.map_or(Ok(()), |error| Err(Error::Server(Box::new(error))));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Leaves nothing of the last call behind: settings, role, temporary tables, prepared statements, LISTEN, advisory
+    /// locks, cursors (PostgreSQL manual, DISCARD).
+    ///
+    /// # Errors
+    /// Whatever the server says; the session must not be used again then.
+    pub async fn discard_all(&mut self) -> Result<(), Error> {
+        self.prepared.clear();
+        self.batch("discard all").await
+    }
+
+    /// Ends the session politely.
+    pub async fn close(self) {
+        self.connection.terminate().await;
+    }
+}
+
+pub(crate) fn raw_columns(body: &RowDescriptionBody) -> io::Result<Vec<RawColumn>> {
+    body.fields()
+        .map(|field| {
+            Ok(RawColumn {
+                name: field.name().to_owned(),
+                type_oid: field.type_oid(),
+                source: (field.table_oid() != 0).then(|| (field.table_oid(), field.column_id())),
+            })
+        })
+        .collect()
+}
+
+pub(crate) fn raw_row(body: &DataRowBody) -> io::Result<Vec<Option<String>>> {
+    let text = |range: std::ops::Range<usize>| {
+        let bytes = body.buffer().get(range).unwrap_or_default();
+        // The session's encoding is UTF8, so the server has made sure of it.
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    body.ranges().map(|range| Ok(range.map(text))).collect()
+}

@@ -1,0 +1,144 @@
+//! Types by their oid: PostgreSQL's own from a table, everybody else's from the catalog, once.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use contract::{CompositeField, PgType, Scalar, TypeKind};
+use tokio_postgres::types::{Kind, Type};
+
+use crate::error::Error;
+use crate::session::{Session, Step};
+
+/// What is known of a database's types. Shared by every session on that database.
+#[derive(Debug, Default)]
+pub struct TypeCatalog {
+    by_oid: RwLock<HashMap<u32, Arc<PgType>>>,
+}
+
+const TYPE_SQL: &str = "\
+select t.typname, t.typtype, t.typelem, t.typbasetype, t.typrelid, \
+       t.typsubscript = 'pg_catalog.array_subscript_handler'::pg_catalog.regproc, e.typdelim \
+from pg_catalog.pg_type t left join pg_catalog.pg_type e on e.oid = t.typelem where t.oid = $1";
+const LABELS_SQL: &str = "select enumlabel from pg_catalog.pg_enum where enumtypid = $1 order by enumsortorder";
+const FIELDS_SQL: &str = "\
+select attname, atttypid from pg_catalog.pg_attribute \
+where attrelid = $1 and attnum > 0 and not attisdropped order by attnum";
+
+impl TypeCatalog {
+    /// The type with this oid. Asks the catalog through `session` the first time, if it is not one of PostgreSQL's own.
+    ///
+    /// # Errors
+    /// Whatever the session says.
+    pub async fn resolve(&self, session: &mut Session, oid: u32) -> Result<Arc<PgType>, Error> {
+        if let Some(known) = self.known(oid) {
+            return Ok(known);
+        }
+        let ty = match Type::from_oid(oid).and_then(|ty| built_in(&ty)) {
+            Some(ty) => Arc::new(ty),
+            None => Arc::new(self.look_up(session, oid).await?),
+        };
+        self.by_oid.write().unwrap_or_else(PoisonError::into_inner).insert(oid, Arc::clone(&ty));
+        Ok(ty)
+    }
+
+    fn known(&self, oid: u32) -> Option<Arc<PgType>> {
+        self.by_oid.read().unwrap_or_else(PoisonError::into_inner).get(&oid).cloned()
+    }
+
+    // Boxed because types nest: an array of rows of domains.
+    fn look_up<'a>(
+        &'a self,
+        session: &'a mut Session,
+        oid: u32,
+    ) -> Pin<Box<dyn Future<Output = Result<PgType, Error>> + Send + 'a>> {
+        Box::pin(async move {
+            let rows = session.rows(TYPE_SQL, &[Some(oid.to_string())]).await?;
+            let Some([Some(name), Some(kind), Some(element), Some(base), Some(relation), Some(is_array), delimiter]) =
+                rows.into_iter().next().and_then(|row| <[Option<String>; 7]>::try_from(row).ok())
+            else {
+                // Dropped since: its values can still be shown as text.
+                return Ok(PgType { oid, name: format!("type {oid}"), kind: TypeKind::Scalar(Scalar::Text) });
+            };
+            let oid_of = |text: &str| text.parse::<u32>().unwrap_or_default();
+            if is_array == "t" {
+                let element = self.resolve(session, oid_of(&element)).await?;
+                let delimiter = delimiter.and_then(|text| text.chars().next()).unwrap_or(',');
+                return Ok(PgType {
+                    oid,
+                    name: format!("{}[]", element.name),
+                    kind: TypeKind::Array { element, delimiter },
+                });
+            }
+            let kind = match kind.as_str() {
+                "d" => TypeKind::Domain(self.resolve(session, oid_of(&base)).await?),
+                "e" => TypeKind::Enum(first_column(session.rows(LABELS_SQL, &[Some(oid.to_string())]).await?)),
+                "c" => TypeKind::Composite(self.fields(session, &relation).await?),
+                _ => TypeKind::Scalar(Scalar::Text),
+            };
+            Ok(PgType { oid, name, kind })
+        })
+    }
+
+    async fn fields(&self, session: &mut Session, relation: &str) -> Result<Vec<CompositeField>, Error> {
+        let mut fields = Vec::new();
+        for row in session.rows(FIELDS_SQL, &[Some(relation.to_owned())]).await? {
+            if let Ok([Some(name), Some(ty)]) = <[Option<String>; 2]>::try_from(row) {
+                let ty = self.resolve(session, ty.parse().unwrap_or_default()).await?;
+                fields.push(CompositeField { name, ty });
+            }
+        }
+        Ok(fields)
+    }
+}
+
+fn first_column(rows: Vec<Vec<Option<String>>>) -> Vec<String> {
+    rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect()
+}
+
+/// One of PostgreSQL's own types; `None` for row types, which the catalog knows better.
+fn built_in(ty: &Type) -> Option<PgType> {
+    let kind = match ty.kind() {
+        Kind::Array(element) if *ty != Type::INT2_VECTOR && *ty != Type::OID_VECTOR => {
+            let delimiter = if *element == Type::BOX { ';' } else { ',' };
+            let element = Arc::new(built_in(element)?);
+            let name = format!("{}[]", element.name);
+            return Some(PgType { oid: ty.oid(), name, kind: TypeKind::Array { element, delimiter } });
+        }
+        Kind::Composite(_) | Kind::Domain(_) | Kind::Enum(_) => return None,
+        _ => TypeKind::Scalar(scalar(ty)),
+    };
+    Some(PgType { oid: ty.oid(), name: ty.name().to_owned(), kind })
+}
+
+fn scalar(ty: &Type) -> Scalar {
+    match *ty {
+        Type::BOOL => Scalar::Bool,
+        Type::INT2 => Scalar::Int2,
+        Type::INT4 => Scalar::Int4,
+        Type::INT8 => Scalar::Int8,
+        Type::FLOAT4 | Type::FLOAT8 => Scalar::Float,
+        Type::NUMERIC => Scalar::Numeric,
+        Type::JSON | Type::JSONB => Scalar::Json,
+        Type::DATE => Scalar::Date,
+        Type::TIMESTAMP => Scalar::Timestamp,
+        Type::TIMESTAMPTZ => Scalar::Timestamptz,
+        Type::UUID => Scalar::Uuid,
+        Type::INT2_VECTOR | Type::OID_VECTOR => Scalar::Vector,
+        _ => Scalar::Text,
+    }
+}
+
+impl Session {
+    /// The rows of one of our own statements, as text.
+    pub(crate) async fn rows(
+        &mut self,
+        sql: &str,
+        params: &[Option<String>],
+    ) -> Result<Vec<Vec<Option<String>>>, Error> {
+        let step = Step { sql, params, param_types: &[] };
+        let outcomes = self.run(&[step]).await.map_err(|failed| failed.error)?;
+        Ok(outcomes.into_iter().next().map(|outcome| outcome.rows).unwrap_or_default())
+    }
+}

@@ -1,0 +1,121 @@
+//! PostgreSQL's text form to JSON, as `to_jsonb` would (promises B5).
+
+use contract::{PgType, Scalar, TypeKind};
+use serde_json::{Map, Number, Value};
+
+use super::composite::parse_row;
+use super::literal::{Element, parse_array};
+
+/// The JSON of a value in PostgreSQL's text form; `None` is SQL NULL.
+///
+/// Never fails: text that is not what its type promises (a query may change `DateStyle` for itself) stays a string.
+#[must_use]
+pub fn decode(text: Option<&str>, ty: &PgType) -> Value {
+    let Some(text) = text else { return Value::Null };
+    match &ty.kind {
+        // An oid is text to `to_jsonb`, alone and in its vector.
+        TypeKind::Scalar(Scalar::Vector) if ty.name == "oidvector" => parts(text).map(Value::from).collect(),
+        TypeKind::Scalar(scalar) => decode_scalar(text, *scalar),
+        TypeKind::Enum(_) => Value::from(text),
+        TypeKind::Domain(base) => decode(Some(text), base),
+        TypeKind::Array { element, delimiter } => parse_array(text, *delimiter)
+            .map_or_else(|| Value::from(text), |elements| decode_elements(elements, element)),
+        TypeKind::Composite(fields) => match parse_row(text) {
+            Some(values) if values.len() == fields.len() => fields
+                .iter()
+                .zip(values)
+                .map(|(field, value)| (field.name.clone(), decode(value.as_deref(), &field.ty)))
+                .collect::<Map<_, _>>()
+                .into(),
+            _ => Value::from(text),
+        },
+    }
+}
+
+fn decode_elements(elements: Vec<Element>, ty: &PgType) -> Value {
+    elements
+        .into_iter()
+        .map(|element| match element {
+            Element::Null => Value::Null,
+            Element::Text(text) => decode(Some(&text), ty),
+            Element::Array(inner) => decode_elements(inner, ty),
+        })
+        .collect()
+}
+
+fn decode_scalar(text: &str, scalar: Scalar) -> Value {
+    match scalar {
+        Scalar::Bool => match text {
+            "t" => Value::Bool(true),
+            "f" => Value::Bool(false),
+            _ => Value::from(text),
+        },
+        // NaN and the infinities are no JSON numbers and stay strings.
+        Scalar::Int2 | Scalar::Int4 | Scalar::Int8 | Scalar::Float | Scalar::Numeric => {
+            text.parse::<Number>().map_or_else(|_| Value::from(text), Value::Number)
+        }
+        // What a strict reader cannot take (nested over 128 deep, a lone surrogate) is given as the text that it is.
+        Scalar::Json => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
+        Scalar::Timestamp | Scalar::Timestamptz => Value::from(iso8601(text)),
+        Scalar::Vector => parts(text).map(|part| decode_scalar(part, Scalar::Int2)).collect(),
+        Scalar::Date | Scalar::Uuid | Scalar::Text => Value::from(text),
+    }
+}
+
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(' ').filter(|part| !part.is_empty())
+}
+
+/// `2026-01-02 03:04:05+05` to `2026-01-02T03:04:05+05:00`; anything of another form stays as it is.
+fn iso8601(text: &str) -> String {
+    let (moment, era) = text.strip_suffix(" BC").map_or((text, ""), |moment| (moment, " BC"));
+    let Some((date, time)) = moment.split_once(' ') else { return text.to_owned() };
+    let is_iso = date.bytes().all(|b| b.is_ascii_digit() || b == b'-')
+        && time.bytes().all(|b| b.is_ascii_digit() || b":.+-".contains(&b));
+    if !is_iso {
+        return text.to_owned();
+    }
+    let minutes = match time.rfind(['+', '-']) {
+        Some(sign) if time.len() - sign == 3 => ":00",
+        _ => "",
+    };
+    format!("{date}T{time}{minutes}{era}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scalar(scalar: Scalar) -> PgType {
+        PgType { oid: 0, name: "x".into(), kind: TypeKind::Scalar(scalar) }
+    }
+
+    fn json(text: &str, kind: Scalar) -> String {
+        decode(Some(text), &scalar(kind)).to_string()
+    }
+
+    #[test]
+    fn every_digit_of_a_number_is_kept() {
+        assert_eq!(json("9007199254740993", Scalar::Int8), "9007199254740993");
+        assert_eq!(json("1.10", Scalar::Numeric), "1.10");
+        assert_eq!(json("123456789012345678901234567890.123456789", Scalar::Numeric).len(), 40);
+        assert_eq!(json("NaN", Scalar::Numeric), r#""NaN""#);
+        assert_eq!(json("-Infinity", Scalar::Float), r#""-Infinity""#);
+    }
+
+    #[test]
+    fn moments_are_iso_8601() {
+        assert_eq!(json("2026-01-02 03:04:05.6+00", Scalar::Timestamptz), r#""2026-01-02T03:04:05.6+00:00""#);
+        assert_eq!(json("2026-01-02 03:04:05-03:30", Scalar::Timestamptz), r#""2026-01-02T03:04:05-03:30""#);
+        assert_eq!(json("2026-01-02 03:04:05", Scalar::Timestamp), r#""2026-01-02T03:04:05""#);
+        assert_eq!(json("0044-03-15 00:00:00+00 BC", Scalar::Timestamptz), r#""0044-03-15T00:00:00+00:00 BC""#);
+        assert_eq!(json("infinity", Scalar::Timestamptz), r#""infinity""#);
+        assert_eq!(json("Fri 02 Jan 03:04:05 2026", Scalar::Timestamp), r#""Fri 02 Jan 03:04:05 2026""#);
+    }
+
+    #[test]
+    fn json_too_deep_for_a_reader_stays_text() {
+        let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+        assert!(decode(Some(&deep), &scalar(Scalar::Json)).is_string());
+    }
+}

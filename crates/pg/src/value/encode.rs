@@ -1,0 +1,174 @@
+//! JSON to the text form of a parameter, judged by the type that the prepared statement reports (promises B4).
+
+use contract::{CompositeField, PgType, Scalar, TypeKind};
+use serde_json::Value;
+
+use super::composite::push_row;
+use super::literal::push_quoted;
+
+/// Why a JSON value cannot be a parameter of that type: the end of a sentence that begins with the parameter's name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct EncodeError(String);
+
+fn expected(what: &str, ty: &PgType, got: &Value) -> EncodeError {
+    EncodeError(format!("is {} here and takes {what}, not {}", ty.name, kind_of(got)))
+}
+
+fn kind_of(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "a boolean".to_owned(),
+        Value::Number(number) => format!("the number {number}"),
+        Value::String(_) => "a string".to_owned(),
+        Value::Array(_) => "an array".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    }
+}
+
+/// The text form of `value` as a parameter of type `ty`; `None` is SQL NULL.
+///
+/// A string is taken for every type but JSON's own: it is what PostgreSQL would read between quotes, and PostgreSQL
+/// judges it.
+///
+/// # Errors
+/// [`EncodeError`] if the JSON value has the wrong shape for the type, or holds U+0000, which PostgreSQL cannot store.
+pub fn encode(value: &Value, ty: &PgType) -> Result<Option<String>, EncodeError> {
+    let base = ty.base();
+    if let (TypeKind::Scalar(Scalar::Json), false) = (&base.kind, value.is_null()) {
+        return no_nul(value).map(|()| Some(value.to_string()));
+    }
+    Ok(Some(match (value, &base.kind) {
+        (Value::Null, _) => return Ok(None),
+        (Value::String(text), _) => no_nul(value).map(|()| text.clone())?,
+        (Value::Array(items), TypeKind::Array { element, delimiter }) => encode_array(items, element, *delimiter)?,
+        (Value::Object(object), TypeKind::Composite(fields)) => encode_row(object, fields, ty)?,
+        (_, TypeKind::Array { .. }) => return Err(expected("an array", ty, value)),
+        (_, TypeKind::Composite(_)) => return Err(expected("an object", ty, value)),
+        (_, TypeKind::Enum(_)) => return Err(expected("one of its labels as a string", ty, value)),
+        (_, TypeKind::Scalar(scalar)) => encode_scalar(value, *scalar, ty)?,
+        (_, TypeKind::Domain(_)) => return Err(expected("a string", ty, value)),
+    }))
+}
+
+fn encode_scalar(value: &Value, scalar: Scalar, ty: &PgType) -> Result<String, EncodeError> {
+    match (value, scalar) {
+        (Value::Bool(truth), Scalar::Bool) => Ok(truth.to_string()),
+        (Value::Number(number), Scalar::Int2 | Scalar::Int4 | Scalar::Int8) => {
+            whole(&number.to_string()).ok_or_else(|| expected("a whole number", ty, value))
+        }
+        (Value::Number(number), Scalar::Float | Scalar::Numeric) => Ok(number.to_string()),
+        (_, Scalar::Bool) => Err(expected("true or false", ty, value)),
+        (_, Scalar::Int2 | Scalar::Int4 | Scalar::Int8) => Err(expected("a whole number", ty, value)),
+        (_, Scalar::Float | Scalar::Numeric) => Err(expected("a number", ty, value)),
+        (Value::Number(number), Scalar::Text) if ty.name == "oid" => Ok(number.to_string()),
+        _ => Err(expected("a string", ty, value)),
+    }
+}
+
+/// `7`, `7.0` and `7.00` are the whole number 7 (JSON Schema says so too); `7.5` and `1e3` are not taken for one.
+fn whole(number: &str) -> Option<String> {
+    let (digits, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let is_whole =
+        digits.trim_start_matches('-').bytes().all(|b| b.is_ascii_digit()) && fraction.bytes().all(|b| b == b'0');
+    is_whole.then(|| digits.to_owned())
+}
+
+fn encode_array(items: &[Value], element: &PgType, delimiter: char) -> Result<String, EncodeError> {
+    let mut out = String::from("{");
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            out.push(delimiter);
+        }
+        match item {
+            // An inner array is a further dimension, unless the element is JSON and takes arrays itself.
+            Value::Array(inner) if !matches!(element.base().kind, TypeKind::Scalar(Scalar::Json)) => {
+                out.push_str(&encode_array(inner, element, delimiter)?);
+            }
+            _ => match encode(item, element)? {
+                Some(text) => push_quoted(&mut out, &text),
+                None => out.push_str("NULL"),
+            },
+        }
+    }
+    out.push('}');
+    Ok(out)
+}
+
+fn encode_row(
+    object: &serde_json::Map<String, Value>,
+    fields: &[CompositeField],
+    ty: &PgType,
+) -> Result<String, EncodeError> {
+    if let Some(unknown) = object.keys().find(|key| fields.iter().all(|field| field.name != **key)) {
+        let known: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
+        return Err(EncodeError(format!("is {} here, which has no \"{unknown}\", only {}", ty.name, known.join(", "))));
+    }
+    let values = fields
+        .iter()
+        .map(|field| match object.get(&field.name) {
+            Some(value) => encode(value, &field.ty)
+                .map_err(|EncodeError(why)| EncodeError(format!("has a field \"{}\" that {why}", field.name))),
+            None => Ok(None),
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut out = String::new();
+    push_row(&mut out, &values);
+    Ok(out)
+}
+
+fn no_nul(value: &Value) -> Result<(), EncodeError> {
+    let clean = match value {
+        Value::String(text) => !text.contains('\0'),
+        Value::Array(items) => return items.iter().try_for_each(no_nul),
+        Value::Object(object) => {
+            object.values().try_for_each(no_nul)?;
+            object.keys().all(|key| !key.contains('\0'))
+        }
+        _ => true,
+    };
+    if clean { Ok(()) } else { Err(EncodeError("holds U+0000, which PostgreSQL cannot store".to_owned())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn scalar(scalar: Scalar, name: &str) -> PgType {
+        PgType { oid: 0, name: name.into(), kind: TypeKind::Scalar(scalar) }
+    }
+
+    #[test]
+    fn a_whole_number_keeps_every_digit_and_a_fraction_is_refused() {
+        let int8 = scalar(Scalar::Int8, "int8");
+        assert_eq!(encode(&json!(9_007_199_254_740_993_i64), &int8), Ok(Some("9007199254740993".into())));
+        assert_eq!(encode(&serde_json::from_str("7.0").unwrap(), &int8), Ok(Some("7".into())));
+        let error = encode(&json!(1.5), &int8).unwrap_err().to_string();
+        assert_eq!(error, "is int8 here and takes a whole number, not the number 1.5");
+    }
+
+    #[test]
+    fn arrays_rows_and_json_find_their_text_form() {
+        let text = Arc::new(scalar(Scalar::Text, "text"));
+        let texts =
+            PgType { oid: 0, name: "text[]".into(), kind: TypeKind::Array { element: text.clone(), delimiter: ',' } };
+        assert_eq!(encode(&json!(["a,b", null, "\"q\""]), &texts), Ok(Some(r#"{"a,b",NULL,"\"q\""}"#.into())));
+        assert_eq!(encode(&json!([["a"], ["b"]]), &texts), Ok(Some(r#"{{"a"},{"b"}}"#.into())));
+        let field = |name: &str| CompositeField { name: name.into(), ty: text.clone() };
+        let row = PgType { oid: 0, name: "pair".into(), kind: TypeKind::Composite(vec![field("a"), field("b")]) };
+        assert_eq!(encode(&json!({"b": "x"}), &row), Ok(Some(r#"(,"x")"#.into())));
+        assert!(encode(&json!({"c": 1}), &row).unwrap_err().to_string().contains("no \"c\", only a, b"));
+        let jsonb = scalar(Scalar::Json, "jsonb");
+        assert_eq!(encode(&json!("plain"), &jsonb), Ok(Some("\"plain\"".into())));
+    }
+
+    #[test]
+    fn nul_is_refused_before_it_reaches_the_database() {
+        assert!(encode(&json!("a\0b"), &scalar(Scalar::Text, "text")).is_err());
+        assert!(encode(&json!({"k": ["\0"]}), &scalar(Scalar::Json, "jsonb")).is_err());
+    }
+}

@@ -1,0 +1,12 @@
+//! Values between PostgreSQL's text form and JSON.
+//!
+//! PostgreSQL writes and reads every type as text, so text is the one form that carries them all exactly, extension
+//! types included. [`decode`] makes of it what `to_jsonb` would; [`encode`] makes the text of a parameter from JSON.
+
+mod composite;
+mod decode;
+mod encode;
+mod literal;
+
+pub use decode::decode;
+pub use encode::{EncodeError, encode};

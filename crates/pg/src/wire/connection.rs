@@ -1,0 +1,189 @@
+//! One connection: messages out, messages in, and the transaction status that the server reports.
+
+use std::io;
+
+use bytes::{Buf, BytesMut};
+use postgres_protocol::message::backend::{Header, Message};
+use postgres_protocol::message::frontend;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::socket::Socket;
+use crate::error::{Error, ServerError};
+use crate::target::Address;
+
+/// What the server last said of the transaction (ReadyForQuery).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tx {
+    Idle,
+    Open,
+    Failed,
+}
+
+/// What it takes to ask the server to stop what this session is running.
+#[derive(Debug, Clone)]
+pub(crate) struct CancelKey {
+    pub(crate) address: Address,
+    pub(crate) process_id: i32,
+    pub(crate) secret_key: i32,
+}
+
+/// A connection after start-up.
+///
+/// Messages are collected with the `push_*` functions and sent by [`Connection::flush`]; answers come one at a time
+/// from [`Connection::receive`]. Nothing is read ahead of what is asked for, so a slow consumer slows the server down
+/// instead of filling memory.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    socket: Socket,
+    inbox: BytesMut,
+    outbox: BytesMut,
+    /// The largest message that [`Connection::receive`] takes, in bytes; anything larger ends the connection unread.
+    pub(crate) max_message_bytes: usize,
+    pub(crate) key: CancelKey,
+    pub(crate) tx: Tx,
+    /// How many ReadyForQuery are still to come: nothing else may use the connection before that is zero.
+    pub(crate) owed: usize,
+}
+
+/// How much is asked of the socket at once, at least.
+const READ_BYTES: usize = 8 * 1024;
+
+impl Connection {
+    pub(crate) fn new(socket: Socket, address: Address) -> Self {
+        Self {
+            socket,
+            inbox: BytesMut::with_capacity(8 * 1024),
+            outbox: BytesMut::with_capacity(1024),
+            max_message_bytes: 1 << 20,
+            key: CancelKey { address, process_id: 0, secret_key: 0 },
+            tx: Tx::Idle,
+            owed: 0,
+        }
+    }
+
+    /// The messages to send next.
+    pub(crate) fn outbox(&mut self) -> &mut BytesMut {
+        &mut self.outbox
+    }
+
+    /// `param_types`: `pg_type.oid`s, 0 or missing where the server shall infer.
+    pub(crate) fn push_parse(&mut self, name: &str, sql: &str, param_types: &[u32]) -> io::Result<()> {
+        frontend::parse(name, sql, param_types.iter().copied(), &mut self.outbox)
+    }
+
+    /// Parameters and results in text form.
+    pub(crate) fn push_bind(&mut self, portal: &str, statement: &str, params: &[Option<String>]) -> io::Result<()> {
+        let formats: [i16; 0] = [];
+        frontend::bind(
+            portal,
+            statement,
+            formats,
+            params,
+            |param, buf| match param {
+                Some(text) => {
+                    buf.extend_from_slice(text.as_bytes());
+                    Ok(postgres_protocol::IsNull::No)
+                }
+                None => Ok(postgres_protocol::IsNull::Yes),
+            },
+            formats,
+            &mut self.outbox,
+        )
+        .map_err(|error| match error {
+            frontend::BindError::Serialization(error) => io::Error::other(error),
+            frontend::BindError::Conversion(error) => io::Error::other(error),
+        })
+    }
+
+    pub(crate) fn push_describe_statement(&mut self, name: &str) -> io::Result<()> {
+        frontend::describe(b'S', name, &mut self.outbox)
+    }
+
+    pub(crate) fn push_describe_portal(&mut self, name: &str) -> io::Result<()> {
+        frontend::describe(b'P', name, &mut self.outbox)
+    }
+
+    /// `max_rows` 0 is no limit.
+    pub(crate) fn push_execute(&mut self, portal: &str, max_rows: i32) -> io::Result<()> {
+        frontend::execute(portal, max_rows, &mut self.outbox)
+    }
+
+    pub(crate) fn push_sync(&mut self) {
+        frontend::sync(&mut self.outbox);
+        self.owed += 1;
+    }
+
+    /// The simple protocol, which takes several statements at once: only ever for text that is a constant of ours.
+    pub(crate) fn push_own_text(&mut self, sql: &str) -> io::Result<()> {
+        frontend::query(sql, &mut self.outbox)?;
+        self.owed += 1;
+        Ok(())
+    }
+
+    /// Sends what was pushed.
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        // Not `mem::take`: the buffer keeps its room, and a cancelled call leaves only what was not sent.
+        while self.outbox.has_remaining() {
+            let sent = self.socket.write(&self.outbox).await?;
+            if sent == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.outbox.advance(sent);
+        }
+        self.socket.flush().await
+    }
+
+    /// The next message that answers something; notices and settings that the server volunteers are taken care of here.
+    ///
+    /// Safe to cancel: bytes that have arrived stay in the inbox.
+    pub(crate) async fn receive(&mut self) -> Result<Message, Error> {
+        loop {
+            match self.receive_any().await? {
+                Message::NoticeResponse(body) => {
+                    let notice = ServerError::from_fields(body.fields())?;
+                    tracing::debug!(sqlstate = notice.sqlstate, "{}: {}", notice.severity, notice.message);
+                }
+                Message::ParameterStatus(_) | Message::NotificationResponse(_) => {}
+                Message::ReadyForQuery(body) => {
+                    self.tx = match body.status() {
+                        b'I' => Tx::Idle,
+                        b'T' => Tx::Open,
+                        _ => Tx::Failed,
+                    };
+                    self.owed = self.owed.saturating_sub(1);
+                    return Ok(Message::ReadyForQuery(body));
+                }
+                message => return Ok(message),
+            }
+        }
+    }
+
+    async fn receive_any(&mut self) -> Result<Message, Error> {
+        loop {
+            if let Some(header) = Header::parse(&self.inbox)? {
+                let size = usize::try_from(header.len()).unwrap_or(usize::MAX);
+                // Checked on the announcement, before a byte of the body is stored: a value of 1 GB costs nothing.
+                if size > self.max_message_bytes {
+                    return Err(Error::MessageTooLarge { size, limit: self.max_message_bytes });
+                }
+                self.inbox.reserve((size + 1).saturating_sub(self.inbox.len()));
+                if let Some(message) = Message::parse(&mut self.inbox)? {
+                    return Ok(message);
+                }
+            }
+            // A parsed message takes its part of the buffer with it: without this, reads shrink to a few bytes.
+            self.inbox.reserve(READ_BYTES);
+            if self.socket.read_buf(&mut self.inbox).await? == 0 {
+                return Err(Error::Lost(io::Error::new(io::ErrorKind::UnexpectedEof, "closed by the server")));
+            }
+        }
+    }
+
+    /// Says goodbye; the connection is of no use afterwards.
+    pub(crate) async fn terminate(mut self) {
+        frontend::terminate(&mut self.outbox);
+        // Nobody waits for this: a server that is gone needs no goodbye.
+        let _ = self.flush().await;
+        let _ = self.socket.shutdown().await;
+    }
+}

@@ -1,0 +1,14 @@
+//! The frontend side of PostgreSQL's protocol, version 3 (PostgreSQL manual, "Frontend/Backend Protocol"), over the
+//! messages of the `postgres-protocol` crate.
+//!
+//! Why not tokio-postgres, which is a dependency anyway? It asks for every result in binary form, and a type without a
+//! binary send function (`aclitem`, many an extension's) cannot be read that way, while `regclass`, `money` or `record`
+//! lose what only the server knows. It also holds a whole row in memory however large, and separates every statement
+//! with a Sync, so that a pipeline cannot stop at its first error. See ARCHITECTURE.md, decision 1.
+
+mod connection;
+mod socket;
+mod startup;
+
+pub(crate) use connection::{CancelKey, Connection, Tx};
+pub(crate) use startup::{cancel, connect};

@@ -1,0 +1,118 @@
+//! One cluster for each test binary, a database for each test.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use embedded::{Cluster, Options};
+use ledger::Target;
+use tokio::sync::OnceCell;
+use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+/// The cluster of this test binary. It ends with the process.
+pub fn cluster() -> &'static Cluster {
+    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+    CLUSTER.get_or_init(|| {
+        Cluster::start(Options::ephemeral().setting("max_connections", "300"), &mut |_| {})
+            .expect("a PostgreSQL cluster for the tests")
+    })
+}
+
+const SCHEMA: &str = include_str!("../../../manifests/social/schema.sql");
+const SEED: &str = include_str!("../../../manifests/social/seed.sql");
+
+/// A database with the ledger and the social demo in it, for one test alone.
+pub async fn database() -> Database {
+    static TEMPLATE: OnceCell<Database> = OnceCell::const_new();
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    let template = TEMPLATE
+        .get_or_init(|| async {
+            let template = create("template_social", "template0").await;
+            let target = template.target();
+            ledger::init(&target).await.expect("the ledger's schema");
+            ledger::load_once(&target, "social", &[SCHEMA, SEED]).await.expect("the demo's data");
+            template
+        })
+        .await;
+    create(&format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed)), &template.name).await
+}
+
+async fn create(name: &str, template: &str) -> Database {
+    // CREATE DATABASE locks its template: tests of one binary take turns.
+    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    let _turn = TURN.lock().await;
+    let maintenance = Database { name: "postgres".to_owned() };
+    maintenance.run(&format!("create database {name} template {template}")).await;
+    Database { name: name.to_owned() }
+}
+
+/// A database of the test cluster.
+#[derive(Debug, Clone)]
+pub struct Database {
+    name: String,
+}
+
+impl Database {
+    /// An empty database: no ledger, no demo.
+    pub async fn empty(name: &str) -> Self {
+        create(name, "template0").await
+    }
+
+    /// Its connection string, as the superuser.
+    pub fn url(&self) -> String {
+        cluster().connection_string(&self.name)
+    }
+
+    /// The same, read.
+    pub fn target(&self) -> Target {
+        Target::parse(&self.url()).expect("our own connection string")
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A connection of the test's own.
+    pub async fn connect(&self) -> tokio_postgres::Client {
+        let (client, connection) =
+            tokio_postgres::connect(&self.url(), NoTls).await.expect("a connection for the test");
+        tokio::spawn(connection);
+        client
+    }
+
+    /// Runs statements as the superuser.
+    pub async fn run(&self, sql: &str) {
+        self.connect().await.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    }
+
+    /// The rows of a query, as text; NULL is the word `NULL`.
+    pub async fn rows(&self, sql: &str) -> Vec<Vec<String>> {
+        let messages = self.connect().await.simple_query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        messages
+            .iter()
+            .filter_map(|message| match message {
+                SimpleQueryMessage::Row(row) => {
+                    Some((0..row.len()).map(|index| row.get(index).unwrap_or("NULL").to_owned()).collect())
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The one value of a query.
+    pub async fn value(&self, sql: &str) -> String {
+        self.rows(sql).await.remove(0).remove(0)
+    }
+
+    /// Every row of every table of the demo, to compare before and after.
+    pub async fn social(&self) -> Vec<Vec<String>> {
+        let tables = self.rows("select tablename from pg_tables where schemaname = 'social' order by 1").await;
+        let mut all = Vec::new();
+        for table in tables {
+            let name = &table[0];
+            let sql = format!("select '{name}', t::text from social.{name} t order by t::text");
+            all.extend(self.rows(&sql).await);
+        }
+        all
+    }
+}

@@ -1,0 +1,22 @@
+//! For tests only: real PostgreSQL, the built binary, real MCP clients.
+//!
+//! `cluster` starts one PostgreSQL for each test binary and gives every test a database of its own; `server` starts the
+//! built `countersign`; `raw` speaks JSON-RPC lines to it, for what a proper client would never send; `golden` compares
+//! with checked-in files. A helper hides plumbing, never an assertion.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed, and says where"
+)]
+
+mod cluster;
+mod golden;
+mod raw;
+mod server;
+
+pub use cluster::{Database, cluster, database};
+pub use golden::assert_golden;
+pub use raw::RawServer;
+pub use server::{Server, arguments, countersign, repository};

@@ -1,0 +1,70 @@
+//! JSON-RPC lines to the built binary: for what a proper client would never send.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+/// A server on pipes, as Claude Desktop starts it.
+#[derive(Debug)]
+pub struct RawServer {
+    child: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+/// How long an answer may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl RawServer {
+    /// Starts it and opens an MCP session of the given protocol version.
+    pub async fn start(mut command: Command, protocol: &str) -> Self {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("the server");
+        let input = child.stdin.take().expect("its input");
+        let output = BufReader::new(child.stdout.take().expect("its output")).lines();
+        let mut server = Self { child, input, output };
+        let client = json!({"name": "test", "version": "0"});
+        let hello = json!({"protocolVersion": protocol, "capabilities": {}, "clientInfo": client});
+        let answer = server.request(0, "initialize", hello).await;
+        assert_eq!(answer["result"]["protocolVersion"], protocol, "{answer}");
+        server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        server
+    }
+
+    /// Sends one line as it is.
+    pub async fn send(&mut self, line: &str) {
+        self.input.write_all(line.as_bytes()).await.expect("the server reads");
+        self.input.write_all(b"\n").await.expect("the server reads");
+    }
+
+    /// The next line, which must be JSON.
+    pub async fn receive(&mut self) -> Value {
+        let line = tokio::time::timeout(PATIENCE, self.output.next_line()).await.expect("an answer in time");
+        let line = line.expect("the server writes UTF-8").expect("the server lives");
+        serde_json::from_str(&line)
+            .unwrap_or_else(|error| panic!("standard output carries protocol only: {line}: {error}"))
+    }
+
+    /// Sends a request and gives the answer to it.
+    pub async fn request(&mut self, id: u32, method: &str, params: Value) -> Value {
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await;
+        let answer = self.receive().await;
+        assert_eq!(answer["id"], id, "{answer}");
+        answer
+    }
+
+    /// Closes standard input and waits for the end; whether it was a good one.
+    pub async fn close(self) -> bool {
+        let Self { mut child, input, output: _output } = self;
+        drop(input);
+        tokio::time::timeout(PATIENCE, child.wait()).await.expect("the server ends").expect("its status").success()
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+}

@@ -1,0 +1,108 @@
+//! The built binary, served to a real MCP client.
+
+use std::path::{Path, PathBuf};
+
+use mcp::{Client, ToolAnswer};
+use serde_json::{Map, Value};
+use tokio::process::Command;
+
+use crate::cluster::Database;
+
+/// The folder of the repository.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
+}
+
+/// The built binary: `cargo test --workspace` builds it beside the tests.
+pub fn countersign() -> PathBuf {
+    let test = std::env::current_exe().expect("the path of this test");
+    let folder = test.ancestors().nth(2).expect("target/<profile>");
+    let program = folder.join("countersign");
+    assert!(program.exists(), "{} is not built: run `cargo build` or `cargo test --workspace`", program.display());
+    program
+}
+
+/// The arguments of a call.
+pub fn arguments(json: Value) -> Map<String, Value> {
+    match json {
+        Value::Object(arguments) => arguments,
+        other => panic!("arguments are an object, not {other}"),
+    }
+}
+
+/// A running server and the client that talks to it.
+#[derive(Debug)]
+pub struct Server {
+    client: Client,
+}
+
+impl Server {
+    /// What starts `countersign serve` on this database with the social manifest; add arguments as needed.
+    pub fn command(database: &Database) -> Command {
+        let mut command = Self::bare_command(database);
+        command.arg("--manifest").arg(repository().join("manifests/social.toml"));
+        command
+    }
+
+    /// The same without a manifest.
+    pub fn bare_command(database: &Database) -> Command {
+        let mut command = Command::new(countersign());
+        command.env("DATABASE_URL", database.url()).args(["--log", "warn", "serve"]).kill_on_drop(true);
+        command
+    }
+
+    /// Starts it.
+    pub async fn start(command: Command) -> Self {
+        Self { client: Client::start(command).await.expect("an MCP session") }
+    }
+
+    /// The usual server on this database.
+    pub async fn on(database: &Database) -> Self {
+        Self::start(Self::command(database)).await
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The names of the tools, in order.
+    pub async fn tool_names(&self) -> Vec<String> {
+        let tools = self.client.list_tools().await.expect("tools/list");
+        tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
+    }
+
+    /// Calls a tool; its envelope, whose two forms must be the same.
+    pub async fn call(&self, tool: &str, json: Value) -> Value {
+        let answer: ToolAnswer = self.client.call(tool, arguments(json)).await.expect("an answer");
+        let text: Value = serde_json::from_str(&answer.text).expect("text content is JSON");
+        assert_eq!(text, answer.envelope, "text and structured content are the same envelope");
+        assert_eq!(answer.envelope["success"], !answer.is_error, "isError says the same as the envelope");
+        answer.envelope
+    }
+
+    /// Calls a tool that must succeed; its envelope.
+    pub async fn succeed(&self, tool: &str, json: Value) -> Value {
+        let envelope = self.call(tool, json).await;
+        assert_eq!(envelope["success"], true, "{tool}: {envelope}");
+        envelope
+    }
+
+    /// Calls a tool that must fail with this code; its `error`.
+    pub async fn fail(&self, tool: &str, json: Value, code: &str) -> Value {
+        let envelope = self.call(tool, json).await;
+        assert_eq!(envelope["error"]["code"], code, "{tool}: {envelope}");
+        envelope["error"].clone()
+    }
+
+    /// Runs a query that must succeed; its rows.
+    pub async fn query(&self, sql: &str) -> Vec<Value> {
+        let envelope = self.succeed("query_database", serde_json::json!({"query": sql})).await;
+        envelope["data"]["rows"].as_array().expect("rows").clone()
+    }
+
+    /// Ends the session and the server.
+    pub async fn close(self) {
+        self.client.close().await.expect("a server that ends well");
+    }
+}

@@ -1,0 +1,130 @@
+//! Arguments against a tool's schema, and what became of them: the effective parameters.
+
+use contract::{ErrorCode, Failure, PgType, Principal, Scalar, TypeKind};
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{ValidationError, Validator};
+use manifest::{ParamSource, ToolSpec};
+use serde_json::{Map, Number, Value};
+
+/// A schema, ready to check with.
+pub(crate) struct Checker {
+    validator: Validator,
+    known: Vec<String>,
+}
+
+impl Checker {
+    pub(crate) fn new(schema: &Map<String, Value>) -> Result<Self, String> {
+        let validator = jsonschema::options()
+            .should_validate_formats(true)
+            .build(&Value::Object(schema.clone()))
+            .map_err(|error| error.to_string())?;
+        let properties = schema.get("properties").and_then(Value::as_object);
+        Ok(Self { validator, known: properties.map(|map| map.keys().cloned().collect()).unwrap_or_default() })
+    }
+
+    /// Every mistake in one message, each with the parameter's name and what was expected.
+    pub(crate) fn check(&self, tool: &str, arguments: &Map<String, Value>) -> Result<(), Failure> {
+        let instance = Value::Object(arguments.clone());
+        let mistakes: Vec<String> = self.validator.iter_errors(&instance).map(|error| self.describe(&error)).collect();
+        if mistakes.is_empty() {
+            return Ok(());
+        }
+        let hint = if self.known.is_empty() {
+            format!("{tool} takes no arguments.")
+        } else {
+            format!("{tool} takes: {}.", self.known.join(", "))
+        };
+        Err(Failure::new(ErrorCode::InvalidParams, format!("{tool}: {}", mistakes.join("; "))).hint(hint))
+    }
+
+    fn describe(&self, error: &ValidationError<'_>) -> String {
+        let path = error.instance_path().to_string();
+        let name = path.trim_start_matches('/').replace('/', ".");
+        match error.kind() {
+            ValidationErrorKind::AdditionalProperties { unexpected } => {
+                let names: Vec<String> = unexpected.iter().map(|name| format!("\"{name}\"")).collect();
+                format!("unknown argument {}", names.join(", "))
+            }
+            ValidationErrorKind::Required { property } => {
+                format!("missing argument \"{}\"", property.as_str().unwrap_or_default())
+            }
+            _ if name.is_empty() => error.to_string(),
+            _ => format!("argument \"{name}\": {error}"),
+        }
+    }
+}
+
+/// Every parameter by name, in the manifest's order: what the agent gave, else the default, else null; and what the
+/// server fills in. The same meaning has one spelling, since the fingerprint is made of this.
+pub(crate) fn effective(spec: &ToolSpec, arguments: &Map<String, Value>, principal: &Principal) -> Map<String, Value> {
+    spec.params
+        .iter()
+        .map(|param| {
+            let value = match &param.source {
+                ParamSource::Principal(field) => principal.field(field).map(Value::from),
+                ParamSource::Argument => {
+                    arguments.get(&param.name).filter(|value| !value.is_null()).or(param.default.as_ref()).cloned()
+                }
+            };
+            (param.name.clone(), value.map_or(Value::Null, |value| one_spelling(value, &param.ty)))
+        })
+        .collect()
+}
+
+/// `7.0` is the integer 7 to JSON Schema, so it is to an integer parameter.
+fn one_spelling(value: Value, ty: &PgType) -> Value {
+    match (value, &ty.base().kind) {
+        (Value::Number(number), TypeKind::Scalar(Scalar::Int2 | Scalar::Int4 | Scalar::Int8)) => {
+            let text = number.to_string();
+            match text.split_once('.') {
+                Some((whole, fraction)) if fraction.bytes().all(|digit| digit == b'0') => {
+                    whole.parse::<Number>().map_or(Value::Number(number), Value::Number)
+                }
+                _ => Value::Number(number),
+            }
+        }
+        (Value::Array(items), TypeKind::Array { element, .. }) => {
+            items.into_iter().map(|item| one_spelling(item, element)).collect()
+        }
+        (value, _) => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn checker() -> Checker {
+        let schema = json!({
+            "type": "object",
+            "properties": {"tweet_id": {"type": "integer", "maximum": 9_223_372_036_854_775_807_u64}, "note": {"type": "string"}},
+            "required": ["tweet_id"],
+            "additionalProperties": false,
+        });
+        Checker::new(schema.as_object().unwrap()).unwrap()
+    }
+
+    fn message(arguments: &str) -> String {
+        let arguments: Value = serde_json::from_str(arguments).unwrap();
+        checker().check("like_tweet", arguments.as_object().unwrap()).unwrap_err().message
+    }
+
+    #[test]
+    fn every_mistake_is_named_with_its_argument() {
+        let said = message(r#"{"tweet": 1, "note": 2}"#);
+        assert!(said.contains("unknown argument \"tweet\""), "{said}");
+        assert!(said.contains("missing argument \"tweet_id\""), "{said}");
+        assert!(said.contains("argument \"note\": 2 is not of type \"string\""), "{said}");
+    }
+
+    #[test]
+    fn a_fraction_and_a_number_beyond_the_type_are_refused_and_the_largest_one_is_not() {
+        assert!(message(r#"{"tweet_id": 1.5}"#).contains("1.5 is not of type \"integer\""));
+        assert!(message(r#"{"tweet_id": 9223372036854775808}"#).contains("tweet_id"));
+        assert!(message(r#"{"tweet_id": 1e400}"#).contains("tweet_id"));
+        let largest: Value = serde_json::from_str(r#"{"tweet_id": 9223372036854775807}"#).unwrap();
+        assert_eq!(checker().check("like_tweet", largest.as_object().unwrap()), Ok(()));
+    }
+}

@@ -1,0 +1,96 @@
+//! `get_recent_mutations`: what was written lately, for agents that are about to write (promises A5).
+
+use std::pin::Pin;
+
+use contract::{ErrorCode, Failure};
+use ledger::{RecordFilter, Records, Status};
+use manifest::Access;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{ledger_failure, reading_info};
+use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
+
+pub(super) const NAME: &str = "get_recent_mutations";
+
+const DESCRIPTION: &str = "List the latest writes of this account, newest first: what was called, what came of it, and \
+    the correlation_id to look each of them up with get_mutation_detail. Look here before a write that may have been \
+    made already.";
+
+/// What the agent sends.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The most records to list.
+    #[serde(default = "default_limit")]
+    #[schemars(range(min = 1, max = 100))]
+    limit: u32,
+    /// Only writes of this tool.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    tool_name: Option<String>,
+    /// Only writes in this state.
+    #[serde(default)]
+    #[schemars(with = "StatusName")]
+    status: Option<String>,
+}
+
+const fn default_limit() -> u32 {
+    20
+}
+
+struct StatusName;
+
+impl JsonSchema for StatusName {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "StatusName".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "string", "enum": Status::ALL.map(Status::as_str)})
+    }
+}
+
+/// `data` of the answer.
+#[derive(Debug, Serialize, JsonSchema)]
+struct MutationsData {
+    /// The records, newest first.
+    mutations: Vec<Map<String, Value>>,
+    /// How many there are in `mutations`.
+    count: usize,
+}
+
+/// The tool.
+pub(super) struct GetRecentMutations {
+    info: ToolInfo,
+    records: Records,
+}
+
+impl GetRecentMutations {
+    pub(super) fn new(records: Records) -> Self {
+        let info = reading_info::<Arguments, MutationsData>(NAME, "List recent writes", DESCRIPTION, Access::Write);
+        Self { info, records }
+    }
+}
+
+impl Tool for GetRecentMutations {
+    fn info(&self) -> &ToolInfo {
+        &self.info
+    }
+
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+        Box::pin(async move {
+            let arguments: Arguments = serde_json::from_value(Value::Object(call.arguments))
+                .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))?;
+            let status = Status::ALL.into_iter().find(|status| Some(status.as_str()) == arguments.status.as_deref());
+            let filter = RecordFilter { limit: arguments.limit, tool_name: arguments.tool_name, status };
+            let mutations = self
+                .records
+                .recent(&call.principal.account_id, &filter)
+                .await
+                .map_err(|error| ledger_failure(&error))?;
+            Answer::read(&MutationsData { count: mutations.len(), mutations })
+        })
+    }
+}

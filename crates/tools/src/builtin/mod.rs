@@ -1,0 +1,141 @@
+//! The tools that every server has.
+
+mod get_mutation_detail;
+mod get_recent_mutations;
+mod query_database;
+
+use std::time::Duration;
+
+use contract::{ErrorCode, Failure, TOOL_VERSION};
+use ledger::read::{ReadError, Reader};
+use ledger::{Gate, Records};
+use manifest::Access;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::tool::{Hints, Tool, ToolInfo};
+
+/// What tools work on.
+#[derive(Debug, Clone)]
+pub struct Backends {
+    /// The read path; `None` if there is no login that may be used for it.
+    pub reader: Option<Reader>,
+    /// The way to write.
+    pub gate: Gate,
+    /// The ledger's records.
+    pub records: Records,
+    /// How long any call may take.
+    pub call_deadline: Duration,
+}
+
+/// The built-in tools, in the order in which clients see them. A new one is one line here.
+pub(crate) fn all(backends: &Backends) -> Vec<Box<dyn Tool>> {
+    let mut tools: Vec<Box<dyn Tool>> = Vec::new();
+    if let Some(reader) = &backends.reader {
+        tools.push(Box::new(query_database::QueryDatabase::new(reader.clone())));
+    }
+    tools.push(Box::new(get_recent_mutations::GetRecentMutations::new(backends.records.clone())));
+    tools.push(Box::new(get_mutation_detail::GetMutationDetail::new(backends.records.clone())));
+    tools
+}
+
+/// Names that no manifest may take, whether the tool is served or not.
+pub const NAMES: [&str; 3] = [query_database::NAME, get_recent_mutations::NAME, get_mutation_detail::NAME];
+
+/// The info of a built-in tool that reads: arguments from their type, the envelope around `data`.
+fn reading_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
+    name: &str,
+    title: &str,
+    description: &str,
+    access: Access,
+) -> ToolInfo {
+    ToolInfo {
+        name: name.to_owned(),
+        title: Some(title.to_owned()),
+        description: description.to_owned(),
+        version: TOOL_VERSION.to_owned(),
+        access,
+        input_schema: schema_of::<A>(),
+        output_schema: manifest::envelope_schema(Value::Object(schema_of::<D>()), false),
+        hints: Hints { read_only: true, destructive: false, idempotent: true },
+        meta: Map::new(),
+    }
+}
+
+/// The schema of a type, in the subset that clients take: everything inline, nothing but the object at the root.
+fn schema_of<T: schemars::JsonSchema>() -> Map<String, Value> {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = match settings.into_generator().into_root_schema_for::<T>().to_value() {
+        Value::Object(schema) => schema,
+        _ => Map::new(),
+    };
+    schema.remove("title");
+    schema
+}
+
+/// Rows as objects, with what was cut.
+#[derive(Debug, Serialize)]
+pub(crate) struct RowsPage {
+    pub(crate) rows: Vec<Map<String, Value>>,
+    pub(crate) row_count: usize,
+    pub(crate) truncated: bool,
+}
+
+/// What an agent is told when a read did not work (promises D4).
+pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
+    const PREFIX: &str = "Database query failed: ";
+    let timed_out =
+        || Failure::new(ErrorCode::Timeout, format!("{PREFIX}Query timed out after {} seconds", deadline.as_secs()));
+    match error {
+        ReadError::NoResultColumns => not_read_only(),
+        ReadError::WouldWrite(error) => {
+            Failure { sqlstate: Some(error.sqlstate), detail: Some(error.message), ..not_read_only() }
+        }
+        ReadError::Params(reason) => Failure::new(ErrorCode::InvalidParams, format!("{PREFIX}{reason}")),
+        ReadError::TooLarge(error) => Failure::new(ErrorCode::ResultTooLarge, format!("{PREFIX}{error}"))
+            .hint("Select fewer or shorter columns, for example left(column, 200)."),
+        ReadError::Database(ledger::read::Error::Server(error)) if error.sqlstate == "57014" => timed_out(),
+        ReadError::Database(ledger::read::Error::Server(error)) => {
+            let code = if error.sqlstate == "42501" { ErrorCode::NotPermitted } else { ErrorCode::SqlError };
+            Failure {
+                retryable: error.retryable(),
+                message: format!("{PREFIX}{}", error.message),
+                sqlstate: Some(error.sqlstate),
+                detail: error.detail,
+                hint: error.hint,
+                position: error.position,
+                code,
+            }
+        }
+        ReadError::Database(ledger::read::Error::Deadline) => timed_out(),
+        ReadError::Database(ledger::read::Error::Connect(error)) => {
+            Failure::new(ErrorCode::DatabaseUnavailable, format!("{PREFIX}{error}"))
+        }
+        ReadError::Database(error) => {
+            tracing::warn!(%error, "a read lost its connection");
+            Failure::new(ErrorCode::DatabaseUnavailable, format!("{PREFIX}the connection was lost"))
+        }
+    }
+}
+
+fn not_read_only() -> Failure {
+    Failure::new(
+        ErrorCode::NotReadOnly,
+        "Only read-only queries are allowed (SELECT, WITH, EXPLAIN, SHOW, VALUES, TABLE)",
+    )
+    .hint("Nothing was executed. To write, call one of the write tools of this server.")
+}
+
+/// What an agent is told when the ledger cannot be read.
+fn ledger_failure(error: &ledger::read::Error) -> Failure {
+    tracing::error!(%error, "the ledger cannot be read");
+    match error {
+        ledger::read::Error::Connect(error) => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
+        ledger::read::Error::Deadline => Failure::new(ErrorCode::Timeout, "the ledger did not answer in time"),
+        _ => Failure::new(ErrorCode::DbError, "the ledger cannot be read"),
+    }
+}

@@ -1,0 +1,150 @@
+//! `query_database`: the one tool that runs SQL of the agent's own.
+
+use std::pin::Pin;
+
+use contract::{ErrorCode, Failure};
+use ledger::read::{ReadRequest, Reader, ResultSet};
+use manifest::Access;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{read_failure, reading_info};
+use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
+
+pub(super) const NAME: &str = "query_database";
+
+const DESCRIPTION: &str = "Execute a read-only SQL query against the connected database. One statement: SELECT, WITH, \
+    EXPLAIN, SHOW, VALUES or TABLE. Nothing that it does is ever kept. At most 500 rows unless row_limit says otherwise; \
+    `truncated` tells whether there were more. Use $1, $2, ... in the query and give the values in params.";
+
+/// What the agent sends.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// One SQL statement in PostgreSQL's dialect.
+    query: String,
+    /// The values of $1, $2, ..., in order. Any JSON value that the parameter's type can take; text of it works for every type.
+    #[serde(default)]
+    #[schemars(with = "Vec<Anything>")]
+    params: Vec<Value>,
+    /// The most rows to return.
+    #[serde(default)]
+    #[schemars(with = "u32", range(min = 1, max = 10_000), extend("default" = 500))]
+    row_limit: Option<u32>,
+    /// Rows as objects by column name, or as arrays in column order, which take fewer tokens.
+    #[serde(default)]
+    row_format: RowFormat,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RowFormat {
+    #[default]
+    Object,
+    Array,
+}
+
+impl JsonSchema for RowFormat {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "RowFormat".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "string", "enum": ["object", "array"]})
+    }
+}
+
+/// A place where every JSON value fits. `{}` and not `true`: clients refuse boolean schemas.
+struct Anything;
+
+impl JsonSchema for Anything {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Anything".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"description": "Any JSON value."})
+    }
+}
+
+/// `data` of the answer.
+#[derive(Debug, Serialize, JsonSchema)]
+struct QueryData {
+    /// The result columns, in order.
+    columns: Vec<ColumnData>,
+    /// The rows: objects by column name, or arrays in column order.
+    #[schemars(with = "Vec<Anything>")]
+    rows: Vec<Value>,
+    /// How many rows there are in `rows`.
+    row_count: usize,
+    /// Whether the query had more rows than are shown.
+    truncated: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ColumnData {
+    /// Its name; a repeated one has a suffix: a, a_2.
+    name: String,
+    /// Its PostgreSQL type.
+    #[serde(rename = "type")]
+    type_name: String,
+}
+
+impl QueryData {
+    fn new(result: ResultSet, format: RowFormat) -> Self {
+        let names: Vec<&String> = result.columns.iter().map(|column| &column.name).collect();
+        let rows: Vec<Value> = result
+            .rows
+            .into_iter()
+            .map(|row| match format {
+                RowFormat::Array => Value::Array(row),
+                RowFormat::Object => names.iter().map(|name| (*name).clone()).zip(row).collect::<Map<_, _>>().into(),
+            })
+            .collect();
+        Self {
+            columns: result
+                .columns
+                .iter()
+                .map(|column| ColumnData { name: column.name.clone(), type_name: column.ty.name.clone() })
+                .collect(),
+            row_count: rows.len(),
+            rows,
+            truncated: result.truncated,
+        }
+    }
+}
+
+/// The tool.
+pub(super) struct QueryDatabase {
+    info: ToolInfo,
+    reader: Reader,
+}
+
+impl QueryDatabase {
+    pub(super) fn new(reader: Reader) -> Self {
+        let info = reading_info::<Arguments, QueryData>(NAME, "Query the database", DESCRIPTION, Access::Read);
+        Self { info, reader }
+    }
+}
+
+impl Tool for QueryDatabase {
+    fn info(&self) -> &ToolInfo {
+        &self.info
+    }
+
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+        Box::pin(async move {
+            let arguments: Arguments = serde_json::from_value(Value::Object(call.arguments))
+                .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))?;
+            if arguments.query.contains('\0') {
+                return Err(Failure::new(ErrorCode::InvalidParams, "query_database: query holds U+0000").into());
+            }
+            let request =
+                ReadRequest { sql: &arguments.query, params: &arguments.params, row_limit: arguments.row_limit };
+            let deadline = self.reader.limits().deadline;
+            let result = self.reader.query(&request).await.map_err(|error| read_failure(error, deadline))?;
+            Answer::read(&QueryData::new(result, arguments.row_format))
+        })
+    }
+}

@@ -1,0 +1,22 @@
+//! What an agent can call: the built-in tools, the tools of the manifests, and the registry that both are in.
+//!
+//! A call goes through the [`Registry`] only: it finds the tool, checks the arguments against the tool's schema, runs
+//! it, and makes one [`contract::Envelope`] of what comes back. Tools know neither MCP nor a connection: they read
+//! through [`ledger::read`] and write through [`ledger::Gate`].
+//!
+//! To add a built-in tool: a file in `builtin/` with its arguments (their schema is derived), its result and its
+//! [`Tool`] implementation, and one line in [`builtin::all`]. Schema, docs, `tools/list` and profiles follow from there.
+//! To add a manifest tool: no Rust at all.
+
+mod arguments;
+pub mod builtin;
+mod manifest_read;
+mod manifest_write;
+mod profile;
+mod registry;
+mod tool;
+
+pub use builtin::Backends;
+pub use profile::Profile;
+pub use registry::{Registry, RegistryError};
+pub use tool::{Answer, Call, Hints, Outcome, Refused, Tool, ToolInfo};

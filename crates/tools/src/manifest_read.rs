@@ -1,0 +1,57 @@
+//! A read tool of a manifest: a fixed query with typed parameters, on the read path.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use ledger::read::{ReadRequest, Reader};
+use manifest::ToolSpec;
+use serde_json::{Map, Value};
+
+use crate::arguments::effective;
+use crate::builtin::read_failure;
+use crate::manifest_write::info;
+use crate::tool::{Answer, Call, Hints, Outcome, Tool, ToolInfo};
+
+/// A tool that reads.
+pub(crate) struct ManifestRead {
+    info: ToolInfo,
+    spec: Arc<ToolSpec>,
+    reader: Reader,
+}
+
+impl ManifestRead {
+    pub(crate) fn new(spec: Arc<ToolSpec>, reader: Reader) -> Self {
+        let hints = Hints { read_only: true, destructive: false, idempotent: true };
+        Self { info: info(&spec, hints), spec, reader }
+    }
+}
+
+impl Tool for ManifestRead {
+    fn info(&self) -> &ToolInfo {
+        &self.info
+    }
+
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+        Box::pin(async move {
+            let params: Vec<Value> =
+                effective(&self.spec, &call.arguments, &call.principal).into_iter().map(|(_, value)| value).collect();
+            let Some(statement) = self.spec.statements.last() else { return Answer::read(&Map::new()) };
+            let request = ReadRequest { sql: &statement.sql, params: &params, row_limit: None };
+            let result = self
+                .reader
+                .query(&request)
+                .await
+                .map_err(|error| read_failure(error, self.reader.limits().deadline))?;
+            let names: Vec<String> = result.columns.into_iter().map(|column| column.name).collect();
+            let rows: Vec<Map<String, Value>> =
+                result.rows.into_iter().map(|row| names.iter().cloned().zip(row).collect()).collect();
+            if !self.spec.rows.allows(rows.len() as u64) {
+                return Err(ledger::Work::wrong_row_count(self.spec.rows.as_str(), rows.len() as u64).into());
+            }
+            if self.spec.rows.is_single() {
+                return Answer::read(&rows.into_iter().next().unwrap_or_default());
+            }
+            Answer::read(&super::builtin::RowsPage { row_count: rows.len(), rows, truncated: result.truncated })
+        })
+    }
+}

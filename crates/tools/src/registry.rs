@@ -1,0 +1,149 @@
+//! All tools by name, and the one way to call them.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{Envelope, ErrorCode, Failure, Meta, Principal};
+use manifest::Catalog;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use crate::Profile;
+use crate::arguments::Checker;
+use crate::builtin::{self, Backends};
+use crate::manifest_read::ManifestRead;
+use crate::manifest_write::ManifestWrite;
+use crate::tool::{Answer, Call, Outcome, Refused, Tool, ToolInfo};
+
+/// Why the registry cannot be made: the server must not start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RegistryError {
+    /// Two tools of one name.
+    Duplicate(String),
+    /// A schema that is none.
+    Schema {
+        /// The tool.
+        tool: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl std::error::Error for RegistryError {}
+
+impl std::fmt::Display for RegistryError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Duplicate(tool) => {
+                write!(f, "two tools have the name \"{tool}\": rename one of them in its manifest")
+            }
+            Self::Schema { tool, reason } => {
+                write!(f, "the argument schema of tool \"{tool}\" cannot be used: {reason}")
+            }
+        }
+    }
+}
+
+struct Entry {
+    tool: Box<dyn Tool>,
+    checker: Checker,
+}
+
+/// The tools of one profile, in the order in which clients see them: built-in ones first.
+pub struct Registry {
+    entries: Vec<Entry>,
+    call_deadline: Duration,
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.infos().map(|info| &info.name)).finish()
+    }
+}
+
+impl Registry {
+    /// Every tool that `profile` includes.
+    ///
+    /// # Errors
+    /// [`RegistryError`] if two of them have one name, or a schema cannot be used.
+    pub fn new(backends: &Backends, catalog: &Catalog, profile: Profile) -> Result<Self, RegistryError> {
+        let mut registry = Self { entries: Vec::new(), call_deadline: backends.call_deadline };
+        for tool in builtin::all(backends) {
+            registry.add(tool, profile)?;
+        }
+        for spec in &catalog.tools {
+            let tool: Box<dyn Tool> = if spec.access.writes() {
+                Box::new(ManifestWrite::new(Arc::clone(spec), catalog, backends.gate.clone()))
+            } else {
+                match &backends.reader {
+                    Some(reader) => Box::new(ManifestRead::new(Arc::clone(spec), reader.clone())),
+                    None => continue,
+                }
+            };
+            registry.add(tool, profile)?;
+        }
+        Ok(registry)
+    }
+
+    fn add(&mut self, tool: Box<dyn Tool>, profile: Profile) -> Result<(), RegistryError> {
+        let info = tool.info();
+        if self.get(&info.name).is_some() {
+            return Err(RegistryError::Duplicate(info.name.clone()));
+        }
+        let checker = Checker::new(&info.input_schema)
+            .map_err(|reason| RegistryError::Schema { tool: info.name.clone(), reason })?;
+        if profile.includes(info.access) {
+            self.entries.push(Entry { tool, checker });
+        }
+        Ok(())
+    }
+
+    /// What clients are told about each tool.
+    pub fn infos(&self) -> impl Iterator<Item = &ToolInfo> {
+        self.entries.iter().map(|entry| entry.tool.info())
+    }
+
+    fn get(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.tool.info().name == name)
+    }
+
+    /// Calls a tool; `None` if there is none of this name. Never panics: a tool that does is an `internal_error`.
+    pub async fn call(&self, name: &str, arguments: Map<String, Value>, principal: Principal) -> Option<Envelope> {
+        let started = Instant::now();
+        let entry = self.get(name)?;
+        let outcome = match entry.checker.check(name, &arguments) {
+            Ok(()) => {
+                let call = Call { principal, arguments, deadline: started + self.call_deadline };
+                caught(entry.tool.call(call)).await
+            }
+            Err(failure) => Err(failure.into()),
+        };
+        let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Some(envelope(outcome, Meta::new(entry.tool.info().version.clone(), elapsed_ms)))
+    }
+}
+
+fn envelope(outcome: Outcome, meta: Meta) -> Envelope {
+    match outcome {
+        Ok(Answer { data, correlation_id, rows_affected, rollback }) => {
+            Envelope::Success { data, meta: Meta { correlation_id, rows_affected, rollback, ..meta } }
+        }
+        Err(Refused { correlation_id, failure }) => {
+            Envelope::Failure { error: *failure, meta: Meta { correlation_id, ..meta } }
+        }
+    }
+}
+
+/// rmcp leaves a client without an answer when a tool panics.
+async fn caught(outcome: impl Future<Output = Outcome>) -> Outcome {
+    let mut outcome = std::pin::pin!(outcome);
+    std::future::poll_fn(move |cx| {
+        std::panic::catch_unwind(AssertUnwindSafe(|| outcome.as_mut().poll(cx))).unwrap_or_else(|_| {
+            let failure =
+                Failure::new(ErrorCode::InternalError, "the tool failed inside; the server's log has the rest");
+            std::task::Poll::Ready(Err(failure.into()))
+        })
+    })
+    .await
+}

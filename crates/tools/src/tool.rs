@@ -1,0 +1,111 @@
+//! What a tool is.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use contract::{CorrelationId, Failure, Principal, Rollback};
+use manifest::Access;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+/// Everything that a client is told about a tool.
+#[derive(Debug, Clone)]
+pub struct ToolInfo {
+    /// `^[a-zA-Z0-9_-]{1,64}$`, unique.
+    pub name: String,
+    /// For people.
+    pub title: Option<String>,
+    /// For the agent.
+    pub description: String,
+    /// `meta.tool_version` of its answers.
+    pub version: String,
+    /// Which profiles have it.
+    pub access: Access,
+    /// JSON Schema of the arguments.
+    pub input_schema: Map<String, Value>,
+    /// JSON Schema of the envelope.
+    pub output_schema: Map<String, Value>,
+    /// MCP's hints.
+    pub hints: Hints,
+    /// MCP's `_meta`; empty for none.
+    pub meta: Map<String, Value>,
+}
+
+/// MCP's tool annotations that follow from what the tool is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hints {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// It may take something away that no tool brings back.
+    pub destructive: bool,
+    /// The same call again changes nothing more.
+    pub idempotent: bool,
+}
+
+/// One call, its arguments checked against the schema.
+#[derive(Debug)]
+pub struct Call {
+    /// Who calls.
+    pub principal: Principal,
+    /// What the agent sent.
+    pub arguments: Map<String, Value>,
+    /// When the answer is due.
+    pub deadline: Instant,
+}
+
+/// What a tool answers when it did what it was asked.
+#[derive(Debug)]
+pub struct Answer {
+    /// `data` of the envelope: an object.
+    pub data: Value,
+    /// The receipt; writes only.
+    pub correlation_id: Option<CorrelationId>,
+    /// Rows touched; writes that happened only.
+    pub rows_affected: Option<u64>,
+    /// How to undo it; writes that happened only.
+    pub rollback: Option<Rollback>,
+}
+
+impl Answer {
+    /// The answer of a read. A result that has no JSON form is a defect of the tool.
+    ///
+    /// # Errors
+    /// [`Refused`] with `internal_error`.
+    pub fn read(data: &impl serde::Serialize) -> Outcome {
+        match serde_json::to_value(data) {
+            Ok(data) => Ok(Self { data, correlation_id: None, rows_affected: None, rollback: None }),
+            Err(error) => {
+                tracing::error!(%error, "a result cannot be serialized");
+                Err(Failure::new(contract::ErrorCode::InternalError, "the result cannot be written as JSON").into())
+            }
+        }
+    }
+}
+
+/// What a tool answers when it did not.
+#[derive(Debug)]
+pub struct Refused {
+    /// The receipt, if the gate was passed.
+    pub correlation_id: Option<CorrelationId>,
+    /// Why.
+    pub failure: Box<Failure>,
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self { correlation_id: None, failure: Box::new(failure) }
+    }
+}
+
+/// What a call came to.
+pub type Outcome = Result<Answer, Refused>;
+
+/// Something that an agent can call.
+pub trait Tool: Send + Sync + 'static {
+    /// What clients are told about it.
+    fn info(&self) -> &ToolInfo;
+
+    /// Does it. The arguments have been checked against `info().input_schema`. Dropping the future cancels a read; a
+    /// write goes on to its end.
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>>;
+}

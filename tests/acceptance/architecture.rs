@@ -1,0 +1,76 @@
+//! The layout of ARCHITECTURE.md holds: dependencies point one way.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// What each crate may depend on, of ours.
+const ALLOWED: [(&str, &[&str]); 11] = [
+    ("countersign-contract", &[]),
+    ("countersign-embedded", &[]),
+    ("countersign-pg", &["countersign-contract"]),
+    ("countersign-manifest", &["countersign-contract"]),
+    ("countersign-ledger", &["countersign-contract", "countersign-pg", "countersign-manifest"]),
+    ("countersign-tools", &["countersign-contract", "countersign-manifest", "countersign-ledger"]),
+    ("countersign-mcp", &["countersign-contract", "countersign-tools"]),
+    (
+        "countersign",
+        &[
+            "countersign-contract",
+            "countersign-embedded",
+            "countersign-manifest",
+            "countersign-ledger",
+            "countersign-tools",
+            "countersign-mcp",
+        ],
+    ),
+    ("countersign-testkit", &["countersign-embedded", "countersign-ledger", "countersign-mcp"]),
+    ("acceptance", &[]),
+    ("benches", &[]),
+];
+
+fn dependencies() -> BTreeMap<String, Vec<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(testkit::repository())
+        .output()
+        .unwrap();
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata");
+    metadata["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|package| {
+            let dependencies = package["dependencies"].as_array().unwrap();
+            let normal = dependencies.iter().filter(|dependency| dependency["kind"].is_null());
+            let names = normal.map(|dependency| dependency["name"].as_str().unwrap().to_owned()).collect();
+            (package["name"].as_str().unwrap().to_owned(), names)
+        })
+        .collect()
+}
+
+#[test]
+fn crates_depend_on_each_other_in_one_direction_only() {
+    let crates = dependencies();
+    let known: Vec<&str> = ALLOWED.iter().map(|(name, _)| *name).collect();
+    for (name, dependencies) in &crates {
+        let allowed =
+            ALLOWED.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name} is not in the layout")).1;
+        let ours: Vec<&String> =
+            dependencies.iter().filter(|dependency| known.contains(&dependency.as_str())).collect();
+        for dependency in ours {
+            assert!(allowed.contains(&dependency.as_str()), "{name} must not depend on {dependency}");
+        }
+    }
+}
+
+#[test]
+fn only_mcp_knows_rmcp_and_only_pg_opens_connections() {
+    for (name, dependencies) in dependencies() {
+        let has = |dependency: &str| dependencies.iter().any(|name| name == dependency);
+        assert!(!has("rmcp") || name == "countersign-mcp", "{name} depends on rmcp");
+        let may_connect = ["countersign-pg", "countersign-testkit"].contains(&name.as_str());
+        assert!(!(has("tokio-postgres") || has("postgres-protocol")) || may_connect, "{name} opens connections");
+    }
+}

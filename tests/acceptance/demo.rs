@@ -1,0 +1,59 @@
+//! `countersign demo`, as a newcomer runs it.
+
+use std::path::Path;
+
+use serde_json::Value;
+use testkit::countersign;
+use tokio::process::Command;
+
+async fn run(home: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(countersign());
+    command.arg("demo").args(arguments).env("COUNTERSIGN_DEMO_DIR", home);
+    // Whatever the caller's shell is set to, the demo uses its own database.
+    command.env("DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nowhere");
+    let output = command.output().await.unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    said
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_demo_shows_every_step_and_ends_with_a_configuration_that_works() {
+    let folder = tempfile::Builder::new().prefix("countersign-demo-test").tempdir_in(std::env::temp_dir()).unwrap();
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let home = folder.path().join("demo");
+    let first = run(&home, &[]).await;
+    for part in [
+        "using PostgreSQL",
+        "tools/list",
+        "\"not_read_only\"",
+        "-> like_tweet",
+        "\"duplicate\":true",
+        "-> unlike_tweet",
+        "-> get_recent_mutations",
+        "-> get_mutation_detail",
+        "claude_desktop_config.json",
+    ] {
+        assert!(first.contains(part), "{part}: {first}");
+    }
+    assert!(!first.contains('\u{1b}'), "no colours where there is no terminal");
+    // Again: the data are kept, and it still works; then anew.
+    assert!(run(&home, &[]).await.contains("from an earlier run"));
+    assert!(run(&home, &["--fresh"]).await.contains("making a new database cluster"));
+
+    // The block that it prints starts a server: an absolute command that exists.
+    let block = &first[first.find("{\n  \"mcpServers\"").unwrap()..first.find("VS Code").unwrap()];
+    let block: Value = serde_json::from_str(block.trim()).unwrap();
+    let entry = &block["mcpServers"]["countersign-demo"];
+    let program = Path::new(entry["command"].as_str().unwrap());
+    assert!(program.is_absolute() && program.exists());
+    let mut command = Command::new(program);
+    for argument in entry["args"].as_array().unwrap() {
+        command.arg(argument.as_str().unwrap());
+    }
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("COUNTERSIGN_DEMO_DIR", &home);
+    command.env("COUNTERSIGN_LOG", "warn");
+    let server = testkit::Server::start(command).await;
+    assert_eq!(server.query("select count(*) > 0 as loaded from social.tweet").await[0]["loaded"], true);
+    server.close().await;
+}

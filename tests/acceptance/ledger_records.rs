@@ -1,0 +1,159 @@
+//! Looking back: get_recent_mutations and get_mutation_detail (promises A5, A6), and the ledger's own rules (A9).
+
+use serde_json::{Value, json};
+use testkit::{Server, database};
+
+use crate::writes::untouched_tweet;
+
+const LISTED: [&str; 9] = [
+    "correlation_id",
+    "tool_name",
+    "status",
+    "params_summary",
+    "result_summary",
+    "error_message",
+    "elapsed_ms",
+    "created_at",
+    "completed_at",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recent_mutations_are_listed_newest_first_with_these_fields_only() {
+    // A5-01 to A5-17
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let tweet = untouched_tweet(&db).await;
+    server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
+    server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
+    server.fail("like_tweet", json!({"tweet_id": 999_999}), "sql_error").await;
+    server.succeed("post_tweet", json!({"text": "the newest"})).await;
+    let listed = server.succeed("get_recent_mutations", json!({})).await;
+    let mutations = listed["data"]["mutations"].as_array().unwrap();
+    assert_eq!(listed["data"]["count"], 4);
+    let field = |name: &str| mutations.iter().map(|mutation| mutation[name].clone()).collect::<Vec<_>>();
+    assert_eq!(field("status"), ["success", "failure", "duplicate", "success"]);
+    assert_eq!(field("tool_name"), ["post_tweet", "like_tweet", "like_tweet", "like_tweet"]);
+    for mutation in mutations {
+        assert_eq!(mutation.as_object().unwrap().keys().collect::<Vec<_>>(), LISTED);
+        let created = mutation["created_at"].as_str().unwrap();
+        assert!(created.len() == 24 && created.ends_with('Z') && created.as_bytes()[19] == b'.', "{created}");
+        assert_eq!(mutation["error_message"].is_null(), mutation["status"] != "failure");
+        assert!(mutation["elapsed_ms"].is_u64());
+        serde_json::from_str::<Value>(mutation["params_summary"].as_str().unwrap()).unwrap();
+    }
+    for (filter, count) in [
+        (json!({"limit": 1}), 1),
+        (json!({"tool_name": "like_tweet"}), 3),
+        (json!({"status": "duplicate"}), 1),
+        (json!({"status": "pending"}), 0),
+        (json!({"tool_name": "like_tweet", "status": "success"}), 1),
+    ] {
+        let listed = server.succeed("get_recent_mutations", filter.clone()).await;
+        assert_eq!(listed["data"]["count"], count, "{filter}");
+    }
+    for wrong in [json!({"limit": 0}), json!({"limit": 101}), json!({"status": "done"}), json!({"account_id": "x"})] {
+        server.fail("get_recent_mutations", wrong, "invalid_params").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_is_found_whole_by_its_receipt() {
+    // A6-01 to A6-17
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let key = json!({"text": "for the record", "idempotency_key": "abc-1"});
+    let posted = server.succeed("post_tweet", key).await;
+    let receipt = json!({"correlation_id": posted["meta"]["correlation_id"]});
+    let record = server.succeed("get_mutation_detail", receipt).await["data"].clone();
+    for field in [
+        "id",
+        "correlation_id",
+        "idempotency_key",
+        "tool_name",
+        "params_hash",
+        "params_summary",
+        "status",
+        "result_summary",
+        "rollback_action",
+        "error_message",
+        "elapsed_ms",
+        "account_id",
+        "created_at",
+        "completed_at",
+    ] {
+        assert!(record.get(field).is_some(), "{field}: {record}");
+    }
+    assert_eq!(record["result"], posted["data"]);
+    assert_eq!(record["rollback_action"], posted["meta"]["rollback"]);
+    assert_eq!(record["params"], json!({"account_id": "default", "text": "for the record"}));
+    assert_eq!((&record["idempotency_key"], &record["account_id"]), (&json!("abc-1"), &json!("default")));
+    let hash = record["params_hash"].as_str().unwrap();
+    assert!(hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{hash}");
+
+    let unknown = json!({"correlation_id": "00000000-0000-4000-8000-000000000001"});
+    assert_eq!(server.fail("get_mutation_detail", unknown, "not_found").await["retryable"], false);
+    let error = server.fail("get_mutation_detail", json!({"correlation_id": "abc"}), "invalid_params").await;
+    assert!(error["message"].as_str().unwrap().contains("UUID"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_final_record_cannot_be_changed_or_removed() {
+    // AU02, AU03
+    let db = database().await;
+    let server = Server::on(&db).await;
+    server.succeed("post_tweet", json!({"text": "on record"})).await;
+    let client = db.connect().await;
+    for (statement, state) in [
+        ("update countersign.mutation_audit set status = 'failure', error_code = 'x'", "55000"),
+        ("update countersign.mutation_audit set result_summary = 'x'", "55000"),
+        ("delete from countersign.mutation_audit", "42501"),
+        ("truncate countersign.mutation_audit cascade", "42501"),
+    ] {
+        let error = client.batch_execute(statement).await.unwrap_err();
+        assert_eq!(error.code().map(|code| code.code().to_owned()).as_deref(), Some(state), "{statement}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ledger_has_the_columns_and_indexes_that_were_promised() {
+    // A9-01 to A9-21
+    let db = database().await;
+    let columns = db
+        .rows(
+            "select column_name || ':' || is_nullable from information_schema.columns \
+             where table_schema = 'countersign' and table_name = 'mutation_audit'",
+        )
+        .await
+        .concat();
+    for column in [
+        "id:NO",
+        "correlation_id:NO",
+        "idempotency_key:YES",
+        "tool_name:NO",
+        "params_hash:NO",
+        "params_summary:NO",
+        "status:NO",
+        "result_summary:YES",
+        "rollback_action:YES",
+        "error_message:YES",
+        "elapsed_ms:YES",
+        "account_id:NO",
+        "created_at:NO",
+        "completed_at:YES",
+    ] {
+        assert!(columns.iter().any(|found| found == column), "{column}: {columns:?}");
+    }
+    let indexes = db
+        .rows("select indexdef from pg_indexes where schemaname = 'countersign' and tablename = 'mutation_audit'")
+        .await
+        .concat();
+    for index in [
+        "(idempotency_key) WHERE (idempotency_key IS NOT NULL)",
+        "(tool_name, created_at)",
+        "(correlation_id)",
+        "(created_at)",
+        "(tool_name, params_hash, status, created_at)",
+    ] {
+        assert!(indexes.iter().any(|found| found.contains(index)), "{index}: {indexes:?}");
+    }
+}

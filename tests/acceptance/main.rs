@@ -1,0 +1,20 @@
+//! Black-box tests of the built binary. Each file tells what it proves; a test's name is the sentence.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed, and says where"
+)]
+
+mod architecture;
+mod demo;
+mod ledger_records;
+mod protocol;
+mod python_client;
+mod query_database;
+mod startup;
+mod tool_list;
+mod undo_matrix;
+mod values;
+mod writes;

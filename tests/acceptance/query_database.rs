@@ -1,0 +1,198 @@
+//! The read tool: one statement, within bounds, and nothing changes (promises D).
+
+use serde_json::json;
+use testkit::{Server, database};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_come_with_columns_count_and_no_trace_of_a_write() {
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let query = json!({"query": "select 1 as n, 'a' as t, null as nothing"});
+    let envelope = server.succeed("query_database", query).await;
+    assert_eq!(
+        envelope["data"],
+        json!({
+            "columns": [{"name": "n", "type": "int4"}, {"name": "t", "type": "text"}, {"name": "nothing", "type": "text"}],
+            "rows": [{"n": 1, "t": "a", "nothing": null}],
+            "row_count": 1,
+            "truncated": false,
+        })
+    );
+    // A9-35: the keys of a write are absent, not null.
+    assert_eq!(envelope["meta"].as_object().unwrap().keys().collect::<Vec<_>>(), ["tool_version", "elapsed_ms"]);
+    let arrays = json!({"query": "values (1, 2), (3, 4)", "row_format": "array"});
+    assert_eq!(server.succeed("query_database", arrays).await["data"]["rows"], json!([[1, 2], [3, 4]]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_row_cap_is_500_unless_asked_and_says_when_it_cut() {
+    // D3-02, D3-03, X-29, X-30
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let cut =
+        server.succeed("query_database", json!({"query": "select generate_series(1, 2000) /* limit 7 */;"})).await;
+    assert_eq!((cut["data"]["row_count"].clone(), cut["data"]["truncated"].clone()), (json!(500), json!(true)));
+    let exact = server.succeed("query_database", json!({"query": "select generate_series(1, 500)"})).await;
+    assert_eq!((exact["data"]["row_count"].clone(), exact["data"]["truncated"].clone()), (json!(500), json!(false)));
+    let limited = json!({"query": "table social.tweet limit 7", "row_limit": 3});
+    let limited = server.succeed("query_database", limited).await;
+    assert_eq!((limited["data"]["row_count"].clone(), limited["data"]["truncated"].clone()), (json!(3), json!(true)));
+    server.fail("query_database", json!({"query": "select 1", "row_limit": 0}), "invalid_params").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_writes_is_refused_and_nothing_changes() {
+    // D2-02 to D2-13, X-23 to X-27
+    let db = database().await;
+    let server = Server::on(&db).await;
+    db.run("create sequence social.counter; grant usage on sequence social.counter to countersign_reader").await;
+    let before = db.social().await;
+    for statement in [
+        "insert into social.bookmark values ('default', 1)",
+        "update social.tweet set text = 'x'",
+        "delete from social.tweet",
+        "drop table social.tweet",
+        "truncate social.tweet",
+        "create table social.t (n int)",
+        "create temp table t (n int)",
+        "copy social.tweet to program 'touch /tmp/countersign-was-here'",
+        "copy social.tweet to stdout",
+        "do $$ begin delete from social.tweet; end $$",
+        "set transaction read write",
+        "commit",
+        "listen x",
+        "lock social.tweet",
+        "vacuum",
+        "",
+        "-- nothing",
+    ] {
+        let error = server.fail("query_database", json!({"query": statement}), "not_read_only").await;
+        assert!(error["message"].as_str().unwrap().starts_with("Only read-only queries are allowed"), "{error}");
+    }
+    for statement in [
+        "with d as (delete from social.tweet returning *) select * from d",
+        "explain analyze insert into social.bookmark values ('default', 1)",
+        "insert into social.bookmark values ('default', 1) returning *",
+        "select nextval('social.counter')",
+        "select * from social.tweet for update",
+        "select setval('social.counter', 9)",
+    ] {
+        let error = server.fail("query_database", json!({"query": statement}), "not_read_only").await;
+        assert_eq!(error["sqlstate"], "25006", "{statement}: {error}");
+    }
+    for statement in ["select 1; delete from social.tweet", "select 1; commit; delete from social.tweet"] {
+        let error = server.fail("query_database", json!({"query": statement}), "sql_error").await;
+        assert_eq!(error["sqlstate"], "42601", "{error}");
+    }
+    assert_eq!(db.social().await, before);
+    assert_eq!(db.value("select last_value from social.counter").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_call_cannot_affect_the_next() {
+    // D1-08, X-17, X-22
+    let db = database().await;
+    let server = Server::on(&db).await;
+    for statement in [
+        "select set_config('search_path', 'social', false)",
+        "select set_config('default_transaction_read_only', 'off', false)",
+        "select set_config('statement_timeout', '1', false)",
+        "select pg_advisory_lock(42)",
+    ] {
+        server.succeed("query_database", json!({"query": statement})).await;
+    }
+    for _ in 0..20 {
+        let rows = server
+            .query(
+                "select current_setting('search_path') as path, current_setting('default_transaction_read_only') as ro, \
+                 current_setting('transaction_read_only') as tx, pg_backend_pid() as pid, \
+                 (select count(*) from pg_locks where locktype = 'advisory') as locks",
+            )
+            .await;
+        let path = rows[0]["path"].as_str().unwrap();
+        assert_eq!(path, r#""$user", public"#);
+        assert_eq!((&rows[0]["ro"], &rows[0]["tx"], &rows[0]["locks"]), (&json!("on"), &json!("on"), &json!(0)));
+    }
+    let readers =
+        "select count(*) from pg_stat_activity where usename = 'countersign_reader' and datname = current_database()";
+    assert_eq!(db.value(readers).await, "1", "calls one after the other share one connection");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reader_is_a_login_of_its_own_that_cannot_see_the_ledger() {
+    // X-28
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let rows = server.query("select current_user::text as who, current_setting('is_superuser') as super").await;
+    assert_eq!(rows[0], json!({"who": "countersign_reader", "super": "off"}));
+    for statement in [
+        "table countersign.reader_login",
+        "table countersign.mutation_audit",
+        "select pg_read_file('/etc/passwd')",
+        "select set_config('role', 'postgres', true)",
+        "select * from pg_authid",
+        "select pg_terminate_backend(1)",
+    ] {
+        let envelope = server.call("query_database", json!({"query": statement})).await;
+        assert_eq!(envelope["success"], false, "{statement}: {envelope}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_let_a_model_correct_itself() {
+    // D4-01, D4-04, D4-07, X-21
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let error = server.fail("query_database", json!({"query": "select handel from social.account"}), "sql_error").await;
+    assert_eq!(error["sqlstate"], "42703");
+    assert_eq!(error["position"], 8);
+    assert!(error["message"].as_str().unwrap().starts_with("Database query failed: column \"handel\""), "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("account.handle"), "{error}");
+    let error = server.fail("query_database", json!({"query": "selec 1"}), "sql_error").await;
+    assert_eq!((&error["sqlstate"], &error["retryable"]), (&json!("42601"), &json!(false)));
+    let error = server.fail("query_database", json!({"query": "select 1/0"}), "sql_error").await;
+    assert_eq!(error["sqlstate"], "22012");
+    let error =
+        server.fail("query_database", json!({"query": "table countersign.mutation_audit"}), "not_permitted").await;
+    assert_eq!(error["sqlstate"], "42501");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_row_that_is_too_large_is_an_error_and_many_rows_are_cut() {
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let error =
+        server.fail("query_database", json!({"query": "select repeat('x', 300000000)"}), "result_too_large").await;
+    assert!(error["hint"].as_str().unwrap().contains("left("), "{error}");
+    let cut = json!({"query": "select repeat('x', 1000) from generate_series(1, 9999)", "row_limit": 10000});
+    let cut = server.succeed("query_database", cut).await;
+    assert_eq!(cut["data"]["truncated"], true);
+    assert!(cut["data"]["row_count"].as_u64().unwrap() < 1100, "{}", cut["data"]["row_count"]);
+    assert_eq!(server.query("select 1 as n").await, [json!({"n": 1})]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_failing_calls_leave_no_connection_behind() {
+    // D1-09, D2-16
+    let db = database().await;
+    let server = Server::on(&db).await;
+    for _ in 0..100 {
+        server.fail("query_database", json!({"query": "select 1/0"}), "sql_error").await;
+    }
+    let idle = "select count(*) filter (where state like 'idle in%') || ' ' || (count(*) < 9) from pg_stat_activity \
+                where usename = 'countersign_reader' and datname = current_database()";
+    assert_eq!(db.value(idle).await, "0 true");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_backend_is_not_noticed_by_the_next_read() {
+    let db = database().await;
+    let server = Server::on(&db).await;
+    server.query("select 1").await;
+    db.run(
+        "select pg_terminate_backend(pid) from pg_stat_activity \
+         where usename = 'countersign_reader' and datname = current_database()",
+    )
+    .await;
+    assert_eq!(server.query("select 2 as n").await, [json!({"n": 2})]);
+}

@@ -1,0 +1,210 @@
+//! What stops the server before it serves: one clear message that names the thing and the way out.
+
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use testkit::{Database, Server, countersign, database, repository};
+use tokio::process::Command;
+
+async fn refused(command: &mut Command) -> String {
+    let started = Instant::now();
+    let output: Output = command.stdin(std::process::Stdio::null()).output().await.unwrap();
+    assert!(started.elapsed() < Duration::from_secs(12), "{:?}", started.elapsed());
+    assert!(!output.status.success());
+    assert!(output.stdout.is_empty(), "standard output belongs to the protocol");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!said.contains("panicked") && !said.contains("hunter2"), "{said}");
+    said
+}
+
+fn serve(url: &str) -> Command {
+    let mut command = Command::new(countersign());
+    command.env("DATABASE_URL", url).args(["serve", "--manifest"]).arg(repository().join("manifests/social.toml"));
+    command
+}
+
+fn assert_says(said: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(said.contains(part), "\"{part}\" is missing in: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_database() {
+    let mut command = Command::new(countersign());
+    for name in ["DATABASE_URL", "COUNTERSIGN_DATABASE_URL", "PGHOST", "PGDATABASE"] {
+        command.env_remove(name);
+    }
+    assert_says(&refused(command.arg("serve")).await, &["no database is configured", "DATABASE_URL", "--demo"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_string_that_cannot_be_read() {
+    let said = refused(&mut serve("postgres:/nonsense hunter2")).await;
+    assert_says(&said, &["DATABASE_URL", "cannot be read", "postgresql://"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreachable_database() {
+    // D4-02
+    let said = refused(&mut serve("postgresql://me:hunter2@127.0.0.1:1/shop")).await;
+    assert_says(&said, &["Cannot connect to database at [127.0.0.1:1]", "refused"]);
+    let said = refused(&mut serve("host=/nowhere user=me password=hunter2 dbname=shop")).await;
+    assert_says(&said, &["Cannot connect to database at [/nowhere", "no such socket"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_never_answers() {
+    // D3-05: a listener that accepts nothing and says nothing, instead of an address beyond this machine.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let said = refused(&mut serve(&format!("postgresql://me:hunter2@127.0.0.1:{port}/shop?connect_timeout=2"))).await;
+    assert_says(&said, &["Cannot connect to database", "no answer within 2000 ms"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_credentials_and_a_missing_database_are_told_apart() {
+    // D4-03, X-36
+    let own = embedded::Cluster::start(embedded::Options::ephemeral(), &mut |_| {}).unwrap();
+    let url = own.connection_string("postgres");
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute("create role guarded login password 'right'").await.unwrap();
+    std::fs::write(own.data_dir().join("pg_hba.conf"), "local all guarded scram-sha-256\nlocal all all trust\n")
+        .unwrap();
+    client.batch_execute("select pg_reload_conf()").await.unwrap();
+    let guarded = url.replace("user=postgres", "user=guarded");
+    // The reload is a signal: the server takes it in when it comes to it.
+    let open = format!("{guarded} password=wrong");
+    while tokio_postgres::connect(&open, tokio_postgres::NoTls).await.is_ok() {}
+    let said = refused(&mut serve(&format!("{guarded} password=hunter2"))).await;
+    assert_says(&said, &["Authentication failed - check connection string credentials"]);
+    let said = refused(&mut serve(&guarded)).await;
+    assert_says(&said, &["Authentication failed", "none is given"]);
+    // With the right one it gets as far as the missing ledger: SCRAM works.
+    let said = refused(&mut serve(&format!("{guarded} password=right"))).await;
+    assert_says(&said, &["run `countersign init`"]);
+    let said = refused(&mut serve(&own.connection_string("nowhere"))).await;
+    assert_says(&said, &["database \"nowhere\" does not exist", "check the database name"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_without_the_ledger() {
+    // A9-34
+    let db = Database::empty("no_ledger").await;
+    assert_says(&refused(&mut serve(&db.url())).await, &["no_ledger", "schema countersign", "countersign init"]);
+    let db = database().await;
+    db.run("drop table countersign.undo_call").await;
+    assert_says(&refused(&mut serve(&db.url())).await, &["table countersign.undo_call", "countersign init"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_that_is_not_there() {
+    let db = database().await;
+    let mut command = Server::bare_command(&db);
+    assert_says(
+        &refused(command.args(["--manifest", "/nowhere/x.toml"])).await,
+        &["/nowhere/x.toml", "cannot be read"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_that_does_not_fit_names_every_mistake_with_its_place() {
+    // MA02, MA06, MA08, AU12
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wrong.toml");
+    let manifest = r#"
+name = "wrong"
+version = "1.0"
+
+[[tool]]
+name = "two_statements"
+access = "write"
+description = "Two statements."
+sql = "update social.tweet set text = 'x' returning id; drop table social.tweet"
+rows = "one"
+undo = { irreversible = "No." }
+
+[[tool]]
+name = "no_such_column"
+access = "write"
+description = "A column that is not there."
+sql = "insert into social.tweet_like (account_id, tweet) values ($1, $2) returning tweet_id"
+rows = "one"
+undo = { irreversible = "No." }
+[[tool.param]]
+name = "account_id"
+from = "principal.account_id"
+[[tool.param]]
+name = "tweet_id"
+description = "The tweet."
+
+[[tool]]
+name = "undone_by_nothing"
+access = "write"
+description = "An undo that does not exist."
+sql = "insert into social.tweet_like (account_id, tweet_id) values ($1, $2) returning tweet_id"
+rows = "one"
+[[tool.param]]
+name = "account_id"
+from = "principal.account_id"
+[[tool.param]]
+name = "tweet_id"
+description = "The tweet."
+[tool.undo]
+tool = "no_such_tool"
+params = { tweet_id = "result.nope" }
+
+[[tool]]
+name = "no_returning"
+access = "write"
+description = "Returns nothing."
+sql = "delete from social.tweet"
+rows = "one"
+undo = { irreversible = "No." }
+"#;
+    std::fs::write(&path, manifest).unwrap();
+    for verb in ["serve", "check"] {
+        let mut command = Command::new(countersign());
+        command.env("DATABASE_URL", db.url()).arg(verb).arg("--manifest").arg(&path);
+        let said = refused(&mut command).await;
+        assert_says(&said, &["two_statements", "no_such_column", "undone_by_nothing", "no_such_tool", "no_returning"]);
+        assert!(said.contains("wrong.toml:"), "{said}");
+    }
+    let mut command = Command::new(countersign());
+    let social = repository().join("manifests/social.toml");
+    let output =
+        command.env("DATABASE_URL", db.url()).args(["check", "--manifest"]).arg(social).output().await.unwrap();
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "14 tools fit the database, 14 of them write.\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn init_can_run_many_times_at_once_and_again() {
+    // A9-21, A9-22
+    let db = Database::empty("init_at_once").await;
+    let runs: Vec<_> = (0..8)
+        .map(|_| Command::new(countersign()).env("DATABASE_URL", db.url()).args(["init", "--demo"]).output())
+        .collect();
+    for run in runs {
+        let output = tokio::spawn(run).await.unwrap().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert_eq!(db.value("select count(*) from countersign.schema_history").await, "3");
+    let server = Server::on(&db).await;
+    assert_eq!(server.query("select count(*) > 0 as loaded from social.tweet").await[0]["loaded"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_can_do_too_much_does_not_get_the_tool() {
+    let db = database().await;
+    let mut command = Server::command(&db);
+    command.args(["--log", "off", "--read-url", &db.url()]);
+    let server = Server::start(command).await;
+    assert!(!server.tool_names().await.contains(&"query_database".to_owned()));
+    let mut command = Server::command(&db);
+    command.args(["--log", "off", "--allow-privileged-reader", "--read-url", &db.url()]);
+    let server = Server::start(command).await;
+    assert!(server.tool_names().await.contains(&"query_database".to_owned()));
+}

@@ -1,0 +1,128 @@
+//! Every write tool says how it is undone, and that is true (promises A7, A2-08): do it, make the calls that the
+//! envelope names, compare every table with the state before, and do it once more.
+
+use serde_json::{Value, json};
+use testkit::{Server, database};
+
+use crate::writes::untouched_tweet;
+
+/// The undo calls that an envelope names, in order.
+fn undo_calls(envelope: &Value) -> Vec<(String, Value)> {
+    let rollback = &envelope["meta"]["rollback"];
+    let call = |tool: &Value, params: &Value| (tool.as_str().expect("an undo tool").to_owned(), params.clone());
+    match rollback["undo_calls"].as_array() {
+        Some(calls) => calls.iter().map(|entry| call(&entry["tool"], &entry["params"])).collect(),
+        None => vec![call(&rollback["undo_tool"], &rollback["undo_params"])],
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_reversible_tool_is_undone_by_exactly_the_calls_that_it_names() {
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let tweet = untouched_tweet(&db).await;
+    let stranger = db
+        .value(
+            "select min(user_id) from social.account a where account_id <> 'default' and not exists (
+                 select from social.follow f where f.account_id = 'default' and f.target_user_id = a.user_id)",
+        )
+        .await
+        .parse::<i64>()
+        .unwrap();
+    let on_tweet = json!({"tweet_id": tweet});
+    let on_user = json!({"target_user_id": stranger});
+    let matrix = [
+        ("post_tweet", json!({"text": "hello"}), "delete_tweet"),
+        ("reply_to_tweet", json!({"text": "a reply", "in_reply_to_id": tweet}), "delete_tweet"),
+        ("quote_tweet", json!({"text": "a quote", "quoted_tweet_id": tweet}), "delete_tweet"),
+        ("post_thread", json!({"tweets": ["one", "two", "three"]}), "delete_tweet"),
+        ("like_tweet", on_tweet.clone(), "unlike_tweet"),
+        ("retweet", on_tweet.clone(), "unretweet"),
+        ("bookmark_tweet", on_tweet.clone(), "unbookmark_tweet"),
+        ("follow_user", on_user.clone(), "unfollow_user"),
+    ];
+    for (tool, arguments, undo_tool) in &matrix {
+        let before = db.social().await;
+        let done = server.succeed(tool, arguments.clone()).await;
+        let after = db.social().await;
+        assert_ne!(after, before, "{tool} wrote");
+        for (undo, params) in undo_calls(&done) {
+            assert_eq!(&undo, undo_tool, "{tool}");
+            server.succeed(&undo, params).await;
+        }
+        assert_eq!(db.social().await, before, "{tool} was undone");
+        assert_eq!(
+            server.succeed(tool, arguments.clone()).await["data"]["duplicate"],
+            Value::Null,
+            "{tool} runs again"
+        );
+    }
+    // And the other direction: what takes away is undone by what gives.
+    for (tool, arguments, undo_tool) in [
+        ("unlike_tweet", &on_tweet, "like_tweet"),
+        ("unretweet", &on_tweet, "retweet"),
+        ("unbookmark_tweet", &on_tweet, "bookmark_tweet"),
+        ("unfollow_user", &on_user, "follow_user"),
+    ] {
+        let before = db.social().await;
+        let done = server.succeed(tool, arguments.clone()).await;
+        assert_ne!(db.social().await, before, "{tool} wrote");
+        let calls = undo_calls(&done);
+        assert_eq!(calls[0].0, undo_tool);
+        server.succeed(undo_tool, calls[0].1.clone()).await;
+        assert_eq!(db.social().await, before, "{tool} was undone");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thread_is_undone_last_tweet_first() {
+    // A7-05, A10-20
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let done = server.succeed("post_thread", json!({"tweets": ["one", "two", "three"]})).await;
+    let ids: Vec<i64> =
+        done["data"]["rows"].as_array().unwrap().iter().map(|row| row["id"].as_i64().unwrap()).collect();
+    let undone: Vec<i64> = undo_calls(&done).iter().map(|(_, params)| params["tweet_id"].as_i64().unwrap()).collect();
+    assert_eq!(undone, ids.iter().rev().copied().collect::<Vec<_>>());
+    assert_eq!((&done["data"]["row_count"], &done["meta"]["rows_affected"]), (&json!(3), &json!(3)));
+    let chain = format!(
+        "select string_agg(text, ' ' order by id) from social.tweet where id = {} or in_reply_to_id = any ('{{{},{}}}')",
+        ids[0], ids[0], ids[1]
+    );
+    assert_eq!(db.value(&chain).await, "one two three");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_undone_says_so_and_why() {
+    // A7-04, A7-14
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let posted = server.succeed("post_tweet", json!({"text": "short-lived"})).await;
+    let deleted = server.succeed("delete_tweet", json!({"tweet_id": posted["data"]["id"]})).await;
+    let media = json!({"media_type": "image/png", "data": "\\x89504e47"});
+    let uploaded = server.succeed("upload_media", media).await;
+    for envelope in [deleted, uploaded] {
+        let rollback = envelope["meta"]["rollback"].as_object().unwrap();
+        assert_eq!(rollback["reversible"], false);
+        assert_eq!(rollback.keys().collect::<Vec<_>>(), ["reversible", "note"]);
+        assert!(!rollback["note"].as_str().unwrap().is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undo_refuses_when_others_depend_on_the_row_by_now() {
+    // UN05
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let posted = server.succeed("post_tweet", json!({"text": "liked by a stranger soon"})).await;
+    let id = posted["data"]["id"].as_i64().unwrap();
+    db.run(&format!(
+        "insert into social.tweet_like (account_id, tweet_id) \
+         select min(account_id), {id} from social.account where account_id <> 'default'"
+    ))
+    .await;
+    let before = db.social().await;
+    let error = server.fail("delete_tweet", json!({"tweet_id": id}), "sql_error").await;
+    assert_eq!(error["sqlstate"], "23503");
+    assert_eq!(db.social().await, before);
+}

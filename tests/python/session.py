@@ -1,0 +1,61 @@
+"""A session of the official Python client with `countersign serve`: list, read, write, undo, look back.
+
+The client checks every structured answer against the tool's output schema by itself; a mismatch is an error here.
+Arguments: the countersign program and a manifest. The database comes from DATABASE_URL.
+"""
+
+import asyncio
+import json
+import os
+import sys
+
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+
+async def main(program: str, manifest: str) -> None:
+    server = StdioServerParameters(
+        command=program,
+        args=["--log", "warn", "serve", "--manifest", manifest],
+        env={"DATABASE_URL": os.environ["DATABASE_URL"]},
+    )
+    async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+        hello = await session.initialize()
+        assert hello.serverInfo.name == "countersign", hello
+        assert "query_database" in (hello.instructions or ""), hello
+
+        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+        assert tools["query_database"].annotations.readOnlyHint is True
+        assert tools["like_tweet"].annotations.readOnlyHint is False
+        print(f"{len(tools)} tools")
+
+        async def call(tool: str, **arguments: object) -> dict:
+            result = await session.call_tool(tool, arguments)
+            assert json.loads(result.content[0].text) == result.structuredContent
+            assert result.isError is not result.structuredContent["success"]
+            return result.structuredContent
+
+        big = await call("query_database", query="select 9007199254740993 as big, 'é' as text")
+        assert big["data"]["rows"] == [{"big": 9007199254740993, "text": "é"}], big
+
+        refused = await call("query_database", query="delete from social.tweet")
+        assert refused["error"]["code"] == "not_read_only", refused
+
+        unliked = (
+            "select min(id) as id from social.tweet t where not exists "
+            "(select from social.tweet_like l where l.tweet_id = t.id and l.account_id = 'default')"
+        )
+        tweet_id = (await call("query_database", query=unliked))["data"]["rows"][0]["id"]
+        liked = await call("like_tweet", tweet_id=tweet_id)
+        duplicate = await call("like_tweet", tweet_id=tweet_id)
+        assert duplicate["data"]["cached_result"] == liked["data"], duplicate
+        rollback = liked["meta"]["rollback"]
+        undone = await call(rollback["undo_tool"], **rollback["undo_params"])
+        detail = await call("get_mutation_detail", correlation_id=liked["meta"]["correlation_id"])
+        assert detail["data"]["reversed_by"] == [undone["meta"]["correlation_id"]], detail
+        recent = await call("get_recent_mutations", limit=3)
+        assert [entry["status"] for entry in recent["data"]["mutations"]] == ["success", "duplicate", "success"]
+    print("session complete")
+
+
+asyncio.run(main(*sys.argv[1:]))
