@@ -28,7 +28,7 @@ async fn the_demo_shows_every_step_and_ends_with_a_configuration_that_works() {
         "tools/list",
         "\"not_read_only\"",
         "-> like_tweet",
-        "\"duplicate\":true",
+        "\"duplicate\": true",
         "-> unlike_tweet",
         "-> get_recent_mutations",
         "-> get_mutation_detail",

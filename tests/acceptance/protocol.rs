@@ -109,10 +109,10 @@ async fn a_client_that_goes_away_ends_the_server_and_its_backends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_whose_client_went_away_still_gets_its_outcome() {
     let db = database().await;
+    let mut server = RawServer::start(Server::command(&db), PROTOCOL).await;
     let mut blocker = db.connect().await;
     let lock = blocker.transaction().await.unwrap();
     lock.batch_execute("lock table social.tweet in access exclusive mode").await.unwrap();
-    let mut server = RawServer::start(Server::command(&db), PROTOCOL).await;
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
         "params": {"name": "post_tweet", "arguments": {"text": "said into the void"}}});
     server.send(&call.to_string()).await;

@@ -238,10 +238,6 @@ async fn a_ledger_that_cannot_be_written_means_that_nothing_is_written() {
     let server = Server::on(&db).await;
     let before = db.social().await;
     db.run(
-        "create function pg_temp.no() returns trigger language plpgsql as $$ begin raise exception 'disk full'; end $$",
-    )
-    .await;
-    db.run(
         "create function public.no() returns trigger language plpgsql as \
          $$ begin raise exception 'no space left' using errcode = '53100'; end $$; \
          create trigger full_disk before insert on countersign.mutation_audit execute function public.no()",
@@ -258,13 +254,10 @@ async fn a_deferred_constraint_is_a_failure_and_not_a_success() {
     // CR08
     let db = database().await;
     db.run(
-        "alter table social.tweet_like add column parent int, add constraint late foreign key (parent) \
-         references social.parent deferrable initially deferred"
-            .replace("social.parent", "social.late_parent")
-            .as_str()
-            .replace("alter table", "create table social.late_parent (id int primary key); alter table")
-            .replace("add column parent int", "add column parent int default 7")
-            .as_str(),
+        "create table social.late_parent (id int primary key);
+         alter table social.tweet_like add column parent int default 7;
+         alter table social.tweet_like add constraint late foreign key (parent)
+             references social.late_parent deferrable initially deferred not valid",
     )
     .await;
     let server = Server::on(&db).await;

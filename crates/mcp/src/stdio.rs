@@ -3,12 +3,11 @@
 //! rmcp's own line transport drops a line that is not JSON without a word; JSON-RPC 2.0 has -32700 for it, and an agent
 //! framework that waits for its answer should get one. Standard output carries the protocol and nothing else.
 
-use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
 use rmcp::ServiceExt;
-use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage};
+use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{QuitReason, RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
@@ -91,11 +90,19 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
     }
 }
 
-/// A line as a message, or the answer that it deserves.
-fn parse(line: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, ErrorData> {
-    serde_json::from_slice(line).map_err(|error| match serde_json::from_slice::<Value>(line) {
-        Err(error) => ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None),
-        Ok(_) => ErrorData::invalid_request(Cow::Owned(format!("not a JSON-RPC message of MCP: {error}")), None),
+/// A line as a message, or the answer that it deserves, under the line's own id as far as it has one.
+fn parse(line: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, (ErrorData, Option<RequestId>)> {
+    serde_json::from_slice(line).map_err(|error| {
+        let Ok(value) = serde_json::from_slice::<Value>(line) else {
+            return (ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None), None);
+        };
+        let id = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
+        match value.get("method").and_then(Value::as_str) {
+            Some(method) if id.is_some() => {
+                (ErrorData::invalid_params(format!("the params of {method} cannot be read"), None), id)
+            }
+            _ => (ErrorData::invalid_request(format!("not a JSON-RPC message of MCP: {error}"), None), id),
+        }
     })
 }
 
@@ -133,7 +140,7 @@ where
                 }
                 Ok(Some(false)) => {
                     let message = format!("the message is longer than {MAX_LINE_BYTES} bytes");
-                    Err(ErrorData::invalid_request(message, None))
+                    Err((ErrorData::invalid_request(message, None), None))
                 }
                 Ok(None) => return None,
                 Err(error) => {
@@ -144,10 +151,10 @@ where
             self.line.clear();
             match parsed {
                 Ok(message) => return Some(message),
-                Err(error) => {
+                Err((error, id)) => {
                     tracing::warn!(message = %error.message, "a line is not a message");
                     // In a task of its own: `receive` may be cancelled, and half a line must not go out.
-                    tokio::spawn(self.send(JsonRpcMessage::error(error, None)));
+                    tokio::spawn(self.send(JsonRpcMessage::error(error, id)));
                 }
             }
         }

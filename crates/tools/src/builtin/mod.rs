@@ -74,7 +74,22 @@ fn schema_of<T: schemars::JsonSchema>() -> Map<String, Value> {
         _ => Map::new(),
     };
     schema.remove("title");
+    schema.remove("description");
+    simplify(&mut schema);
     schema
+}
+
+/// Takes out what Rust's types add and clients stumble over: formats such as `uint32`, and defaults that are null.
+fn simplify(schema: &mut Map<String, Value>) {
+    if schema.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint")) {
+        schema.remove("format");
+    }
+    schema.retain(|key, value| key != "default" || !value.is_null());
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for property in properties.into_iter().flat_map(|properties| properties.iter_mut().map(|(_, property)| property)) {
+        property.as_object_mut().into_iter().for_each(simplify);
+    }
+    schema.get_mut("items").and_then(Value::as_object_mut).into_iter().for_each(simplify);
 }
 
 /// Rows as objects, with what was cut.
