@@ -114,9 +114,10 @@ async fn one_call_cannot_affect_the_next() {
         assert_eq!(path, r#""$user", public"#);
         assert_eq!((&rows[0]["ro"], &rows[0]["tx"], &rows[0]["locks"]), (&json!("on"), &json!("on"), &json!(0)));
     }
-    let readers =
-        "select count(*) from pg_stat_activity where usename = 'countersign_reader' and datname = current_database()";
-    assert_eq!(db.value(readers).await, "1", "calls one after the other share one connection");
+    // A session is cleaned after the answer, so the next call may find it busy and open another; never more than the pool.
+    let readers = "select count(*) <= 8 from pg_stat_activity \
+                   where usename = 'countersign_reader' and datname = current_database()";
+    assert_eq!(db.value(readers).await, "t", "24 calls share the connections of a pool");
 }
 
 #[tokio::test(flavor = "multi_thread")]

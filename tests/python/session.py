@@ -21,19 +21,19 @@ async def main(program: str, manifest: str) -> None:
     )
     async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
         hello = await session.initialize()
-        assert hello.serverInfo.name == "countersign", hello
+        assert hello.server_info.name == "countersign", hello
         assert "query_database" in (hello.instructions or ""), hello
 
         tools = {tool.name: tool for tool in (await session.list_tools()).tools}
-        assert tools["query_database"].annotations.readOnlyHint is True
-        assert tools["like_tweet"].annotations.readOnlyHint is False
+        assert tools["query_database"].annotations.read_only_hint is True
+        assert tools["like_tweet"].annotations.read_only_hint is False
         print(f"{len(tools)} tools")
 
         async def call(tool: str, **arguments: object) -> dict:
             result = await session.call_tool(tool, arguments)
-            assert json.loads(result.content[0].text) == result.structuredContent
-            assert result.isError is not result.structuredContent["success"]
-            return result.structuredContent
+            assert json.loads(result.content[0].text) == result.structured_content
+            assert result.is_error is not result.structured_content["success"]
+            return result.structured_content
 
         big = await call("query_database", query="select 9007199254740993 as big, 'é' as text")
         assert big["data"]["rows"] == [{"big": 9007199254740993, "text": "é"}], big

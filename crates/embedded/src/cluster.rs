@@ -142,7 +142,7 @@ impl Cluster {
         // If this fails, dropping the watcher undismissed makes it do the same.
         let lock = self.place.lock()?;
         let stopped = if user.others().is_empty() {
-            end(&self.place, if self.place.is_temporary() { &IMMEDIATE } else { &FAST })
+            end_with_children(&self.place, if self.place.is_temporary() { &IMMEDIATE } else { &FAST })
         } else {
             Ok(())
         };
@@ -272,6 +272,17 @@ fn start_server(place: &Place, binaries: &Binaries, settings: &[(String, String)
     launch::clear_the_way(place)?;
     launch::write_configuration(place, settings)?;
     launch::launch(place, binaries)
+}
+
+/// Ends the server, and what it left behind if it did not end in order. Under the start lock.
+fn end_with_children(place: &Place, signals: &Signals) -> Result<(), Error> {
+    end(place, signals)?;
+    match postmaster::look_at(&place.data()) {
+        Found::Stale(lock) if !process::end_children_of_cluster(place.cluster_name()) => {
+            Err(Error::DidNotStop { pid: lock.pid })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Ends the server, if there is one, with one signal after the other. Under the start lock.

@@ -29,6 +29,7 @@ impl Watcher {
             .arg(user.file())
             .arg(if place.is_temporary() { "remove" } else { "keep" })
             .arg(place.socket_dir())
+            .arg(place.cluster_name())
             .current_dir("/")
             .stdin(reader)
             .stdout(Stdio::null())

@@ -2,7 +2,8 @@
 # its end is the user's end. POSIX sh only: dash, ash, bash and macOS's all run it.
 #
 # $1 the cluster's folder   $2 the user's file   $3 "keep" or "remove" the folder   $4 the socket folder
-home=$1 user=$2 after=$3 sockets=$4
+# $5 the server's cluster_name
+home=$1 user=$2 after=$3 sockets=$4 name=$5
 data=$home/data
 trap '' HUP INT QUIT TERM PIPE
 
@@ -59,6 +60,21 @@ first_line "$home/child"
 stop "$pid"
 first_line "$data/postmaster.pid"
 stop "$pid"
+
+# A server that stopped in order has removed that file. One that was killed may have left children, which notice it late
+# if they are busy.
+children() {
+    if [ -e /proc/self/cmdline ]; then
+        grep -l "^postgres: $name: " /proc/[0-9]*/cmdline 2>/dev/null | cut -d / -f 3
+    else
+        ps -axww -o pid= -o command= | sed -n "s/^ *\([0-9]*\) postgres: $name: .*/\1/p"
+    fi
+}
+if [ -e "$data/postmaster.pid" ]; then
+    for pid in $(children); do kill -QUIT "$pid" 2>/dev/null; done
+    nap
+    for pid in $(children); do kill -KILL "$pid" 2>/dev/null; done
+fi
 
 if [ "$after" = remove ]; then
     rm -rf "$sockets" "$home"

@@ -52,12 +52,12 @@ fn the_process_id_of_another_program_in_postmaster_pid_does_not_count_as_a_serve
     // Living programs, which the system has given the process id meanwhile: ourselves, and one of the server's own user,
     // which PostgreSQL would take for the server and refuse to start.
     let mut foreign = std::process::Command::new("sleep");
-    foreign.arg("600");
+    foreign.arg("60");
     if let Some(owner) = other_owner(&path) {
         std::os::unix::process::CommandExt::uid(&mut foreign, owner);
     }
-    let mut foreign = foreign.spawn().unwrap();
-    for pid in [std::process::id(), foreign.id()] {
+    let mut foreign = Ended(foreign.stdout(std::process::Stdio::null()).spawn().unwrap());
+    for pid in [std::process::id(), foreign.0.id()] {
         let stale = written.replacen(&server, &pid.to_string(), 1);
         assert!(stale.contains("ready"), "it looks like a ready server: {stale}");
         fs::write(&path, stale).unwrap();
@@ -70,9 +70,17 @@ fn the_process_id_of_another_program_in_postmaster_pid_does_not_count_as_a_serve
         cluster.kill9().unwrap();
         cluster.stop().unwrap();
     }
-    assert!(foreign.try_wait().unwrap().is_none(), "nobody harms the program that has the process id now");
-    foreign.kill().unwrap();
-    foreign.wait().unwrap();
+    assert!(foreign.0.try_wait().unwrap().is_none(), "nobody harms the program that has the process id now");
+}
+
+/// A program that ends with the test, whatever comes of it.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
 }
 
 fn other_owner(path: &Path) -> Option<u32> {

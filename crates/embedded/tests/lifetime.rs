@@ -77,6 +77,31 @@ fn a_backend_that_is_busy_when_the_postmaster_dies_does_not_keep_it_down() {
 }
 
 #[test]
+fn a_busy_backend_ends_with_the_last_user_also_when_its_postmaster_is_dead_already() {
+    for user_is_killed in [false, true] {
+        let other = Other::start_ephemeral();
+        let connection = format!("host={}/s user=postgres dbname=postgres", other.folder);
+        let busy_connection = connection.clone();
+        let busy =
+            thread::spawn(move || query_at(&busy_connection, "select count(*) from generate_series(1, 1000000000000)"));
+        let backend = "select coalesce(max(pid), 0) from pg_stat_activity where query like '%generate' || '_series%'";
+        let mut pid = 0;
+        wait_for("the backend is busy", || {
+            pid = query_at(&connection, backend).unwrap().parse().unwrap();
+            pid != 0
+        });
+        signal(other.server, "-KILL");
+        if user_is_killed {
+            other.kill9()
+        } else {
+            other.leave()
+        }
+        wait_for("the backend has ended", || !runs(pid));
+        assert!(busy.join().unwrap().is_err());
+    }
+}
+
+#[test]
 fn a_restart_keeps_the_connection_string_also_after_an_immediate_stop() {
     let cluster = start(Options::ephemeral()).unwrap();
     let connection = cluster.connection_string("postgres");
