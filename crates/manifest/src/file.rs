@@ -43,7 +43,7 @@ pub(crate) struct Tool {
     pub(crate) title: Option<String>,
     /// What the tool may do: `read`, `write`, or `admin` (a write for the admin profile only).
     #[schemars(with = "Access")]
-    pub(crate) access: Spanned<Access>,
+    pub(crate) access: Option<Spanned<Access>>,
     /// Who must agree before a write runs: `auto` (nobody), `confirm` (the caller's user) or `approve` (somebody else).
     #[schemars(with = "Option<Tier>")]
     pub(crate) tier: Option<Spanned<Tier>>,
@@ -77,6 +77,21 @@ pub(crate) struct Tool {
     pub(crate) param: Vec<Param>,
     /// How a write is undone, or why it cannot be. Every write has one.
     pub(crate) undo: Option<Undo>,
+    /// The keys whose values were refused.
+    #[serde(skip)]
+    pub(crate) refused: Vec<String>,
+}
+
+impl Tool {
+    /// Whether it is a write, or is a read. Unknown if `access` is missing or wrong.
+    pub(crate) fn is(&self, writes: bool) -> bool {
+        self.access.as_ref().is_some_and(|access| access.get_ref().writes() == writes)
+    }
+
+    /// Whether the file does not have this key, or it is empty, and that is all that is wrong with it.
+    pub(crate) fn lacks(&self, key: &str, empty: bool) -> bool {
+        empty && !self.refused.iter().any(|refused| refused == key)
+    }
 }
 
 /// A parameter.
@@ -118,6 +133,22 @@ pub(crate) struct Param {
     /// A regular expression (ECMA 262) that the text must match; anchor it to mean all of the text.
     #[schemars(with = "Option<String>")]
     pub(crate) pattern: Option<Spanned<String>>,
+    /// The keys whose values were refused.
+    #[serde(skip)]
+    pub(crate) refused: Vec<String>,
+}
+
+impl Param {
+    /// Whether the file does not have this key, or it is empty, and that is all that is wrong with it.
+    pub(crate) fn lacks(&self, key: &str, empty: bool) -> bool {
+        empty && !self.refused.iter().any(|refused| refused == key)
+    }
+
+    /// Whether the agent must give it.
+    pub(crate) fn is_required(&self) -> bool {
+        let optional = self.optional.as_ref().is_some_and(|optional| *optional.get_ref());
+        self.from.is_none() && self.default.is_none() && !optional
+    }
 }
 
 /// How a write is undone: `tool` and `params`, or `irreversible`.
@@ -140,6 +171,9 @@ pub(crate) struct Undo {
     /// Why nothing undoes it.
     #[schemars(with = "Option<String>")]
     pub(crate) irreversible: Option<Spanned<String>>,
+    /// The keys whose values were refused.
+    #[serde(skip)]
+    pub(crate) refused: Vec<String>,
 }
 
 /// A table's entries in the order of the file.

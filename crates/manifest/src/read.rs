@@ -70,7 +70,14 @@ struct Reader<'s, 'm> {
 /// A piece that was read, as far as it could be.
 struct Piece<T> {
     value: Option<T>,
-    whole: bool,
+    /// The keys that are known, but whose values are wrong.
+    refused: Vec<String>,
+}
+
+impl<T> Piece<T> {
+    fn is_whole(&self) -> bool {
+        self.value.is_some() && self.refused.is_empty()
+    }
 }
 
 impl<'s> Reader<'s, '_> {
@@ -81,10 +88,10 @@ impl<'s> Reader<'s, '_> {
 
     /// Checks the keys beside the tools; gives the version.
     fn header(&mut self, table: DeTable<'s>, span: Range<usize>) -> String {
-        let Piece { value, whole } = self.piece::<File>(table, span.clone());
+        let Piece { value, refused } = self.piece::<File>(table, span.clone());
         let Some(file) = value else { return String::new() };
         for (key, value) in [("name", &file.name), ("version", &file.version)] {
-            if whole && value.get_ref().trim().is_empty() {
+            if value.get_ref().trim().is_empty() && !refused.iter().any(|refused| refused == key) {
                 self.mistake(span.clone(), format!("a manifest needs a {key}, such as {key} = \"{}\"", example(key)));
             }
         }
@@ -96,13 +103,19 @@ impl<'s> Reader<'s, '_> {
         let mut table = table.into_inner();
         self.label = table.get("name").and_then(|name| name.get_ref().as_str()).map(str::to_owned);
         let (params, undo) = (table.remove("param"), table.remove("undo"));
-        let Piece { value: mut tool, mut whole } = self.piece::<Tool>(table, span.clone());
+        let piece = self.piece::<Tool>(table, span.clone());
+        let mut whole = piece.is_whole();
+        let mut tool = piece.value;
+        if let Some(tool) = &mut tool {
+            tool.refused = piece.refused;
+        }
 
         for param in self.tables(params, "param") {
             let at = param.span();
             let piece = self.piece::<Param>(param.into_inner(), at);
-            whole &= piece.whole;
-            if let (Some(tool), Some(param)) = (&mut tool, piece.value) {
+            whole &= piece.is_whole();
+            if let (Some(tool), Some(mut param)) = (&mut tool, piece.value) {
+                param.refused = piece.refused;
                 tool.param.push(param);
             }
         }
@@ -112,15 +125,17 @@ impl<'s> Reader<'s, '_> {
                 DeValue::Table(undo) => self.piece::<Undo>(undo, at),
                 other => {
                     self.mistake(at, format!("undo is a table, not {}", with_article(other.type_str())));
-                    Piece { value: None, whole: false }
+                    Piece { value: None, refused: Vec::new() }
                 }
             };
-            whole &= piece.whole;
+            whole &= piece.is_whole();
             if let Some(tool) = &mut tool {
-                tool.undo = piece.value;
+                match piece.value {
+                    Some(undo) => tool.undo = Some(Undo { refused: piece.refused, ..undo }),
+                    None => tool.refused.push("undo".to_owned()),
+                }
             }
         }
-        whole &= tool.is_some();
         Draft { source: self.source, version: version.to_owned(), span, label: self.label.take(), tool, whole }
     }
 
@@ -147,13 +162,13 @@ impl<'s> Reader<'s, '_> {
     }
 
     /// Reads one table. A key that serde refuses is noted and taken out, and the rest is read again: serde stops at the
-    /// first error. A key that is unknown leaves the piece whole, one with a wrong value does not.
+    /// first error.
     fn piece<T: DeserializeOwned>(&mut self, mut table: DeTable<'s>, span: Range<usize>) -> Piece<T> {
-        let mut whole = true;
+        let mut refused = Vec::new();
         loop {
             let root = Spanned::new(span.clone(), DeValue::Table(table.clone()));
             let error = match T::deserialize(ValueDeserializer::from(root)) {
-                Ok(value) => return Piece { value: Some(value), whole },
+                Ok(value) => return Piece { value: Some(value), refused },
                 Err(error) => error,
             };
             let at = error.span().unwrap_or_else(|| span.clone());
@@ -167,14 +182,13 @@ impl<'s> Reader<'s, '_> {
                     let message = if unknown { String::new() } else { format!("{}: ", key.get_ref()) };
                     self.mistake(at, format!("{message}{}", error.message()));
                     table.remove(key.get_ref().as_ref());
-                    whole &= unknown;
+                    if !unknown {
+                        refused.push(key.into_inner().into_owned());
+                    }
                 }
                 None => {
-                    // Missing, perhaps only because its value was refused above.
-                    if whole {
-                        self.mistake(at, error.message().to_owned());
-                    }
-                    return Piece { value: None, whole: false };
+                    self.mistake(at, error.message().to_owned());
+                    return Piece { value: None, refused };
                 }
             }
         }

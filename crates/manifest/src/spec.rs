@@ -83,7 +83,8 @@ pub struct Param {
     pub source: ParamSource,
     /// What PostgreSQL takes it as.
     pub ty: Arc<PgType>,
-    /// Whether a call without it is refused. One that is not required and has no default is SQL NULL when not given.
+    /// Whether it always has a value of its own: the agent must give it, or the server does. One that is not required
+    /// and has no default is SQL NULL when not given.
     pub required: bool,
     /// The value of a call that does not give one; fits `ty` and `limits`.
     pub default: Option<Value>,

@@ -35,7 +35,7 @@ pub(crate) fn misfit(value: &Value, ty: &PgType) -> Option<String> {
             _ => false,
         },
     };
-    (!fits).then(|| format!("{value} is not {}", words(ty)))
+    (!fits).then(|| format!("{value} does not fit {} ({})", ty.name, words(ty)))
 }
 
 fn fits_scalar(value: &Value, scalar: Scalar) -> bool {

@@ -90,20 +90,30 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
     }
 }
 
-/// A line as a message, or the answer that it deserves, under the line's own id as far as it has one.
-fn parse(line: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, (ErrorData, Option<RequestId>)> {
+/// What a line that is no message is answered with.
+struct Unreadable {
+    error: Box<ErrorData>,
+    /// The line's own id, as far as it has one.
+    id: Option<RequestId>,
+}
+
+fn parse(line: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Unreadable> {
     serde_json::from_slice(line).map_err(|error| {
         let Ok(value) = serde_json::from_slice::<Value>(line) else {
-            return (ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None), None);
+            return unreadable(ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None), None);
         };
         let id = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
         match value.get("method").and_then(Value::as_str) {
             Some(method) if id.is_some() => {
-                (ErrorData::invalid_params(format!("the params of {method} cannot be read"), None), id)
+                unreadable(ErrorData::invalid_params(format!("the params of {method} cannot be read"), None), id)
             }
-            _ => (ErrorData::invalid_request(format!("not a JSON-RPC message of MCP: {error}"), None), id),
+            _ => unreadable(ErrorData::invalid_request(format!("not a JSON-RPC message of MCP: {error}"), None), id),
         }
     })
+}
+
+fn unreadable(error: ErrorData, id: Option<RequestId>) -> Unreadable {
+    Unreadable { error: Box::new(error), id }
 }
 
 impl<R, W> Transport<RoleServer> for Lines<R, W>
@@ -140,7 +150,7 @@ where
                 }
                 Ok(Some(false)) => {
                     let message = format!("the message is longer than {MAX_LINE_BYTES} bytes");
-                    Err((ErrorData::invalid_request(message, None), None))
+                    Err(unreadable(ErrorData::invalid_request(message, None), None))
                 }
                 Ok(None) => return None,
                 Err(error) => {
@@ -151,10 +161,10 @@ where
             self.line.clear();
             match parsed {
                 Ok(message) => return Some(message),
-                Err((error, id)) => {
+                Err(Unreadable { error, id }) => {
                     tracing::warn!(message = %error.message, "a line is not a message");
                     // In a task of its own: `receive` may be cancelled, and half a line must not go out.
-                    tokio::spawn(self.send(JsonRpcMessage::error(error, id)));
+                    tokio::spawn(self.send(JsonRpcMessage::error(*error, id)));
                 }
             }
         }

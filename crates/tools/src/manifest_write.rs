@@ -49,7 +49,7 @@ pub(crate) fn info(spec: &ToolSpec, hints: Hints) -> ToolInfo {
         access: spec.access,
         input_schema: spec.input_schema.clone(),
         output_schema: spec.output_schema.clone(),
-        hints,
+        hints: hints.overridden(&spec.annotations),
         meta: spec.meta.clone(),
     }
 }

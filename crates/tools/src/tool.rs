@@ -42,6 +42,19 @@ pub struct Hints {
     pub idempotent: bool,
 }
 
+impl Hints {
+    /// The same with what a manifest says otherwise, under MCP's names.
+    #[must_use]
+    pub fn overridden(self, annotations: &Map<String, Value>) -> Self {
+        let said = |name: &str, otherwise| annotations.get(name).and_then(Value::as_bool).unwrap_or(otherwise);
+        Self {
+            read_only: said("readOnlyHint", self.read_only),
+            destructive: said("destructiveHint", self.destructive),
+            idempotent: said("idempotentHint", self.idempotent),
+        }
+    }
+}
+
 /// One call, its arguments checked against the schema.
 #[derive(Debug)]
 pub struct Call {

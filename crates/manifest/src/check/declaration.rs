@@ -6,18 +6,24 @@ use crate::{Mistakes, Tier};
 
 /// Checks it.
 pub(super) fn check(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+    access(draft, tool, mistakes);
     description(draft, tool, mistakes);
-    if draft.whole {
-        sql(draft, tool, mistakes);
-        rows(draft, tool, mistakes);
-    }
-    if !tool.access.get_ref().writes() {
+    sql(draft, tool, mistakes);
+    rows(draft, tool, mistakes);
+    if tool.is(false) {
         only_for_writes(draft, tool, mistakes);
     }
 }
 
+fn access(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+    if tool.lacks("access", tool.access.is_none()) {
+        let message = "a tool says what it may do: access = \"read\", \"write\" or \"admin\"";
+        mistakes.0.push(draft.mistake(tool.name.span(), message));
+    }
+}
+
 fn description(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
-    if draft.whole && tool.description.get_ref().trim().is_empty() {
+    if tool.lacks("description", tool.description.get_ref().trim().is_empty()) {
         let message = "a description is needed: what the tool does, what it needs, what makes it fail";
         mistakes.0.push(draft.mistake(tool.description.span(), message));
     }
@@ -25,7 +31,7 @@ fn description(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
 
 fn sql(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
     let texts = &tool.sql.get_ref().texts;
-    if texts.is_empty() {
+    if tool.lacks("sql", texts.is_empty()) {
         mistakes.0.push(draft.mistake(tool.sql.span(), "sql is needed: one statement, or an array of several"));
     }
     for (text, span) in texts {
@@ -34,13 +40,13 @@ fn sql(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
             mistakes.0.push(draft.mistake(span, "a statement is empty"));
         }
     }
-    if texts.len() > 1 && !tool.access.get_ref().writes() {
+    if texts.len() > 1 && tool.is(false) {
         mistakes.0.push(draft.mistake(tool.sql.span(), "a read has one statement: several are for writes"));
     }
 }
 
 fn rows(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
-    if tool.access.get_ref().writes() && tool.rows.is_none() {
+    if tool.is(true) && tool.lacks("rows", tool.rows.is_none()) {
         let message = "a write says how many rows are right: rows = \"one\", \"at_most_one\", \"some\" or \"any\"";
         mistakes.0.push(draft.mistake(tool.name.span(), message));
     }

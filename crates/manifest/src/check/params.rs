@@ -22,7 +22,8 @@ pub(super) fn check(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
         notes.name(&mut names);
         match &param.from {
             Some(from) => notes.filled_by_the_server(from.get_ref(), from.span()),
-            None => notes.described(),
+            None if param.lacks("from", true) => notes.described(),
+            None => {}
         }
         notes.limits_are_limits();
     }
@@ -60,7 +61,7 @@ impl<'a> Notes<'a, '_, '_> {
     fn name(&mut self, names: &mut HashSet<&'a str>) {
         let (name, span) = (self.param.name.get_ref().as_str(), self.param.name.span());
         if name.is_empty() {
-            if self.draft.whole {
+            if self.param.lacks("name", true) {
                 self.mistakes.0.push(self.draft.mistake(span, "a parameter needs a name"));
             }
             return;
@@ -97,7 +98,7 @@ impl<'a> Notes<'a, '_, '_> {
     }
 
     fn described(&mut self) {
-        if self.draft.whole && self.param.description.trim().is_empty() {
+        if self.param.lacks("description", self.param.description.trim().is_empty()) {
             self.note(self.param.name.span(), "a description is needed: the agent knows nothing else of it");
         }
     }

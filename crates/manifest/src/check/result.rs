@@ -10,13 +10,14 @@ use crate::read::Draft;
 /// Checks the result of a tool, and what `before` captures.
 pub(super) fn check(draft: &Draft<'_>, tool: &Tool, inferred: &Inferred, mistakes: &mut Mistakes) {
     if inferred.result().is_some_and(returns_nothing) {
-        let message = if tool.access.get_ref().writes() {
-            "the last statement of a write returns what it did: add RETURNING"
-        } else {
-            "a read returns rows, and this statement has no result columns"
-        };
         let last = tool.sql.get_ref().texts.last().and_then(|(_, span)| span.clone());
-        mistakes.0.push(draft.mistake(last.unwrap_or_else(|| tool.sql.span()), message));
+        let span = last.unwrap_or_else(|| tool.sql.span());
+        if tool.is(true) {
+            let message = "the last statement of a write returns what it did: add RETURNING";
+            mistakes.0.push(draft.mistake(span, message));
+        } else if tool.is(false) {
+            mistakes.0.push(draft.mistake(span, "a read returns rows, and this statement has no result columns"));
+        }
     }
     if let (Some(before), Some(statement)) = (&tool.before, &inferred.before)
         && returns_nothing(&statement.shape)

@@ -16,19 +16,21 @@ use crate::{Mistakes, RowsRule, ValueSource};
 pub(super) fn check_form(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
     let mut note = |span: Range<usize>, message: &str| mistakes.0.push(draft.mistake(span, message));
     let Some(undo) = &tool.undo else {
-        if tool.access.get_ref().writes() && draft.whole {
+        if tool.is(true) && tool.lacks("undo", true) {
             let message = "a write says how it is undone ([tool.undo] with tool and params), or that it cannot be \
                            (undo = { irreversible = \"why\" }): there is no default";
             note(tool.name.span(), message);
         }
         return;
     };
-    if !tool.access.get_ref().writes() {
+    if tool.is(false) {
         note(tool.name.span(), "a read changes nothing: undo is for writes");
         return;
     }
     match (&undo.tool, &undo.irreversible) {
-        (None, None) if draft.whole => note(tool.name.span(), "undo names a tool, or says why it is irreversible"),
+        (None, None) if undo.refused.is_empty() => {
+            note(tool.name.span(), "undo names a tool, or says why it is irreversible")
+        }
         (Some(_), Some(why)) => note(why.span(), "undo names a tool or says why it is irreversible, not both"),
         (None, Some(why)) if why.get_ref().trim().is_empty() => {
             note(why.span(), "say why nothing undoes it: people read this before they let an agent do it");
@@ -53,7 +55,7 @@ pub(crate) fn undo(drafts: &[Draft<'_>], inferred: &[Option<Inferred>], mistakes
         let Some((undo, called)) = tool.undo.as_ref().and_then(|undo| Some((undo, undo.tool.as_ref()?))) else {
             continue;
         };
-        if !tool.access.get_ref().writes() {
+        if !tool.is(true) {
             continue;
         }
         let mut call = Call { draft, tool, own: own.as_ref(), undo, name: called, mistakes };
@@ -149,7 +151,8 @@ impl<'a> Call<'a, '_, '_> {
 
     fn column_exists(&mut self, kind: &str, name: &str, shape: &StatementShape, span: Range<usize>) {
         let columns: Vec<&str> = shape.columns.iter().flatten().map(|column| column.name.as_str()).collect();
-        if !columns.contains(&name) {
+        // That there are none at all is a mistake of the statement.
+        if !columns.is_empty() && !columns.contains(&name) {
             self.note(span, format!("undo: {kind}.{name} is not returned; there are {}", columns.join(", ")));
         }
     }
@@ -157,7 +160,7 @@ impl<'a> Call<'a, '_, '_> {
     /// The call is one that `target` takes. `whole` is whether all of it could be read.
     fn fits(&mut self, target: &Tool, whole: bool, types: Option<&Inferred>) {
         let called = self.name.get_ref();
-        if !target.access.get_ref().writes() {
+        if target.is(false) {
             self.note(self.name.span(), format!("undo: {called} is not a write tool"));
             return;
         }
@@ -166,7 +169,10 @@ impl<'a> Call<'a, '_, '_> {
         }
         for param in &target.param {
             let name = param.name.get_ref();
-            if is_required(param) && !self.undo.params.0.iter().any(|(given, _)| given.get_ref() == name) {
+            if self.undo.refused.is_empty()
+                && param.is_required()
+                && !self.undo.params.0.iter().any(|(given, _)| given.get_ref() == name)
+            {
                 self.note(self.name.span(), format!("undo: {called} needs {name}, which params does not give"));
             }
         }
@@ -220,18 +226,12 @@ impl<'a> Call<'a, '_, '_> {
             ValueSource::Param(name) => {
                 let index = self.tool.param.iter().position(|param| *param.name.get_ref() == name)?;
                 let param = self.tool.param.get(index)?;
-                Some((own.params.get(index)?, is_required(param) || param.from.is_some() || param.default.is_some()))
+                Some((own.params.get(index)?, param.is_required() || param.from.is_some() || param.default.is_some()))
             }
             ValueSource::Result(name) => column(own.result()?, &name),
             ValueSource::Before(name) => column(&own.before.as_ref()?.shape, &name),
         }
     }
-}
-
-/// Whether the agent must give it.
-fn is_required(param: &Param) -> bool {
-    let optional = param.optional.as_ref().is_some_and(|optional| *optional.get_ref());
-    param.from.is_none() && param.default.is_none() && !optional
 }
 
 /// Whether every value of `given` is one of `wanted`: the same type, a larger number type, or text of another name.

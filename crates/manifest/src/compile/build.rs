@@ -18,7 +18,7 @@ const DEDUP_WINDOW_S: u32 = 300;
 pub(super) fn spec(draft: Draft<'_>, inferred: Inferred) -> Option<ToolSpec> {
     let declared_at = draft.locate(draft.tool.as_ref()?.name.span());
     let tool = draft.tool?;
-    let access = tool.access.into_inner();
+    let access = tool.access?.into_inner();
     let tier = tool.tier.map(serde_spanned::Spanned::into_inner).unwrap_or_default();
     let rows = tool.rows.map_or(RowsRule::Any, serde_spanned::Spanned::into_inner);
     let columns = inferred.result().and_then(|shape| shape.columns.as_deref()).unwrap_or_default();
@@ -47,13 +47,12 @@ pub(super) fn spec(draft: Draft<'_>, inferred: Inferred) -> Option<ToolSpec> {
 
 fn param(declared: &file::Param, ty: &Arc<PgType>) -> Param {
     let source = declared.from.as_ref().and_then(|from| principal_field(from.get_ref()));
-    let optional = declared.optional.as_ref().is_some_and(|optional| *optional.get_ref());
     Param {
         name: declared.name.get_ref().clone(),
         description: declared.description.trim().to_owned(),
+        required: source.is_some() || declared.is_required(),
         source: source.map_or(ParamSource::Argument, |field| ParamSource::Principal(field.to_owned())),
         ty: Arc::clone(ty),
-        required: !optional && declared.default.is_none(),
         default: declared.default.as_ref().map(|default| json(default.get_ref())),
         sensitive: declared.sensitive,
         limits: limits(declared),

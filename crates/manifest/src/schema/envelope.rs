@@ -49,8 +49,8 @@ fn data(access: Access, tier: Tier, rows: RowsRule, columns: &[Column]) -> Value
 /// A result column may have the same name as a key of ours; then nothing is known but that.
 fn add(properties: &mut Map<String, Value>, more: Value) {
     for (key, schema) in object(more) {
-        let ambiguous = json!({"description": format!("The result column, or: {}", schema["description"])});
-        let schema = if properties.contains_key(&key) { ambiguous } else { schema };
+        let taken = properties.contains_key(&key);
+        let schema = if taken { json!({"description": format!("The result column {key}, or ours.")}) } else { schema };
         properties.insert(key, schema);
     }
 }

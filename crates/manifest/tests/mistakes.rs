@@ -1,0 +1,291 @@
+//! Manifests with mistakes: each is named, with its place, and none hides another.
+
+mod support;
+
+use contract::{Describe, DescribeError, StatementShape};
+use support::{Database, compile};
+
+/// A read, a write, and a write with a `before` query, all without mistakes.
+const HEALTHY: &str = r#"name = "n"
+version = "1"
+
+[[tool]]
+name = "show"
+access = "read"
+description = "Show it."
+sql = "select"
+param = [{ name = "id", description = "Which.", default = 3 }]
+
+[[tool]]
+name = "put"
+access = "write"
+description = "Put it."
+sql = "insert"
+rows = "one"
+[[tool.param]]
+name = "who"
+from = "principal.account_id"
+[[tool.param]]
+name = "id"
+description = "Which."
+[[tool.param]]
+name = "label"
+description = "What to call it."
+[tool.undo]
+tool = "drop"
+params = { id = "result.id", label = "param.label" }
+
+[[tool]]
+name = "drop"
+access = "write"
+description = "Drop it."
+sql = "delete"
+before = "image"
+rows = "one"
+[[tool.param]]
+name = "who"
+from = "principal.account_id"
+[[tool.param]]
+name = "id"
+description = "Which one."
+[[tool.param]]
+name = "label"
+description = "What it was called."
+optional = true
+[tool.undo]
+tool = "put"
+params = { id = "before.id", label = "before.label" }
+"#;
+
+fn database() -> Database {
+    Database::default()
+        .knows("select", &[Some("int8")], &[("id", "int8!")])
+        .knows("select nothing", &[Some("int8")], &[])
+        .knows(
+            "insert",
+            &[Some("text"), Some("int8"), Some("text")],
+            &[("id", "int8!"), ("n", "int4"), ("at", "timestamptz")],
+        )
+        .knows("insert only", &[Some("text"), Some("int8"), Some("text")], &[])
+        .knows("insert more", &[Some("text"), Some("int8"), Some("text"), Some("bool")], &[("id", "int8!")])
+        .knows("insert less", &[Some("text"), Some("int8")], &[("id", "int8!")])
+        .knows("insert number", &[Some("int4"), Some("int8"), Some("text")], &[("id", "int8!")])
+        .knows("delete", &[Some("text"), Some("int8"), Some("text")], &[("id", "int8!")])
+        .knows("image", &[Some("text"), Some("int8")], &[("id", "int8!"), ("label", "varchar")])
+}
+
+/// The mistakes of the healthy manifest with its first `from` replaced by `to`, one a line.
+fn mistakes(from: &str, to: &str) -> String {
+    assert!(HEALTHY.contains(from), "{from}");
+    match compile(&[&HEALTHY.replacen(from, to, 1)], &database()) {
+        Ok(_) => String::new(),
+        Err(mistakes) => mistakes.to_string(),
+    }
+}
+
+#[test]
+fn the_manifest_that_the_other_tests_break_has_no_mistake() {
+    assert_eq!(mistakes("", ""), "");
+}
+
+/// Each: what is replaced by what, and the only mistake that there is then.
+const SINGLE: &[(&str, &str, &str)] = &[
+    // Names
+    ("name = \"show\"", "name = \"show it\"", "m0.toml:5:8: tool show it: clients reject this name"),
+    ("name = \"show\"", "name = \"query_database\"", "tool query_database: this is the name of a built-in tool"),
+    (
+        "name = \"show\"",
+        "name = \"put\"",
+        "m0.toml:12:8: tool put: two tools have this name; the other is declared at m0.toml:5:8",
+    ),
+    ("name = \"show\"\n", "", "m0.toml:4:1: a tool needs a name"),
+    ("version = \"1\"\n", "", "a manifest needs a version"),
+    // Keys
+    ("access = \"read\"", "access = \"read\"\ncolour = 1", "m0.toml:7:1: tool show: unknown field `colour`"),
+    ("access = \"read\"", "access = \"look\"", "m0.toml:6:10: tool show: access: unknown variant `look`"),
+    ("access = \"read\"\n", "", "a tool says what it may do"),
+    ("description = \"Show it.\"", "description = \" \"", "tool show: a description is needed"),
+    // Statements
+    ("sql = \"select\"\n", "", "tool show: sql is needed"),
+    ("sql = \"select\"\n", "sql = ''\n", "tool show: a statement is empty"),
+    ("sql = \"select\"\n", "sql = ['select', 'select']\n", "tool show: a read has one statement"),
+    ("sql = \"select\"\n", "sql = 'select nothing'\n", "tool show: a read returns rows"),
+    (
+        "sql = \"select\"\n",
+        "sql = 5\n",
+        "m0.toml:8:7: tool show: sql: invalid type: integer `5`, expected a string or an array",
+    ),
+    (
+        "sql = \"insert\"\n",
+        "sql = 'insert more'\n",
+        "tool put: sql takes 4 parameters ($4 is the last), but the tool declares 3",
+    ),
+    ("sql = \"insert\"\n", "sql = 'insert less'\n", "m0.toml:24:8: tool put: parameter label ($3) has no type"),
+    ("before = \"image\"", "before = 'insert only'", "tool drop: before captures rows"),
+    // Reads and writes
+    ("access = \"read\"", "access = \"read\"\ntier = 'confirm'", "tool show: nobody needs to agree to a read"),
+    ("access = \"read\"", "access = \"read\"\nbefore = 'select'\n", "tool show: a read overwrites nothing"),
+    ("access = \"read\"", "access = \"read\"\nundo = { irreversible = 'x' }", "tool show: a read changes nothing"),
+    ("rows = \"one\"\n", "", "m0.toml:12:8: tool put: a write says how many rows are right"),
+    // Parameters
+    ("name = \"id\", description", "name = \"i d\", description", "tool show: parameter i d: clients reject this name"),
+    ("name = \"id\", description", "name = \"idempotency_key\", description", "every write has this argument already"),
+    ("description = \"Which.\", ", "", "m0.toml:9:19: tool show: parameter id: a description is needed"),
+    ("name = \"label\"\n", "name = \"who\"\n", "parameter who: two parameters have this name"),
+    (
+        "from = \"principal.account_id\"",
+        "from = \"principal.shoe_size\"",
+        "there is no \"principal.shoe_size\": from takes principal.account_id",
+    ),
+    (
+        "from = \"principal.account_id\"",
+        "from = \"principal.account_id\"\ndefault = 'x'",
+        "the server fills it, so default means nothing",
+    ),
+    (
+        "sql = \"insert\"\n",
+        "sql = 'insert number'\n",
+        "parameter who: the principal's fields are text, but the statement takes int4",
+    ),
+    ("default = 3", "default = 'three'", "m0.toml:9:59: tool show: parameter id: default: \"three\" does not fit int8"),
+    ("default = 3", "default = 3, maximum = 2", "default: 3 is above the maximum"),
+    ("default = 3", "minimum = 3, maximum = 2", "no number is within minimum and maximum"),
+    ("default = 3", "minimum = 'low'", "minimum is a number"),
+    ("default = 3", "max_length = 2", "max_length is for text, and this is int8"),
+    ("default = 3", "pattern = 'x'", "pattern is for text, and this is int8"),
+    ("default = 3", "enum = [1, 'two']", "enum: \"two\" does not fit int8"),
+    ("default = 3", "enum = []", "an empty enum allows nothing"),
+    (
+        "description = \"What to call it.\"",
+        "description = 'x'\nminimum = 1",
+        "minimum is for numbers, and this is text",
+    ),
+    // Undo
+    ("tool = \"drop\"", "tool = \"vanish\"", "m0.toml:27:8: tool put: undo: there is no tool vanish"),
+    ("tool = \"drop\"", "", "undo names a tool, or says why it is irreversible"),
+    ("tool = \"drop\"", "tool = 'drop'\nirreversible = 'x'", "not both"),
+    ("tool = \"drop\"", "tool = 'drop'\nfor_each = 'row'", "for_each takes \"result\" only"),
+    ("tool = \"drop\"", "tool = 'drop'\nnote = ''", "note is empty"),
+    ("id = \"result.id\", ", "", "undo: drop needs id, which params does not give"),
+    ("id = \"result.id\", ", "id = 'result.id', colour = 'result.id', ", "undo: drop has no parameter colour"),
+    ("id = \"result.id\", ", "id = 'result.id', who = 'param.who', ", "undo: the server fills who of drop itself"),
+    ("id = \"result.id\"", "id = \"the id\"", "undo: \"the id\" is not param.x, result.x or before.x"),
+    ("id = \"result.id\"", "id = \"result.ident\"", "undo: result.ident is not returned; there are id, n, at"),
+    ("id = \"result.id\"", "id = \"result.at\"", "undo: result.at is timestamptz, but id of drop takes int8"),
+    ("id = \"result.id\"", "id = \"param.label\"", "undo: param.label is text, but id of drop takes int8"),
+    ("id = \"result.id\"", "id = \"param.nobody\"", "undo: the tool has no parameter nobody"),
+    ("id = \"result.id\"", "id = \"before.id\"", "undo: before.x needs a before query"),
+    ("id = \"before.id\"", "id = \"before.size\"", "undo: before.size is not returned; there are id, label"),
+    (
+        "description = \"What to call it.\"",
+        "description = 'x'\nsensitive = true",
+        "undo: label is sensitive, and the answer would show it",
+    ),
+    (
+        "description = \"What to call it.\"",
+        "description = 'x'\ndefault = 'y'",
+        "undo: where before.label is NULL, label of put would become its default",
+    ),
+    ("rows = \"one\"\n[[tool.param]]", "rows = \"any\"\n[[tool.param]]", "undo: the result may have several rows"),
+    ("tool = \"put\"\n", "tool = 'put'\nfor_each = 'result'\n", "undo: for_each goes over result rows"),
+    ("tool = \"put\"\nparams", "tool = 'show'\nparams", "undo: show is not a write tool"),
+];
+
+#[test]
+fn each_mistake_is_named_with_its_place_and_has_no_consequences_that_are_named_too() {
+    // These two come with a second mistake by their nature.
+    let pairs = ["undo: for_each goes over", "two parameters have this name", "two tools have this name"];
+    let mut wrong = Vec::new();
+    for (from, to, message) in SINGLE {
+        let found = mistakes(from, to);
+        let alone = found.lines().count() == 1 || pairs.iter().any(|pair| message.contains(pair));
+        if !found.contains(message) || !alone {
+            wrong.push(format!("{from:?} -> {to:?} should give {message:?} but gave:\n{found}\n"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_write_without_an_undo_is_refused() {
+    let undo = HEALTHY.split("[tool.undo]").nth(1).unwrap().split("[[tool]]").next().unwrap();
+    let found = mistakes(&format!("[tool.undo]{undo}"), "");
+    assert!(found.starts_with("m0.toml:12:8: tool put: a write says how it is undone"), "{found}");
+}
+
+#[test]
+fn a_write_without_returning_is_refused() {
+    let found = mistakes("sql = \"insert\"\n", "sql = 'insert only'\n");
+    assert!(found.contains("m0.toml:15:7: tool put: the last statement of a write returns what it did"), "{found}");
+}
+
+#[test]
+fn a_smaller_integer_fits_a_larger_one_and_text_of_one_name_fits_another() {
+    assert_eq!(mistakes("id = \"result.id\"", "id = \"result.n\""), "");
+}
+
+#[test]
+fn what_postgresql_refuses_is_shown_where_it_stands_in_the_file() {
+    let found = mistakes("sql = \"select\"\n", "sql = \"\"\"\nselect 'ä',\n  oops\n\"\"\"\n");
+    assert_eq!(found, "m0.toml:10:3: tool show: sql: syntax error at or near \"oops\" (SQLSTATE 42601)");
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_one_mistake_and_the_others_are_still_checked() {
+    let broken = "name = \"n\"\nversion = = 1\n[[tool]]\n";
+    let other = HEALTHY.replacen("rows = \"one\"\n", "", 1);
+    let found = compile(&[broken, &other], &database()).unwrap_err().to_string();
+    let lines: Vec<&str> = found.lines().collect();
+    assert_eq!(lines.len(), 2, "{found}");
+    assert!(lines[0].starts_with("m0.toml:2:11: this is not TOML: "), "{found}");
+    assert!(lines[1].starts_with("m1.toml:12:8: tool put: a write says how many"), "{found}");
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once_in_the_order_of_the_file() {
+    let found = compile(
+        &["name = 'n'\ncolour = 1\n[[tool]]\nname = 'a b'\nrows = 'lots'\nsize = 1\nshape = 2\n\
+           [[tool.param]]\nfrom = 1\nwhy = 2\n[[tool]]\nname = 'c'\naccess = 'write'\nsql = 'oops'\n"],
+        &database(),
+    )
+    .unwrap_err()
+    .to_string();
+    let expected = [
+        "m0.toml:1:1: a manifest needs a version",
+        "m0.toml:2:1: unknown field `colour`",
+        "m0.toml:3:1: tool a b: sql is needed",
+        "m0.toml:4:8: tool a b: a description is needed",
+        "m0.toml:4:8: tool a b: a tool says what it may do",
+        "m0.toml:4:8: tool a b: clients reject this name",
+        "m0.toml:5:8: tool a b: rows: unknown variant `lots`",
+        "m0.toml:6:1: tool a b: unknown field `size`",
+        "m0.toml:7:1: tool a b: unknown field `shape`",
+        "m0.toml:8:1: tool a b: a parameter needs a name",
+        "m0.toml:9:8: tool a b: from: invalid type: integer `1`, expected a string",
+        "m0.toml:10:1: tool a b: unknown field `why`",
+        "m0.toml:12:8: tool c: a description is needed",
+        "m0.toml:12:8: tool c: a write says how it is undone",
+        "m0.toml:12:8: tool c: a write says how many rows are right",
+        "m0.toml:14:8: tool c: sql: syntax error at or near \"oops\"",
+    ];
+    for message in expected {
+        assert!(found.contains(&message[message.find(": ").unwrap()..]), "{message}\nis not in\n{found}");
+    }
+    assert_eq!(found.lines().count(), expected.len(), "{found}");
+}
+
+struct Unreachable;
+
+impl Describe for Unreachable {
+    async fn describe(&self, _sql: &str, _param_types: &[u32]) -> Result<StatementShape, DescribeError> {
+        Err(DescribeError::Unavailable("connection refused".to_owned()))
+    }
+}
+
+#[test]
+fn an_unreachable_database_is_one_mistake_beside_those_of_the_file() {
+    let found = compile(&[&HEALTHY.replacen("rows = \"one\"\n", "", 1)], &Unreachable).unwrap_err().to_string();
+    assert_eq!(found.lines().count(), 2, "{found}");
+    assert!(found.contains("the database could not be asked whether this fits: connection refused"), "{found}");
+    assert!(found.contains("a write says how many rows are right"), "{found}");
+}
