@@ -1,4 +1,8 @@
 //! `countersign demo`: a private PostgreSQL, the real server, a real MCP client, and what they say to each other.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a serde_json::Value indexed by a name that it lacks is null, not a panic"
+)]
 
 use std::path::Path;
 
