@@ -124,3 +124,41 @@ async fn a_write_whose_client_went_away_still_gets_its_outcome() {
     assert_eq!(db.value("select status from countersign.mutation_audit").await, "success");
     assert_eq!(db.value("select count(*) from social.tweet where text = 'said into the void'").await, "1");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_told_to_stop_finishes_its_write_first() {
+    let db = database().await;
+    let mut server = RawServer::start(Server::command(&db), PROTOCOL).await;
+    let mut blocker = db.connect().await;
+    let lock = blocker.transaction().await.unwrap();
+    lock.batch_execute("lock table social.tweet in access exclusive mode").await.unwrap();
+    let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
+        "params": {"name": "post_tweet", "arguments": {"text": "last words"}}});
+    server.send(&call.to_string()).await;
+    until_some(&db, "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()")
+        .await;
+    let pid = server.pid().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    lock.rollback().await.unwrap();
+    assert!(server.close().await);
+    assert_eq!(db.value("select status from countersign.mutation_audit").await, "success");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_newest_protocol_needs_no_handshake() {
+    let db = database().await;
+    let command = Server::command(&db);
+    let mut server = RawServer::without_session(command);
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let discovered = server.request(1, "server/discover", json!({"_meta": meta})).await;
+    let versions = discovered["result"]["supportedVersions"].as_array().unwrap();
+    assert!(versions.contains(&json!("2026-07-28")), "{discovered}");
+    let call = json!({"name": "query_database", "arguments": {"query": "select 1 as n"}, "_meta": meta});
+    let answer = server.request(2, "tools/call", call).await;
+    assert_eq!(answer["result"]["structuredContent"]["data"]["rows"], json!([{"n": 1}]), "{answer}");
+    assert!(server.close().await);
+}

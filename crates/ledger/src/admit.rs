@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::fingerprint::{Fingerprint, canonical_json};
-use crate::gate::{Attempt, Stopped};
+use crate::gate::{Attempt, RESOLVE_TIMEOUT, Stopped};
 use crate::records::summary;
 use crate::resolve;
 
@@ -57,21 +57,22 @@ pub(crate) async fn admit(
         Some(summary(&canonical_json(&params))),
     ];
     let mut answer = match ask(writer, ADMIT_SQL, &admit_params, attempt.deadline).await {
-        Err(Unanswered { error: pg::Error::Lost(error), .. }) => {
+        Ok(answer) => answer,
+        Err(pg::Error::Lost(error)) => {
             tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
             writer.forget_idle();
             if resolve::is_recorded(writer, correlation_id, attempt.deadline).await? {
-                // T1 had committed: end that record, so that the caller's retry starts afresh.
-                return resolve::resolve(writer, correlation_id, attempt.deadline)
-                    .await
-                    .map_err(|failure| Stopped { correlation_id: Some(correlation_id), failure: failure.into() })
-                    .map(|_| Verdict::Refused(crate::gate::internal_error()));
+                return Err(abandoned(writer, correlation_id, pg::Error::Lost(error)).await);
             }
-            ask(writer, ADMIT_SQL, &admit_params, attempt.deadline).await
+            match ask(writer, ADMIT_SQL, &admit_params, attempt.deadline).await {
+                Ok(answer) => answer,
+                Err(error) => return Err(abandoned(writer, correlation_id, error).await),
+            }
         }
-        answer => answer,
-    }
-    .map_err(Unanswered::before_the_record)?;
+        // It may have been recorded, by a server that is too slow to say so.
+        Err(pg::Error::Deadline) => return Err(abandoned(writer, correlation_id, pg::Error::Deadline).await),
+        Err(error) => return Err(unanswered(None, &error)),
+    };
 
     let mut pause = FIRST_PAUSE;
     loop {
@@ -86,9 +87,10 @@ pub(crate) async fn admit(
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
-        answer = ask(writer, CONTEND_SQL, std::slice::from_ref(&id), attempt.deadline)
-            .await
-            .map_err(|unanswered| unanswered.after_the_record(correlation_id))?;
+        answer = match ask(writer, CONTEND_SQL, std::slice::from_ref(&id), attempt.deadline).await {
+            Ok(answer) => answer,
+            Err(error) => return Err(abandoned(writer, correlation_id, error).await),
+        };
     }
 }
 
@@ -103,12 +105,16 @@ fn key_reused() -> Failure {
 async fn give_up(writer: &Writer, correlation_id: CorrelationId) -> Result<Verdict, Stopped> {
     let message = "an identical write is still running and did not finish within the deadline; this call wrote nothing";
     let params = [Some(correlation_id.to_string()), Some(message.to_owned())];
-    let stopped = |error: pg::Error| Unanswered { error }.after_the_record(correlation_id);
     let deadline = Instant::now() + LONGEST_PAUSE;
-    let mut lease = writer.lease(deadline).await.map_err(stopped)?;
-    let step = Step { sql: GIVE_UP_SQL, params: &params, param_types: &[] };
-    lease.session().run(&[step]).await.map_err(|failed| stopped(failed.error))?;
-    Ok(Verdict::Refused(Failure::new(ErrorCode::DuplicateInFlight, message)))
+    let given_up = async {
+        let mut lease = writer.lease(deadline).await?;
+        let step = Step { sql: GIVE_UP_SQL, params: &params, param_types: &[] };
+        lease.session().run(&[step]).await.map_err(|failed| failed.error)
+    };
+    match given_up.await {
+        Ok(_) => Ok(Verdict::Refused(Failure::new(ErrorCode::DuplicateInFlight, message))),
+        Err(error) => Err(abandoned(writer, correlation_id, error).await),
+    }
 }
 
 enum Answer {
@@ -118,7 +124,7 @@ enum Answer {
     InFlight,
 }
 
-async fn ask(writer: &Writer, sql: &str, params: &[Option<String>], deadline: Instant) -> Result<Answer, Unanswered> {
+async fn ask(writer: &Writer, sql: &str, params: &[Option<String>], deadline: Instant) -> Result<Answer, pg::Error> {
     let mut lease = writer.lease(deadline).await?;
     let step = Step { sql, params, param_types: &[] };
     let outcomes = tokio::time::timeout_at(deadline, lease.session().run(&[step]))
@@ -136,29 +142,21 @@ async fn ask(writer: &Writer, sql: &str, params: &[Option<String>], deadline: In
         }
         (Some("key_reused"), _) => Ok(Answer::KeyReused),
         (Some("in_flight"), _) => Ok(Answer::InFlight),
-        _ => Err(pg::Error::Lost(std::io::Error::other("countersign.admit gave an answer of another version")).into()),
+        _ => Err(pg::Error::Lost(std::io::Error::other("countersign.admit gave an answer of another version"))),
     }
 }
 
-/// The ledger could not be asked.
-struct Unanswered {
-    error: pg::Error,
+/// The ledger could not be asked, after the record may have been made: the record gets its end all the same, or the
+/// next identical call would wait for it.
+async fn abandoned(writer: &Writer, correlation_id: CorrelationId, error: pg::Error) -> Stopped {
+    writer.forget_idle();
+    // Nothing has been executed, so whatever it says, nothing was written.
+    let _ = resolve::resolve(writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await;
+    unanswered(Some(correlation_id), &error)
 }
 
-impl From<pg::Error> for Unanswered {
-    fn from(error: pg::Error) -> Self {
-        Self { error }
-    }
-}
-
-impl Unanswered {
-    fn before_the_record(self) -> Stopped {
-        Stopped { correlation_id: None, failure: ledger_failure(&self.error).into() }
-    }
-
-    fn after_the_record(self, correlation_id: CorrelationId) -> Stopped {
-        Stopped { correlation_id: Some(correlation_id), failure: ledger_failure(&self.error).into() }
-    }
+fn unanswered(correlation_id: Option<CorrelationId>, error: &pg::Error) -> Stopped {
+    Stopped { correlation_id, failure: ledger_failure(error).into() }
 }
 
 /// What an agent is told when the ledger cannot be used. The error itself is for the log: it may name tables and hosts.

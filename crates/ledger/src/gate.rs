@@ -77,7 +77,10 @@ pub struct Gate {
 }
 
 /// How long the truth is looked for after the deadline has passed or the connection was lost.
-const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// PostgreSQL ends the statement itself at the deadline, and the record then says why. This much later it is given up.
+const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 impl Gate {
     pub(crate) fn new(writer: Writer) -> Self {
@@ -140,7 +143,7 @@ impl Protocol {
         let executed = execute::execute(&self.writer, &mut lease, self.correlation_id, &self.attempt);
         // An executor may be anybody's code. After a panic the session is dropped in the middle, so T2 cannot commit.
         let caught = CatchUnwind(Box::pin(AssertUnwindSafe(executed)));
-        let outcome = tokio::time::timeout_at(self.attempt.deadline, caught).await;
+        let outcome = tokio::time::timeout_at(self.attempt.deadline + CANCEL_GRACE, caught).await;
         match outcome {
             Ok(Ok(Ok(done))) => {
                 tracing::info!(rows_affected = done.rows_affected, "executed");

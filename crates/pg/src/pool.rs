@@ -25,7 +25,7 @@ impl managed::Manager for Manager {
     }
 
     async fn recycle(&self, session: &mut Session, _: &Metrics) -> RecycleResult<ConnectError> {
-        if session.is_idle() { Ok(()) } else { Err(RecycleError::message("left in the middle of something")) }
+        if session.is_reusable() { Ok(()) } else { Err(RecycleError::message("left in the middle of something")) }
     }
 }
 
@@ -100,7 +100,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(session) = self.session.take_if(|session| !session.is_idle()) {
+        if let Some(session) = self.session.take_if(|session| !session.is_reusable()) {
             stop(Object::take(session));
         }
     }

@@ -86,6 +86,8 @@ pub struct Session {
     pub(crate) connection: Connection,
     /// Text to name of what is prepared here.
     prepared: HashMap<String, String>,
+    /// The database has changed under a prepared statement: only a new session forgets it.
+    outdated: bool,
 }
 
 impl Session {
@@ -95,13 +97,19 @@ impl Session {
     /// [`ConnectError`], within the target's connect timeout.
     pub async fn connect(target: &Target, settings: &[(&str, &str)]) -> Result<Self, ConnectError> {
         let connection = wire::connect(target, settings).await?;
-        Ok(Self { connection, prepared: HashMap::new() })
+        Ok(Self { connection, prepared: HashMap::new(), outdated: false })
     }
 
     /// Whether nothing is under way and no transaction is open: only then may another call use it.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.connection.owed == 0 && self.connection.tx == Tx::Idle
+    }
+
+    /// Whether it can be lent again: idle, and its prepared statements still fit the database.
+    #[must_use]
+    pub fn is_reusable(&self) -> bool {
+        self.is_idle() && !self.outdated
     }
 
     pub(crate) fn cancel_key(&self) -> CancelKey {
@@ -172,6 +180,8 @@ impl Session {
                 Message::EmptyQueryResponse => outcomes.push(std::mem::take(&mut current)),
                 Message::ErrorResponse(body) => {
                     let error = ServerError::from_fields(body.fields());
+                    // feature_not_supported: "cached plan must not change result type", after a change of the schema.
+                    self.outdated |= error.as_ref().is_ok_and(|error| error.sqlstate == "0A000");
                     let error = error.map_or_else(Error::Lost, |error| Error::Server(Box::new(error)));
                     failure = Some(StepError { step, error });
                 }

@@ -20,18 +20,23 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 impl RawServer {
     /// Starts it and opens an MCP session of the given protocol version.
-    pub async fn start(mut command: Command, protocol: &str) -> Self {
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("the server");
-        let input = child.stdin.take().expect("its input");
-        let output = BufReader::new(child.stdout.take().expect("its output")).lines();
-        let mut server = Self { child, input, output };
+    pub async fn start(command: Command, protocol: &str) -> Self {
+        let mut server = Self::without_session(command);
         let client = json!({"name": "test", "version": "0"});
         let hello = json!({"protocolVersion": protocol, "capabilities": {}, "clientInfo": client});
         let answer = server.request(0, "initialize", hello).await;
         assert_eq!(answer["result"]["protocolVersion"], protocol, "{answer}");
         server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
         server
+    }
+
+    /// Starts it and says nothing yet.
+    pub fn without_session(mut command: Command) -> Self {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("the server");
+        let input = child.stdin.take().expect("its input");
+        let output = BufReader::new(child.stdout.take().expect("its output")).lines();
+        Self { child, input, output }
     }
 
     /// Sends one line as it is.
