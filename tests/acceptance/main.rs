@@ -14,6 +14,7 @@ mod protocol;
 mod python_client;
 mod query_database;
 mod startup;
+mod tls;
 mod tool_list;
 mod undo_matrix;
 mod values;

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::socket::Socket;
 use crate::error::{Error, ServerError};
-use crate::target::Address;
+use crate::target::{Address, Tls};
 
 /// What the server last said of the transaction (ReadyForQuery).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,7 @@ pub(crate) enum Tx {
 #[derive(Debug, Clone)]
 pub(crate) struct CancelKey {
     pub(crate) address: Address,
+    pub(crate) tls: Tls,
     pub(crate) process_id: i32,
     pub(crate) secret_key: i32,
 }
@@ -49,13 +50,13 @@ pub(crate) struct Connection {
 const READ_BYTES: usize = 8 * 1024;
 
 impl Connection {
-    pub(crate) fn new(socket: Socket, address: Address) -> Self {
+    pub(crate) fn new(socket: Socket, address: Address, tls: Tls) -> Self {
         Self {
             socket,
             inbox: BytesMut::with_capacity(8 * 1024),
             outbox: BytesMut::with_capacity(1024),
             max_message_bytes: 1 << 20,
-            key: CancelKey { address, process_id: 0, secret_key: 0 },
+            key: CancelKey { address, tls, process_id: 0, secret_key: 0 },
             tx: Tx::Idle,
             owed: 0,
         }
