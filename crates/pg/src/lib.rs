@@ -7,6 +7,7 @@
 //! Where things are: `wire` speaks the protocol; `session` runs statements; `pool` lends sessions and takes only clean
 //! ones back; `read` is the one way to read; `write` is for the crate `ledger` alone; `types` knows a type by its oid.
 
+mod columns;
 mod error;
 mod pool;
 mod read;
@@ -19,7 +20,7 @@ mod write;
 
 pub use error::{ConnectError, Error, ServerError};
 pub use pool::{Lease, Pool};
-pub use read::{ReadError, ReadLimits, ReadRequest, Reader, ResultSet, unique_names};
+pub use read::{ReadError, ReadLimits, ReadRequest, Reader, ResultSet};
 pub use session::{Outcome, RawColumn, RawShape, Session, Step, StepError};
 pub use target::{Address, Target, TargetError, Tls, TlsMode};
 pub use types::TypeCatalog;

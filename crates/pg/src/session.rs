@@ -270,8 +270,15 @@ impl Session {
     /// # Errors
     /// Whatever the server says; the session must not be used again then.
     pub async fn discard_all(&mut self) -> Result<(), Error> {
+        self.push_discard_all()?;
+        self.connection.flush().await?;
+        self.finish().await
+    }
+
+    /// The same, sent with what comes before it; one ReadyForQuery is owed for it.
+    pub(crate) fn push_discard_all(&mut self) -> io::Result<()> {
         self.prepared.clear();
-        self.batch("discard all").await
+        self.connection.push_own_text("discard all")
     }
 
     /// Ends the session politely.

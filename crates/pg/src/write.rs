@@ -6,9 +6,9 @@ use std::sync::Arc;
 use contract::{Column, Describe, DescribeError, PgType, StatementShape};
 use tokio::time::Instant;
 
+use crate::columns::unique_names;
 use crate::error::{Error, ServerError};
 use crate::pool::{Lease, Pool};
-use crate::read::unique_names;
 use crate::session::RawColumn;
 use crate::target::Target;
 use crate::types::TypeCatalog;
