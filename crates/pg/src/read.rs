@@ -179,7 +179,7 @@ impl Reader {
              set_config('idle_in_transaction_session_timeout', '{timeout_ms}', true)"
             ))
             .map_err(Error::Lost)?;
-        session.push_describe(AGENT_STATEMENT, sql, &[]).map_err(Error::Lost)?;
+        session.push_describe(AGENT_STATEMENT, sql, &[])?;
         session.connection.flush().await.map_err(Error::Lost)?;
         session.finish().await?;
         session.receive_shape().await.map_err(refusal)
