@@ -157,6 +157,14 @@ tool = "no_such_tool"
 params = { tweet_id = "result.nope" }
 
 [[tool]]
+name = "commits_by_itself"
+access = "write"
+description = "Would end the transaction of the write protocol."
+sql = ["commit", "update social.tweet set text = 'x' returning id"]
+rows = "any"
+undo = { irreversible = "No." }
+
+[[tool]]
 name = "no_returning"
 access = "write"
 description = "Returns nothing."
@@ -170,6 +178,7 @@ undo = { irreversible = "No." }
         command.env("DATABASE_URL", db.url()).arg(verb).arg("--manifest").arg(&path);
         let said = refused(&mut command).await;
         assert_says(&said, &["two_statements", "no_such_column", "undone_by_nothing", "no_such_tool", "no_returning"]);
+        assert_says(&said, &["commits_by_itself", "COMMIT, CALL, DDL"]);
         assert!(said.contains("wrong.toml:"), "{said}");
     }
     let mut command = Command::new(countersign());

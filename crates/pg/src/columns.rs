@@ -1,9 +1,28 @@
-//! Names of result columns, told apart.
+//! Result columns: their names told apart, their types looked up.
 
 use std::collections::{HashMap, HashSet};
 
+use contract::Column;
+
+use crate::error::Error;
+use crate::session::{RawColumn, Session};
+use crate::types::TypeCatalog;
+
+/// The result columns with their types, names made unique.
+pub(crate) async fn resolve(
+    types: &TypeCatalog,
+    session: &mut Session,
+    raw: &[RawColumn],
+) -> Result<Vec<Column>, Error> {
+    let mut columns = Vec::with_capacity(raw.len());
+    for (name, raw) in unique_names(raw.iter().map(|column| column.name.as_str())).into_iter().zip(raw) {
+        columns.push(Column { name, ty: types.resolve(session, raw.type_oid).await?, not_null: false });
+    }
+    Ok(columns)
+}
+
 /// `a`, `a` becomes `a`, `a_2`; a name that is taken by then is passed over.
-pub(crate) fn unique_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+fn unique_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let names: Vec<&str> = names.collect();
     let mut taken: HashSet<String> = HashSet::new();
     let mut next: HashMap<&str, usize> = HashMap::new();

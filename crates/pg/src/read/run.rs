@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::shapes::Shape;
 use super::{ReadError, ReadRequest, Reader, ResultSet, refusal, too_large};
-use crate::columns::unique_names;
+use crate::columns;
 use crate::error::{Error, ServerError};
 use crate::session::{RawColumn, RawShape, Session, raw_columns, raw_row};
 use crate::value;
@@ -39,7 +39,7 @@ impl Reader {
             let params = encode(&shape, request.params)?;
             self.push_opening(session)?;
             let oids: Vec<u32> = shape.params.iter().map(|ty| ty.oid).collect();
-            session.connection.push_parse("", request.sql, &oids).map_err(Error::Lost)?;
+            session.connection.push_parse("", request.sql, &oids)?;
             match self.fetch(session, &shape, "", &params, request, OPENING_STATEMENTS).await {
                 // Nothing has run: the text did not even parse with the types that it had before.
                 Err(Fetched::Unparsed(_)) => {
@@ -73,7 +73,7 @@ impl Reader {
     /// Opens the transaction and describes the agent's statement in it; nothing of the agent's runs.
     async fn describe(&self, session: &mut Session, sql: &str) -> Result<Shape, ReadError> {
         self.push_opening(session)?;
-        session.push_describe(DESCRIBED, sql, &[]).map_err(Error::Lost)?;
+        session.push_describe(DESCRIBED, sql, &[])?;
         session.connection.flush().await.map_err(Error::Lost)?;
         let RawShape { params: param_oids, columns: raw } = session.receive_shape().await.map_err(refusal)?;
         let Some(raw) = raw else { return Err(ReadError::NoResultColumns) };
@@ -81,17 +81,8 @@ impl Reader {
         for oid in param_oids {
             params.push(self.types.resolve(session, oid).await?);
         }
-        let columns = self.columns(session, &raw).await?;
+        let columns = columns::resolve(&self.types, session, &raw).await?;
         Ok(Shape { params, columns, column_oids: raw.iter().map(|column| column.type_oid).collect() })
-    }
-
-    async fn columns(&self, session: &mut Session, raw: &[RawColumn]) -> Result<Vec<Column>, Error> {
-        let names = unique_names(raw.iter().map(|column| column.name.as_str()));
-        let mut columns = Vec::with_capacity(raw.len());
-        for (name, raw) in names.into_iter().zip(raw) {
-            columns.push(Column { name, ty: self.types.resolve(session, raw.type_oid).await?, not_null: false });
-        }
-        Ok(columns)
     }
 
     /// Runs the statement up to the limits, rolls back and cleans the session. The end of the cleaning is not waited for.
@@ -138,7 +129,7 @@ impl Reader {
                 // The schema has changed since the text was described: what came back counts.
                 self.shapes.forget(request.sql);
                 session.finish().await?;
-                let columns = self.columns(session, &raw).await?;
+                let columns = columns::resolve(&self.types, session, &raw).await?;
                 Ok(rows.finish(columns))
             }
         }
