@@ -10,6 +10,7 @@
 mod architecture;
 mod demo;
 mod ledger_records;
+mod lost_commit;
 mod protocol;
 mod python_client;
 mod query_database;
