@@ -33,6 +33,9 @@ const ADMIT_SQL: &str = "select * from countersign.admit($1, $2, $3, $4, $5, $6,
 const CONTEND_SQL: &str = "select * from countersign.contend($1)";
 const GIVE_UP_SQL: &str = "select countersign.finish_failure($1, 'duplicate_in_flight', null, $2)";
 
+/// The SQLSTATE of a record that is no longer this attempt's (migrations).
+const FENCED: &str = "CS001";
+
 /// How often a waiting duplicate asks again: soon at first, since most writes take milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
@@ -151,8 +154,14 @@ async fn ask(writer: &Writer, sql: &str, params: &[Option<String>], deadline: In
 async fn abandoned(writer: &Writer, correlation_id: CorrelationId, error: pg::Error) -> Stopped {
     writer.forget_idle();
     // Nothing has been executed, so whatever it says, nothing was written.
-    let _ = resolve::resolve(writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await;
-    unanswered(Some(correlation_id), &error)
+    let resolved = resolve::resolve(writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await;
+    match (resolved, &error) {
+        // The record was swept while it waited: it says so itself.
+        (Err(failure), pg::Error::Server(server)) if server.sqlstate == FENCED => {
+            Stopped { correlation_id: Some(correlation_id), failure: failure.into() }
+        }
+        _ => unanswered(Some(correlation_id), &error),
+    }
 }
 
 fn unanswered(correlation_id: Option<CorrelationId>, error: &pg::Error) -> Stopped {
