@@ -8,6 +8,7 @@
 )]
 
 mod architecture;
+mod chaos;
 mod demo;
 mod ledger_records;
 mod lost_commit;
