@@ -118,6 +118,25 @@ async fn an_outcome_that_cannot_be_read_is_said_to_be_unknown_and_is_the_truth_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_intent_whose_answer_is_lost_does_not_stand_in_the_way_of_the_next_call() {
+    // The record is there, the server does not know, and PostgreSQL cannot be asked for a moment.
+    let (db, proxy, server) = behind_a_proxy().await;
+    let fired = proxy.arm(When::AfterAdmission, What::CutAndRefuse);
+    let call = json!({"text": "admitted"});
+    let back = async {
+        proxy.until_refused().await;
+        assert_eq!(records(&db).await, [["pending", ""]]);
+        proxy.let_through();
+    };
+    let (envelope, ()) = tokio::join!(server.call("post_tweet", call.clone()), back);
+    done(fired).await;
+    assert_eq!(envelope["error"]["retryable"], true, "{envelope}");
+    assert_eq!(records(&db).await, [["failure", "in_doubt_aborted"]]);
+    assert_eq!(server.succeed("post_tweet", call).await["data"]["duplicate"], Value::Null);
+    assert_eq!(posted(&db, "admitted").await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn while_a_commit_hangs_an_identical_call_waits_and_then_is_a_duplicate() {
     // CR05
     let (db, proxy, server) = behind_a_proxy().await;

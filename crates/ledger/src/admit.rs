@@ -64,8 +64,11 @@ pub(crate) async fn admit(
         Err(pg::Error::Lost(error)) => {
             tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
             writer.forget_idle();
-            if resolve::is_recorded(writer, correlation_id, attempt.deadline).await? {
-                return Err(abandoned(writer, correlation_id, pg::Error::Lost(error)).await);
+            match resolve::is_recorded(writer, correlation_id, attempt.deadline).await {
+                Ok(false) => {}
+                Ok(true) => return Err(abandoned(writer, correlation_id, pg::Error::Lost(error)).await),
+                // It may have been recorded, and it cannot be asked now.
+                Err(error) => return Err(abandoned(writer, correlation_id, error).await),
             }
             match ask(writer, ADMIT_SQL, &admit_params, attempt.deadline).await {
                 Ok(answer) => answer,
@@ -112,7 +115,10 @@ async fn give_up(writer: &Writer, correlation_id: CorrelationId) -> Result<Verdi
     let given_up = async {
         let mut lease = writer.lease(deadline).await?;
         let step = Step { sql: GIVE_UP_SQL, params: &params, param_types: &[] };
-        lease.session().run(&[step]).await.map_err(|failed| failed.error)
+        tokio::time::timeout_at(deadline, lease.session().run(&[step]))
+            .await
+            .map_err(|_| pg::Error::Deadline)?
+            .map_err(|failed| failed.error)
     };
     match given_up.await {
         Ok(_) => Ok(Verdict::Refused(Failure::new(ErrorCode::DuplicateInFlight, message))),

@@ -1,12 +1,13 @@
 //! Loses connections at the worst moment: a proxy between the server under test and PostgreSQL's unix socket.
 //!
-//! It forwards whole messages both ways and understands just enough of the protocol to know COMMIT: a Bind of a
-//! statement that was parsed from the text `commit` on its way in, CommandComplete `COMMIT` on its way out. T1 commits
-//! without such a statement, so what is armed always meets a T2.
+//! It forwards whole messages both ways and understands just enough of the protocol to know a statement of the gate's: a
+//! Bind of what was parsed from its text on the way in, CommandComplete on the way out. T1 commits without a statement
+//! `commit`, so what is armed for a COMMIT always meets a T2.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tempfile::TempDir;
@@ -18,13 +19,33 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::cluster::Database;
 
-/// Which side of a COMMIT.
+/// Which moment of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// PostgreSQL has everything of the transaction but the COMMIT (attack CR01).
     BeforeCommit,
     /// PostgreSQL has committed, and its answer is on its way (attack CR02).
     AfterCommit,
+    /// The intent is recorded and committed (T1), and the answer is on its way.
+    AfterAdmission,
+}
+
+impl When {
+    /// Whether this is the text of the statement that is waited for.
+    fn is_at(self, sql: &[u8]) -> bool {
+        match self {
+            Self::BeforeCommit | Self::AfterCommit => sql == b"commit",
+            Self::AfterAdmission => sql.starts_with(b"select * from countersign.admit("),
+        }
+    }
+
+    /// Whether this message is the good answer to it. PostgreSQL sends it when the pipeline is done, so committed.
+    fn is_answered_by(self, message: &[u8]) -> bool {
+        match self {
+            Self::BeforeCommit | Self::AfterCommit => message == b"C\0\0\0\x0bCOMMIT\0",
+            Self::AfterAdmission => message.first() == Some(&b'C'),
+        }
+    }
 }
 
 /// What happens to the connection then.
@@ -52,6 +73,7 @@ struct State {
     server: PathBuf,
     armed: Mutex<Option<Armed>>,
     refusing: watch::Sender<bool>,
+    refused: watch::Sender<u64>,
     thaws: watch::Sender<u64>,
 }
 
@@ -72,6 +94,7 @@ impl Proxy {
             server: database.cluster().socket_dir().join(&socket),
             armed: Mutex::default(),
             refusing: watch::Sender::new(false),
+            refused: watch::Sender::new(0),
             thaws: watch::Sender::new(0),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&state)));
@@ -84,7 +107,7 @@ impl Proxy {
         format!("host={folder} port={port} user=postgres dbname={}", self.database.name())
     }
 
-    /// Does this at the next COMMIT, once. The receiver hears when it has been done.
+    /// Does this at the next such moment, once. The receiver hears when it has been done.
     pub fn arm(&self, when: When, what: What) -> oneshot::Receiver<()> {
         let (fired, heard) = oneshot::channel();
         *self.state.armed() = Some(Armed { when, what, fired });
@@ -94,6 +117,11 @@ impl Proxy {
     /// Takes back what was armed and has not been done.
     pub fn disarm(&self) {
         self.state.armed().take();
+    }
+
+    /// Waits until a connection has been refused.
+    pub async fn until_refused(&self) {
+        self.state.refused.subscribe().wait_for(|refused| *refused > 0).await.expect("the state is ours");
     }
 
     /// After [`What::CutAndRefuse`].
@@ -119,8 +147,8 @@ impl State {
         self.armed.lock().expect("nobody panics while holding it")
     }
 
-    fn take_armed(&self) -> Option<Armed> {
-        self.armed().take()
+    fn take_armed_at(&self, sql: &[u8]) -> Option<Armed> {
+        self.armed().take_if(|armed| armed.when.is_at(sql))
     }
 }
 
@@ -132,6 +160,10 @@ async fn accept(listener: UnixListener, state: Arc<State>) {
         let state = Arc::clone(&state);
         connections.spawn(async move {
             let mut refusing = state.refusing.subscribe();
+            if *refusing.borrow() {
+                state.refused.send_modify(|refused| *refused += 1);
+                return;
+            }
             // If PostgreSQL is down, the client sees a connection that closes at once.
             let Ok(server) = UnixStream::connect(&state.server).await else { return };
             tokio::select! {
@@ -147,13 +179,14 @@ async fn accept(listener: UnixListener, state: Arc<State>) {
 async fn forward(client: UnixStream, server: UnixStream, state: &State) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    // What is to be done when the answer to the COMMIT comes by.
+    // What is to be done when the answer comes by.
     let waiting = Mutex::new(None);
+    let progress = Progress::default();
     tokio::select! {
-        _ = requests(from_client, to_server, state, &waiting) => {}
-        _ = answers(from_server, to_client, state, &waiting) => {}
+        _ = requests(from_client, to_server, state, &waiting, &progress) => {}
+        _ = answers(from_server, to_client, state, &waiting, &progress) => {}
     }
-    // The connection ended without an answer to its COMMIT: the next one will do.
+    // The connection ended without that answer: the next one will do.
     if let Some(unused) = waiting.into_inner().expect("nobody panics while holding it") {
         state.armed().get_or_insert(unused);
     }
@@ -164,18 +197,27 @@ async fn requests(
     mut server: OwnedWriteHalf,
     state: &State,
     waiting: &Mutex<Option<Armed>>,
+    progress: &Progress,
 ) -> io::Result<()> {
     let mut messages = Messages { stream: client, bytes: Vec::new(), tagged: false };
-    let mut commits = HashSet::new();
+    let mut prepared = HashMap::new();
     while let Some(message) = messages.next().await? {
-        if is_commit(&message, &mut commits)
-            && let Some(armed) = state.take_armed()
+        if let Some(sql) = bound_statement(&message, &mut prepared)
+            && let Some(armed) = state.take_armed_at(sql)
         {
-            match armed.when {
-                When::AfterCommit => *waiting.lock().expect("nobody panics while holding it") = Some(armed),
-                When::BeforeCommit if strike(armed, state).await => return Ok(()),
-                When::BeforeCommit => {}
+            let is_before = armed.when == When::BeforeCommit;
+            *waiting.lock().expect("nobody panics while holding it") = Some(armed);
+            if is_before {
+                server.write_all(FLUSH).await?;
+                progress.until_all_is_done().await;
+                let armed = waiting.lock().expect("nobody panics while holding it").take();
+                if strike(armed.expect("nobody else takes it before the COMMIT"), state).await {
+                    return Ok(());
+                }
             }
+        }
+        if message.first() == Some(&b'E') {
+            progress.sent.fetch_add(1, Ordering::Relaxed);
         }
         server.write_all(&message).await?;
     }
@@ -187,20 +229,50 @@ async fn answers(
     mut client: OwnedWriteHalf,
     state: &State,
     waiting: &Mutex<Option<Armed>>,
+    progress: &Progress,
 ) -> io::Result<()> {
     let mut messages = Messages { stream: server, bytes: Vec::new(), tagged: true };
     while let Some(message) = messages.next().await? {
-        if message == *b"C\0\0\0\x0bCOMMIT\0" {
-            let armed = waiting.lock().expect("nobody panics while holding it").take();
-            if let Some(armed) = armed
-                && strike(armed, state).await
-            {
-                return Ok(());
-            }
+        let armed = waiting
+            .lock()
+            .expect("nobody panics while holding it")
+            .take_if(|armed: &mut Armed| armed.when.is_answered_by(&message));
+        if let Some(armed) = armed
+            && strike(armed, state).await
+        {
+            return Ok(());
         }
+        progress.hears(&message);
         client.write_all(&message).await?;
     }
     Ok(())
+}
+
+/// Asks for the answers so far.
+const FLUSH: &[u8] = b"H\0\0\0\x04";
+
+/// How many statements were sent on a connection, and how many are done with.
+#[derive(Default)]
+struct Progress {
+    sent: AtomicUsize,
+    done: watch::Sender<usize>,
+}
+
+impl Progress {
+    fn hears(&self, message: &[u8]) {
+        match message.first() {
+            Some(b'C' | b'I') => self.done.send_modify(|done| *done += 1),
+            // An error skips the rest, and ReadyForQuery comes behind all of it.
+            Some(b'E' | b'Z') => drop(self.done.send_replace(self.sent.load(Ordering::Relaxed))),
+            _ => {}
+        }
+    }
+
+    /// So that a transaction that loses its COMMIT really has done everything else.
+    async fn until_all_is_done(&self) {
+        let sent = self.sent.load(Ordering::Relaxed);
+        self.done.subscribe().wait_for(|done| *done >= sent).await.expect("the sender is ours");
+    }
 }
 
 /// Does what was armed; whether the connection is to be closed now.
@@ -217,22 +289,18 @@ async fn strike(armed: Armed, state: &State) -> bool {
     armed.what != What::Freeze
 }
 
-/// Whether this message from the client binds a `commit`; `commits` are the names of statements that are one.
-fn is_commit(message: &[u8], commits: &mut HashSet<Vec<u8>>) -> bool {
+/// The text of the statement that this message from the client binds; `prepared` has what was parsed, by name.
+fn bound_statement<'a>(message: &[u8], prepared: &'a mut HashMap<Vec<u8>, Vec<u8>>) -> Option<&'a [u8]> {
     // Both begin with two strings: Parse with name and text, Bind with portal and name.
-    let mut strings = message.get(5..).unwrap_or_default().split(|byte| *byte == 0);
-    let (Some(first), Some(second)) = (strings.next(), strings.next()) else { return false };
-    match message.first() {
-        Some(b'P') if second == b"commit" => {
-            commits.insert(first.to_vec());
-            false
+    let mut strings = message.get(5..)?.split(|byte| *byte == 0);
+    let (first, second) = (strings.next()?, strings.next()?);
+    match message.first()? {
+        b'P' => {
+            prepared.insert(first.to_vec(), second.to_vec());
+            None
         }
-        Some(b'P') => {
-            commits.remove(first);
-            false
-        }
-        Some(b'B') => commits.contains(second),
-        _ => false,
+        b'B' => prepared.get(second).map(Vec::as_slice),
+        _ => None,
     }
 }
 
