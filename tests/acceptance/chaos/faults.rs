@@ -29,14 +29,15 @@ pub(super) enum Fault {
     FreezeAfterCommit,
 }
 
-pub(super) const ALL: [Fault; 10] = [
+/// The cut before COMMIT comes first, while nothing else has gone wrong: it meets a success, which the control needs.
+const ALL: [Fault; 10] = [
+    Fault::CutBeforeCommit,
     Fault::KillServer,
     Fault::PauseServer,
     Fault::TerminateBackend,
     Fault::StopPostgres,
     Fault::KillPostgres,
     Fault::KillBoth,
-    Fault::CutBeforeCommit,
     Fault::CutAfterCommit,
     Fault::FreezeBeforeCommit,
     Fault::FreezeAfterCommit,
@@ -49,7 +50,7 @@ pub(super) type Played = BTreeMap<Fault, usize>;
 pub(super) async fn play(db: &Database, fleet: &Fleet, rng: &mut fastrand::Rng, at_least: Duration) -> Played {
     let end = Instant::now() + at_least;
     let mut first = ALL;
-    rng.shuffle(&mut first);
+    rng.shuffle(&mut first[1..]);
     let mut first = first.into_iter();
     let mut played = Played::new();
     loop {
