@@ -8,8 +8,10 @@
 )]
 
 mod architecture;
+mod chaos;
 mod demo;
 mod ledger_records;
+mod lost_commit;
 mod protocol;
 mod python_client;
 mod query_database;

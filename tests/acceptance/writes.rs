@@ -341,6 +341,44 @@ async fn what_a_killed_server_left_pending_is_ended_by_the_next_one_and_can_be_r
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_swept_while_it_waits_takes_nothing_with_it() {
+    // A server may stand still for longer than the sweep is patient: a laptop that sleeps, a debugger.
+    let db = database().await;
+    let (running, waiting) = tokio::join!(Server::on(&db), Server::on(&db));
+    let call = json!({"tweet_id": untouched_tweet(&db).await});
+    let mut blocker = db.connect().await;
+    let lock = blocker.transaction().await.unwrap();
+    lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
+    let first = running.call("like_tweet", call.clone());
+    let rest = async {
+        let blocked = "select pid from pg_stat_activity where wait_event_type = 'Lock' and query like '%tweet_like%' \
+                       and datname = current_database() and pid <> pg_backend_pid()";
+        let pid = until_some(&db, blocked).await;
+        let second = waiting.call("like_tweet", call.clone());
+        let sweep = async {
+            until_some(&db, "select 1 from countersign.mutation_audit where status = 'pending' having count(*) = 2")
+                .await;
+            // The first one is locked by its T2, so it is the second one that goes.
+            until_some(&db, "select countersign.sweep(interval '0', 10)").await;
+            db.run(&format!("select pg_terminate_backend({pid})")).await;
+            until_some(
+                &db,
+                "select 1 where not exists (select from countersign.mutation_audit where status = 'pending')",
+            )
+            .await;
+            lock.rollback().await.unwrap();
+        };
+        tokio::join!(second, sweep).0
+    };
+    let (first, second) = tokio::join!(first, rest);
+    for envelope in [first, second] {
+        assert_eq!(envelope["error"]["code"], "in_doubt_aborted", "{envelope}");
+    }
+    // Nobody holds the guard: the same call runs.
+    assert_eq!(waiting.succeed("like_tweet", call).await["data"]["liked"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn accounts_do_not_share_duplicates_or_records() {
     // A11-18, X-08, ID03, ID12
     let db = database().await;

@@ -33,6 +33,9 @@ const ADMIT_SQL: &str = "select * from countersign.admit($1, $2, $3, $4, $5, $6,
 const CONTEND_SQL: &str = "select * from countersign.contend($1)";
 const GIVE_UP_SQL: &str = "select countersign.finish_failure($1, 'duplicate_in_flight', null, $2)";
 
+/// The SQLSTATE of a record that is no longer this attempt's (migrations).
+const FENCED: &str = "CS001";
+
 /// How often a waiting duplicate asks again: soon at first, since most writes take milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
@@ -61,8 +64,11 @@ pub(crate) async fn admit(
         Err(pg::Error::Lost(error)) => {
             tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
             writer.forget_idle();
-            if resolve::is_recorded(writer, correlation_id, attempt.deadline).await? {
-                return Err(abandoned(writer, correlation_id, pg::Error::Lost(error)).await);
+            match resolve::is_recorded(writer, correlation_id, attempt.deadline).await {
+                Ok(false) => {}
+                Ok(true) => return Err(abandoned(writer, correlation_id, pg::Error::Lost(error)).await),
+                // It may have been recorded, and it cannot be asked now.
+                Err(error) => return Err(abandoned(writer, correlation_id, error).await),
             }
             match ask(writer, ADMIT_SQL, &admit_params, attempt.deadline).await {
                 Ok(answer) => answer,
@@ -109,7 +115,10 @@ async fn give_up(writer: &Writer, correlation_id: CorrelationId) -> Result<Verdi
     let given_up = async {
         let mut lease = writer.lease(deadline).await?;
         let step = Step { sql: GIVE_UP_SQL, params: &params, param_types: &[] };
-        lease.session().run(&[step]).await.map_err(|failed| failed.error)
+        tokio::time::timeout_at(deadline, lease.session().run(&[step]))
+            .await
+            .map_err(|_| pg::Error::Deadline)?
+            .map_err(|failed| failed.error)
     };
     match given_up.await {
         Ok(_) => Ok(Verdict::Refused(Failure::new(ErrorCode::DuplicateInFlight, message))),
@@ -151,8 +160,14 @@ async fn ask(writer: &Writer, sql: &str, params: &[Option<String>], deadline: In
 async fn abandoned(writer: &Writer, correlation_id: CorrelationId, error: pg::Error) -> Stopped {
     writer.forget_idle();
     // Nothing has been executed, so whatever it says, nothing was written.
-    let _ = resolve::resolve(writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await;
-    unanswered(Some(correlation_id), &error)
+    let resolved = resolve::resolve(writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await;
+    match (resolved, &error) {
+        // The record was swept while it waited: it says so itself.
+        (Err(failure), pg::Error::Server(server)) if server.sqlstate == FENCED => {
+            Stopped { correlation_id: Some(correlation_id), failure: failure.into() }
+        }
+        _ => unanswered(Some(correlation_id), &error),
+    }
 }
 
 fn unanswered(correlation_id: Option<CorrelationId>, error: &pg::Error) -> Stopped {

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use tokio::process::Command;
 
 use crate::cluster::Database;
+use crate::proxy::Proxy;
 
 /// The folder of the repository.
 pub fn repository() -> PathBuf {
@@ -80,6 +81,13 @@ impl Server {
     pub fn command(database: &Database) -> Command {
         let mut command = Self::bare_command(database);
         command.arg("--manifest").arg(repository().join("manifests/social.toml"));
+        command
+    }
+
+    /// The same through a proxy.
+    pub fn command_through(proxy: &Proxy, database: &Database) -> Command {
+        let mut command = Self::command(database);
+        command.env("DATABASE_URL", proxy.url());
         command
     }
 
