@@ -8,7 +8,10 @@
 )]
 
 mod architecture;
+mod corrections;
 mod demo;
+mod describe_database;
+mod explain_query;
 mod ledger_records;
 mod protocol;
 mod python_client;

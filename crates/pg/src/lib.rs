@@ -5,9 +5,10 @@
 //! decision by looking at SQL text: what a statement is, its prepared form says.
 //!
 //! Where things are: `wire` speaks the protocol; `session` runs statements; `pool` lends sessions and takes only clean
-//! ones back; `read` is the one way to read; `write` is for the crate `ledger` alone; `types` knows a type by its oid.
+//! ones back; `read` is the one way to read, and `explain` shows how it would be done; `write` is for the crate `ledger` alone; `types` knows a type by its oid.
 
 mod error;
+mod explain;
 mod pool;
 mod read;
 mod session;

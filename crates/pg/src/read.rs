@@ -7,6 +7,7 @@ use contract::{Column, PgType};
 use postgres_protocol::message::backend::Message;
 use serde_json::Value;
 use tokio::time::Instant;
+use tokio::time::error::Elapsed;
 
 use crate::error::{Error, ServerError};
 use crate::pool::{Lease, Pool};
@@ -65,6 +66,9 @@ pub enum ReadError {
     /// PostgreSQL would not let it write.
     #[error("{0}")]
     WouldWrite(Box<ServerError>),
+    /// Its plan has a node that PostgreSQL would not run in a transaction that cannot write.
+    #[error("the plan has a {0} node, which writes")]
+    PlannedWrite(String),
     /// The parameters do not fit the statement.
     #[error("{0}")]
     Params(String),
@@ -115,44 +119,34 @@ impl Reader {
     /// # Errors
     /// [`ReadError`]; nothing of the database has changed in any case.
     pub async fn query(&self, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
-        let deadline = Instant::now() + self.limits.deadline;
-        match self.attempt(deadline, request).await {
-            // The session may have died in the pool (PostgreSQL restarted): a read can simply be tried on a fresh one.
-            Err(ReadError::Database(Error::Lost(error))) => {
-                tracing::info!(%error, "a pooled connection was lost; reading again on a fresh one");
-                self.pool.forget_idle();
-                self.attempt(deadline, request).await
-            }
-            outcome => outcome,
-        }
+        let deadline = self.deadline();
+        let outcome = self.attempt(deadline, request).await;
+        if self.may_read_again(&outcome) { self.attempt(deadline, request).await } else { outcome }
     }
 
     async fn attempt(&self, deadline: Instant, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
-        let mut lease = self.pool.lease(deadline).await?;
+        let mut lease = self.lease_until(deadline).await?;
         let outcome = tokio::time::timeout_at(deadline, self.query_on(lease.session(), request)).await;
-        match outcome {
-            Ok(Ok(result)) => {
-                clean_later(lease);
-                Ok(result)
-            }
-            Ok(Err(error)) => {
-                // A refused statement leaves an open transaction behind: cleaning up ends it.
-                if lease.session().connection.owed == 0 {
-                    clean_later(lease)
-                } else {
-                    lease.discard()
-                }
-                Err(error)
-            }
-            Err(_) => {
-                lease.discard();
-                Err(ReadError::Database(Error::Deadline))
-            }
-        }
+        settle(lease, outcome)
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.limits.deadline
+    }
+
+    pub(crate) async fn lease_until(&self, deadline: Instant) -> Result<Lease, ReadError> {
+        Ok(self.pool.lease(deadline).await?)
+    }
+
+    /// The session may have died in the pool (PostgreSQL restarted): a read can simply be tried on a fresh one.
+    pub(crate) fn may_read_again<T>(&self, outcome: &Result<T, ReadError>) -> bool {
+        let Err(ReadError::Database(Error::Lost(error))) = outcome else { return false };
+        tracing::info!(%error, "a pooled connection was lost; reading again on a fresh one");
+        self.pool.forget_idle();
+        true
     }
 
     async fn query_on(&self, session: &mut Session, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
-        session.connection.max_message_bytes = self.limits.max_bytes;
         let shape = self.prepare(session, request.sql).await?;
         let Some(raw_columns) = shape.columns else { return Err(ReadError::NoResultColumns) };
         let params = self.params(session, &shape.params, request.params).await?;
@@ -164,11 +158,12 @@ impl Reader {
         let columns: Vec<Column> =
             unique_names(names).into_iter().zip(types).map(|(name, ty)| Column { name, ty, not_null: false }).collect();
         let row_limit = request.row_limit.unwrap_or(self.limits.default_rows).min(self.limits.max_rows);
-        self.fetch(session, columns, &params, row_limit).await
+        self.fetch(session, AGENT_STATEMENT, columns, &params, row_limit).await
     }
 
     /// Opens the transaction and describes the agent's statement in it: one round trip, nothing of the agent's runs.
-    async fn prepare(&self, session: &mut Session, sql: &str) -> Result<RawShape, ReadError> {
+    pub(crate) async fn prepare(&self, session: &mut Session, sql: &str) -> Result<RawShape, ReadError> {
+        session.connection.max_message_bytes = self.limits.max_bytes;
         let timeout_ms = self.limits.deadline.as_millis();
         // The first query fixes the mode: afterwards SET TRANSACTION READ WRITE is an error, whoever says it.
         session
@@ -185,7 +180,7 @@ impl Reader {
         session.receive_shape().await.map_err(refusal)
     }
 
-    async fn params(
+    pub(crate) async fn params(
         &self,
         session: &mut Session,
         oids: &[u32],
@@ -208,17 +203,18 @@ impl Reader {
         Ok(params)
     }
 
-    /// Runs the statement up to the limits and rolls back: one round trip.
-    async fn fetch(
+    /// Runs a prepared statement up to the limits and rolls back: one round trip.
+    pub(crate) async fn fetch(
         &self,
         session: &mut Session,
+        statement: &str,
         columns: Vec<Column>,
         params: &[Option<String>],
         row_limit: u32,
     ) -> Result<ResultSet, ReadError> {
         let connection = &mut session.connection;
         let one_more = i32::try_from(row_limit).unwrap_or(i32::MAX).saturating_add(1);
-        connection.push_bind("", AGENT_STATEMENT, params).map_err(Error::Lost)?;
+        connection.push_bind("", statement, params).map_err(Error::Lost)?;
         connection.push_execute("", one_more).map_err(Error::Lost)?;
         connection.push_sync();
         connection.push_own_text("rollback").map_err(Error::Lost)?;
@@ -266,7 +262,7 @@ fn decode_row(row: &[Option<String>], columns: &[Column]) -> Vec<Value> {
 }
 
 /// SQLSTATE 25006, `read_only_sql_transaction`: the statement would have written.
-fn refusal(error: Error) -> ReadError {
+pub(crate) fn refusal(error: Error) -> ReadError {
     match error {
         Error::Server(error) if error.sqlstate == "25006" => ReadError::WouldWrite(error),
         error => ReadError::Database(error),
@@ -300,6 +296,22 @@ pub fn unique_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
             unique
         })
         .collect()
+}
+
+/// What became of a read, and of the session it ran on.
+pub(crate) fn settle<T>(mut lease: Lease, outcome: Result<Result<T, ReadError>, Elapsed>) -> Result<T, ReadError> {
+    let Ok(outcome) = outcome else {
+        lease.discard();
+        return Err(ReadError::Database(Error::Deadline));
+    };
+    // A refused statement leaves an open transaction behind: cleaning up ends it. Only an answer that is still on its
+    // way cannot be cleaned up.
+    if outcome.is_ok() || lease.session().connection.owed == 0 {
+        clean_later(lease);
+    } else {
+        lease.discard();
+    }
+    outcome
 }
 
 /// Gives the session back once nothing of the call is left in it: after the answer, so that nobody waits for it.
