@@ -102,7 +102,7 @@ async fn a_lookup_that_hangs_costs_two_seconds_and_hides_nothing() {
     changing.batch_execute("begin; lock table pg_catalog.pg_attribute in access exclusive mode").await.unwrap();
     let started = std::time::Instant::now();
     let answered = server.call("query_database", json!({"query": "select * from social.tweets"})).await;
-    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+    assert!(started.elapsed().as_secs() < 6, "{:?}", started.elapsed());
     changing.batch_execute("rollback").await.unwrap();
     assert_eq!(answered["error"]["sqlstate"], "42P01", "{answered}");
     assert_eq!(answered["error"].get("hint"), None, "the lookup did hang: {answered}");
