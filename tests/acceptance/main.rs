@@ -9,7 +9,10 @@
 
 mod architecture;
 mod chaos;
+mod corrections;
 mod demo;
+mod describe_database;
+mod explain_query;
 mod ledger_records;
 mod lost_commit;
 mod protocol;

@@ -1,9 +1,10 @@
 //! The read path: one statement, in a transaction that cannot write, within bounds (design.md section 4).
 
 //!
-//! `run` is the pipeline itself; `shapes` remembers how a text was described, so that a text seen before costs one round
+//! `run` is the pipeline itself; `explain` shows the plan instead; `shapes` remembers how a text was described, so that a text seen before costs one round
 //! trip instead of two.
 
+mod explain;
 mod run;
 mod shapes;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 use contract::Column;
 use serde_json::Value;
 use tokio::time::Instant;
+use tokio::time::error::Elapsed;
 
 use crate::error::{Error, ServerError};
 use crate::pool::{Lease, Pool};
@@ -70,6 +72,9 @@ pub enum ReadError {
     /// PostgreSQL would not let it write.
     #[error("{0}")]
     WouldWrite(Box<ServerError>),
+    /// Its plan has a node that PostgreSQL would not run in a transaction that cannot write.
+    #[error("the plan has a {0} node, which writes")]
+    PlannedWrite(String),
     /// The parameters do not fit the statement.
     #[error("{0}")]
     Params(String),
@@ -118,32 +123,38 @@ impl Reader {
     /// # Errors
     /// [`ReadError`]; nothing of the database has changed in any case.
     pub async fn query(&self, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
-        let deadline = Instant::now() + self.limits.deadline;
-        match self.attempt(deadline, request).await {
-            // The session may have died in the pool (PostgreSQL restarted): a read can simply be tried on a fresh one.
-            Err(ReadError::Database(Error::Lost(error))) => {
-                tracing::info!(%error, "a pooled connection was lost; reading again on a fresh one");
-                self.pool.forget_idle();
-                self.attempt(deadline, request).await
-            }
-            outcome => outcome,
-        }
+        let deadline = self.deadline();
+        let outcome = self.attempt(deadline, request).await;
+        if self.may_read_again(&outcome) { self.attempt(deadline, request).await } else { outcome }
     }
 
     async fn attempt(&self, deadline: Instant, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
         let mut lease = self.pool.lease(deadline).await?;
         let outcome = tokio::time::timeout_at(deadline, self.query_on(lease.session(), request)).await;
-        match outcome {
-            Ok(outcome) => {
-                clean_later(lease);
-                outcome
-            }
-            Err(_) => {
-                lease.discard();
-                Err(ReadError::Database(Error::Deadline))
-            }
-        }
+        settle(lease, outcome)
     }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.limits.deadline
+    }
+
+    /// The session may have died in the pool (PostgreSQL restarted): a read can simply be tried on a fresh one.
+    fn may_read_again<T>(&self, outcome: &Result<T, ReadError>) -> bool {
+        let Err(ReadError::Database(Error::Lost(error))) = outcome else { return false };
+        tracing::info!(%error, "a pooled connection was lost; reading again on a fresh one");
+        self.pool.forget_idle();
+        true
+    }
+}
+
+/// What became of a read, and of the session it ran on.
+fn settle<T>(lease: Lease, outcome: Result<Result<T, ReadError>, Elapsed>) -> Result<T, ReadError> {
+    let Ok(outcome) = outcome else {
+        lease.discard();
+        return Err(ReadError::Database(Error::Deadline));
+    };
+    clean_later(lease);
+    outcome
 }
 
 /// Gives the session back once nothing of the call is left in it: after the answer, so that nobody waits for it.

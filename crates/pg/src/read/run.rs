@@ -34,7 +34,6 @@ impl Reader {
         session: &mut Session,
         request: &ReadRequest<'_>,
     ) -> Result<ResultSet, ReadError> {
-        session.connection.max_message_bytes = self.limits.max_bytes;
         if let Some(shape) = self.shapes.get(request.sql) {
             let params = encode(&shape, request.params)?;
             self.push_opening(session)?;
@@ -56,6 +55,7 @@ impl Reader {
     }
 
     fn push_opening(&self, session: &mut Session) -> Result<(), Error> {
+        session.connection.max_message_bytes = self.limits.max_bytes;
         let timeout_ms = self.limits.deadline.as_millis();
         // The first query fixes the mode: afterwards SET TRANSACTION READ WRITE is an error, whoever says it.
         let limits = format!(
@@ -71,7 +71,7 @@ impl Reader {
     }
 
     /// Opens the transaction and describes the agent's statement in it; nothing of the agent's runs.
-    async fn describe(&self, session: &mut Session, sql: &str) -> Result<Shape, ReadError> {
+    pub(super) async fn describe(&self, session: &mut Session, sql: &str) -> Result<Shape, ReadError> {
         self.push_opening(session)?;
         session.push_describe(DESCRIBED, sql, &[])?;
         session.connection.flush().await.map_err(Error::Lost)?;
@@ -86,7 +86,9 @@ impl Reader {
     }
 
     /// Runs the statement up to the limits, rolls back and cleans the session. The end of the cleaning is not waited for.
-    async fn fetch(
+    ///
+    /// `statement` is the name under which it is prepared; empty if it is parsed in this pipeline.
+    pub(super) async fn fetch(
         &self,
         session: &mut Session,
         shape: &Shape,
@@ -104,7 +106,7 @@ impl Reader {
         connection.push_sync();
         connection.push_own_text("rollback")?;
         session.push_discard_all()?;
-        let progress = if statement == DESCRIBED { Progress::Unbound } else { Progress::Unparsed };
+        let progress = if statement.is_empty() { Progress::Unparsed } else { Progress::Unbound };
         let mut rows = Rows::new(shape, progress, row_limit as usize, self.limits.max_bytes);
         session.connection.flush().await?;
         let failure = match rows.receive(session, statements_before).await {
@@ -137,14 +139,14 @@ impl Reader {
 }
 
 /// What keeps a statement from giving rows.
-enum Fetched {
+pub(super) enum Fetched {
     /// It was not parsed with the types that it had before.
     Unparsed(ServerError),
     Error(ReadError),
 }
 
 impl Fetched {
-    fn into_error(self) -> ReadError {
+    pub(super) fn into_error(self) -> ReadError {
         match self {
             Self::Unparsed(error) => refusal(Error::Server(Box::new(error))),
             Self::Error(error) => error,
@@ -266,7 +268,7 @@ fn decode(row: &[Option<String>], columns: &[Column]) -> Vec<Value> {
 }
 
 /// The parameters in text form, as many as the statement takes.
-fn encode(shape: &Shape, given: &[Value]) -> Result<Vec<Option<String>>, ReadError> {
+pub(super) fn encode(shape: &Shape, given: &[Value]) -> Result<Vec<Option<String>>, ReadError> {
     if shape.params.len() != given.len() {
         return Err(ReadError::Params(format!(
             "the query takes {} parameter(s) and {} were given in params",
