@@ -32,6 +32,10 @@ async fn what_is_not_a_message_gets_a_json_rpc_error_and_the_server_lives_on() {
         ("[1, 2]", -32600),
         ("5", -32600),
         (r#"{"hello":"world"}"#, -32600),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"like_tweet","arguments":{"tweet_id":1,"tweet_id":2}}}"#,
+            -32602,
+        ),
     ] {
         server.send(line).await;
         let answer = server.receive().await;

@@ -3,6 +3,8 @@
 use serde_json::json;
 use testkit::{Server, database};
 
+use crate::writes::until_some;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_come_with_columns_count_and_no_trace_of_a_write() {
     let db = database().await;
@@ -107,13 +109,14 @@ async fn one_call_cannot_affect_the_next() {
             .query(
                 "select current_setting('search_path') as path, current_setting('default_transaction_read_only') as ro, \
                  current_setting('transaction_read_only') as tx, pg_backend_pid() as pid, \
-                 (select count(*) from pg_locks where locktype = 'advisory') as locks",
+                 (select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()) as locks",
             )
             .await;
         let path = rows[0]["path"].as_str().unwrap();
         assert_eq!(path, r#""$user", public"#);
         assert_eq!((&rows[0]["ro"], &rows[0]["tx"], &rows[0]["locks"]), (&json!("on"), &json!("on"), &json!(0)));
     }
+    until_some(&db, "select 1 where not exists (select from pg_locks where locktype = 'advisory')").await;
     // A session is cleaned after the answer, so the next call may find it busy and open another; never more than the pool.
     let readers = "select count(*) <= 8 from pg_stat_activity \
                    where usename = 'countersign_reader' and datname = current_database()";
@@ -186,6 +189,33 @@ async fn a_hundred_failing_calls_leave_no_connection_behind() {
     let idle = "select count(*) filter (where state like 'idle in%') || ' ' || (count(*) < 9) from pg_stat_activity \
                 where usename = 'countersign_reader' and datname = current_database()";
     assert_eq!(db.value(idle).await, "0 true");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_seen_before_shows_a_change_of_the_schema_at_once() {
+    let db = database().await;
+    db.run("create table public.t (a int, b int); insert into public.t values (1, 2); grant select on public.t to countersign_reader").await;
+    let server = Server::on(&db).await;
+    let all = || server.query("select * from public.t");
+    assert_eq!(all().await, [json!({"a": 1, "b": 2})]);
+    assert_eq!(all().await, [json!({"a": 1, "b": 2})]);
+    db.run("alter table public.t alter b type numeric(5, 2), add c text default 'new'").await;
+    assert_eq!(all().await[0].to_string(), r#"{"a":1,"b":2.00,"c":"new"}"#);
+    // A parameter's type changes with its column, which the text no longer parses with.
+    let by_b = |b: serde_json::Value| {
+        let server = &server;
+        async move {
+            server
+                .succeed("query_database", json!({"query": "select a from public.t where b = $1", "params": [b]}))
+                .await
+        }
+    };
+    assert_eq!(by_b(json!(2)).await["data"]["row_count"], 1);
+    db.run("alter table public.t alter b type text using 'two'").await;
+    assert_eq!(by_b(json!("two")).await["data"]["row_count"], 1);
+    db.run("drop table public.t").await;
+    let gone = json!({"query": "select * from public.t"});
+    assert_eq!(server.fail("query_database", gone, "sql_error").await["sqlstate"], "42P01");
 }
 
 #[tokio::test(flavor = "multi_thread")]

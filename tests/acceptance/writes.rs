@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, database};
+use testkit::{Database, RawServer, Server, database};
 
 /// A tweet that the default account has not liked, retweeted or bookmarked.
 pub(crate) async fn untouched_tweet(db: &Database) -> i64 {
@@ -308,6 +308,74 @@ pub(crate) async fn until_some(db: &Database, sql: &str) -> String {
         assert!(tokio::time::Instant::now() < deadline, "never: {sql}");
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_server_left_pending_is_ended_by_the_next_one_and_can_be_repeated() {
+    // X-02, CR06: nothing stays pending, and nothing is replayed blindly.
+    let db = database().await;
+    let tweet = untouched_tweet(&db).await;
+    let mut killed = RawServer::start(Server::command(&db), "2025-06-18").await;
+    let mut blocker = db.connect().await;
+    let lock = blocker.transaction().await.unwrap();
+    lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
+    let params = json!({"name": "like_tweet", "arguments": {"tweet_id": tweet}});
+    killed.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()).await;
+    let waiting = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+    let pid = until_some(&db, waiting).await;
+    drop(killed);
+    lock.rollback().await.unwrap();
+    until_some(&db, &format!("select 1 where not exists (select from pg_stat_activity where pid = {pid})")).await;
+    assert_eq!(records(&db).await, [["like_tweet", "pending", ""]]);
+    // An hour later, as far as the record knows.
+    db.run(
+        "set session_replication_role = replica; \
+         update countersign.mutation_audit set created_at = created_at - interval '1 hour'",
+    )
+    .await;
+    let next = Server::on(&db).await;
+    until_some(&db, "select 1 from countersign.mutation_audit where status = 'failure'").await;
+    assert_eq!(records(&db).await, [["like_tweet", "failure", "in_doubt_aborted"]]);
+    assert_eq!(next.succeed("like_tweet", json!({"tweet_id": tweet})).await["data"]["liked"], true);
+    assert_eq!(likes(&db, tweet).await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_swept_while_it_waits_takes_nothing_with_it() {
+    // A server may stand still for longer than the sweep is patient: a laptop that sleeps, a debugger.
+    let db = database().await;
+    let (running, waiting) = tokio::join!(Server::on(&db), Server::on(&db));
+    let call = json!({"tweet_id": untouched_tweet(&db).await});
+    let mut blocker = db.connect().await;
+    let lock = blocker.transaction().await.unwrap();
+    lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
+    let first = running.call("like_tweet", call.clone());
+    let rest = async {
+        let blocked = "select pid from pg_stat_activity where wait_event_type = 'Lock' and query like '%tweet_like%' \
+                       and datname = current_database() and pid <> pg_backend_pid()";
+        let pid = until_some(&db, blocked).await;
+        let second = waiting.call("like_tweet", call.clone());
+        let sweep = async {
+            until_some(&db, "select 1 from countersign.mutation_audit where status = 'pending' having count(*) = 2")
+                .await;
+            // The first one is locked by its T2, so it is the second one that goes.
+            until_some(&db, "select countersign.sweep(interval '0', 10)").await;
+            db.run(&format!("select pg_terminate_backend({pid})")).await;
+            until_some(
+                &db,
+                "select 1 where not exists (select from countersign.mutation_audit where status = 'pending')",
+            )
+            .await;
+            lock.rollback().await.unwrap();
+        };
+        tokio::join!(second, sweep).0
+    };
+    let (first, second) = tokio::join!(first, rest);
+    for envelope in [first, second] {
+        assert_eq!(envelope["error"]["code"], "in_doubt_aborted", "{envelope}");
+    }
+    // Nobody holds the guard: the same call runs.
+    assert_eq!(waiting.succeed("like_tweet", call).await["data"]["liked"], true);
 }
 
 #[tokio::test(flavor = "multi_thread")]

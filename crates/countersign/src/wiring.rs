@@ -52,6 +52,7 @@ pub(crate) async fn wire(target: Target, sources: &[Source], arguments: &ServeAr
         place = target.place(),
         "ready"
     );
+    tokio::spawn(ledger.keep_swept());
     let principal = Principal { account_id, actor: arguments.actor.clone() };
     let server = mcp::Server::new(Arc::new(registry), principal, arguments.content.into());
     Ok(Wired { server, gate: backends.gate })

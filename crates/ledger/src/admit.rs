@@ -22,7 +22,7 @@ use crate::resolve;
 /// What T1 found.
 pub(crate) enum Verdict {
     /// Go on, on this session.
-    Run(Lease),
+    Run(Box<Lease>),
     /// It is done already.
     Duplicate { original: CorrelationId, cached_result: Value },
     /// The record says no.
@@ -32,6 +32,9 @@ pub(crate) enum Verdict {
 const ADMIT_SQL: &str = "select * from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8)";
 const CONTEND_SQL: &str = "select * from countersign.contend($1)";
 const GIVE_UP_SQL: &str = "select countersign.finish_failure($1, 'duplicate_in_flight', null, $2)";
+
+/// The SQLSTATE of a record that is no longer this attempt's (migrations).
+const FENCED: &str = "CS001";
 
 /// How often a waiting duplicate asks again: soon at first, since most writes take milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -61,8 +64,11 @@ pub(crate) async fn admit(
         Err(pg::Error::Lost(error)) => {
             tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
             writer.forget_idle();
-            if resolve::is_recorded(writer, correlation_id, attempt.deadline).await? {
-                return Err(abandoned(writer, correlation_id, pg::Error::Lost(error)).await);
+            match resolve::is_recorded(writer, correlation_id, attempt.deadline).await {
+                Ok(false) => {}
+                Ok(true) => return Err(abandoned(writer, correlation_id, pg::Error::Lost(error)).await),
+                // It may have been recorded, and it cannot be asked now.
+                Err(error) => return Err(abandoned(writer, correlation_id, error).await),
             }
             match ask(writer, ADMIT_SQL, &admit_params, attempt.deadline).await {
                 Ok(answer) => answer,
@@ -109,7 +115,10 @@ async fn give_up(writer: &Writer, correlation_id: CorrelationId) -> Result<Verdi
     let given_up = async {
         let mut lease = writer.lease(deadline).await?;
         let step = Step { sql: GIVE_UP_SQL, params: &params, param_types: &[] };
-        lease.session().run(&[step]).await.map_err(|failed| failed.error)
+        tokio::time::timeout_at(deadline, lease.session().run(&[step]))
+            .await
+            .map_err(|_| pg::Error::Deadline)?
+            .map_err(|failed| failed.error)
     };
     match given_up.await {
         Ok(_) => Ok(Verdict::Refused(Failure::new(ErrorCode::DuplicateInFlight, message))),
@@ -118,7 +127,7 @@ async fn give_up(writer: &Writer, correlation_id: CorrelationId) -> Result<Verdi
 }
 
 enum Answer {
-    Run(Lease),
+    Run(Box<Lease>),
     Duplicate { original: CorrelationId, cached_result: Value },
     KeyReused,
     InFlight,
@@ -135,7 +144,7 @@ async fn ask(writer: &Writer, sql: &str, params: &[Option<String>], deadline: In
     let [verdict, original, cached_result] = <[Option<String>; 3]>::try_from(row).unwrap_or_default();
     let original = original.as_deref().and_then(CorrelationId::parse);
     match (verdict.as_deref(), original) {
-        (Some("run"), _) => Ok(Answer::Run(lease)),
+        (Some("run"), _) => Ok(Answer::Run(Box::new(lease))),
         (Some("duplicate"), Some(original)) => {
             let cached_result = cached_result.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
             Ok(Answer::Duplicate { original, cached_result })
@@ -151,8 +160,14 @@ async fn ask(writer: &Writer, sql: &str, params: &[Option<String>], deadline: In
 async fn abandoned(writer: &Writer, correlation_id: CorrelationId, error: pg::Error) -> Stopped {
     writer.forget_idle();
     // Nothing has been executed, so whatever it says, nothing was written.
-    let _ = resolve::resolve(writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await;
-    unanswered(Some(correlation_id), &error)
+    let resolved = resolve::resolve(writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await;
+    match (resolved, &error) {
+        // The record was swept while it waited: it says so itself.
+        (Err(failure), pg::Error::Server(server)) if server.sqlstate == FENCED => {
+            Stopped { correlation_id: Some(correlation_id), failure: failure.into() }
+        }
+        _ => unanswered(Some(correlation_id), &error),
+    }
 }
 
 fn unanswered(correlation_id: Option<CorrelationId>, error: &pg::Error) -> Stopped {

@@ -10,7 +10,8 @@
 //! Where things are: `gate` is the protocol's order, `admit`, `execute` and `resolve` its steps (their SQL is in
 //! `migrations/V2__protocol.sql`); `executor` is what a write tool implements; `fingerprint` decides which calls are
 //! the same; `records` reads the ledger; `read` is the read path of
-//! `pg`, handed on; `schema` makes and checks it; `reader_role` is the login of the read path.
+//! `pg`, handed on; `sweep` ends what killed servers
+//! left pending; `schema` makes and checks it; `reader_role` is the login of the read path.
 //!
 //! This crate must never know what a tool or a manifest is, nor MCP.
 
@@ -24,6 +25,7 @@ mod reader_role;
 mod records;
 mod resolve;
 mod schema;
+mod sweep;
 
 pub use executor::{Executor, Refusal, Reversal, Rows, Statement, Work, WriteTx};
 pub use fingerprint::{Fingerprint, canonical_json};

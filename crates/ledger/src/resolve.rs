@@ -7,8 +7,7 @@ use pg::{Step, Writer};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::admit::ledger_failure;
-use crate::gate::{Settled, Stopped};
+use crate::gate::Settled;
 
 const RESOLVE_SQL: &str = "select * from countersign.resolve($1, $2)";
 const RECORDED_SQL: &str = "select from countersign.mutation_audit where correlation_id = $1";
@@ -98,13 +97,13 @@ pub(crate) async fn is_recorded(
     writer: &Writer,
     correlation_id: CorrelationId,
     deadline: Instant,
-) -> Result<bool, Stopped> {
-    let asked = async {
-        let mut lease = writer.lease(deadline).await?;
-        let params = [Some(correlation_id.to_string())];
-        let step = Step { sql: RECORDED_SQL, params: &params, param_types: &[] };
-        let outcomes = lease.session().run(&[step]).await.map_err(|failed| failed.error)?;
-        Ok(outcomes.first().is_some_and(|outcome| !outcome.rows.is_empty()))
-    };
-    asked.await.map_err(|error: pg::Error| Stopped { correlation_id: None, failure: ledger_failure(&error).into() })
+) -> Result<bool, pg::Error> {
+    let mut lease = writer.lease(deadline).await?;
+    let params = [Some(correlation_id.to_string())];
+    let step = Step { sql: RECORDED_SQL, params: &params, param_types: &[] };
+    let outcomes = tokio::time::timeout_at(deadline, lease.session().run(&[step]))
+        .await
+        .map_err(|_| pg::Error::Deadline)?
+        .map_err(|failed| failed.error)?;
+    Ok(outcomes.first().is_some_and(|outcome| !outcome.rows.is_empty()))
 }

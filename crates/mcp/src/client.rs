@@ -44,6 +44,7 @@ pub struct ToolAnswer {
 #[derive(Debug)]
 pub struct Client {
     session: RunningService<RoleClient, ClientConfig>,
+    pid: Option<u32>,
 }
 
 impl Client {
@@ -53,9 +54,16 @@ impl Client {
     /// [`ClientError::Start`] or [`ClientError::Session`].
     pub async fn start(command: Command) -> Result<Self, ClientError> {
         let transport = TokioChildProcess::new(command).map_err(ClientError::Start)?;
+        let pid = transport.id();
         let session =
             ClientConfig::default().serve(transport).await.map_err(|error| ClientError::Session(error.to_string()))?;
-        Ok(Self { session })
+        Ok(Self { session, pid })
+    }
+
+    /// The server's process, if it had not ended before the session was there.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.pid
     }
 
     /// The tools as the server lists them: whole MCP `Tool` objects.

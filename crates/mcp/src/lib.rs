@@ -7,6 +7,7 @@
 mod client;
 mod server;
 mod stdio;
+mod strict_json;
 
 pub use client::{Client, ClientError, ToolAnswer};
 pub use server::{Content, Server};

@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::Server;
+use crate::{Server, strict_json};
 
 /// Why serving ended early.
 #[derive(Debug, thiserror::Error)]
@@ -98,15 +98,17 @@ struct Unreadable {
 }
 
 fn parse(line: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Unreadable> {
-    serde_json::from_slice(line).map_err(|error| {
+    let message = strict_json::check(line).and_then(|()| serde_json::from_slice(line));
+    message.map_err(|error| {
         let Ok(value) = serde_json::from_slice::<Value>(line) else {
             return unreadable(ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None), None);
         };
         let id = value.get("id").and_then(|id| serde_json::from_value(id.clone()).ok());
         match value.get("method").and_then(Value::as_str) {
-            Some(method) if id.is_some() => {
-                unreadable(ErrorData::invalid_params(format!("the params of {method} cannot be read"), None), id)
-            }
+            Some(method) if id.is_some() => unreadable(
+                ErrorData::invalid_params(format!("the params of {method} cannot be read: {error}"), None),
+                id,
+            ),
             _ => unreadable(ErrorData::invalid_request(format!("not a JSON-RPC message of MCP: {error}"), None), id),
         }
     })

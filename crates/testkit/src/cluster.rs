@@ -1,7 +1,7 @@
-//! One cluster for each test binary, a database for each test.
+//! One cluster for each test binary, a database for each test; a cluster of its own for what kills servers.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use embedded::{Cluster, Options};
 use ledger::Target;
@@ -9,12 +9,14 @@ use tokio::sync::OnceCell;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 /// The cluster of this test binary. It ends with the process.
-pub fn cluster() -> &'static Cluster {
-    static CLUSTER: OnceLock<Cluster> = OnceLock::new();
-    CLUSTER.get_or_init(|| {
-        Cluster::start(Options::ephemeral().setting("max_connections", "300"), &mut |_| {})
-            .expect("a PostgreSQL cluster for the tests")
-    })
+pub fn cluster() -> &'static Arc<Cluster> {
+    static CLUSTER: OnceLock<Arc<Cluster>> = OnceLock::new();
+    CLUSTER.get_or_init(|| Arc::new(start()))
+}
+
+fn start() -> Cluster {
+    Cluster::start(Options::ephemeral().setting("max_connections", "300"), &mut |_| {})
+        .expect("a PostgreSQL cluster for the tests")
 }
 
 const SCHEMA: &str = include_str!("../../../manifests/social/schema.sql");
@@ -26,40 +28,58 @@ pub async fn database() -> Database {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let template = TEMPLATE
         .get_or_init(|| async {
-            let template = create("template_social", "template0").await;
-            let target = template.target();
-            ledger::init(&target).await.expect("the ledger's schema");
-            ledger::load_once(&target, "social", &[SCHEMA, SEED]).await.expect("the demo's data");
+            let template = create(cluster(), "template_social", "template0").await;
+            template.load_social().await;
             template
         })
         .await;
-    create(&format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed)), &template.name).await
+    create(cluster(), &format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed)), &template.name).await
 }
 
-async fn create(name: &str, template: &str) -> Database {
+/// The same on a cluster that nobody else uses: it may be killed. It ends with the last of its databases.
+pub async fn lone_database() -> Database {
+    let cluster = tokio::task::spawn_blocking(|| Arc::new(start())).await.expect("a cluster");
+    let database = create(&cluster, "lone", "template0").await;
+    database.load_social().await;
+    database
+}
+
+async fn create(cluster: &Arc<Cluster>, name: &str, template: &str) -> Database {
     // CREATE DATABASE locks its template: tests of one binary take turns.
     static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let _turn = TURN.lock().await;
-    let maintenance = Database { name: "postgres".to_owned() };
+    let maintenance = Database { cluster: Arc::clone(cluster), name: "postgres".to_owned() };
     maintenance.run(&format!("create database {name} template {template}")).await;
-    Database { name: name.to_owned() }
+    Database { cluster: Arc::clone(cluster), name: name.to_owned() }
 }
 
-/// A database of the test cluster.
+/// A database of a test cluster.
 #[derive(Debug, Clone)]
 pub struct Database {
+    cluster: Arc<Cluster>,
     name: String,
 }
 
 impl Database {
     /// An empty database: no ledger, no demo.
     pub async fn empty(name: &str) -> Self {
-        create(name, "template0").await
+        create(cluster(), name, "template0").await
+    }
+
+    async fn load_social(&self) {
+        let target = self.target();
+        ledger::init(&target).await.expect("the ledger's schema");
+        ledger::load_once(&target, "social", &[SCHEMA, SEED]).await.expect("the demo's data");
+    }
+
+    /// The server it is on.
+    pub fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
     }
 
     /// Its connection string, as the superuser.
     pub fn url(&self) -> String {
-        cluster().connection_string(&self.name)
+        self.cluster.connection_string(&self.name)
     }
 
     /// The same, read.

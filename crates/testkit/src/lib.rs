@@ -1,8 +1,8 @@
 //! For tests only: real PostgreSQL, the built binary, real MCP clients.
 //!
 //! `cluster` starts one PostgreSQL for each test binary and gives every test a database of its own; `server` starts the
-//! built `countersign`; `raw` speaks JSON-RPC lines to it, for what a proper client would never send; `golden` compares
-//! with checked-in files. A helper hides plumbing, never an assertion.
+//! built `countersign`; `proxy` loses its connections to PostgreSQL; `raw` speaks JSON-RPC lines to it, for what a proper
+//! client would never send; `golden` compares with checked-in files. A helper hides plumbing, never an assertion.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -13,10 +13,12 @@
 
 mod cluster;
 mod golden;
+mod proxy;
 mod raw;
 mod server;
 
-pub use cluster::{Database, cluster, database};
+pub use cluster::{Database, cluster, database, lone_database};
 pub use golden::assert_golden;
+pub use proxy::{Proxy, What, When};
 pub use raw::RawServer;
 pub use server::{Server, arguments, countersign, repository};

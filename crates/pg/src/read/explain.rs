@@ -1,14 +1,14 @@
 //! The plan of a read, without running it.
 
-use std::sync::Arc;
-
-use contract::{Column, PgType, Scalar, TypeKind};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
+use super::run::encode;
+use super::shapes::Shape;
+use super::{ReadError, ReadRequest, Reader, refusal, settle};
+use crate::columns;
 use crate::error::Error;
-use crate::read::{ReadError, Reader, refusal, settle};
 use crate::session::Session;
 
 /// The only text that is ever put in front of an agent's: EXPLAIN takes its statement in no other way. Why nothing that
@@ -42,32 +42,34 @@ impl Reader {
     /// # Errors
     /// [`ReadError`]: whatever [`Reader::query`] would refuse without running it, and what plans to write.
     pub async fn explain(&self, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
-        let deadline = self.deadline();
+        let deadline = Instant::now() + self.limits.deadline;
         let outcome = self.attempt_explain(deadline, sql, params).await;
         if self.may_read_again(&outcome) { self.attempt_explain(deadline, sql, params).await } else { outcome }
     }
 
     async fn attempt_explain(&self, deadline: Instant, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
-        let mut lease = self.lease_until(deadline).await?;
+        let mut lease = self.pool.lease(deadline).await?;
         let outcome = tokio::time::timeout_at(deadline, self.explain_on(lease.session(), sql, params)).await;
         settle(lease, outcome)
     }
 
     async fn explain_on(&self, session: &mut Session, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
-        let own = self.prepare(session, sql).await?;
-        if own.columns.is_none() {
+        let own = self.describe(session, sql).await?;
+        let text_params = encode(&own, params)?;
+        let param_oids: Vec<u32> = own.params.iter().map(|ty| ty.oid).collect();
+        let text = format!("{PREFIX}{sql}");
+        let described = session.describe(EXPLAINED, &text, &param_oids).await;
+        let described = described.map_err(|error| refusal(not_explainable(in_own_text(error))))?;
+        let raw = described.columns.ok_or(ReadError::NoResultColumns)?;
+        let is_plan = matches!(raw.as_slice(), [plan] if plan.type_oid == Type::JSON.oid());
+        if !is_plan || described.params != param_oids {
             return Err(ReadError::NoResultColumns);
         }
-        let params = self.params(session, &own.params, params).await?;
-        let shape = session.describe(EXPLAINED, &format!("{PREFIX}{sql}"), &own.params).await;
-        let shape = shape.map_err(|error| refusal(not_explainable(in_own_text(error))))?;
-        let is_plan = matches!(shape.columns.as_deref(), Some([plan]) if plan.type_oid == Type::JSON.oid());
-        if !is_plan || shape.params != own.params {
-            return Err(ReadError::NoResultColumns);
-        }
-        let json = PgType { oid: Type::JSON.oid(), name: "json".to_owned(), kind: TypeKind::Scalar(Scalar::Json) };
-        let column = Column { name: "plan".to_owned(), ty: Arc::new(json), not_null: false };
-        let result = self.fetch(session, EXPLAINED, vec![column], &params, 1).await.map_err(|error| match error {
+        let columns = columns::resolve(&self.types, session, &raw).await?;
+        let shape = Shape { params: own.params, columns, column_oids: vec![Type::JSON.oid()] };
+        let request = ReadRequest { sql: &text, params, row_limit: Some(1) };
+        let result = self.run_described(session, &shape, EXPLAINED, &text_params, &request).await;
+        let result = result.map_err(|error| match error {
             ReadError::Database(error) => ReadError::Database(in_own_text(error)),
             error => error,
         })?;

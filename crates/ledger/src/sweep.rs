@@ -1,0 +1,60 @@
+//! Ends the records that a server left behind when it was killed.
+//!
+//! ```text
+//! server 1   admit ............ claim | killed
+//! server 2                                      sweep: the row is not locked, so no T2 lives: failure
+//! ```
+//! Old enough means older than any call may take, so that a record between its T1 and its T2 is left alone.
+
+use std::time::Duration;
+
+use contract::CorrelationId;
+use pg::Step;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::Ledger;
+
+/// Older than a call's deadline, its grace and the time to resolve it.
+const OLDER_THAN: Duration = Duration::from_secs(60);
+const EVERY: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(30);
+/// What is left comes with the next sweep.
+const MOST: u32 = 1000;
+
+const SWEEP_SQL: &str = "select countersign.sweep(make_interval(secs => $1::double precision), $2::integer)::text";
+
+impl Ledger {
+    /// Ends what was abandoned; the records that it ended. Several servers may sweep at once.
+    ///
+    /// # Errors
+    /// Whatever the database says; the next sweep will find them.
+    pub async fn sweep(&self) -> Result<Vec<CorrelationId>, pg::Error> {
+        let deadline = Instant::now() + DEADLINE;
+        let mut lease = self.writer.lease(deadline).await?;
+        let params = [Some(OLDER_THAN.as_secs().to_string()), Some(MOST.to_string())];
+        let step = Step { sql: SWEEP_SQL, params: &params, param_types: &[] };
+        let outcomes = tokio::time::timeout_at(deadline, lease.session().run(&[step]))
+            .await
+            .map_err(|_| pg::Error::Deadline)?
+            .map_err(|failed| failed.error)?;
+        let ended = outcomes.into_iter().flat_map(|outcome| outcome.rows).flatten().flatten();
+        Ok(ended.filter_map(|id| CorrelationId::parse(&id)).collect())
+    }
+
+    /// Sweeps now and then every minute, for as long as the future is polled.
+    pub async fn keep_swept(self) {
+        let mut ticks = tokio::time::interval(EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            match self.sweep().await {
+                Ok(ended) => {
+                    for correlation_id in ended {
+                        tracing::warn!(%correlation_id, "an abandoned write was ended: nothing of it was written");
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "the sweep will be tried again"),
+            }
+        }
+    }
+}

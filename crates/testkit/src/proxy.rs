@@ -1,0 +1,334 @@
+//! Loses connections at the worst moment: a proxy between the server under test and PostgreSQL's unix socket.
+//!
+//! It forwards whole messages both ways and understands just enough of the protocol to know a statement of the gate's: a
+//! Bind of what was parsed from its text on the way in, CommandComplete on the way out. T1 commits without a statement
+//! `commit`, so what is armed for a COMMIT always meets a T2.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::cluster::Database;
+
+/// Which moment of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// PostgreSQL has everything of the transaction but the COMMIT (attack CR01).
+    BeforeCommit,
+    /// PostgreSQL has committed, and its answer is on its way (attack CR02).
+    AfterCommit,
+    /// The intent is recorded and committed (T1), and the answer is on its way.
+    AfterAdmission,
+}
+
+impl When {
+    /// Whether this is the text of the statement that is waited for.
+    fn is_at(self, sql: &[u8]) -> bool {
+        match self {
+            Self::BeforeCommit | Self::AfterCommit => sql == b"commit",
+            Self::AfterAdmission => sql.starts_with(b"select * from countersign.admit("),
+        }
+    }
+
+    /// Whether this message is the good answer to it. PostgreSQL sends it when the pipeline is done, so committed.
+    fn is_answered_by(self, message: &[u8]) -> bool {
+        match self {
+            Self::BeforeCommit | Self::AfterCommit => message == b"C\0\0\0\x0bCOMMIT\0",
+            Self::AfterAdmission => message.first() == Some(&b'C'),
+        }
+    }
+}
+
+/// What happens to the connection then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// Both sides find it closed.
+    Cut,
+    /// The same, and so is every other one, until [`Proxy::let_through`].
+    CutAndRefuse,
+    /// Nothing gets through on it, until [`Proxy::thaw`]. Neither side can tell.
+    Freeze,
+}
+
+/// A socket to PostgreSQL that can be told to fail.
+#[derive(Debug)]
+pub struct Proxy {
+    folder: TempDir,
+    database: Database,
+    state: Arc<State>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    server: PathBuf,
+    armed: Mutex<Option<Armed>>,
+    refusing: watch::Sender<bool>,
+    refused: watch::Sender<u64>,
+    thaws: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Armed {
+    when: When,
+    what: What,
+    fired: oneshot::Sender<()>,
+}
+
+impl Proxy {
+    /// In front of the server of this database.
+    pub fn before(database: &Database) -> Self {
+        let folder = tempfile::Builder::new().prefix("cs-proxy-").tempdir_in("/tmp").expect("a short folder");
+        let socket = format!(".s.PGSQL.{}", database.cluster().port());
+        let listener = UnixListener::bind(folder.path().join(&socket)).expect("a socket to listen on");
+        let state = Arc::new(State {
+            server: database.cluster().socket_dir().join(&socket),
+            armed: Mutex::default(),
+            refusing: watch::Sender::new(false),
+            refused: watch::Sender::new(0),
+            thaws: watch::Sender::new(0),
+        });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&state)));
+        Self { folder, database: database.clone(), state, accepting }
+    }
+
+    /// The connection string of the way through this proxy.
+    pub fn url(&self) -> String {
+        let (folder, port) = (self.folder.path().display(), self.database.cluster().port());
+        format!("host={folder} port={port} user=postgres dbname={}", self.database.name())
+    }
+
+    /// Does this at the next such moment, once. The receiver hears when it has been done.
+    pub fn arm(&self, when: When, what: What) -> oneshot::Receiver<()> {
+        let (fired, heard) = oneshot::channel();
+        *self.state.armed() = Some(Armed { when, what, fired });
+        heard
+    }
+
+    /// Takes back what was armed and has not been done.
+    pub fn disarm(&self) {
+        self.state.armed().take();
+    }
+
+    /// Waits until a connection has been refused.
+    pub async fn until_refused(&self) {
+        self.state.refused.subscribe().wait_for(|refused| *refused > 0).await.expect("the state is ours");
+    }
+
+    /// After [`What::CutAndRefuse`].
+    pub fn let_through(&self) {
+        self.state.refusing.send_replace(false);
+    }
+
+    /// After [`What::Freeze`].
+    pub fn thaw(&self) {
+        self.state.thaws.send_modify(|thaws| *thaws += 1);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // Its connections are the task's own and go with it.
+        self.accepting.abort();
+    }
+}
+
+impl State {
+    fn armed(&self) -> MutexGuard<'_, Option<Armed>> {
+        self.armed.lock().expect("nobody panics while holding it")
+    }
+
+    fn take_armed_at(&self, sql: &[u8]) -> Option<Armed> {
+        self.armed().take_if(|armed| armed.when.is_at(sql))
+    }
+}
+
+async fn accept(listener: UnixListener, state: Arc<State>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let (client, _) = listener.accept().await.expect("a connection");
+        while connections.try_join_next().is_some() {}
+        let state = Arc::clone(&state);
+        connections.spawn(async move {
+            let mut refusing = state.refusing.subscribe();
+            if *refusing.borrow() {
+                state.refused.send_modify(|refused| *refused += 1);
+                return;
+            }
+            // If PostgreSQL is down, the client sees a connection that closes at once.
+            let Ok(server) = UnixStream::connect(&state.server).await else { return };
+            tokio::select! {
+                biased;
+                _ = refusing.wait_for(|refusing| *refusing) => {}
+                () = forward(client, server, &state) => {}
+            }
+        });
+    }
+}
+
+/// Until one side closes, or the connection is cut.
+async fn forward(client: UnixStream, server: UnixStream, state: &State) {
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    // What is to be done when the answer comes by.
+    let waiting = Mutex::new(None);
+    let progress = Progress::default();
+    tokio::select! {
+        _ = requests(from_client, to_server, state, &waiting, &progress) => {}
+        _ = answers(from_server, to_client, state, &waiting, &progress) => {}
+    }
+    // The connection ended without that answer: the next one will do.
+    if let Some(unused) = waiting.into_inner().expect("nobody panics while holding it") {
+        state.armed().get_or_insert(unused);
+    }
+}
+
+async fn requests(
+    client: OwnedReadHalf,
+    mut server: OwnedWriteHalf,
+    state: &State,
+    waiting: &Mutex<Option<Armed>>,
+    progress: &Progress,
+) -> io::Result<()> {
+    let mut messages = Messages { stream: client, bytes: Vec::new(), tagged: false };
+    let mut prepared = HashMap::new();
+    while let Some(message) = messages.next().await? {
+        if let Some(sql) = bound_statement(&message, &mut prepared)
+            && let Some(armed) = state.take_armed_at(sql)
+        {
+            let is_before = armed.when == When::BeforeCommit;
+            *waiting.lock().expect("nobody panics while holding it") = Some(armed);
+            if is_before {
+                server.write_all(FLUSH).await?;
+                progress.until_all_is_done().await;
+                let armed = waiting.lock().expect("nobody panics while holding it").take();
+                if strike(armed.expect("nobody else takes it before the COMMIT"), state).await {
+                    return Ok(());
+                }
+            }
+        }
+        if message.first() == Some(&b'E') {
+            progress.sent.fetch_add(1, Ordering::Relaxed);
+        }
+        server.write_all(&message).await?;
+    }
+    Ok(())
+}
+
+async fn answers(
+    server: OwnedReadHalf,
+    mut client: OwnedWriteHalf,
+    state: &State,
+    waiting: &Mutex<Option<Armed>>,
+    progress: &Progress,
+) -> io::Result<()> {
+    let mut messages = Messages { stream: server, bytes: Vec::new(), tagged: true };
+    while let Some(message) = messages.next().await? {
+        let armed = waiting
+            .lock()
+            .expect("nobody panics while holding it")
+            .take_if(|armed: &mut Armed| armed.when.is_answered_by(&message));
+        if let Some(armed) = armed
+            && strike(armed, state).await
+        {
+            return Ok(());
+        }
+        progress.hears(&message);
+        client.write_all(&message).await?;
+    }
+    Ok(())
+}
+
+/// Asks for the answers so far.
+const FLUSH: &[u8] = b"H\0\0\0\x04";
+
+/// How many statements were sent on a connection, and how many are done with.
+#[derive(Default)]
+struct Progress {
+    sent: AtomicUsize,
+    done: watch::Sender<usize>,
+}
+
+impl Progress {
+    fn hears(&self, message: &[u8]) {
+        match message.first() {
+            Some(b'C' | b'I') => self.done.send_modify(|done| *done += 1),
+            // An error skips the rest, and ReadyForQuery comes behind all of it.
+            Some(b'E' | b'Z') => drop(self.done.send_replace(self.sent.load(Ordering::Relaxed))),
+            _ => {}
+        }
+    }
+
+    /// So that a transaction that loses its COMMIT really has done everything else.
+    async fn until_all_is_done(&self) {
+        let sent = self.sent.load(Ordering::Relaxed);
+        self.done.subscribe().wait_for(|done| *done >= sent).await.expect("the sender is ours");
+    }
+}
+
+/// Does what was armed; whether the connection is to be closed now.
+async fn strike(armed: Armed, state: &State) -> bool {
+    // Before anybody hears of it: a thaw that follows at once must not be missed.
+    let mut thaws = state.thaws.subscribe();
+    if armed.what == What::CutAndRefuse {
+        state.refusing.send_replace(true);
+    }
+    let _nobody_listens = armed.fired.send(());
+    if armed.what == What::Freeze {
+        let _proxy_gone = thaws.changed().await;
+    }
+    armed.what != What::Freeze
+}
+
+/// The text of the statement that this message from the client binds; `prepared` has what was parsed, by name.
+fn bound_statement<'a>(message: &[u8], prepared: &'a mut HashMap<Vec<u8>, Vec<u8>>) -> Option<&'a [u8]> {
+    // Both begin with two strings: Parse with name and text, Bind with portal and name.
+    let mut strings = message.get(5..)?.split(|byte| *byte == 0);
+    let (first, second) = (strings.next()?, strings.next()?);
+    match message.first()? {
+        b'P' => {
+            prepared.insert(first.to_vec(), second.to_vec());
+            None
+        }
+        b'B' => prepared.get(second).map(Vec::as_slice),
+        _ => None,
+    }
+}
+
+/// A stream cut into messages.
+struct Messages<R> {
+    stream: R,
+    bytes: Vec<u8>,
+    /// The very first message of a client has no type byte.
+    tagged: bool,
+}
+
+impl<R: AsyncRead + Unpin> Messages<R> {
+    /// The next message, whole; `None` at the end of the stream.
+    async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            let tag = usize::from(self.tagged);
+            if let Some(length) = self.bytes.get(tag..tag + 4) {
+                let length = u32::from_be_bytes([length[0], length[1], length[2], length[3]]);
+                let size = tag + usize::try_from(length).expect("a size");
+                if self.bytes.len() >= size {
+                    self.tagged = true;
+                    let rest = self.bytes.split_off(size);
+                    return Ok(Some(std::mem::replace(&mut self.bytes, rest)));
+                }
+            }
+            if self.stream.read_buf(&mut self.bytes).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+}

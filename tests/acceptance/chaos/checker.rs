@@ -1,0 +1,132 @@
+//! The tables, the ledger and what the agents were told must agree. Every sentence it returns is a broken promise.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use testkit::Database;
+
+use super::load::{Answer, Journal};
+
+/// What must not have any row, and what it means if it has.
+const CONTRADICTIONS: [(&str, &str); 7] = [
+    ("a record is still pending", "select correlation_id from countersign.mutation_audit where status = 'pending'"),
+    (
+        "a guard is held for good by a record that is final",
+        "select g.key, a.correlation_id, a.status from countersign.idempotency_guard g
+         join countersign.mutation_audit a on a.correlation_id = g.holder
+         where g.expires_at = 'infinity' and a.status <> 'pending'",
+    ),
+    (
+        "a tweet has not exactly one success record",
+        "select t.id, t.text, count(a.id) from social.tweet t left join countersign.mutation_audit a
+             on a.tool_name = 'post_tweet' and a.status = 'success' and (a.result->>'id')::bigint = t.id
+         where t.text like 'chaos-%' group by t.id having count(a.id) <> 1",
+    ),
+    (
+        "a success record of post_tweet has no such row, and no record of its removal",
+        "select a.correlation_id, a.result from countersign.mutation_audit a
+         where a.tool_name = 'post_tweet' and a.status = 'success'
+           and not exists (select from social.tweet t
+                           where t.id = (a.result->>'id')::bigint and t.text = a.params->>'text')
+           and not exists (select from countersign.mutation_audit d
+                           where d.tool_name = 'delete_tweet' and d.status = 'success'
+                             and d.params->>'tweet_id' = a.result->>'id')",
+    ),
+    (
+        "a success record of delete_tweet has its row still there",
+        "select a.correlation_id, a.params from countersign.mutation_audit a
+         join social.tweet t on t.id = (a.params->>'tweet_id')::bigint
+         where a.tool_name = 'delete_tweet' and a.status = 'success'",
+    ),
+    (
+        "the likes of a tweet are not those of the records",
+        "with recorded as (
+             select (params->>'tweet_id')::bigint as tweet_id,
+                    sum(case tool_name when 'like_tweet' then 1 else -1 end) as likes
+             from countersign.mutation_audit
+             where tool_name in ('like_tweet', 'unlike_tweet') and status = 'success' group by 1
+         ), counted as (
+             select l.tweet_id, count(*) as likes from social.tweet_like l join social.tweet t on t.id = l.tweet_id
+             where l.account_id = 'default' and t.text like 'chaos-%' group by 1
+         )
+         select tweet_id, recorded.likes, counted.likes from recorded full join counted using (tweet_id)
+         where coalesce(recorded.likes, 0) <> coalesce(counted.likes, 0)",
+    ),
+    (
+        "a key has more than one success",
+        "select idempotency_key, count(*) from countersign.mutation_audit
+         where idempotency_key is not null and status = 'success' group by 1 having count(*) > 1",
+    ),
+];
+
+pub(super) async fn check(db: &Database, journal: &Journal) -> Vec<String> {
+    let mut broken = journal.surprises.clone();
+    for (meaning, sql) in CONTRADICTIONS {
+        broken.extend(db.rows(sql).await.iter().map(|row| format!("{meaning}: {}", row.join(", "))));
+    }
+    let records = Records::read(db).await;
+    broken.extend(journal.answers.iter().filter_map(|answer| records.contradict(answer)));
+    broken.extend(not_as_told(db, journal).await);
+    broken
+}
+
+/// What the agents know of the tables from the answers alone.
+async fn not_as_told(db: &Database, journal: &Journal) -> Vec<String> {
+    let mut broken = Vec::new();
+    let rows = db.rows("select text, count(*) from social.tweet where text like 'chaos-%' group by text").await;
+    let rows: HashMap<&str, usize> = rows.iter().map(|row| (row[0].as_str(), row[1].parse().unwrap())).collect();
+    for (text, expected) in &journal.tweets {
+        let found = rows.get(text.as_str()).copied().unwrap_or_default();
+        if found != *expected {
+            broken.push(format!("{text:?} has {found} rows where {expected} were acknowledged"));
+        }
+    }
+    let liked = db.rows("select tweet_id from social.tweet_like where account_id = 'default'").await.concat();
+    for (tweet, expected) in &journal.likes {
+        if liked.contains(&tweet.to_string()) != *expected {
+            broken.push(format!("that tweet {tweet} is liked was acknowledged as {expected}, and is not so"));
+        }
+    }
+    broken
+}
+
+struct Record {
+    status: String,
+    result: Value,
+    original: String,
+}
+
+/// Every record by its receipt.
+struct Records(HashMap<String, Record>);
+
+impl Records {
+    async fn read(db: &Database) -> Self {
+        let sql = "select correlation_id, status, coalesce(result, 'null'), coalesce(duplicate_of::text, '') \
+                   from countersign.mutation_audit";
+        let records = db.rows(sql).await.into_iter().map(|row| {
+            let [receipt, status, result, original] = <[String; 4]>::try_from(row).unwrap();
+            (receipt, Record { status, result: serde_json::from_str(&result).unwrap(), original })
+        });
+        Self(records.collect())
+    }
+
+    /// How the records contradict an answer, if they do.
+    fn contradict(&self, Answer { call, envelope }: &Answer) -> Option<String> {
+        let receipt = envelope["meta"]["correlation_id"].as_str();
+        let record = receipt.and_then(|receipt| self.0.get(receipt));
+        let status = record.map_or("missing", |record| record.status.as_str());
+        let data = &envelope["data"];
+        let holds = if envelope["success"] != true {
+            envelope["error"]["code"] == "commit_outcome_unknown" || status != "success"
+        } else if data["duplicate"] == true {
+            let original = data["original_correlation_id"].as_str().unwrap();
+            let of = self.0.get(original);
+            status == "duplicate"
+                && record.is_some_and(|record| record.original == original)
+                && of.is_some_and(|of| of.status == "success" && of.result == data["cached_result"])
+        } else {
+            status == "success" && record.is_some_and(|record| record.result == *data)
+        };
+        (!holds).then(|| format!("{call} was answered with {envelope}, and its record is {status}"))
+    }
+}

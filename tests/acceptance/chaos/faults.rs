@@ -1,0 +1,125 @@
+//! What goes wrong: one thing after the other, in an order that the seed decides.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use testkit::{Database, What, When};
+use tokio::time::Instant;
+
+use super::fleet::Fleet;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fault {
+    /// kill -9 of a server.
+    KillServer,
+    /// A server that stands still while what it has begun is swept, and then goes on.
+    PauseServer,
+    /// pg_terminate_backend of a session of a server.
+    TerminateBackend,
+    /// `pg_ctl stop -m immediate`, and a restart.
+    StopPostgres,
+    /// kill -9 of the postmaster, and a restart.
+    KillPostgres,
+    /// Both at once.
+    KillBoth,
+    CutBeforeCommit,
+    CutAfterCommit,
+    FreezeBeforeCommit,
+    FreezeAfterCommit,
+}
+
+/// The cut before COMMIT comes first, while nothing else has gone wrong: it meets a success, which the control needs.
+const ALL: [Fault; 10] = [
+    Fault::CutBeforeCommit,
+    Fault::KillServer,
+    Fault::PauseServer,
+    Fault::TerminateBackend,
+    Fault::StopPostgres,
+    Fault::KillPostgres,
+    Fault::KillBoth,
+    Fault::CutAfterCommit,
+    Fault::FreezeBeforeCommit,
+    Fault::FreezeAfterCommit,
+];
+
+/// How many of each there were.
+pub(super) type Played = BTreeMap<Fault, usize>;
+
+/// Plays every fault once, and then any until the time is over.
+pub(super) async fn play(db: &Database, fleet: &Fleet, rng: &mut fastrand::Rng, at_least: Duration) -> Played {
+    let end = Instant::now() + at_least;
+    let mut first = ALL;
+    rng.shuffle(&mut first[1..]);
+    let mut first = first.into_iter();
+    let mut played = Played::new();
+    loop {
+        let fault = match first.next() {
+            Some(fault) => fault,
+            None if Instant::now() >= end => return played,
+            None => ALL[rng.usize(..ALL.len())],
+        };
+        // Not to wait for anything: faults should not follow each other in one rhythm.
+        tokio::time::sleep(Duration::from_millis(rng.u64(20..300))).await;
+        strike(fault, db, fleet, rng).await;
+        *played.entry(fault).or_default() += 1;
+    }
+}
+
+async fn strike(fault: Fault, db: &Database, fleet: &Fleet, rng: &mut fastrand::Rng) {
+    let server = rng.usize(..fleet.len());
+    match fault {
+        Fault::KillServer => {
+            fleet.kill9(server).await;
+            fleet.replace(server).await;
+        }
+        Fault::PauseServer => {
+            fleet.signal(server, Signal::SIGSTOP).await;
+            tokio::time::sleep(super::OLD_ENOUGH * 2).await;
+            fleet.signal(server, Signal::SIGCONT).await;
+        }
+        Fault::TerminateBackend => terminate_a_backend(db, rng).await,
+        Fault::StopPostgres => crash(db, |cluster| cluster.stop_immediate()).await,
+        Fault::KillPostgres => crash(db, |cluster| cluster.kill9()).await,
+        Fault::KillBoth => {
+            fleet.kill9(server).await;
+            crash(db, |cluster| cluster.kill9()).await;
+            fleet.replace(server).await;
+        }
+        Fault::CutBeforeCommit => at_commit(fleet, When::BeforeCommit, What::Cut).await,
+        Fault::CutAfterCommit => at_commit(fleet, When::AfterCommit, What::Cut).await,
+        Fault::FreezeBeforeCommit => {
+            at_commit(fleet, When::BeforeCommit, What::Freeze).await;
+            thaw(fleet, rng).await;
+        }
+        Fault::FreezeAfterCommit => {
+            at_commit(fleet, When::AfterCommit, What::Freeze).await;
+            thaw(fleet, rng).await;
+        }
+    }
+}
+
+/// Waits until it has really happened: there is always a next COMMIT.
+async fn at_commit(fleet: &Fleet, when: When, what: What) {
+    let fired = fleet.proxy().arm(when, what);
+    let fired = tokio::time::timeout(Duration::from_secs(60), fired).await;
+    fired.expect("the load goes on").expect("the proxy meets it");
+}
+
+async fn thaw(fleet: &Fleet, rng: &mut fastrand::Rng) {
+    tokio::time::sleep(Duration::from_millis(rng.u64(..500))).await;
+    fleet.proxy().thaw();
+}
+
+async fn terminate_a_backend(db: &Database, rng: &mut fastrand::Rng) {
+    let pids = db.rows("select pid from pg_stat_activity where application_name = 'countersign' order by pid").await;
+    if let Some(row) = rng.choice(&pids) {
+        db.rows(&format!("select pg_terminate_backend({})", row[0])).await;
+    }
+}
+
+async fn crash(db: &Database, how: fn(&embedded::Cluster) -> Result<(), embedded::Error>) {
+    let cluster = std::sync::Arc::clone(db.cluster());
+    let crashed = tokio::task::spawn_blocking(move || how(&cluster).and_then(|()| cluster.restart()));
+    crashed.await.expect("no panic").expect("PostgreSQL comes back");
+}

@@ -1,0 +1,83 @@
+//! Three servers on one database, behind one proxy: what is killed is replaced.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mcp::{Client, ClientError};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use testkit::{Database, Proxy, Server, arguments};
+use tokio::sync::RwLock;
+
+/// Longer than any call may take: its deadline, the grace, and the time to find out its outcome.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) struct Fleet {
+    db: Database,
+    proxy: Proxy,
+    servers: [RwLock<Arc<Client>>; 3],
+    calls: AtomicUsize,
+}
+
+impl Fleet {
+    pub(super) async fn start(db: &Database) -> Self {
+        let proxy = Proxy::before(db);
+        let (a, b, c) = tokio::join!(start(db, &proxy), start(db, &proxy), start(db, &proxy));
+        let servers = [a, b, c].map(|server| RwLock::new(Arc::new(server)));
+        Self { db: db.clone(), proxy, servers, calls: AtomicUsize::new(0) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.servers.len()
+    }
+
+    pub(super) fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+
+    pub(super) fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Calls a tool on one of the servers; the envelope.
+    pub(super) async fn call(&self, server: usize, tool: &str, json: Value) -> Result<Value, ClientError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let client = Arc::clone(&*self.servers[server].read().await);
+        let answer = tokio::time::timeout(PATIENCE, client.call(tool, arguments(json))).await;
+        answer.unwrap_or_else(|_| panic!("{tool}: no answer in {PATIENCE:?}")).map(|answer| answer.envelope)
+    }
+
+    /// Sends a signal to one of the servers.
+    pub(super) async fn signal(&self, server: usize, signal: Signal) {
+        let pid = self.servers[server].read().await.pid().expect("a server that has started");
+        kill(Pid::from_raw(pid.try_into().expect("a process id")), signal).expect("a process of ours");
+    }
+
+    /// Kills one of the servers in the middle of whatever it does.
+    pub(super) async fn kill9(&self, server: usize) {
+        self.signal(server, Signal::SIGKILL).await;
+    }
+
+    /// Starts another one in the place of one that was killed.
+    pub(super) async fn replace(&self, server: usize) {
+        let mut place = self.servers[server].write().await;
+        *place = Arc::new(start(&self.db, &self.proxy).await);
+    }
+
+    /// Ends them all in good order, so that nothing is on its way any more.
+    pub(super) async fn close(self) {
+        for server in self.servers {
+            let client = Arc::into_inner(server.into_inner()).expect("no call is on its way");
+            client.close().await.expect("a server that ends well");
+        }
+    }
+}
+
+async fn start(db: &Database, proxy: &Proxy) -> Client {
+    let mut command = Server::command_through(proxy, db);
+    // The loss of connections is what this is about: nobody wants to read of every single one.
+    command.args(["--log", "off"]);
+    Client::start(command).await.expect("an MCP session")
+}
