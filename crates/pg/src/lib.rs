@@ -5,7 +5,7 @@
 //! decision by looking at SQL text: what a statement is, its prepared form says.
 //!
 //! Where things are: `wire` speaks the protocol; `session` runs statements; `pool` lends sessions and takes only clean
-//! ones back; `read` is the one way to read, and to see how it would be done; `write` is for the crate `ledger` alone;
+//! ones back; `read` is the one way to read; `write` is for the crate `ledger` alone;
 //! `describe` says what a statement takes and gives, for `manifest`; `types` knows a type by its oid.
 
 mod columns;

@@ -1,15 +1,13 @@
 //! The plan of a read, without running it.
 
-use std::sync::Arc;
-
-use contract::{Column, PgType, Scalar, TypeKind};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
-use super::run::{Fetched, encode};
+use super::run::encode;
 use super::shapes::Shape;
 use super::{ReadError, ReadRequest, Reader, refusal, settle};
+use crate::columns;
 use crate::error::Error;
 use crate::session::Session;
 
@@ -44,7 +42,7 @@ impl Reader {
     /// # Errors
     /// [`ReadError`]: whatever [`Reader::query`] would refuse without running it, and what plans to write.
     pub async fn explain(&self, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
-        let deadline = self.deadline();
+        let deadline = Instant::now() + self.limits.deadline;
         let outcome = self.attempt_explain(deadline, sql, params).await;
         if self.may_read_again(&outcome) { self.attempt_explain(deadline, sql, params).await } else { outcome }
     }
@@ -57,20 +55,21 @@ impl Reader {
 
     async fn explain_on(&self, session: &mut Session, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
         let own = self.describe(session, sql).await?;
-        let params_text = encode(&own, params)?;
-        let own_oids: Vec<u32> = own.params.iter().map(|ty| ty.oid).collect();
-        let shape = session.describe(EXPLAINED, &format!("{PREFIX}{sql}"), &own_oids).await;
-        let shape = shape.map_err(|error| refusal(not_explainable(in_own_text(error))))?;
-        let is_plan = matches!(shape.columns.as_deref(), Some([plan]) if plan.type_oid == Type::JSON.oid());
-        if !is_plan || shape.params != own_oids {
+        let text_params = encode(&own, params)?;
+        let param_oids: Vec<u32> = own.params.iter().map(|ty| ty.oid).collect();
+        let text = format!("{PREFIX}{sql}");
+        let described = session.describe(EXPLAINED, &text, &param_oids).await;
+        let described = described.map_err(|error| refusal(not_explainable(in_own_text(error))))?;
+        let raw = described.columns.ok_or(ReadError::NoResultColumns)?;
+        let is_plan = matches!(raw.as_slice(), [plan] if plan.type_oid == Type::JSON.oid());
+        if !is_plan || described.params != param_oids {
             return Err(ReadError::NoResultColumns);
         }
-        let json = PgType { oid: Type::JSON.oid(), name: "json".to_owned(), kind: TypeKind::Scalar(Scalar::Json) };
-        let column = Column { name: "plan".to_owned(), ty: Arc::new(json), not_null: false };
-        let plan = Shape { params: own.params, columns: vec![column], column_oids: vec![Type::JSON.oid()] };
-        let request = ReadRequest { sql, params, row_limit: Some(1) };
-        let fetched = self.fetch(session, &plan, EXPLAINED, &params_text, &request, 0).await;
-        let result = fetched.map_err(Fetched::into_error).map_err(|error| match error {
+        let columns = columns::resolve(&self.types, session, &raw).await?;
+        let shape = Shape { params: own.params, columns, column_oids: vec![Type::JSON.oid()] };
+        let request = ReadRequest { sql: &text, params, row_limit: Some(1) };
+        let result = self.run_described(session, &shape, EXPLAINED, &text_params, &request).await;
+        let result = result.map_err(|error| match error {
             ReadError::Database(error) => ReadError::Database(in_own_text(error)),
             error => error,
         })?;

@@ -1,8 +1,7 @@
 //! The read path: one statement, in a transaction that cannot write, within bounds (design.md section 4).
-
 //!
-//! `run` is the pipeline itself; `explain` shows the plan instead; `shapes` remembers how a text was described, so that a text seen before costs one round
-//! trip instead of two.
+//! `run` is the pipeline itself; `shapes` remembers how a text was described, so that a text seen before costs one round
+//! trip instead of two; `explain` shows the plan of a read without running it.
 
 mod explain;
 mod run;
@@ -123,15 +122,37 @@ impl Reader {
     /// # Errors
     /// [`ReadError`]; nothing of the database has changed in any case.
     pub async fn query(&self, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
-        let deadline = self.deadline();
+        let deadline = Instant::now() + self.limits.deadline;
         let outcome = self.attempt(deadline, request).await;
         if self.may_read_again(&outcome) { self.attempt(deadline, request).await } else { outcome }
+    }
+
+    /// The session may have died in the pool (PostgreSQL restarted): a read can simply be tried on a fresh one.
+    fn may_read_again<T>(&self, outcome: &Result<T, ReadError>) -> bool {
+        let Err(ReadError::Database(Error::Lost(error))) = outcome else { return false };
+        tracing::info!(%error, "a pooled connection was lost; reading again on a fresh one");
+        self.pool.forget_idle();
+        true
     }
 
     async fn attempt(&self, deadline: Instant, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
         let mut lease = self.pool.lease(deadline).await?;
         let outcome = tokio::time::timeout_at(deadline, self.query_on(lease.session(), request)).await;
         settle(lease, outcome)
+    }
+}
+
+/// What became of a read, and of the session that it ran on.
+fn settle<T>(lease: Lease, outcome: Result<Result<T, ReadError>, Elapsed>) -> Result<T, ReadError> {
+    match outcome {
+        Ok(outcome) => {
+            clean_later(lease);
+            outcome
+        }
+        Err(_) => {
+            lease.discard();
+            Err(ReadError::Database(Error::Deadline))
+        }
     }
 
     fn deadline(&self) -> Instant {

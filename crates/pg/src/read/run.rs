@@ -51,7 +51,19 @@ impl Reader {
         let shape = Arc::new(self.describe(session, request.sql).await?);
         self.shapes.put(request.sql, &shape);
         let params = encode(&shape, request.params)?;
-        self.fetch(session, &shape, DESCRIBED, &params, request, 0).await.map_err(Fetched::into_error)
+        self.run_described(session, &shape, DESCRIBED, &params, request).await
+    }
+
+    /// Runs a statement that has been described under this name.
+    pub(super) async fn run_described(
+        &self,
+        session: &mut Session,
+        shape: &Shape,
+        statement: &str,
+        params: &[Option<String>],
+        request: &ReadRequest<'_>,
+    ) -> Result<ResultSet, ReadError> {
+        self.fetch(session, shape, statement, params, request, 0).await.map_err(Fetched::into_error)
     }
 
     fn push_opening(&self, session: &mut Session) -> Result<(), Error> {
@@ -106,6 +118,7 @@ impl Reader {
         connection.push_sync();
         connection.push_own_text("rollback")?;
         session.push_discard_all()?;
+        // Only a statement without a name is parsed in this very pipeline.
         let progress = if statement.is_empty() { Progress::Unparsed } else { Progress::Unbound };
         let mut rows = Rows::new(shape, progress, row_limit as usize, self.limits.max_bytes);
         session.connection.flush().await?;
