@@ -154,28 +154,6 @@ fn settle<T>(lease: Lease, outcome: Result<Result<T, ReadError>, Elapsed>) -> Re
             Err(ReadError::Database(Error::Deadline))
         }
     }
-
-    fn deadline(&self) -> Instant {
-        Instant::now() + self.limits.deadline
-    }
-
-    /// The session may have died in the pool (PostgreSQL restarted): a read can simply be tried on a fresh one.
-    fn may_read_again<T>(&self, outcome: &Result<T, ReadError>) -> bool {
-        let Err(ReadError::Database(Error::Lost(error))) = outcome else { return false };
-        tracing::info!(%error, "a pooled connection was lost; reading again on a fresh one");
-        self.pool.forget_idle();
-        true
-    }
-}
-
-/// What became of a read, and of the session it ran on.
-fn settle<T>(lease: Lease, outcome: Result<Result<T, ReadError>, Elapsed>) -> Result<T, ReadError> {
-    let Ok(outcome) = outcome else {
-        lease.discard();
-        return Err(ReadError::Database(Error::Deadline));
-    };
-    clean_later(lease);
-    outcome
 }
 
 /// Gives the session back once nothing of the call is left in it: after the answer, so that nobody waits for it.

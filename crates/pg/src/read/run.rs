@@ -98,9 +98,7 @@ impl Reader {
     }
 
     /// Runs the statement up to the limits, rolls back and cleans the session. The end of the cleaning is not waited for.
-    ///
-    /// `statement` is the name under which it is prepared; empty if it is parsed in this pipeline.
-    pub(super) async fn fetch(
+    async fn fetch(
         &self,
         session: &mut Session,
         shape: &Shape,
@@ -152,14 +150,14 @@ impl Reader {
 }
 
 /// What keeps a statement from giving rows.
-pub(super) enum Fetched {
+enum Fetched {
     /// It was not parsed with the types that it had before.
     Unparsed(ServerError),
     Error(ReadError),
 }
 
 impl Fetched {
-    pub(super) fn into_error(self) -> ReadError {
+    fn into_error(self) -> ReadError {
         match self {
             Self::Unparsed(error) => refusal(Error::Server(Box::new(error))),
             Self::Error(error) => error,
