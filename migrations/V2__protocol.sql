@@ -25,7 +25,15 @@ declare
     mine  countersign.mutation_audit;
     held  record;
 begin
-    select * into strict mine from countersign.mutation_audit a where a.correlation_id = correlation;
+    -- A record that was swept while it waited is final, and must not take the guard: nobody would ever give it back.
+    --     A  runs                                fails, guard free
+    --     B  waits   (swept: failure)                               contend -> run: guard held by a failure, for good
+    -- The lock keeps the sweep away until the verdict is committed; records are locked before guards, everywhere.
+    select * into mine from countersign.mutation_audit a
+    where a.correlation_id = correlation and a.status = 'pending' for update;
+    if not found then
+        raise exception 'mutation % is not to be executed here', correlation using errcode = 'CS001';
+    end if;
 
     insert into countersign.idempotency_guard as g (account_id, tool_name, key, holder, fingerprint, expires_at, bound_until)
     values (mine.account_id, mine.tool_name, coalesce('key:' || mine.idempotency_key, 'fp:' || mine.params_hash),

@@ -9,13 +9,17 @@
 
 mod architecture;
 mod chaos;
+mod corrections;
 mod demo;
+mod describe_database;
+mod explain_query;
 mod ledger_records;
 mod lost_commit;
 mod protocol;
 mod python_client;
 mod query_database;
 mod startup;
+mod tls;
 mod tool_list;
 mod undo_matrix;
 mod values;

@@ -192,6 +192,33 @@ async fn a_hundred_failing_calls_leave_no_connection_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_text_seen_before_shows_a_change_of_the_schema_at_once() {
+    let db = database().await;
+    db.run("create table public.t (a int, b int); insert into public.t values (1, 2); grant select on public.t to countersign_reader").await;
+    let server = Server::on(&db).await;
+    let all = || server.query("select * from public.t");
+    assert_eq!(all().await, [json!({"a": 1, "b": 2})]);
+    assert_eq!(all().await, [json!({"a": 1, "b": 2})]);
+    db.run("alter table public.t alter b type numeric(5, 2), add c text default 'new'").await;
+    assert_eq!(all().await[0].to_string(), r#"{"a":1,"b":2.00,"c":"new"}"#);
+    // A parameter's type changes with its column, which the text no longer parses with.
+    let by_b = |b: serde_json::Value| {
+        let server = &server;
+        async move {
+            server
+                .succeed("query_database", json!({"query": "select a from public.t where b = $1", "params": [b]}))
+                .await
+        }
+    };
+    assert_eq!(by_b(json!(2)).await["data"]["row_count"], 1);
+    db.run("alter table public.t alter b type text using 'two'").await;
+    assert_eq!(by_b(json!("two")).await["data"]["row_count"], 1);
+    db.run("drop table public.t").await;
+    let gone = json!({"query": "select * from public.t"});
+    assert_eq!(server.fail("query_database", gone, "sql_error").await["sqlstate"], "42P01");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_killed_backend_is_not_noticed_by_the_next_read() {
     let db = database().await;
     let server = Server::on(&db).await;

@@ -157,6 +157,14 @@ tool = "no_such_tool"
 params = { tweet_id = "result.nope" }
 
 [[tool]]
+name = "commits_by_itself"
+access = "write"
+description = "Would end the transaction of the write protocol."
+sql = ["commit", "update social.tweet set text = 'x' returning id"]
+rows = "any"
+undo = { irreversible = "No." }
+
+[[tool]]
 name = "no_returning"
 access = "write"
 description = "Returns nothing."
@@ -170,6 +178,7 @@ undo = { irreversible = "No." }
         command.env("DATABASE_URL", db.url()).arg(verb).arg("--manifest").arg(&path);
         let said = refused(&mut command).await;
         assert_says(&said, &["two_statements", "no_such_column", "undone_by_nothing", "no_such_tool", "no_returning"]);
+        assert_says(&said, &["commits_by_itself", "COMMIT, CALL, DDL"]);
         assert!(said.contains("wrong.toml:"), "{said}");
     }
     let mut command = Command::new(countersign());
@@ -191,7 +200,7 @@ async fn init_can_run_many_times_at_once_and_again() {
         let output = tokio::spawn(run).await.unwrap().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    assert_eq!(db.value("select count(*) from countersign.schema_history").await, "5");
+    assert_eq!(db.value("select count(*) from countersign.schema_history").await, "4");
     let server = Server::on(&db).await;
     assert_eq!(server.query("select count(*) > 0 as loaded from social.tweet").await[0]["loaded"], true);
 }

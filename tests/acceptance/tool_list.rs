@@ -19,6 +19,7 @@ const WRITE_TOOLS: [&str; 14] = [
     "unfollow_user",
     "upload_media",
 ];
+const READ_TOOLS: [&str; 3] = ["describe_database", "explain_query", "query_database"];
 const LEDGER_TOOLS: [&str; 2] = ["get_recent_mutations", "get_mutation_detail"];
 
 async fn names(profile: &str) -> Vec<String> {
@@ -33,8 +34,8 @@ async fn names(profile: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_profile_has_its_tools_and_no_other() {
     // A9-39 to A9-41, A11-04
-    assert_eq!(names("readonly").await, ["query_database"]);
-    let mut all: Vec<&str> = WRITE_TOOLS.into_iter().chain(LEDGER_TOOLS).chain(["query_database"]).collect();
+    assert_eq!(names("readonly").await, READ_TOOLS);
+    let mut all: Vec<&str> = WRITE_TOOLS.into_iter().chain(LEDGER_TOOLS).chain(READ_TOOLS).collect();
     all.sort_unstable();
     assert_eq!(names("write").await, all);
     assert_eq!(names("admin").await, all);

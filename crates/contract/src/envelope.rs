@@ -116,7 +116,7 @@ pub struct Failure {
     /// PostgreSQL's five characters, when PostgreSQL said it (PostgreSQL manual, appendix A).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sqlstate: Option<String>,
-    /// PostgreSQL's DETAIL.
+    /// PostgreSQL's DETAIL, or else the line that `position` is in, with a caret below the place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// PostgreSQL's HINT, or ours.

@@ -13,7 +13,7 @@ pub enum ErrorCode {
     SqlError,
     /// A write touched another number of rows than its manifest allows, and was rolled back.
     RowCountMismatch,
-    /// No such record in this account.
+    /// No such record in this account, or no such table or schema for this login.
     NotFound,
     /// The `idempotency_key` is bound to other arguments.
     IdempotencyKeyReused,

@@ -95,7 +95,8 @@ pub struct Column {
     pub name: String,
     /// Its type.
     pub ty: Arc<PgType>,
-    /// True if the column comes straight from a table column that is declared NOT NULL.
+    /// True if the column comes straight from a table column that is declared NOT NULL, and nothing on the way (an outer
+    /// join, grouping sets) makes a NULL of it.
     pub not_null: bool,
 }
 

@@ -22,7 +22,7 @@ use crate::resolve;
 /// What T1 found.
 pub(crate) enum Verdict {
     /// Go on, on this session.
-    Run(Lease),
+    Run(Box<Lease>),
     /// It is done already.
     Duplicate { original: CorrelationId, cached_result: Value },
     /// The record says no.
@@ -127,7 +127,7 @@ async fn give_up(writer: &Writer, correlation_id: CorrelationId) -> Result<Verdi
 }
 
 enum Answer {
-    Run(Lease),
+    Run(Box<Lease>),
     Duplicate { original: CorrelationId, cached_result: Value },
     KeyReused,
     InFlight,
@@ -144,7 +144,7 @@ async fn ask(writer: &Writer, sql: &str, params: &[Option<String>], deadline: In
     let [verdict, original, cached_result] = <[Option<String>; 3]>::try_from(row).unwrap_or_default();
     let original = original.as_deref().and_then(CorrelationId::parse);
     match (verdict.as_deref(), original) {
-        (Some("run"), _) => Ok(Answer::Run(lease)),
+        (Some("run"), _) => Ok(Answer::Run(Box::new(lease))),
         (Some("duplicate"), Some(original)) => {
             let cached_result = cached_result.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
             Ok(Answer::Duplicate { original, cached_result })

@@ -146,6 +146,12 @@ impl<'a> WriteTx<'a> {
                 });
             }
         };
+        if !self.lease.session().in_transaction() {
+            // No statement of a manifest can do that (the compiler refuses them); an executor in Rust could try.
+            return Err(Refusal::Lost(pg::Error::Lost(std::io::Error::other(
+                "a statement ended the write's transaction",
+            ))));
+        }
         let mut rows = Vec::with_capacity(statements.len());
         for outcome in outcomes.into_iter().skip(opening_steps) {
             let columns = self.writer.columns(self.lease, &outcome.columns).await.map_err(Refusal::Lost)?;

@@ -1,79 +1,44 @@
 //! Whether a JSON value of a manifest is one that a parameter takes, and TOML values as JSON.
 //!
-//! Only the shape is judged: whether `"2026-13-01"` is a date is PostgreSQL's to say.
+//! What the agent's arguments are judged by judges the manifest's own values as well: the parameter's JSON Schema.
+//! Whether `"Feb 30"` is an interval is PostgreSQL's to say.
 
 use std::cmp::Ordering;
 
 use contract::{PgType, Scalar, TypeKind};
-use serde_json::{Map, Number, Value};
+use jsonschema::Validator;
+use serde_json::{Map, Number, Value, json};
 
-use crate::Limits;
-use crate::schema::{integer_range, words};
-
-/// Why the value is none of this type; `None` if it is.
-pub(crate) fn misfit(value: &Value, ty: &PgType) -> Option<String> {
-    let fits = match &ty.kind {
-        TypeKind::Domain(base) => return misfit(value, base),
-        TypeKind::Scalar(scalar) => fits_scalar(value, *scalar),
-        TypeKind::Enum(labels) => {
-            let fits = value.as_str().is_some_and(|text| labels.iter().any(|label| label == text));
-            return (!fits).then(|| format!("{value} is not one of {}", labels.join(", ")));
-        }
-        TypeKind::Array { element, .. } => match value {
-            Value::Array(items) => return items.iter().find_map(|item| misfit(item, element)),
-            _ => false,
-        },
-        TypeKind::Composite(fields) => match value {
-            Value::Object(values) => {
-                return values.iter().find_map(|(name, value)| {
-                    let Some(field) = fields.iter().find(|field| field.name == *name) else {
-                        return Some(format!("{} has no field {name}", ty.name));
-                    };
-                    misfit(value, &field.ty).map(|why| format!("{name}: {why}"))
-                });
-            }
-            _ => false,
-        },
-    };
-    (!fits).then(|| format!("{value} does not fit {} ({})", ty.name, words(ty)))
+/// Whether the text is a regular expression that JSON Schema validators understand.
+pub(crate) fn is_pattern(text: &str) -> bool {
+    validator(&json!({"pattern": text})).is_some()
 }
 
-fn fits_scalar(value: &Value, scalar: Scalar) -> bool {
-    match scalar {
-        Scalar::Json => true,
-        Scalar::Bool => value.is_boolean(),
-        Scalar::Float | Scalar::Numeric => value.is_number(),
-        Scalar::Int2 | Scalar::Int4 | Scalar::Int8 => {
-            let range = integer_range(scalar);
-            value
-                .as_number()
-                .and_then(Number::as_i64)
-                .is_some_and(|n| range.is_some_and(|(low, high)| low <= n && n <= high))
-        }
-        Scalar::Date | Scalar::Timestamp | Scalar::Timestamptz | Scalar::Uuid | Scalar::Vector | Scalar::Text => {
-            value.is_string()
-        }
-    }
+/// Why the value is not what the schema takes; `None` if it is, and if the schema is none: that is named elsewhere.
+pub(crate) fn misfit(value: &Value, schema: Map<String, Value>) -> Option<String> {
+    let validator = validator(&Value::Object(closed(schema)))?;
+    let errors: Vec<String> = validator.iter_errors(value).map(|error| error.to_string()).collect();
+    (!errors.is_empty()).then(|| errors.join("; "))
 }
 
-/// Why the value is outside the limits; `None` if it is within. The pattern is not tried.
-pub(crate) fn outside(value: &Value, limits: &Limits) -> Option<String> {
-    if let Value::Array(items) = value {
-        return items.iter().find_map(|item| outside(item, limits));
+/// With the same options as for the agent's arguments.
+fn validator(schema: &Value) -> Option<Validator> {
+    jsonschema::options().should_validate_formats(true).build(schema).ok()
+}
+
+/// The schema with objects that refuse what they do not know. Arguments get that from PostgreSQL's row types; clients
+/// reject schemas that say it below the root.
+fn closed(mut schema: Map<String, Value>) -> Map<String, Value> {
+    if let Some(Value::Object(items)) = schema.get_mut("items") {
+        *items = closed(std::mem::take(items));
     }
-    if !limits.one_of.is_empty() && !limits.one_of.contains(value) {
-        return Some(format!("{value} is not in the enum"));
-    }
-    if let Value::Number(number) = value {
-        if limits.minimum.as_ref().is_some_and(|minimum| compare(number, minimum) == Some(Ordering::Less)) {
-            return Some(format!("{value} is below the minimum"));
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for property in properties.values_mut().filter_map(Value::as_object_mut) {
+            *property = closed(std::mem::take(property));
         }
-        if limits.maximum.as_ref().is_some_and(|maximum| compare(number, maximum) == Some(Ordering::Greater)) {
-            return Some(format!("{value} is above the maximum"));
-        }
+        schema.insert("additionalProperties".to_owned(), false.into());
     }
-    let length = value.as_str().map(|text| text.chars().count() as u64);
-    (length > limits.max_length && limits.max_length.is_some()).then(|| format!("{value} is longer than max_length"))
+    schema
 }
 
 /// Which number is larger. Exact between integers.
@@ -132,12 +97,15 @@ pub(crate) fn json_object(table: &toml::Table) -> Map<String, Value> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use serde_json::json;
-
     use super::*;
+    use crate::Limits;
+    use crate::schema::allowed;
     use crate::schema::examples::{array, composite, domain, enumeration, scalar};
+
+    /// Why the value is none of this type within these limits.
+    fn misfit_of(value: &Value, ty: &PgType, limits: &Limits) -> Option<String> {
+        misfit(value, allowed(ty, limits))
+    }
 
     #[test]
     fn a_value_fits_its_type_by_shape() {
@@ -155,7 +123,7 @@ mod tests {
             (json!({"x": 1}), point.clone()),
             (json!(5), domain("positive", scalar(Scalar::Int4))),
         ] {
-            assert_eq!(misfit(&value, &ty), None, "{value} {}", ty.name);
+            assert_eq!(misfit_of(&value, &ty, &Limits::default()), None, "{value} {}", ty.name);
         }
         for (value, ty) in [
             (json!("true"), scalar(Scalar::Bool)),
@@ -163,29 +131,43 @@ mod tests {
             (json!(1.5), scalar(Scalar::Int4)),
             (json!("1"), scalar(Scalar::Float)),
             (json!(1), scalar(Scalar::Text)),
+            (json!("2026-13-01"), scalar(Scalar::Date)),
             (json!("angry"), mood),
             (json!(["a", 1]), array(scalar(Scalar::Text))),
             (json!("a"), array(scalar(Scalar::Text))),
-            (json!({"z": 1}), point),
+            (json!({"z": 1}), point.clone()),
+            (json!([{"z": 1}]), array(point)),
             (json!("x"), domain("positive", scalar(Scalar::Int4))),
         ] {
-            assert!(misfit(&value, &ty).is_some(), "{value} {}", ty.name);
+            assert!(misfit_of(&value, &ty, &Limits::default()).is_some(), "{value} {}", ty.name);
         }
     }
 
     #[test]
     fn a_limit_on_an_array_holds_for_each_element() {
-        let limits = Limits { max_length: Some(2), ..Limits::default() };
-        assert_eq!(outside(&json!(["ab", "c"]), &limits), None);
-        assert!(outside(&json!(["abc"]), &limits).is_some());
-        assert!(is_text(&array(Arc::clone(&scalar(Scalar::Text)))));
+        let limits = Limits { max_length: Some(2), pattern: Some("^[a-z]*$".into()), ..Limits::default() };
+        let texts = array(scalar(Scalar::Text));
+        assert_eq!(misfit_of(&json!(["ab", "c"]), &texts, &limits), None);
+        assert!(misfit_of(&json!(["abc"]), &texts, &limits).is_some());
+        assert!(misfit_of(&json!(["ab", "C"]), &texts, &limits).is_some());
+        assert!(is_text(&texts));
     }
 
     #[test]
     fn limits_are_inclusive_and_exact_beyond_53_bits() {
         let limits = Limits { maximum: Some(Number::from(i64::MAX - 1)), ..Limits::default() };
-        assert_eq!(outside(&json!(i64::MAX - 1), &limits), None);
-        assert!(outside(&json!(i64::MAX), &limits).is_some());
+        assert_eq!(misfit_of(&json!(i64::MAX - 1), &scalar(Scalar::Int8), &limits), None);
+        assert!(misfit_of(&json!(i64::MAX), &scalar(Scalar::Int8), &limits).is_some());
+    }
+
+    #[test]
+    fn a_pattern_is_a_regular_expression_of_json_schema() {
+        for pattern in [r"\S", "^[a-z]+$", r"^\p{L}+$", "^(?!admin)", ""] {
+            assert!(is_pattern(pattern), "{pattern}");
+        }
+        for pattern in ["[", "(", "a{2,1}", "*", r"\"] {
+            assert!(!is_pattern(pattern), "{pattern}");
+        }
     }
 
     #[test]

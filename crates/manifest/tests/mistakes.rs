@@ -2,8 +2,11 @@
 
 mod support;
 
-use contract::{Describe, DescribeError, StatementShape};
-use support::{Database, compile};
+use ledger::{Ledger, Target};
+use support::{compile, database};
+
+const NOTES: &str =
+    "create table social.note (id bigint not null, account_id text, label text, size int, at timestamptz)";
 
 /// A read, a write, and a write with a `before` query, all without mistakes.
 const HEALTHY: &str = r#"name = "n"
@@ -13,14 +16,14 @@ version = "1"
 name = "show"
 access = "read"
 description = "Show it."
-sql = "select"
+sql = "select id from social.note where id = $1"
 param = [{ name = "id", description = "Which.", default = 3 }]
 
 [[tool]]
 name = "put"
 access = "write"
 description = "Put it."
-sql = "insert"
+sql = "insert into social.note (account_id, id, label) values ($1, $2, $3) returning id, size, at"
 rows = "one"
 [[tool.param]]
 name = "who"
@@ -39,8 +42,8 @@ params = { id = "result.id", label = "param.label" }
 name = "drop"
 access = "write"
 description = "Drop it."
-sql = "delete"
-before = "image"
+sql = "delete from social.note where account_id = $1 and id = $2 and label is not distinct from $3 returning id"
+before = "select id, label::varchar from social.note where account_id = $1 and id = $2 for update"
 rows = "one"
 [[tool.param]]
 name = "who"
@@ -57,36 +60,22 @@ tool = "put"
 params = { id = "before.id", label = "before.label" }
 "#;
 
-fn database() -> Database {
-    Database::default()
-        .knows("select", &[Some("int8")], &[("id", "int8!")])
-        .knows("select nothing", &[Some("int8")], &[])
-        .knows(
-            "insert",
-            &[Some("text"), Some("int8"), Some("text")],
-            &[("id", "int8!"), ("n", "int4"), ("at", "timestamptz")],
-        )
-        .knows("insert only", &[Some("text"), Some("int8"), Some("text")], &[])
-        .knows("insert more", &[Some("text"), Some("int8"), Some("text"), Some("bool")], &[("id", "int8!")])
-        .knows("insert less", &[Some("text"), Some("int8")], &[("id", "int8!")])
-        .knows("insert number", &[Some("int4"), Some("int8"), Some("text")], &[("id", "int8!")])
-        .knows("delete", &[Some("text"), Some("int8"), Some("text")], &[("id", "int8!")])
-        .knows("image", &[Some("text"), Some("int8")], &[("id", "int8!"), ("label", "varchar")])
-}
-
 /// The mistakes of the healthy manifest with its first `from` replaced by `to`, one a line.
-fn mistakes(from: &str, to: &str) -> String {
+async fn mistakes(database: &Ledger, from: &str, to: &str) -> String {
     assert!(HEALTHY.contains(from), "{from}");
-    match compile(&[&HEALTHY.replacen(from, to, 1)], &database()) {
+    match compile(&[&HEALTHY.replacen(from, to, 1)], database).await {
         Ok(_) => String::new(),
         Err(mistakes) => mistakes.to_string(),
     }
 }
 
-#[test]
-fn the_manifest_that_the_other_tests_break_has_no_mistake() {
-    assert_eq!(mistakes("", ""), "");
+#[tokio::test]
+async fn the_manifest_that_the_other_tests_break_has_no_mistake() {
+    assert_eq!(mistakes(&database(NOTES).await, "", "").await, "");
 }
+
+/// The statement of `show`, whole.
+const SHOW_SQL: &str = "sql = \"select id from social.note where id = $1\"\n";
 
 /// Each: what is replaced by what, and the only mistake that there is then.
 const SINGLE: &[(&str, &str, &str)] = &[
@@ -106,25 +95,33 @@ const SINGLE: &[(&str, &str, &str)] = &[
     ("access = \"read\"\n", "", "a tool says what it may do"),
     ("description = \"Show it.\"", "description = \" \"", "tool show: a description is needed"),
     // Statements
-    ("sql = \"select\"\n", "", "tool show: sql is needed"),
-    ("sql = \"select\"\n", "sql = ''\n", "tool show: a statement is empty"),
-    ("sql = \"select\"\n", "sql = ['select', 'select']\n", "tool show: a read has one statement"),
-    ("sql = \"select\"\n", "sql = 'select nothing'\n", "tool show: a read returns rows"),
+    (SHOW_SQL, "", "tool show: sql is needed"),
+    (SHOW_SQL, "sql = ''\n", "m0.toml:8:7: tool show: a statement is empty"),
     (
-        "sql = \"select\"\n",
-        "sql = 5\n",
-        "m0.toml:8:7: tool show: sql: invalid type: integer `5`, expected a string or an array",
+        SHOW_SQL,
+        "sql = ['select id from social.note where id = $1', 'select 1 as one']\n",
+        "m0.toml:8:7: tool show: a read has one statement",
     ),
+    ("select id from", "delete from", "m0.toml:8:7: tool show: a read returns rows"),
+    (SHOW_SQL, "sql = 5\n", "m0.toml:8:7: tool show: sql: invalid type: integer `5`, expected a string or an array"),
     (
-        "sql = \"insert\"\n",
-        "sql = 'insert more'\n",
+        "returning id, size",
+        "returning id, $4::bool, size",
         "tool put: sql takes 4 parameters ($4 is the last), but the tool declares 3",
     ),
-    ("sql = \"insert\"\n", "sql = 'insert less'\n", "m0.toml:24:8: tool put: parameter label ($3) has no type"),
-    ("before = \"image\"", "before = 'insert only'", "tool drop: before captures rows"),
+    (
+        "(account_id, id, label) values ($1, $2, $3)",
+        "(account_id, id) values ($1, $2)",
+        "m0.toml:24:8: tool put: parameter label ($3) has no type",
+    ),
+    (
+        "select id, label::varchar from social.note where account_id = $1 and id = $2 for update",
+        "delete from social.note where account_id = $1 and id = $2",
+        "m0.toml:35:10: tool drop: before captures rows",
+    ),
     // Reads and writes
     ("access = \"read\"", "access = \"read\"\ntier = 'confirm'", "tool show: nobody needs to agree to a read"),
-    ("access = \"read\"", "access = \"read\"\nbefore = 'select'\n", "tool show: a read overwrites nothing"),
+    ("access = \"read\"", "access = \"read\"\nbefore = 'select 1 as one'\n", "tool show: a read overwrites nothing"),
     ("access = \"read\"", "access = \"read\"\nundo = { irreversible = 'x' }", "tool show: a read changes nothing"),
     ("rows = \"one\"\n", "", "m0.toml:12:8: tool put: a write says how many rows are right"),
     // Parameters
@@ -143,22 +140,54 @@ const SINGLE: &[(&str, &str, &str)] = &[
         "the server fills it, so default means nothing",
     ),
     (
-        "sql = \"insert\"\n",
-        "sql = 'insert number'\n",
+        "values ($1, $2, $3)",
+        "values ($1::int4::text, $2, $3)",
         "parameter who: the principal's fields are text, but the statement takes int4",
     ),
-    ("default = 3", "default = 'three'", "m0.toml:9:59: tool show: parameter id: default: \"three\" does not fit int8"),
-    ("default = 3", "default = 3, maximum = 2", "default: 3 is above the maximum"),
+    (
+        "default = 3",
+        "default = 'three'",
+        "m0.toml:9:59: tool show: parameter id: default: \"three\" is not of type \"integer\"",
+    ),
+    (
+        "default = 3",
+        "default = 3, maximum = 2",
+        "m0.toml:9:59: tool show: parameter id: default: 3 is greater than the maximum of 2",
+    ),
     ("default = 3", "minimum = 3, maximum = 2", "no number is within minimum and maximum"),
     ("default = 3", "minimum = 'low'", "minimum is a number"),
     ("default = 3", "max_length = 2", "max_length is for text, and this is int8"),
     ("default = 3", "pattern = 'x'", "pattern is for text, and this is int8"),
-    ("default = 3", "enum = [1, 'two']", "enum: \"two\" does not fit int8"),
+    (
+        "default = 3",
+        "enum = [1, 'two']",
+        "m0.toml:9:56: tool show: parameter id: enum: \"two\" is not of type \"integer\"",
+    ),
+    (
+        "default = 3",
+        "default = 3, enum = [1, 2]",
+        "m0.toml:9:59: tool show: parameter id: default: 3 is not one of 1 or 2",
+    ),
     ("default = 3", "enum = []", "an empty enum allows nothing"),
     (
         "description = \"What to call it.\"",
         "description = 'x'\nminimum = 1",
         "minimum is for numbers, and this is text",
+    ),
+    (
+        "description = \"What to call it.\"",
+        "description = 'x'\npattern = '[a-z'",
+        "m0.toml:26:11: tool put: parameter label: pattern: \"[a-z\" is not a regular expression (ECMA 262)",
+    ),
+    (
+        "optional = true",
+        "optional = true\npattern = '[a-z'\ndefault = 'Y'",
+        "m0.toml:47:11: tool drop: parameter label: pattern: \"[a-z\" is not a regular expression (ECMA 262)",
+    ),
+    (
+        "optional = true",
+        "optional = true\npattern = '^[a-z]+$'\ndefault = 'Y'",
+        "m0.toml:48:11: tool drop: parameter label: default: \"Y\" does not match \"^[a-z]+$\"",
     ),
     // Undo
     ("tool = \"drop\"", "tool = \"vanish\"", "m0.toml:27:8: tool put: undo: there is no tool vanish"),
@@ -170,7 +199,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
     ("id = \"result.id\", ", "id = 'result.id', colour = 'result.id', ", "undo: drop has no parameter colour"),
     ("id = \"result.id\", ", "id = 'result.id', who = 'param.who', ", "undo: the server fills who of drop itself"),
     ("id = \"result.id\"", "id = \"the id\"", "undo: \"the id\" is not param.x, result.x or before.x"),
-    ("id = \"result.id\"", "id = \"result.ident\"", "undo: result.ident is not returned; there are id, n, at"),
+    ("id = \"result.id\"", "id = \"result.ident\"", "undo: result.ident is not returned; there are id, size, at"),
     ("id = \"result.id\"", "id = \"result.at\"", "undo: result.at is timestamptz, but id of drop takes int8"),
     ("id = \"result.id\"", "id = \"param.label\"", "undo: param.label is text, but id of drop takes int8"),
     ("id = \"result.id\"", "id = \"param.nobody\"", "undo: the tool has no parameter nobody"),
@@ -191,13 +220,14 @@ const SINGLE: &[(&str, &str, &str)] = &[
     ("tool = \"put\"\nparams", "tool = 'show'\nparams", "undo: show is not a write tool"),
 ];
 
-#[test]
-fn each_mistake_is_named_with_its_place_and_has_no_consequences_that_are_named_too() {
-    // These two come with a second mistake by their nature.
+#[tokio::test]
+async fn each_mistake_is_named_with_its_place_and_has_no_consequences_that_are_named_too() {
+    // These come with a second mistake by their nature.
     let pairs = ["undo: for_each goes over", "two parameters have this name", "two tools have this name"];
+    let database = database(NOTES).await;
     let mut wrong = Vec::new();
     for (from, to, message) in SINGLE {
-        let found = mistakes(from, to);
+        let found = mistakes(&database, from, to).await;
         let alone = found.lines().count() == 1 || pairs.iter().any(|pair| message.contains(pair));
         if !found.contains(message) || !alone {
             wrong.push(format!("{from:?} -> {to:?} should give {message:?} but gave:\n{found}\n"));
@@ -206,48 +236,91 @@ fn each_mistake_is_named_with_its_place_and_has_no_consequences_that_are_named_t
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-#[test]
-fn a_write_without_an_undo_is_refused() {
+#[tokio::test]
+async fn a_write_without_an_undo_is_refused() {
     let undo = HEALTHY.split("[tool.undo]").nth(1).unwrap().split("[[tool]]").next().unwrap();
-    let found = mistakes(&format!("[tool.undo]{undo}"), "");
+    let found = mistakes(&database(NOTES).await, &format!("[tool.undo]{undo}"), "").await;
     assert!(found.starts_with("m0.toml:12:8: tool put: a write says how it is undone"), "{found}");
 }
 
-#[test]
-fn a_write_without_returning_is_refused() {
-    let found = mistakes("sql = \"insert\"\n", "sql = 'insert only'\n");
+#[tokio::test]
+async fn a_write_without_returning_is_refused() {
+    let found = mistakes(&database(NOTES).await, " returning id, size, at", "").await;
     assert!(found.contains("m0.toml:15:7: tool put: the last statement of a write returns what it did"), "{found}");
 }
 
-#[test]
-fn a_smaller_integer_fits_a_larger_one_and_text_of_one_name_fits_another() {
-    assert_eq!(mistakes("id = \"result.id\"", "id = \"result.n\""), "");
+#[tokio::test]
+async fn a_smaller_integer_fits_a_larger_one_and_text_of_one_name_fits_another() {
+    assert_eq!(mistakes(&database(NOTES).await, "id = \"result.id\"", "id = \"result.size\"").await, "");
 }
 
-#[test]
-fn what_postgresql_refuses_is_shown_where_it_stands_in_the_file() {
-    let found = mistakes("sql = \"select\"\n", "sql = \"\"\"\nselect 'ä',\n  oops\n\"\"\"\n");
-    assert_eq!(found, "m0.toml:10:3: tool show: sql: syntax error at or near \"oops\" (SQLSTATE 42601)");
+/// Each: the statement of `show` as it is written in the file, and what PostgreSQL 15 says of it.
+const REFUSED: &[(&str, &str)] = &[
+    (
+        "\"\"\"\nselect 'ä',\n  oops\n\"\"\"",
+        "m0.toml:10:3: tool show: sql: column \"oops\" does not exist (SQLSTATE 42703)",
+    ),
+    (
+        "\"\"\"\r\nselect 'ä',\r\n\r\n  oops\r\n\"\"\"",
+        "m0.toml:11:3: tool show: sql: column \"oops\" does not exist (SQLSTATE 42703)",
+    ),
+    (
+        "\"\"\"\\\n    select '\\u00e4', \\\n    oops\"\"\"",
+        "m0.toml:10:5: tool show: sql: column \"oops\" does not exist (SQLSTATE 42703)",
+    ),
+    (
+        "'select id frm social.note'",
+        "m0.toml:8:22: tool show: sql: syntax error at or near \"social\" (SQLSTATE 42601)",
+    ),
+    ("'select id from'", "m0.toml:8:22: tool show: sql: syntax error at end of input (SQLSTATE 42601)"),
+    ("'select id from note'", "m0.toml:8:23: tool show: sql: relation \"note\" does not exist (SQLSTATE 42P01)"),
+    (
+        "'select id from social.note where label = id'",
+        "m0.toml:8:47: tool show: sql: operator does not exist: text = bigint (SQLSTATE 42883); \
+         hint: No operator matches the given name and argument types. You might need to add explicit type casts.",
+    ),
+    (
+        "'select 1; select 2'",
+        "m0.toml:8:7: tool show: sql: cannot insert multiple commands into a prepared statement (SQLSTATE 42601)",
+    ),
+    (
+        "'select coalesce($1, size, at) from social.note'",
+        "m0.toml:8:34: tool show: sql: COALESCE types integer and timestamp with time zone cannot be matched \
+         (SQLSTATE 42804)",
+    ),
+    (
+        "\"select 'a\\u0000b', oops\"",
+        "m0.toml:8:17: tool show: sql: invalid byte sequence for encoding \"UTF8\": 0x00 (SQLSTATE 22021)",
+    ),
+];
+
+#[tokio::test]
+async fn what_postgresql_refuses_is_shown_where_it_stands_in_the_file() {
+    let database = database(NOTES).await;
+    for (sql, message) in REFUSED {
+        assert_eq!(mistakes(&database, SHOW_SQL, &format!("sql = {sql}\n")).await, *message, "{sql}");
+    }
 }
 
-#[test]
-fn a_file_that_is_not_toml_is_one_mistake_and_the_others_are_still_checked() {
+#[tokio::test]
+async fn a_file_that_is_not_toml_is_one_mistake_and_the_others_are_still_checked() {
     let broken = "name = \"n\"\nversion = = 1\n[[tool]]\n";
     let other = HEALTHY.replacen("rows = \"one\"\n", "", 1);
-    let found = compile(&[broken, &other], &database()).unwrap_err().to_string();
+    let found = compile(&[broken, &other], &database(NOTES).await).await.unwrap_err().to_string();
     let lines: Vec<&str> = found.lines().collect();
     assert_eq!(lines.len(), 2, "{found}");
     assert!(lines[0].starts_with("m0.toml:2:11: this is not TOML: "), "{found}");
     assert!(lines[1].starts_with("m1.toml:12:8: tool put: a write says how many"), "{found}");
 }
 
-#[test]
-fn all_mistakes_are_reported_at_once_in_the_order_of_the_file() {
+#[tokio::test]
+async fn all_mistakes_are_reported_at_once_in_the_order_of_the_file() {
     let found = compile(
         &["name = 'n'\ncolour = 1\n[[tool]]\nname = 'a b'\nrows = 'lots'\nsize = 1\nshape = 2\n\
            [[tool.param]]\nfrom = 1\nwhy = 2\n[[tool]]\nname = 'c'\naccess = 'write'\nsql = 'oops'\n"],
-        &database(),
+        &database("").await,
     )
+    .await
     .unwrap_err()
     .to_string();
     let expected = [
@@ -274,18 +347,12 @@ fn all_mistakes_are_reported_at_once_in_the_order_of_the_file() {
     assert_eq!(found.lines().count(), expected.len(), "{found}");
 }
 
-struct Unreachable;
-
-impl Describe for Unreachable {
-    async fn describe(&self, _sql: &str, _param_types: &[u32]) -> Result<StatementShape, DescribeError> {
-        Err(DescribeError::Unavailable("connection refused".to_owned()))
-    }
-}
-
-#[test]
-fn an_unreachable_database_is_one_mistake_beside_those_of_the_file() {
-    let found = compile(&[&HEALTHY.replacen("rows = \"one\"\n", "", 1)], &Unreachable).unwrap_err().to_string();
+#[tokio::test]
+async fn an_unreachable_database_is_one_mistake_beside_those_of_the_file() {
+    let nobody = Ledger::new(Target::parse("host=/nonexistent dbname=none user=nobody").unwrap());
+    let found = compile(&[&HEALTHY.replacen("rows = \"one\"\n", "", 1)], &nobody).await.unwrap_err().to_string();
     assert_eq!(found.lines().count(), 2, "{found}");
-    assert!(found.contains("the database could not be asked whether this fits: connection refused"), "{found}");
+    assert!(found.contains("m0.toml:8:7: tool show: the database could not be asked whether this fits: "), "{found}");
+    assert!(found.contains("Cannot connect to database at [/nonexistent (unix socket, port 5432)]"), "{found}");
     assert!(found.contains("a write says how many rows are right"), "{found}");
 }

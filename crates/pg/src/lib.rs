@@ -5,8 +5,11 @@
 //! decision by looking at SQL text: what a statement is, its prepared form says.
 //!
 //! Where things are: `wire` speaks the protocol; `session` runs statements; `pool` lends sessions and takes only clean
-//! ones back; `read` is the one way to read; `write` is for the crate `ledger` alone; `types` knows a type by its oid.
+//! ones back; `read` is the one way to read, and to see how it would be done; `write` is for the crate `ledger` alone;
+//! `describe` says what a statement takes and gives, for `manifest`; `types` knows a type by its oid.
 
+mod columns;
+mod describe;
 mod error;
 mod pool;
 mod read;
@@ -19,8 +22,8 @@ mod write;
 
 pub use error::{ConnectError, Error, ServerError};
 pub use pool::{Lease, Pool};
-pub use read::{ReadError, ReadLimits, ReadRequest, Reader, ResultSet, unique_names};
+pub use read::{ReadError, ReadLimits, ReadRequest, Reader, ResultSet};
 pub use session::{Outcome, RawColumn, RawShape, Session, Step, StepError};
-pub use target::{Address, Target, TargetError};
+pub use target::{Address, Target, TargetError, Tls, TlsMode};
 pub use types::TypeCatalog;
 pub use write::Writer;

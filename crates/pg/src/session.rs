@@ -106,6 +106,12 @@ impl Session {
         self.connection.owed == 0 && self.connection.tx == Tx::Idle
     }
 
+    /// Whether a transaction block is open and has not failed.
+    #[must_use]
+    pub fn in_transaction(&self) -> bool {
+        self.connection.owed == 0 && self.connection.tx == Tx::Open
+    }
+
     /// Whether it can be lent again: idle, and its prepared statements still fit the database.
     #[must_use]
     pub fn is_reusable(&self) -> bool {
@@ -131,7 +137,15 @@ impl Session {
         let at = |step| move |error: io::Error| StepError { step, error: Error::Lost(error) };
         let mut parsing = Vec::with_capacity(steps.len());
         for (index, step) in steps.iter().enumerate() {
-            parsing.push(self.push_step(step).map_err(at(index))?);
+            match self.push_step(step) {
+                Ok(name) => parsing.push(name),
+                Err(error) => {
+                    // Nothing was sent, and nothing of it must go out with the next pipeline.
+                    self.connection.outbox().clear();
+                    self.forget_unparsed(&parsing, 0);
+                    return Err(StepError { step: index, error });
+                }
+            }
         }
         self.connection.push_sync();
         self.connection.flush().await.map_err(at(0))?;
@@ -139,17 +153,19 @@ impl Session {
     }
 
     /// Queues one step; the name under which its statement is being prepared now, if it was not before.
-    fn push_step(&mut self, step: &Step<'_>) -> io::Result<Option<String>> {
+    fn push_step(&mut self, step: &Step<'_>) -> Result<Option<String>, Error> {
         let known = self.prepared.get(step.sql).cloned();
         let is_new = known.is_none();
         let name = known.unwrap_or_else(|| format!("cs{}", self.prepared.len()));
         if is_new {
             self.connection.push_parse(&name, step.sql, step.param_types)?;
-            self.prepared.insert(step.sql.to_owned(), name.clone());
         }
         self.connection.push_bind("", &name, step.params)?;
         self.connection.push_describe_portal("")?;
         self.connection.push_execute("", 0)?;
+        if is_new {
+            self.prepared.insert(step.sql.to_owned(), name.clone());
+        }
         Ok(is_new.then_some(name))
     }
 
@@ -215,17 +231,19 @@ impl Session {
         self.finish().await
     }
 
-    /// Parses and describes a statement under `name` without running it.
+    /// Parses and describes a statement under `name` without running it. It takes the place of the one that had the
+    /// name before, if there was one.
     ///
     /// # Errors
     /// [`Error::Server`] if PostgreSQL does not take the text.
     pub async fn describe(&mut self, name: &str, sql: &str, param_types: &[u32]) -> Result<RawShape, Error> {
-        self.push_describe(name, sql, param_types)?;
+        self.connection.push_close_statement(name)?;
+        self.push_describe(name, sql, param_types).inspect_err(|_| self.connection.outbox().clear())?;
         self.connection.flush().await?;
         self.receive_shape().await
     }
 
-    pub(crate) fn push_describe(&mut self, name: &str, sql: &str, param_types: &[u32]) -> io::Result<()> {
+    pub(crate) fn push_describe(&mut self, name: &str, sql: &str, param_types: &[u32]) -> Result<(), Error> {
         self.connection.push_parse(name, sql, param_types)?;
         self.connection.push_describe_statement(name)?;
         self.connection.push_sync();
@@ -270,8 +288,15 @@ impl Session {
     /// # Errors
     /// Whatever the server says; the session must not be used again then.
     pub async fn discard_all(&mut self) -> Result<(), Error> {
+        self.push_discard_all()?;
+        self.connection.flush().await?;
+        self.finish().await
+    }
+
+    /// The same, sent with what comes before it; one ReadyForQuery is owed for it.
+    pub(crate) fn push_discard_all(&mut self) -> io::Result<()> {
         self.prepared.clear();
-        self.batch("discard all").await
+        self.connection.push_own_text("discard all")
     }
 
     /// Ends the session politely.

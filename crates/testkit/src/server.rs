@@ -1,6 +1,8 @@
 //! The built binary, served to a real MCP client.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::SystemTime;
 
 use mcp::{Client, ToolAnswer};
 use serde_json::{Map, Value};
@@ -14,13 +16,50 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
 }
 
-/// The built binary: `cargo test --workspace` builds it beside the tests.
+/// The built binary: `cargo test --workspace` builds it beside the tests. `cargo test -p acceptance` does not, so an
+/// old one is refused rather than tested.
 pub fn countersign() -> PathBuf {
-    let test = std::env::current_exe().expect("the path of this test");
-    let folder = test.ancestors().nth(2).expect("target/<profile>");
-    let program = folder.join("countersign");
-    assert!(program.exists(), "{} is not built: run `cargo build` or `cargo test --workspace`", program.display());
-    program
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM
+        .get_or_init(|| {
+            let test = std::env::current_exe().expect("the path of this test");
+            let folder = test.ancestors().nth(2).expect("target/<profile>");
+            let program = folder.join("countersign");
+            let built = std::fs::metadata(&program).and_then(|file| file.modified());
+            let changed = [
+                ("crates", "rs"),
+                ("crates", "sh"),
+                ("manifests", "toml"),
+                ("manifests", "sql"),
+                ("migrations", "sql"),
+            ]
+            .map(|(folder, kind)| last_change(&repository().join(folder), kind));
+            assert!(
+                built.is_ok_and(|built| changed.iter().flatten().all(|changed| *changed <= built)),
+                "{} is missing or older than its source: run `cargo build`, or `cargo test --workspace`",
+                program.display()
+            );
+            program
+        })
+        .clone()
+}
+
+/// When the newest file of this kind was changed, tests left aside.
+fn last_change(folder: &Path, kind: &str) -> Option<SystemTime> {
+    let entries = std::fs::read_dir(folder).expect("a folder of the repository").map(|entry| entry.expect("an entry"));
+    entries
+        .filter(|entry| !["tests", "testkit"].iter().any(|name| entry.file_name() == *name))
+        .filter_map(|entry| {
+            let (path, file) = (entry.path(), entry.metadata().expect("its metadata"));
+            if file.is_dir() {
+                last_change(&path, kind)
+            } else if path.extension().is_some_and(|extension| extension == kind) {
+                file.modified().ok()
+            } else {
+                None
+            }
+        })
+        .max()
 }
 
 /// The arguments of a call.

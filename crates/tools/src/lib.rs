@@ -2,7 +2,8 @@
 //!
 //! A call goes through the [`Registry`] only: it finds the tool, checks the arguments against the tool's schema, runs
 //! it, and makes one [`contract::Envelope`] of what comes back. Tools know neither MCP nor a connection: they read
-//! through [`ledger::read`] and write through [`ledger::Gate`].
+//! through [`ledger::read`] and write through [`ledger::Gate`]. `discovery` asks what there is in the database, for
+//! `describe_database` and for the hints of failed queries.
 //!
 //! To add a built-in tool: a file in `builtin/` with its arguments (their schema is derived), its result and its
 //! [`Tool`] implementation, and one line in [`builtin::all`]. Schema, docs, `tools/list` and profiles follow from there.
@@ -10,6 +11,7 @@
 
 mod arguments;
 pub mod builtin;
+mod discovery;
 mod manifest_read;
 mod manifest_write;
 mod profile;

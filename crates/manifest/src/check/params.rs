@@ -10,8 +10,8 @@ use super::{is_name, principal_field};
 use crate::compile::{Inferred, limits};
 use crate::file::{Param, Tool};
 use crate::read::Draft;
-use crate::schema::IDEMPOTENCY_KEY;
-use crate::value::{compare, is_number, is_text, json, misfit, outside};
+use crate::schema::{IDEMPOTENCY_KEY, allowed};
+use crate::value::{compare, is_number, is_pattern, is_text, json, limited, misfit};
 use crate::{Limits, Mistakes};
 
 /// Checks what the declarations alone say.
@@ -103,7 +103,7 @@ impl<'a> Notes<'a, '_, '_> {
         }
     }
 
-    /// The bounds are numbers in the right order, and an enum has values.
+    /// The bounds are numbers in the right order, an enum has values, and a pattern is one.
     fn limits_are_limits(&mut self) {
         let param = self.param;
         for (key, limit) in [("minimum", &param.minimum), ("maximum", &param.maximum)] {
@@ -116,6 +116,10 @@ impl<'a> Notes<'a, '_, '_> {
             && compare(minimum, maximum) == Some(Ordering::Greater)
         {
             self.note(at.span(), "no number is within minimum and maximum");
+        }
+        if let Some(pattern) = param.pattern.as_ref().filter(|pattern| !is_pattern(pattern.get_ref())) {
+            let message = format!("pattern: {:?} is not a regular expression (ECMA 262)", pattern.get_ref());
+            self.note(pattern.span(), &message);
         }
         if let Some(values) = param.one_of.as_ref().filter(|values| values.get_ref().is_empty()) {
             self.note(values.span(), "an empty enum allows nothing");
@@ -150,7 +154,7 @@ impl<'a> Notes<'a, '_, '_> {
     fn enum_fits(&mut self, ty: &PgType) {
         let Some(values) = &self.param.one_of else { return };
         for value in values.get_ref() {
-            if let Some(why) = misfit(&json(value), crate::value::limited(ty)) {
+            if let Some(why) = misfit(&json(value), allowed(limited(ty), &Limits::default())) {
                 self.note(values.span(), &format!("enum: {why}"));
             }
         }
@@ -158,8 +162,7 @@ impl<'a> Notes<'a, '_, '_> {
 
     fn default_fits(&mut self, ty: &PgType, limits: &Limits) {
         let Some(default) = &self.param.default else { return };
-        let value = json(default.get_ref());
-        if let Some(why) = misfit(&value, ty).or_else(|| outside(&value, limits)) {
+        if let Some(why) = misfit(&json(default.get_ref()), allowed(ty, limits)) {
             self.note(default.span(), &format!("default: {why}"));
         }
     }

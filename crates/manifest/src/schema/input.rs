@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use contract::PgType;
 use serde_json::{Map, Number, Value, json};
 
 use super::object;
@@ -37,7 +38,7 @@ fn idempotency_key() -> Value {
 }
 
 fn property(param: &Param) -> Map<String, Value> {
-    let mut schema = narrowed(argument(&param.ty), &param.limits);
+    let mut schema = allowed(&param.ty, &param.limits);
     let description = if is_obvious(&param.ty) {
         param.description.clone()
     } else {
@@ -48,6 +49,11 @@ fn property(param: &Param) -> Map<String, Value> {
         schema.insert("default".to_owned(), default.clone());
     }
     schema
+}
+
+/// The values that a parameter may have.
+pub(crate) fn allowed(ty: &PgType, limits: &Limits) -> Map<String, Value> {
+    narrowed(argument(ty), limits)
 }
 
 /// The schema within the limits; those of an array are its elements'.
@@ -85,7 +91,7 @@ fn is_narrower(own: &Number, limit: &Number, replaced_when: Ordering) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use contract::{PgType, Scalar};
+    use contract::Scalar;
 
     use super::*;
     use crate::schema::examples::{array, named, scalar};

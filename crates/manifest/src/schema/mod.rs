@@ -9,8 +9,7 @@ mod types;
 
 pub use envelope::envelope_schema;
 pub(crate) use envelope::output_schema;
-pub(crate) use input::{IDEMPOTENCY_KEY, input_schema};
-pub(crate) use types::{integer_range, words};
+pub(crate) use input::{IDEMPOTENCY_KEY, allowed, input_schema};
 
 #[cfg(test)]
 pub(crate) use types::examples;

@@ -87,7 +87,7 @@ pub(crate) fn column(column: &Column) -> Map<String, Value> {
 }
 
 /// The smallest and the largest value of an integer type; `None` for other types.
-pub(crate) fn integer_range(scalar: Scalar) -> Option<(i64, i64)> {
+fn integer_range(scalar: Scalar) -> Option<(i64, i64)> {
     match scalar {
         Scalar::Int2 => Some((i16::MIN.into(), i16::MAX.into())),
         Scalar::Int4 => Some((i32::MIN.into(), i32::MAX.into())),

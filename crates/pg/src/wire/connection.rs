@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::socket::Socket;
 use crate::error::{Error, ServerError};
-use crate::target::Address;
+use crate::target::{Address, Tls};
 
 /// What the server last said of the transaction (ReadyForQuery).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,7 @@ pub(crate) enum Tx {
 #[derive(Debug, Clone)]
 pub(crate) struct CancelKey {
     pub(crate) address: Address,
+    pub(crate) tls: Tls,
     pub(crate) process_id: i32,
     pub(crate) secret_key: i32,
 }
@@ -49,13 +50,13 @@ pub(crate) struct Connection {
 const READ_BYTES: usize = 8 * 1024;
 
 impl Connection {
-    pub(crate) fn new(socket: Socket, address: Address) -> Self {
+    pub(crate) fn new(socket: Socket, address: Address, tls: Tls) -> Self {
         Self {
             socket,
             inbox: BytesMut::with_capacity(8 * 1024),
             outbox: BytesMut::with_capacity(1024),
             max_message_bytes: 1 << 20,
-            key: CancelKey { address, process_id: 0, secret_key: 0 },
+            key: CancelKey { address, tls, process_id: 0, secret_key: 0 },
             tx: Tx::Idle,
             owed: 0,
         }
@@ -67,8 +68,20 @@ impl Connection {
     }
 
     /// `param_types`: `pg_type.oid`s, 0 or missing where the server shall infer.
-    pub(crate) fn push_parse(&mut self, name: &str, sql: &str, param_types: &[u32]) -> io::Result<()> {
-        frontend::parse(name, sql, param_types.iter().copied(), &mut self.outbox)
+    ///
+    /// The protocol cannot carry a NUL, so a text with one is refused here, in the words that PostgreSQL has for it: it
+    /// must neither leave half a message in the outbox nor look like a lost connection.
+    pub(crate) fn push_parse(&mut self, name: &str, sql: &str, param_types: &[u32]) -> Result<(), Error> {
+        if let Some(index) = sql.chars().position(|c| c == '\0') {
+            return Err(Error::Server(Box::new(ServerError {
+                severity: "ERROR".to_owned(),
+                sqlstate: "22021".to_owned(),
+                message: "invalid byte sequence for encoding \"UTF8\": 0x00".to_owned(),
+                position: u32::try_from(index + 1).ok(),
+                ..ServerError::default()
+            })));
+        }
+        Ok(frontend::parse(name, sql, param_types.iter().copied(), &mut self.outbox)?)
     }
 
     /// Parameters and results in text form.
@@ -93,6 +106,11 @@ impl Connection {
             frontend::BindError::Serialization(error) => io::Error::other(error),
             frontend::BindError::Conversion(error) => io::Error::other(error),
         })
+    }
+
+    /// Forgets a prepared statement; no error if there is none of this name.
+    pub(crate) fn push_close_statement(&mut self, name: &str) -> io::Result<()> {
+        frontend::close(b'S', name, &mut self.outbox)
     }
 
     pub(crate) fn push_describe_statement(&mut self, name: &str) -> io::Result<()> {

@@ -9,6 +9,7 @@
 mod connection;
 mod socket;
 mod startup;
+mod tls;
 
 pub(crate) use connection::{CancelKey, Connection, Tx};
 pub(crate) use startup::{cancel, connect};

@@ -57,8 +57,8 @@ async fn connect_to(address: &Address, target: &Target, settings: &[(&str, &str)
             _ => error.to_string(),
         },
     };
-    let socket = Socket::connect(address).await.map_err(unreachable)?;
-    let mut connection = Connection::new(socket, address.clone());
+    let socket = Socket::connect(address, &target.tls).await.map_err(unreachable)?;
+    let mut connection = Connection::new(socket, address.clone(), target.tls.clone());
     start(&mut connection, target, settings).await.map_err(|error| match error {
         Error::Server(error) => refused(address, *error),
         Error::Lost(error) => unreachable(error),
@@ -171,7 +171,7 @@ fn unsupported(what: &str) -> Error {
 /// Asks the server to stop what the session of this key is running, and returns when the server has taken the request
 /// in. The signal may still be on its way then, so a session that was cancelled is never used again.
 pub(crate) async fn cancel(key: &CancelKey) -> io::Result<()> {
-    let mut socket = Socket::connect(&key.address).await?;
+    let mut socket = Socket::connect(&key.address, &key.tls).await?;
     let mut request = BytesMut::new();
     frontend::cancel_request(key.process_id, key.secret_key, &mut request);
     socket.write_all(&request).await?;

@@ -1,5 +1,7 @@
 //! The tools that every server has.
 
+mod describe_database;
+mod explain_query;
 mod get_mutation_detail;
 mod get_recent_mutations;
 mod query_database;
@@ -10,6 +12,7 @@ use contract::{ErrorCode, Failure, TOOL_VERSION};
 use ledger::read::{ReadError, Reader};
 use ledger::{Gate, Records};
 use manifest::Access;
+use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -34,6 +37,8 @@ pub(crate) fn all(backends: &Backends) -> Vec<Box<dyn Tool>> {
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if let Some(reader) = &backends.reader {
         tools.push(Box::new(query_database::QueryDatabase::new(reader.clone())));
+        tools.push(Box::new(describe_database::DescribeDatabase::new(reader.clone())));
+        tools.push(Box::new(explain_query::ExplainQuery::new(reader.clone())));
     }
     tools.push(Box::new(get_recent_mutations::GetRecentMutations::new(backends.records.clone())));
     tools.push(Box::new(get_mutation_detail::GetMutationDetail::new(backends.records.clone())));
@@ -41,7 +46,13 @@ pub(crate) fn all(backends: &Backends) -> Vec<Box<dyn Tool>> {
 }
 
 /// Names that no manifest may take, whether the tool is served or not.
-pub const NAMES: [&str; 3] = [query_database::NAME, get_recent_mutations::NAME, get_mutation_detail::NAME];
+pub const NAMES: [&str; 5] = [
+    query_database::NAME,
+    describe_database::NAME,
+    explain_query::NAME,
+    get_recent_mutations::NAME,
+    get_mutation_detail::NAME,
+];
 
 /// The info of a built-in tool that reads: arguments from their type, the envelope around `data`.
 fn reading_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
@@ -92,6 +103,19 @@ fn simplify(schema: &mut Map<String, Value>) {
     schema.get_mut("items").and_then(Value::as_object_mut).into_iter().for_each(simplify);
 }
 
+/// A place where every JSON value fits. `{}` and not `true`: clients refuse boolean schemas.
+struct Anything;
+
+impl JsonSchema for Anything {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Anything".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"description": "Any JSON value."})
+    }
+}
+
 /// Rows as objects, with what was cut.
 #[derive(Debug, Serialize)]
 pub(crate) struct RowsPage {
@@ -110,6 +134,7 @@ pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
         ReadError::WouldWrite(error) => {
             Failure { sqlstate: Some(error.sqlstate), detail: Some(error.message), ..not_read_only() }
         }
+        ReadError::PlannedWrite(_) => Failure { detail: Some(error.to_string()), ..not_read_only() },
         ReadError::Params(reason) => Failure::new(ErrorCode::InvalidParams, format!("{PREFIX}{reason}")),
         ReadError::TooLarge(error) => Failure::new(ErrorCode::ResultTooLarge, format!("{PREFIX}{error}"))
             .hint("Select fewer or shorter columns, for example left(column, 200)."),

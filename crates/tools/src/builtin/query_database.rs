@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{read_failure, reading_info};
+use super::{Anything, read_failure, reading_info};
+use crate::discovery::correction::corrected;
 use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
 
 pub(super) const NAME: &str = "query_database";
@@ -52,19 +53,6 @@ impl JsonSchema for RowFormat {
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({"type": "string", "enum": ["object", "array"]})
-    }
-}
-
-/// A place where every JSON value fits. `{}` and not `true`: clients refuse boolean schemas.
-struct Anything;
-
-impl JsonSchema for Anything {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Anything".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"description": "Any JSON value."})
     }
 }
 
@@ -143,8 +131,13 @@ impl Tool for QueryDatabase {
             let request =
                 ReadRequest { sql: &arguments.query, params: &arguments.params, row_limit: arguments.row_limit };
             let deadline = self.reader.limits().deadline;
-            let result = self.reader.query(&request).await.map_err(|error| read_failure(error, deadline))?;
-            Answer::read(&QueryData::new(result, arguments.row_format))
+            match self.reader.query(&request).await {
+                Ok(result) => Answer::read(&QueryData::new(result, arguments.row_format)),
+                Err(error) => {
+                    let failure = read_failure(error, deadline);
+                    Err(corrected(&self.reader, &arguments.query, failure, call.deadline).await.into())
+                }
+            }
         })
     }
 }

@@ -4,7 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use contract::Secret;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::Host;
+
+mod tls;
+
+pub use tls::{Tls, TlsMode};
 
 /// One server to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +41,8 @@ pub struct Target {
     pub dbname: String,
     /// `options` of the connection string, passed on as they are.
     pub options: Option<String>,
+    /// Whether the connection is encrypted, and how much is checked.
+    pub tls: Tls,
     /// How long one connection attempt may take; 10 s unless the connection string says otherwise (promise D3-05).
     pub connect_timeout: Duration,
 }
@@ -50,12 +56,6 @@ pub enum TargetError {
          or host=localhost user=me dbname=mine"
     )]
     Malformed(String),
-    /// TLS was asked for.
-    #[error(
-        "the connection string asks for sslmode={0}, and this version connects without TLS only: \
-         use a unix socket, a tunnel, or sslmode=disable on a trusted network"
-    )]
-    TlsUnsupported(&'static str),
 }
 
 impl Target {
@@ -64,15 +64,12 @@ impl Target {
     /// # Errors
     /// [`TargetError`] if the text is neither, or asks for what is not supported.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
+        let (text, tls) = tls::take(text).map_err(TargetError::Malformed)?;
         let config: tokio_postgres::Config = text.parse().map_err(|error: tokio_postgres::Error| {
             // tokio-postgres names the key and never its value.
             let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             TargetError::Malformed(cause)
         })?;
-        match config.get_ssl_mode() {
-            SslMode::Disable | SslMode::Prefer => {}
-            _ => return Err(TargetError::TlsUnsupported("require or stronger")),
-        }
         let ports = config.get_ports();
         let port = |index: usize| ports.get(index).or_else(|| ports.first()).copied().unwrap_or(5432);
         let mut addresses: Vec<Address> = config
@@ -95,6 +92,7 @@ impl Target {
             dbname: config.get_dbname().unwrap_or(&user).to_owned(),
             options: config.get_options().map(str::to_owned),
             connect_timeout: config.get_connect_timeout().copied().unwrap_or(Duration::from_secs(10)),
+            tls,
             user,
         })
     }
@@ -130,7 +128,6 @@ mod tests {
     fn a_malformed_string_is_refused_without_repeating_it() {
         let error = Target::parse("host=localhost port=abc password=hunter2").unwrap_err();
         assert!(!error.to_string().contains("hunter2"), "{error}");
-        assert!(matches!(Target::parse("postgresql://h/d?sslmode=require"), Err(TargetError::TlsUnsupported(_))));
     }
 
     #[test]

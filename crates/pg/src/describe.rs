@@ -1,0 +1,182 @@
+//! What a statement takes and gives, without running it.
+//!
+//! PostgreSQL says which table column a result column comes from, and the catalog whether that one is NOT NULL. That is
+//! not enough: the nullable side of an outer join and the columns of grouping sets come from the same table columns and
+//! may be NULL. Only the plan shows it, so where it matters the statement is planned too (EXPLAIN without ANALYZE).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{Describe, DescribeError, PgType, StatementShape};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::columns;
+use crate::error::{Error, ServerError};
+use crate::session::{RawColumn, Session, Step};
+use crate::types::TypeCatalog;
+use crate::write::Writer;
+
+/// How long describing a statement may take: a table that somebody has locked must not stop a start-up for ever.
+const DESCRIBE_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The name of the statement that is being described.
+const DESCRIBED: &str = "countersign_described";
+
+const NOT_NULL_SQL: &str = "\
+select true from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid \
+where a.attrelid = $1 and a.attnum = $2 and a.attnotnull and not a.attisdropped and c.relkind <> 'f'";
+
+/// Values would be folded into the plan: an outer join over `id = NULL` leaves nothing of itself.
+const GENERIC_PLAN_SQL: &str = "select pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', true)";
+
+impl Describe for Writer {
+    async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
+        let deadline = Instant::now() + DESCRIBE_DEADLINE;
+        let answer = match self.ask(sql, param_types, deadline).await {
+            // The session may have died in the pool (PostgreSQL restarted): a fresh one can be asked the same.
+            Err(Error::Lost(error)) => {
+                tracing::info!(%error, "a pooled connection was lost; describing again on a fresh one");
+                self.forget_idle();
+                self.ask(sql, param_types, deadline).await
+            }
+            answer => answer,
+        };
+        answer.unwrap_or_else(|error| Err(DescribeError::Unavailable(error.to_string())))
+    }
+}
+
+impl Writer {
+    /// The inner result is PostgreSQL's judgement of `sql`; the outer error says that it could not be had.
+    async fn ask(
+        &self,
+        sql: &str,
+        param_types: &[u32],
+        deadline: Instant,
+    ) -> Result<Result<StatementShape, DescribeError>, Error> {
+        let mut lease = self.lease(deadline).await?;
+        tokio::time::timeout_at(deadline, ask_on(lease.session(), sql, param_types))
+            .await
+            .unwrap_or(Err(Error::Deadline))
+    }
+}
+
+async fn ask_on(
+    session: &mut Session,
+    sql: &str,
+    param_types: &[u32],
+) -> Result<Result<StatementShape, DescribeError>, Error> {
+    let raw = match session.describe(DESCRIBED, sql, param_types).await {
+        // What may go well the next time (a timeout, a server that goes down) says nothing about the text, and neither
+        // does an error in one of the questions of our own below.
+        Err(Error::Server(error)) if !error.retryable() => return Ok(Err(refused(*error))),
+        answer => answer?,
+    };
+    // Not those that are known already: a type may have changed since (ALTER TYPE .. ADD VALUE), and describing is how
+    // that is found out.
+    let types = TypeCatalog::default();
+    let mut params: Vec<Arc<PgType>> = Vec::with_capacity(raw.params.len());
+    for &oid in &raw.params {
+        params.push(types.resolve(session, oid).await?);
+    }
+    let Some(raw_columns) = raw.columns else {
+        return Ok(match plan(session, params.len()).await? {
+            // Not a statement that is planned. COMMIT in a manifest would end the transaction of the write protocol.
+            Planned::Utility => Err(DescribeError::Refused {
+                message:
+                    "only SELECT, INSERT, UPDATE, DELETE and MERGE can be part of a manifest: COMMIT, CALL, DDL and \
+                          other commands cannot"
+                        .to_owned(),
+                sqlstate: "0A000".to_owned(),
+                hint: None,
+                position: None,
+            }),
+            Planned::Plan(_) | Planned::Unknown => Ok(StatementShape { params, columns: None }),
+        });
+    };
+    let mut columns = columns::resolve(&types, session, &raw_columns).await?;
+    let declared = declared_not_null(session, &raw_columns).await?;
+    if declared.contains(&true) && !may_add_nulls(session, params.len()).await? {
+        for (column, declared) in columns.iter_mut().zip(declared) {
+            column.not_null = declared;
+        }
+    }
+    Ok(Ok(StatementShape { params, columns: Some(columns) }))
+}
+
+fn refused(error: ServerError) -> DescribeError {
+    let ServerError { message, sqlstate, hint, position, .. } = error;
+    DescribeError::Refused { message, sqlstate, hint, position }
+}
+
+/// Of each column, whether it comes straight from a table column that is NOT NULL. Foreign tables only claim it.
+async fn declared_not_null(session: &mut Session, columns: &[RawColumn]) -> Result<Vec<bool>, Error> {
+    let sources: Vec<[Option<String>; 2]> = columns
+        .iter()
+        .map(|column| {
+            let (table, number) = column.source.unwrap_or_default();
+            [Some(table.to_string()), Some(number.to_string())]
+        })
+        .collect();
+    let steps: Vec<Step<'_>> =
+        sources.iter().map(|source| Step { sql: NOT_NULL_SQL, params: source, param_types: &[] }).collect();
+    let outcomes = session.run(&steps).await.map_err(|failed| failed.error)?;
+    Ok(outcomes.iter().map(|outcome| !outcome.rows.is_empty()).collect())
+}
+
+/// What planning the statement described last shows.
+enum Planned {
+    Plan(Value),
+    /// A command that has no plan.
+    Utility,
+    /// It cannot be planned here and now.
+    Unknown,
+}
+
+/// Whether the statement described last may give NULL for a column that has none. If there is no plan to see, it may.
+async fn may_add_nulls(session: &mut Session, params: usize) -> Result<bool, Error> {
+    Ok(match plan(session, params).await? {
+        Planned::Plan(plan) => adds_nulls(&plan),
+        Planned::Utility | Planned::Unknown => true,
+    })
+}
+
+async fn plan(session: &mut Session, params: usize) -> Result<Planned, Error> {
+    let nulls = vec!["null"; params].join(", ");
+    let arguments = if params == 0 { nulls } else { format!("({nulls})") };
+    let explain = format!("explain (format json, costs off) execute {DESCRIBED}{arguments}");
+    match session.run(&[Step::plain(GENERIC_PLAN_SQL), Step::plain(&explain)]).await {
+        Ok(outcomes) => {
+            let plan = outcomes.last().and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
+            let plan: Option<Value> = plan.and_then(|text| serde_json::from_str(text).ok());
+            Ok(match plan {
+                Some(plan) if plan.pointer("/0/Plan").is_some() => Planned::Plan(plan),
+                Some(_) => Planned::Utility,
+                None => Planned::Unknown,
+            })
+        }
+        Err(failed) => match failed.error {
+            Error::Server(error) => {
+                tracing::debug!(%error, "a statement cannot be planned");
+                Ok(Planned::Unknown)
+            }
+            error => Err(error),
+        },
+    }
+}
+
+/// Whether a plan has a node that makes NULLs, or one that does not show what it does. An anti join may be what is left
+/// of a left join whose other side must be NULL.
+fn adds_nulls(plan: &Value) -> bool {
+    match plan {
+        Value::Array(items) => items.iter().any(adds_nulls),
+        Value::Object(node) => {
+            let text = |key: &str| node.get(key).and_then(Value::as_str);
+            node.contains_key("Grouping Sets")
+                || text("Join Type").is_some_and(|join| !["Inner", "Semi"].contains(&join))
+                || text("Node Type").is_some_and(|node| ["Foreign Scan", "Custom Scan"].contains(&node))
+                || node.values().any(adds_nulls)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,53 @@
+//! How a text was described the last time.
+//!
+//! Only a hint: the text is parsed anew each time, with the types that it had, and what comes back is described by the
+//! server again. So a change of the schema shows at once, and nothing of a call is left in a session.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use contract::{Column, PgType};
+
+/// A statement that returns rows.
+#[derive(Debug)]
+pub(super) struct Shape {
+    pub(super) params: Vec<Arc<PgType>>,
+    pub(super) columns: Vec<Column>,
+    /// The types of the columns as the server names them, to see whether they are still the same.
+    pub(super) column_oids: Vec<u32>,
+}
+
+/// How many texts are remembered, and how long one may be: some megabytes at the most.
+const MAX_TEXTS: usize = 500;
+const MAX_TEXT_BYTES: usize = 8 * 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Shapes {
+    by_text: Mutex<HashMap<String, Arc<Shape>>>,
+}
+
+impl Shapes {
+    pub(super) fn get(&self, sql: &str) -> Option<Arc<Shape>> {
+        self.lock().get(sql).cloned()
+    }
+
+    pub(super) fn put(&self, sql: &str, shape: &Arc<Shape>) {
+        if sql.len() > MAX_TEXT_BYTES {
+            return;
+        }
+        let mut by_text = self.lock();
+        if by_text.len() >= MAX_TEXTS {
+            // Agents repeat the latest texts, and the rest costs one round trip to learn again.
+            by_text.clear();
+        }
+        by_text.insert(sql.to_owned(), Arc::clone(shape));
+    }
+
+    pub(super) fn forget(&self, sql: &str) {
+        self.lock().remove(sql);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Shape>>> {
+        self.by_text.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

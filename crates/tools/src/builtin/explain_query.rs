@@ -1,0 +1,84 @@
+//! `explain_query`: how PostgreSQL would run a query, without running it.
+
+use std::pin::Pin;
+
+use contract::{ErrorCode, Failure};
+use ledger::read::Reader;
+use manifest::Access;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Anything, read_failure, reading_info};
+use crate::discovery::correction::corrected;
+use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
+
+pub(super) const NAME: &str = "explain_query";
+
+const DESCRIPTION: &str = "Show the plan of a read-only SQL query as JSON, with PostgreSQL's estimates of cost and rows, \
+    without running it. Use it before a query that may be expensive, or when one timed out. Give the query itself, \
+    without EXPLAIN in front.";
+
+/// What the agent sends.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// One SQL statement that query_database would take: SELECT, WITH, VALUES or TABLE.
+    query: String,
+    /// The values of $1, $2, ..., in order: the plan is the one for these values.
+    #[serde(default)]
+    #[schemars(with = "Vec<Anything>")]
+    params: Vec<Value>,
+}
+
+/// `data` of the answer.
+#[derive(Debug, Serialize, JsonSchema)]
+struct PlanData {
+    /// The root of the plan, with "Node Type", "Startup Cost", "Total Cost", "Plan Rows", "Plans" and more.
+    #[schemars(with = "Anything")]
+    plan: Value,
+}
+
+impl PlanData {
+    /// EXPLAIN answers with an array of one object, and the plan in it.
+    fn new(mut explained: Value) -> Self {
+        let plan = explained.pointer_mut("/0/Plan").map(Value::take);
+        Self { plan: plan.unwrap_or(explained) }
+    }
+}
+
+/// The tool.
+pub(super) struct ExplainQuery {
+    info: ToolInfo,
+    reader: Reader,
+}
+
+impl ExplainQuery {
+    pub(super) fn new(reader: Reader) -> Self {
+        let info = reading_info::<Arguments, PlanData>(NAME, "Explain a query", DESCRIPTION, Access::Read);
+        Self { info, reader }
+    }
+}
+
+impl Tool for ExplainQuery {
+    fn info(&self) -> &ToolInfo {
+        &self.info
+    }
+
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+        Box::pin(async move {
+            let arguments: Arguments = serde_json::from_value(Value::Object(call.arguments))
+                .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))?;
+            if arguments.query.contains('\0') {
+                return Err(Failure::new(ErrorCode::InvalidParams, "explain_query: query holds U+0000").into());
+            }
+            match self.reader.explain(&arguments.query, &arguments.params).await {
+                Ok(explained) => Answer::read(&PlanData::new(explained)),
+                Err(error) => {
+                    let failure = read_failure(error, self.reader.limits().deadline);
+                    Err(corrected(&self.reader, &arguments.query, failure, call.deadline).await.into())
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,6 @@
+-- $1: the schema, or null for any; $2: the table, alone or behind its schema, quoted or not.
+, asked as (
+    select oid from relation
+    where ($1::text is null or schema_name = $1)
+      and $2 in (name, pg_catalog.quote_ident(name), schema_name || '.' || name, pg_catalog.format('%I.%I', schema_name, name))
+)

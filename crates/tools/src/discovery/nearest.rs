@@ -1,0 +1,76 @@
+//! Names that exist, for a name that does not: what a model most likely meant.
+
+/// How many names are worth reading.
+const MAX_NAMES: usize = 5;
+
+/// PostgreSQL cuts longer names (`NAMEDATALEN`), so nothing beyond this can tell two of them apart.
+const MAX_CHARS: usize = 63;
+
+/// The candidates that are most like `wanted`, best first. `name_of` is the part of a candidate to compare with; of
+/// candidates that are alike, the one listed first comes first.
+pub(crate) fn nearest<'a, T>(wanted: &str, candidates: &'a [T], name_of: impl Fn(&T) -> &str) -> Vec<&'a T> {
+    let wanted = comparable(wanted);
+    let mut scored: Vec<(usize, &T)> = candidates
+        .iter()
+        .filter_map(|candidate| distance(&wanted, &comparable(name_of(candidate))).map(|score| (score, candidate)))
+        .collect();
+    scored.sort_by_key(|(score, _)| *score);
+    scored.into_iter().take(MAX_NAMES).map(|(_, candidate)| candidate).collect()
+}
+
+/// Case and underscores are what a guess gets wrong most easily: `tweetLikes` is `tweet_likes`.
+fn comparable(name: &str) -> String {
+    name.chars().take(MAX_CHARS).filter(|it| *it != '_').flat_map(char::to_lowercase).collect()
+}
+
+/// How many changes lead from one name to the other; `None` if they are not alike. A third of the letters may be wrong.
+/// A name within the other one (`like` and `tweet_like`) is alike too, but never more than a name misspelt.
+fn distance(wanted: &str, candidate: &str) -> Option<usize> {
+    let (wanted_chars, candidate_chars) = (wanted.chars().count(), candidate.chars().count());
+    let tolerance = (wanted_chars.max(candidate_chars) / 3).max(1);
+    let changes = strsim::osa_distance(wanted, candidate);
+    // `a` and `b` are one change apart and have nothing in common.
+    let shares_letters = changes < wanted_chars.max(candidate_chars);
+    if changes <= tolerance && shares_letters {
+        return Some(changes);
+    }
+    // Two letters are within everything.
+    let is_within =
+        wanted_chars.min(candidate_chars) >= 3 && (candidate.contains(wanted) || wanted.contains(candidate));
+    is_within.then_some(MAX_CHARS + changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(wanted: &str, candidates: &[&str]) -> Vec<String> {
+        nearest(wanted, candidates, |name| name).into_iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_most_similar_name_comes_first() {
+        let tables = ["account", "bookmark", "tweet", "tweet_like", "retweet"];
+        assert_eq!(found("twet", &tables), ["tweet"]);
+        assert_eq!(found("tweets", &tables), ["tweet"]);
+        assert_eq!(found("Account", &tables), ["account"]);
+        assert_eq!(found("tweetLikes", &tables), ["tweet_like", "tweet"]);
+        assert_eq!(found("acocunt", &tables), ["account"], "two letters swapped are one change");
+    }
+
+    #[test]
+    fn a_part_of_a_name_finds_the_whole_and_a_stranger_finds_nothing() {
+        let columns = ["id", "account_id", "text", "created_at"];
+        assert_eq!(found("created", &columns), ["created_at"]);
+        assert_eq!(found("account", &columns), ["account_id"]);
+        assert_eq!(found("price", &columns), [""; 0]);
+        assert_eq!(found("it", &["at"]), ["at"]);
+        assert_eq!(found("a", &["b"]), [""; 0]);
+        assert_eq!(found("", &columns), [""; 0]);
+    }
+
+    #[test]
+    fn a_name_of_any_length_is_compared_in_no_time() {
+        assert_eq!(found(&"x".repeat(10_000_000), &["tweet"; 10_000]), [""; 0]);
+    }
+}
