@@ -40,6 +40,9 @@ const FENCED: &str = "CS001";
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
+/// How long it may take after the deadline to write down that a duplicate gave up.
+const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Records the intent and waits for an identical call that is still running.
 pub(crate) async fn admit(
     writer: &Writer,
@@ -111,7 +114,7 @@ fn key_reused() -> Failure {
 async fn give_up(writer: &Writer, correlation_id: CorrelationId) -> Result<Verdict, Stopped> {
     let message = "an identical write is still running and did not finish within the deadline; this call wrote nothing";
     let params = [Some(correlation_id.to_string()), Some(message.to_owned())];
-    let deadline = Instant::now() + LONGEST_PAUSE;
+    let deadline = Instant::now() + GIVE_UP_TIMEOUT;
     let given_up = async {
         let mut lease = writer.lease(deadline).await?;
         let step = Step { sql: GIVE_UP_SQL, params: &params, param_types: &[] };
