@@ -12,7 +12,9 @@ use crate::gate::Settled;
 const RESOLVE_SQL: &str = "select * from countersign.resolve($1, $2)";
 const RECORDED_SQL: &str = "select from countersign.mutation_audit where correlation_id = $1";
 
-const PAUSE: Duration = Duration::from_millis(50);
+/// How long it waits before it asks again: soon at first, since a server restarts in milliseconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Asks the record, on fresh connections, until it answers or `deadline` passes.
 ///
@@ -22,6 +24,7 @@ pub(crate) async fn resolve(
     correlation_id: CorrelationId,
     deadline: Instant,
 ) -> Result<Settled, Failure> {
+    let mut pause = FIRST_PAUSE;
     loop {
         match ask(writer, correlation_id, deadline).await {
             Ok(Some(truth)) => return truth,
@@ -31,14 +34,15 @@ pub(crate) async fn resolve(
             }
             Err(error) => {
                 tracing::warn!(%correlation_id, %error, "the outcome cannot be read yet");
-                if Instant::now() + PAUSE >= deadline {
+                if Instant::now() + pause >= deadline {
                     return Err(Failure::new(
                         ErrorCode::CommitOutcomeUnknown,
                         "the connection was lost and the outcome cannot be read yet: the write may or may not have happened",
                     )
                     .hint("Ask get_mutation_detail with this correlation_id later; do not repeat the write before it answers."));
                 }
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
             }
         }
     }
