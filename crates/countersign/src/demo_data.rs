@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use embedded::{Cluster, Options};
-use ledger::Target;
+use ledger::{SchemaError, Target};
 use manifest::Source;
 
 const MANIFEST: &str = include_str!("../../../manifests/social.toml");
@@ -43,7 +43,11 @@ pub(crate) async fn prepare(fresh: bool, progress: impl Fn(&str) + Send + 'stati
     .context("starting PostgreSQL")??;
     let database = DemoDatabase { cluster };
     let target = database.target()?;
-    ledger::init(&target).await?;
+    ledger::init(&target).await.map_err(|error| match error {
+        SchemaError::Migration(_) => anyhow::Error::from(error)
+            .context("the demo's data were made by another version; `countersign demo --fresh` starts anew"),
+        error => error.into(),
+    })?;
     progress("the ledger is in place");
     if load(&target).await? {
         progress("the demo's data are loaded");

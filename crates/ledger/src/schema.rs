@@ -47,8 +47,8 @@ pub enum SchemaError {
         /// What to do.
         advice: &'static str,
     },
-    /// A migration did not apply.
-    #[error("{0}")]
+    /// A migration did not apply, or the history is not ours.
+    #[error("the ledger's schema cannot be brought up to date: {0}")]
     Migration(String),
 }
 

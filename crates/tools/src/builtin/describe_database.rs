@@ -7,7 +7,6 @@ use ledger::read::{ReadError, Reader};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::{read_failure, reading_info};
 use crate::discovery::correction::{listed, nearest_tables};
@@ -135,8 +134,7 @@ impl Tool for DescribeDatabase {
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = serde_json::from_value(Value::Object(call.arguments))
-                .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))?;
+            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
             match tokio::time::timeout_at(call.deadline, self.describe(&arguments)).await {
                 Ok(data) => Answer::read(&data?),
                 Err(_) => Err(Failure::new(ErrorCode::Timeout, format!("{NAME} did not finish in time")).into()),

@@ -67,8 +67,7 @@ impl Tool for ExplainQuery {
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = serde_json::from_value(Value::Object(call.arguments))
-                .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))?;
+            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
             if arguments.query.contains('\0') {
                 return Err(Failure::new(ErrorCode::InvalidParams, "explain_query: query holds U+0000").into());
             }

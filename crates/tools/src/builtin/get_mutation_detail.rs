@@ -45,8 +45,7 @@ impl Tool for GetMutationDetail {
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = serde_json::from_value(Value::Object(call.arguments))
-                .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))?;
+            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
             let Some(correlation_id) = CorrelationId::parse(&arguments.correlation_id) else {
                 let message =
                     format!("{NAME}: correlation_id must be a UUID like 3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34");

@@ -2,7 +2,6 @@
 
 use std::pin::Pin;
 
-use contract::{ErrorCode, Failure};
 use ledger::{RecordFilter, Records, Status};
 use manifest::Access;
 use schemars::JsonSchema;
@@ -81,8 +80,7 @@ impl Tool for GetRecentMutations {
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = serde_json::from_value(Value::Object(call.arguments))
-                .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))?;
+            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
             let status = Status::ALL.into_iter().find(|status| Some(status.as_str()) == arguments.status.as_deref());
             let filter = RecordFilter { limit: arguments.limit, tool_name: arguments.tool_name, status };
             let mutations = self

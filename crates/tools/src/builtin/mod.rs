@@ -74,6 +74,13 @@ fn reading_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
     }
 }
 
+/// The arguments as their type. Their shape was checked against the schema that the type made, so a mistake here is one
+/// of the schema's.
+fn arguments<A: serde::de::DeserializeOwned>(tool: &str, given: Map<String, Value>) -> Result<A, Failure> {
+    serde_json::from_value(Value::Object(given))
+        .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{tool}: {error}")))
+}
+
 /// The schema of a type, in the subset that clients take: everything inline, nothing but the object at the root.
 fn schema_of<T: schemars::JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
