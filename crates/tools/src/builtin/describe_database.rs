@@ -106,9 +106,9 @@ impl DescribeDatabase {
     }
 
     async fn no_such_table(&self, schema: Option<&str>, table: &str) -> Failure {
-        let existing = discovery::table_names(&self.reader).await.unwrap_or_default();
         let (written_schema, name) = table.split_once('.').map_or((None, table), |(schema, name)| (Some(schema), name));
         let schema = schema.or(written_schema);
+        let existing = discovery::table_names(&self.reader, name).await.unwrap_or_default();
         let near = nearest_tables(schema, name, &existing);
         let hint = listed("The nearest tables that exist", near.into_iter().map(|it| it.shown.clone()));
         let place = schema.filter(|_| written_schema.is_none()).map(|schema| format!(" in schema \"{schema}\""));

@@ -9,14 +9,15 @@ use ledger::read::{ReadError, Reader};
 use tokio::time::Instant;
 
 use super::place::{is_name_letter, line_at, name_at};
-use super::{TableName, column_names, function_names, nearest, table_names};
+use super::{TableName, column_names, function_names, mentioned_tables, nearest, table_names};
 
 /// How long looking for names may take beyond the failed query itself.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Tables whose columns are looked at, and columns that are listed.
-const MAX_TABLES: usize = 20;
+/// Words of a query that may be names of tables, and what is listed at the most.
+const MAX_WORDS: usize = 2_000;
 const MAX_COLUMNS: usize = 40;
+const MAX_FUNCTIONS: usize = 20;
 
 /// The failure of `query` with all the help that can be had before `deadline`. Whatever goes wrong while looking for
 /// it, the failure stays what it was.
@@ -63,18 +64,19 @@ async fn suggestion(
 }
 
 async fn unknown_table(reader: &Reader, name: &[String], failure: &Failure) -> Result<Option<String>, ReadError> {
-    let existing = table_names(reader).await?;
     // The message quotes the whole name of a table that does not exist; but only `x` of a column `x.id` whose `x` is not
     // in FROM.
     let wanted = match name {
         [alias @ .., _] if !alias.is_empty() && !failure.message.contains(&name.join(".")) => alias,
         name => name,
     };
-    let near = match wanted {
-        [.., schema, table] => nearest_tables(Some(schema), table, &existing),
-        [table] => nearest_tables(None, table, &existing),
-        [] => Vec::new(),
+    let (schema, table) = match wanted {
+        [.., schema, table] => (Some(schema.as_str()), table),
+        [table] => (None, table),
+        [] => return Ok(None),
     };
+    let existing = table_names(reader, table).await?;
+    let near = nearest_tables(schema, table, &existing);
     Ok(listed("The nearest tables that exist", near.into_iter().map(|table| table.shown.clone())))
 }
 
@@ -87,11 +89,9 @@ pub(crate) fn nearest_tables<'a>(schema: Option<&str>, table: &str, existing: &'
 
 async fn unknown_column(reader: &Reader, query: &str, column: &str) -> Result<Option<String>, ReadError> {
     // Which tables the query is about, PostgreSQL does not say. Words that are names of tables are guess enough.
-    let words: HashSet<String> =
-        query.split(|it| !is_name_letter(it)).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
-    let existing = table_names(reader).await?;
-    let mentioned: Vec<&TableName> =
-        existing.iter().filter(|table| words.contains(&table.name.to_lowercase())).take(MAX_TABLES).collect();
+    let words = query.split(|it| !is_name_letter(it)).filter(|word| !word.is_empty()).map(str::to_lowercase);
+    let words: HashSet<String> = words.take(MAX_WORDS).collect();
+    let mentioned = mentioned_tables(reader, &words).await?;
     let [first, ..] = mentioned.as_slice() else { return Ok(None) };
     let columns = column_names(reader, &mentioned).await?;
     let near = nearest(column, &columns, |it| &it.name);
@@ -109,7 +109,7 @@ async fn unknown_function(reader: &Reader, function: &str) -> Result<Option<Stri
         .flat_map(|it| it.arguments.iter().flatten().map(|arguments| format!("{}({arguments})", it.shown)))
         .collect();
     if !same.is_empty() {
-        return Ok(listed("It exists as", same.into_iter().take(MAX_TABLES)));
+        return Ok(listed("It exists as", same.into_iter().take(MAX_FUNCTIONS)));
     }
     let near = nearest(function, &existing, |it| &it.name);
     Ok(listed("The nearest functions that exist", near.into_iter().map(|it| it.shown.clone())))

@@ -10,6 +10,8 @@ pub(crate) mod data;
 mod nearest;
 mod place;
 
+use std::collections::HashSet;
+
 use ledger::read::{ReadError, ReadRequest, Reader};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -33,6 +35,7 @@ const TABLE: &str = concat!(
 const SEARCH: &str = concat!(include_str!("readable.sql"), include_str!("search.sql"));
 const SCHEMA_NAMES: &str = concat!(include_str!("readable.sql"), include_str!("schema_names.sql"));
 const TABLE_NAMES: &str = concat!(include_str!("readable.sql"), include_str!("table_names.sql"));
+const MENTIONED_TABLES: &str = concat!(include_str!("readable.sql"), include_str!("mentioned_tables.sql"));
 const COLUMN_NAMES: &str = concat!(include_str!("readable.sql"), include_str!("column_names.sql"));
 const FUNCTION_NAMES: &str = include_str!("function_names.sql");
 
@@ -99,8 +102,14 @@ pub(crate) struct TableName {
     pub(crate) shown: String,
 }
 
-pub(crate) async fn table_names(reader: &Reader) -> Result<Vec<TableName>, ReadError> {
-    ask(reader, TABLE_NAMES, &[]).await
+/// Tables whose names are not much longer or shorter than `wanted`.
+pub(crate) async fn table_names(reader: &Reader, wanted: &str) -> Result<Vec<TableName>, ReadError> {
+    ask(reader, TABLE_NAMES, &[json!(wanted)]).await
+}
+
+/// Tables whose name is one of these words, which are in lower case.
+async fn mentioned_tables(reader: &Reader, words: &HashSet<String>) -> Result<Vec<TableName>, ReadError> {
+    ask(reader, MENTIONED_TABLES, &[json!(words)]).await
 }
 
 /// A column that exists.
@@ -111,7 +120,7 @@ struct ColumnName {
     table: String,
 }
 
-async fn column_names(reader: &Reader, tables: &[&TableName]) -> Result<Vec<ColumnName>, ReadError> {
+async fn column_names(reader: &Reader, tables: &[TableName]) -> Result<Vec<ColumnName>, ReadError> {
     let oids: Value = tables.iter().map(|table| table.oid).collect();
     ask(reader, COLUMN_NAMES, &[oids]).await
 }

@@ -22,12 +22,12 @@
 ), action (code, name) as (
     values ('c'::"char", 'cascade'), ('n', 'set null'), ('d', 'set default'), ('r', 'restrict')
 )
-select relation.schema_name as schema, relation.name, relation.kind, relation.comment,
+select asked.schema_name as schema, asked.name, asked.kind, asked.comment,
        sized.estimated_rows, sized.size_bytes,
        (select pg_catalog.format('%I.%I', parent.schema_name, parent.name) from pg_catalog.pg_inherits i
         join relation parent on parent.oid = i.inhparent
-        where i.inhrelid = relation.oid and relation.relispartition) as partition_of,
-       case when relation.relkind = 'p' then pg_catalog.pg_get_partkeydef(relation.oid) end as partitioned_by,
+        where i.inhrelid = asked.oid and asked.relispartition) as partition_of,
+       case when asked.relkind = 'p' then pg_catalog.pg_get_partkeydef(asked.oid) end as partitioned_by,
        (select coalesce(pg_catalog.json_agg(one order by one.attnum), '[]')
         from (select field.attnum, field.name, pg_catalog.format_type(field.atttypid, field.atttypmod) as type,
                      not (field.attnotnull or t.typnotnull) as nullable,
@@ -41,34 +41,34 @@ select relation.schema_name as schema, relation.name, relation.kind, relation.co
               from field
               join pg_catalog.pg_type t on t.oid = field.atttypid
               left join pg_catalog.pg_attrdef d on d.adrelid = field.attrelid and d.adnum = field.attnum
-              where field.attrelid = relation.oid) one) as columns,
+              where field.attrelid = asked.oid) one) as columns,
        (select pg_catalog.row_to_json(one)
         from (select key.name, key.columns from key
-              where key.conrelid = relation.oid and key.contype = 'p') one) as primary_key,
+              where key.conrelid = asked.oid and key.contype = 'p') one) as primary_key,
        (select coalesce(pg_catalog.json_agg(one order by one.name), '[]')
         from (select key.name, key.columns from key
-              where key.conrelid = relation.oid and key.contype = 'u') one) as unique_keys,
+              where key.conrelid = asked.oid and key.contype = 'u') one) as unique_keys,
        (select coalesce(pg_catalog.json_agg(one order by one.name), '[]')
         from (select key.name, key.columns, pg_catalog.format('%I.%I', other.schema_name, other.name) as table,
                      key.other_columns, on_update.name as on_update, on_delete.name as on_delete
               from key join relation other on other.oid = key.confrelid
               left join action on_update on on_update.code = key.confupdtype
               left join action on_delete on on_delete.code = key.confdeltype
-              where key.conrelid = relation.oid and key.contype = 'f') one) as foreign_keys,
+              where key.conrelid = asked.oid and key.contype = 'f') one) as foreign_keys,
        (select coalesce(pg_catalog.json_agg(one order by one.table, one.name), '[]')
         from (select key.name, key.other_columns as columns, pg_catalog.format('%I.%I', other.schema_name, other.name) as table,
                      key.columns as other_columns, on_update.name as on_update, on_delete.name as on_delete
               from key join relation other on other.oid = key.conrelid
               left join action on_update on on_update.code = key.confupdtype
               left join action on_delete on on_delete.code = key.confdeltype
-              where key.confrelid = relation.oid and key.contype = 'f') one) as referenced_by,
+              where key.confrelid = asked.oid and key.contype = 'f') one) as referenced_by,
        (select coalesce(pg_catalog.json_agg(one order by one.name), '[]')
         from (select key.name, pg_catalog.pg_get_constraintdef(key.oid) as definition from key
-              where key.conrelid = relation.oid and key.contype in ('c', 'x')) one) as checks,
+              where key.conrelid = asked.oid and key.contype in ('c', 'x')) one) as checks,
        (select coalesce(pg_catalog.json_agg(one order by one.name), '[]')
         from (select c.relname::text as name, i.indisunique as unique, pg_catalog.pg_get_indexdef(c.oid) as definition
               from pg_catalog.pg_index i join pg_catalog.pg_class c on c.oid = i.indexrelid
-              where i.indrelid = relation.oid
+              where i.indrelid = asked.oid
                 and not exists (select from pg_catalog.pg_constraint con
                                 where con.conindid = i.indexrelid and con.contype in ('p', 'u', 'x'))
                 and (pg_catalog.has_table_privilege(i.indrelid, 'select')
@@ -77,6 +77,5 @@ select relation.schema_name as schema, relation.name, relation.kind, relation.co
                          and not exists (select from pg_catalog.unnest(i.indkey) k (attnum)
                                          where pg_catalog.has_column_privilege(i.indrelid, k.attnum, 'select')
                                                is not true)))) one) as indexes
-from relation left join sized using (oid)
-where relation.oid in (select oid from asked)
-order by relation.schema_name, relation.name
+from asked left join sized using (oid)
+order by asked.schema_name, asked.name
