@@ -98,8 +98,13 @@ impl Reader {
     /// A reader of this database. Opens no connection yet.
     #[must_use]
     pub fn new(target: Target, limits: ReadLimits) -> Self {
-        // One more layer: what runs outside our own transaction could not write either.
-        let pool = Pool::new(target, vec![("default_transaction_read_only", "on")]);
+        let settings = vec![
+            // One more layer: what runs outside our own transaction could not write either.
+            ("default_transaction_read_only", "on"),
+            // Compiling takes seconds where the estimates are off, as on the catalog, and 500 rows never pay for it.
+            ("jit", "off"),
+        ];
+        let pool = Pool::new(target, settings);
         Self { pool, types: Arc::default(), shapes: Arc::default(), limits }
     }
 
