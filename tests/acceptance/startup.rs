@@ -217,3 +217,21 @@ async fn a_reader_that_can_do_too_much_does_not_get_the_tool() {
     let server = Server::start(command).await;
     assert!(server.tool_names().await.contains(&"query_database".to_owned()));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_who_may_not_create_roles_gets_the_ledger_and_is_told_what_reading_needs() {
+    let db = Database::empty("limited_owner").await;
+    db.run("create role limited login; alter database limited_owner owner to limited").await;
+    let url = db.url().replace("user=postgres", "user=limited");
+    let output = Command::new(countersign()).env("DATABASE_URL", &url).args(["init", "--demo"]).output().await.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains("query_database needs --read-url"), "{said}");
+    let mut command = Server::command(&db);
+    command.env("DATABASE_URL", &url).args(["--log", "off"]);
+    let server = Server::start(command).await;
+    assert!(!server.tool_names().await.contains(&"query_database".to_owned()));
+    assert_eq!(
+        server.succeed("post_tweet", serde_json::json!({"text": "still audited"})).await["data"]["text"],
+        "still audited"
+    );
+}
