@@ -10,6 +10,7 @@
 mod architecture;
 mod chaos;
 mod corrections;
+mod deadlines;
 mod demo;
 mod describe_database;
 mod explain_query;

@@ -147,3 +147,57 @@ async fn caught(outcome: impl Future<Output = Outcome>) -> Outcome {
     })
     .await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+
+    use manifest::Access;
+
+    use super::*;
+    use crate::tool::Hints;
+
+    struct Broken(ToolInfo);
+
+    impl Tool for Broken {
+        fn info(&self) -> &ToolInfo {
+            &self.0
+        }
+
+        fn call(&self, _: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+            Box::pin(async { panic!("with a secret in it") })
+        }
+    }
+
+    fn broken() -> Box<dyn Tool> {
+        Box::new(Broken(ToolInfo {
+            name: "broken".into(),
+            title: None,
+            description: String::new(),
+            version: "1.0".into(),
+            access: Access::Read,
+            input_schema: Map::new(),
+            output_schema: Map::new(),
+            hints: Hints { read_only: true, destructive: false, idempotent: true },
+            meta: Map::new(),
+        }))
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_panics_answers_internal_error_without_its_words() {
+        let mut registry = Registry { entries: Vec::new(), call_deadline: Duration::from_secs(1) };
+        registry.add(broken(), Profile::Readonly).unwrap();
+        let envelope = registry.call("broken", Map::new(), Principal::default()).await.unwrap();
+        let Envelope::Failure { error, .. } = envelope else { panic!("{envelope:?}") };
+        assert_eq!(error.code, ErrorCode::InternalError);
+        assert!(!error.message.contains("secret"), "{}", error.message);
+        assert_eq!(registry.call("unknown", Map::new(), Principal::default()).await, None);
+    }
+
+    #[test]
+    fn two_tools_of_one_name_are_refused() {
+        let mut registry = Registry { entries: Vec::new(), call_deadline: Duration::from_secs(1) };
+        registry.add(broken(), Profile::Readonly).unwrap();
+        assert_eq!(registry.add(broken(), Profile::Readonly), Err(RegistryError::Duplicate("broken".into())));
+    }
+}

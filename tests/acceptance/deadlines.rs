@@ -1,0 +1,71 @@
+//! What an agent is told when PostgreSQL is too slow or not there (promises A1-20, D3-01, D4-05, D5-03). The deadline is
+//! 30 seconds and so are these tests; they wait side by side with the others.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use testkit::{Server, database, lone_database};
+
+use crate::writes::{until_some, untouched_tweet};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_that_takes_too_long_is_stopped_after_30_seconds_and_its_backend_is_free() {
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let started = Instant::now();
+    let error = server.fail("query_database", json!({"query": "select pg_sleep(60)"}), "timeout").await;
+    assert!((29..36).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
+    assert_eq!(error["message"], "Database query failed: Query timed out after 30 seconds");
+    assert_eq!(error["retryable"], true);
+    let free = "select 1 where not exists (select from pg_stat_activity \
+                where wait_event = 'PgSleep' and datname = current_database())";
+    until_some(&db, free).await;
+    assert_eq!(server.query("select 1 as n").await, [json!({"n": 1})]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_takes_too_long_wrote_nothing_and_its_duplicate_is_told_that_it_is_in_flight() {
+    let db = database().await;
+    let tweet = untouched_tweet(&db).await;
+    let (first, second) = tokio::join!(Server::on(&db), Server::on(&db));
+    let mut blocker = db.connect().await;
+    let lock = blocker.transaction().await.unwrap();
+    lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
+    let like = json!({"tweet_id": tweet});
+    // The second call is made first in time by a little: its deadline ends while the first one still runs.
+    let running = first.call("like_tweet", like.clone());
+    let waiting = async {
+        until_some(&db, "select 1 from countersign.mutation_audit where exec_xid is null and status = 'pending'").await;
+        second.call("like_tweet", like.clone()).await
+    };
+    let (running, waiting) = tokio::join!(running, waiting);
+    lock.rollback().await.unwrap();
+    assert_eq!(running["error"]["code"], "timeout", "{running}");
+    let told = waiting["error"]["code"].as_str().unwrap();
+    // It may get its own turn in the last moment, and is out of time then as well.
+    assert!(["duplicate_in_flight", "timeout"].contains(&told), "{waiting}");
+    assert_eq!(waiting["error"]["retryable"], true);
+    assert_eq!(db.value("select count(*) from countersign.mutation_audit where status = 'pending'").await, "0");
+    let likes = format!("select count(*) from social.tweet_like where account_id = 'default' and tweet_id = {tweet}");
+    assert_eq!(db.value(&likes).await, "0");
+    first.succeed("like_tweet", like).await;
+    assert_eq!(db.value(&likes).await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_down_is_said_to_be_so_and_found_again_when_it_is_back() {
+    let db = lone_database().await;
+    let server = Server::on(&db).await;
+    let tweet = untouched_tweet(&db).await;
+    server.query("select 1").await;
+    db.cluster().stop_immediate().unwrap();
+    let started = Instant::now();
+    let error = server.fail("query_database", json!({"query": "select 1"}), "database_unavailable").await;
+    assert!(error["message"].as_str().unwrap().contains("Cannot connect to database at ["), "{error}");
+    let envelope = server.call("like_tweet", json!({"tweet_id": tweet})).await;
+    assert_eq!(envelope["error"]["code"], "database_unavailable", "{envelope}");
+    assert!(started.elapsed() < Duration::from_secs(25), "{:?}", started.elapsed());
+    db.cluster().restart().unwrap();
+    assert_eq!(server.query("select 1 as n").await, [json!({"n": 1})]);
+    server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
+}
