@@ -16,6 +16,7 @@ mod describe_database;
 mod explain_query;
 mod ledger_records;
 mod lost_commit;
+mod manifest_read;
 mod protocol;
 mod python_client;
 mod query_database;

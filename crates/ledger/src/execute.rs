@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use contract::{CorrelationId, ErrorCode, Failure};
+use contract::{CorrelationId, Failure};
 use pg::{Lease, Step, StepError, Writer};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -121,17 +121,5 @@ async fn committed(lease: &mut Lease, steps: &[Step<'_>]) -> Result<(), StepErro
             let said = format!("COMMIT was answered with {}", tag.unwrap_or("nothing"));
             Err(StepError { step: outcomes.len(), error: pg::Error::Lost(std::io::Error::other(said)) })
         }
-    }
-}
-
-/// A write that touched the wrong number of rows: for executors that have a rule for it.
-impl crate::executor::Work {
-    /// The refusal for it; the gate rolls back.
-    #[must_use]
-    pub fn wrong_row_count(expected: &str, got: u64) -> Failure {
-        Failure::new(
-            ErrorCode::RowCountMismatch,
-            format!("the write would have touched {got} row(s) where {expected} is allowed; nothing was written"),
-        )
     }
 }

@@ -38,6 +38,18 @@ pub struct Work {
     pub reversals: Vec<Reversal>,
 }
 
+impl Work {
+    /// The refusal of a write that touched the wrong number of rows, for executors that have a rule for it; the gate
+    /// rolls back.
+    #[must_use]
+    pub fn wrong_row_count(expected: &str, got: u64) -> Failure {
+        Failure::new(
+            ErrorCode::RowCountMismatch,
+            format!("the write would have touched {got} row(s) where {expected} is allowed; nothing was written"),
+        )
+    }
+}
+
 /// A call that undoes (part of) a write.
 #[derive(Debug, Clone)]
 pub struct Reversal {

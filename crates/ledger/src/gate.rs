@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{CorrelationId, ErrorCode, Failure, Principal, Rollback};
+use futures_util::FutureExt;
 use pg::Writer;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -101,11 +102,9 @@ impl Gate {
             Err(Stopped { correlation_id: Some(correlation_id), failure: internal_error().into() })
         })
     }
-}
 
-/// Every attempt ends by its deadline and the time to find out its outcome.
-impl Gate {
-    /// Waits for the writes that are on their way: the process must not end under them.
+    /// Waits for the writes that are on their way: the process must not end under them. Each ends by its deadline and the
+    /// time to find out its outcome.
     pub async fn drain(&self) {
         self.running.close();
         self.running.wait().await;
@@ -142,7 +141,7 @@ impl Protocol {
 
         let executed = execute::execute(&self.writer, &mut lease, self.correlation_id, &self.attempt);
         // An executor may be anybody's code. After a panic the session is dropped in the middle, so T2 cannot commit.
-        let caught = CatchUnwind(Box::pin(AssertUnwindSafe(executed)));
+        let caught = AssertUnwindSafe(executed).catch_unwind();
         let outcome = tokio::time::timeout_at(self.attempt.deadline + CANCEL_GRACE, caught).await;
         match outcome {
             Ok(Ok(Ok(done))) => {
@@ -163,7 +162,7 @@ impl Protocol {
                 lease.discard();
                 self.resolve(None).await
             }
-            Ok(Err(())) => {
+            Ok(Err(_)) => {
                 tracing::error!("the executor panicked");
                 lease.discard();
                 self.resolve(Some(internal_error())).await
@@ -190,21 +189,5 @@ impl Protocol {
 
     fn stopped(&self, failure: Failure) -> Stopped {
         Stopped { correlation_id: Some(self.correlation_id), failure: failure.into() }
-    }
-}
-
-/// Turns a panic of the future into `Err(())`.
-struct CatchUnwind<F>(std::pin::Pin<Box<AssertUnwindSafe<F>>>);
-
-impl<F: Future> Future for CatchUnwind<F> {
-    type Output = Result<F::Output, ()>;
-
-    fn poll(mut self: std::pin::Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> std::task::Poll<Self::Output> {
-        let inner = self.0.as_mut();
-        match std::panic::catch_unwind(AssertUnwindSafe(|| inner.poll(cx))) {
-            Ok(std::task::Poll::Ready(output)) => std::task::Poll::Ready(Ok(output)),
-            Ok(std::task::Poll::Pending) => std::task::Poll::Pending,
-            Err(_) => std::task::Poll::Ready(Err(())),
-        }
     }
 }

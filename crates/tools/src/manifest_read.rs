@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use contract::{ErrorCode, Failure};
 use ledger::read::{ReadRequest, Reader};
 use manifest::ToolSpec;
 use serde_json::{Map, Value};
@@ -46,7 +47,9 @@ impl Tool for ManifestRead {
             let rows: Vec<Map<String, Value>> =
                 result.rows.into_iter().map(|row| names.iter().cloned().zip(row).collect()).collect();
             if !self.spec.rows.allows(rows.len() as u64) {
-                return Err(ledger::Work::wrong_row_count(self.spec.rows.as_str(), rows.len() as u64).into());
+                let message =
+                    format!("the query gave {} row(s) where {} is right", rows.len(), self.spec.rows.as_str());
+                return Err(Failure::new(ErrorCode::RowCountMismatch, message).into());
             }
             if self.spec.rows.is_single() {
                 return Answer::read(&rows.into_iter().next().unwrap_or_default());

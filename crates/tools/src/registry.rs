@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{Envelope, ErrorCode, Failure, Meta, Principal};
+use futures_util::FutureExt;
 use manifest::Catalog;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -137,15 +138,10 @@ fn envelope(outcome: Outcome, meta: Meta) -> Envelope {
 
 /// rmcp leaves a client without an answer when a tool panics.
 async fn caught(outcome: impl Future<Output = Outcome>) -> Outcome {
-    let mut outcome = std::pin::pin!(outcome);
-    std::future::poll_fn(move |cx| {
-        std::panic::catch_unwind(AssertUnwindSafe(|| outcome.as_mut().poll(cx))).unwrap_or_else(|_| {
-            let failure =
-                Failure::new(ErrorCode::InternalError, "the tool failed inside; the server's log has the rest");
-            std::task::Poll::Ready(Err(failure.into()))
-        })
+    AssertUnwindSafe(outcome).catch_unwind().await.unwrap_or_else(|_| {
+        let message = "the tool failed inside; the server's log has the rest";
+        Err(Failure::new(ErrorCode::InternalError, message).into())
     })
-    .await
 }
 
 #[cfg(test)]
