@@ -100,7 +100,8 @@ async fn twenty_identical_calls_at_once_through_three_servers_write_once() {
     assert_eq!(likes(&db, tweet).await, "1");
     let statuses = "select string_agg(status || ' ' || n, ', ' order by status) from \
                     (select status, count(*) as n from countersign.mutation_audit group by 1) as s";
-    assert_eq!(db.value(statuses).await, "duplicate 19, success 1");
+    // One call of each server reached the ledger; the others joined it there (A1-05).
+    assert_eq!(db.value(statuses).await, "duplicate 2, success 1");
 }
 
 /// All at once, on this task: enough to have them on the wire together.

@@ -105,6 +105,9 @@ impl From<ContentArg> for mcp::Content {
 pub(crate) struct InitArgs {
     #[command(flatten)]
     pub(crate) database: DatabaseArgs,
+    /// The login of the servers: made without a password if there is no such role, and granted what the ledger needs.
+    #[arg(long, env = "COUNTERSIGN_WRITER", default_value = ledger::DEFAULT_WRITER)]
+    pub(crate) writer: String,
     /// The demo's schema and data as well, in a schema named social.
     #[arg(long)]
     pub(crate) demo: bool,

@@ -21,8 +21,13 @@ pub(crate) struct DemoDatabase {
 }
 
 impl DemoDatabase {
-    pub(crate) fn target(&self) -> anyhow::Result<Target> {
+    fn owner(&self) -> anyhow::Result<Target> {
         Ok(Target::parse(&self.cluster.connection_string(DATABASE))?)
+    }
+
+    /// The database, as the login that `init` made for servers.
+    pub(crate) fn target(&self) -> anyhow::Result<Target> {
+        Ok(self.owner()?.as_role(ledger::DEFAULT_WRITER, None))
     }
 }
 
@@ -42,8 +47,8 @@ pub(crate) async fn prepare(fresh: bool, progress: impl Fn(&str) + Send + 'stati
     .await
     .context("starting PostgreSQL")??;
     let database = DemoDatabase { cluster };
-    let target = database.target()?;
-    ledger::init(&target).await.map_err(|error| match error {
+    let target = database.owner()?;
+    ledger::init(&target, ledger::DEFAULT_WRITER).await.map_err(|error| match error {
         SchemaError::Migration(_) => anyhow::Error::from(error)
             .context("the demo's data were made by another version; `countersign demo --fresh` starts anew"),
         error => error.into(),

@@ -6,7 +6,7 @@ use crate::{connection, demo_data};
 
 pub(crate) async fn run(arguments: InitArgs) -> anyhow::Result<()> {
     let target = connection::configured(&arguments.database)?;
-    ledger::init(&target).await?;
+    ledger::init(&target, &arguments.writer).await?;
     say(&format!("The ledger (schema countersign) in database \"{}\" is ready.", target.dbname));
     if arguments.demo {
         let loaded = demo_data::load(&target).await?;

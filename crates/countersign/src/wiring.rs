@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use contract::{AccountId, Principal};
 use ledger::read::{ReadLimits, Reader};
-use ledger::{Gate, Ledger, Target};
+use ledger::{Gate, Ledger, Settings, Target};
 use manifest::{Catalog, Source};
 use tools::{Backends, Registry};
 
@@ -38,7 +38,7 @@ pub(crate) async fn wire(target: Target, sources: &[Source], arguments: &ServeAr
     let account_id = AccountId::new(&arguments.account)
         .context("--account (COUNTERSIGN_ACCOUNT) takes 1 to 255 bytes without control characters")?;
     ledger::check(&target).await?;
-    let ledger = Ledger::new(target.clone());
+    let ledger = Ledger::new(target.clone(), Settings::default());
     let catalog = compile(sources, &ledger).await?;
     let limits = ReadLimits::default();
     let reader = reader(&target, arguments, limits.clone()).await?;

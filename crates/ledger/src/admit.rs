@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::fingerprint::{Fingerprint, canonical_json};
+use crate::memory::Memory;
 use crate::gate::{Attempt, RESOLVE_TIMEOUT, Stopped};
 use crate::records::summary;
 use crate::resolve;
@@ -29,7 +30,7 @@ pub(crate) enum Verdict {
     Refused(Failure),
 }
 
-const ADMIT_SQL: &str = "select * from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8)";
+const ADMIT_SQL: &str = "select * from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const CONTEND_SQL: &str = "select * from countersign.contend($1)";
 const GIVE_UP_SQL: &str = "select countersign.finish_failure($1, 'duplicate_in_flight', null, $2)";
 
@@ -43,63 +44,120 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// How long it may take after the deadline to write down that a duplicate gave up.
 const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Records the intent and waits for an identical call that is still running.
-pub(crate) async fn admit(
-    writer: &Writer,
-    correlation_id: CorrelationId,
-    attempt: &Attempt,
-    fingerprint: &Fingerprint,
-) -> Result<Verdict, Stopped> {
-    let params = Value::Object(attempt.params.clone());
-    let id = Some(correlation_id.to_string());
-    let admit_params = [
-        id.clone(),
-        Some(attempt.principal.account_id.as_str().to_owned()),
-        attempt.principal.actor.clone(),
-        Some(attempt.tool.clone()),
-        Some(fingerprint.as_str().to_owned()),
-        attempt.idempotency_key.clone(),
-        Some(params.to_string()),
-        Some(summary(&canonical_json(&params))),
-    ];
-    let mut answer = match ask(writer, ADMIT_SQL, &admit_params, attempt.deadline).await {
-        Ok(answer) => answer,
-        Err(pg::Error::Lost(error)) => {
-            tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
-            writer.forget_idle();
-            match resolve::is_recorded(writer, correlation_id, attempt.deadline).await {
-                Ok(false) => {}
-                Ok(true) => return Err(abandoned(writer, correlation_id, pg::Error::Lost(error)).await),
-                // It may have been recorded, and it cannot be asked now.
-                Err(error) => return Err(abandoned(writer, correlation_id, error).await),
-            }
-            match ask(writer, ADMIT_SQL, &admit_params, attempt.deadline).await {
-                Ok(answer) => answer,
-                Err(error) => return Err(abandoned(writer, correlation_id, error).await),
-            }
-        }
-        // It may have been recorded, by a server that is too slow to say so.
-        Err(pg::Error::Deadline) => return Err(abandoned(writer, correlation_id, pg::Error::Deadline).await),
-        Err(error) => return Err(unanswered(None, &error)),
-    };
+/// What a duplicate is told that waited in vain.
+pub(crate) const STILL_RUNNING: &str =
+    "an identical write is still running and did not finish within the deadline; this call wrote nothing";
 
-    let mut pause = FIRST_PAUSE;
-    loop {
-        match answer {
-            Answer::Run(lease) => return Ok(Verdict::Run(lease)),
-            Answer::Duplicate { original, cached_result } => return Ok(Verdict::Duplicate { original, cached_result }),
-            Answer::KeyReused => return Ok(Verdict::Refused(key_reused())),
-            Answer::InFlight => {}
+/// T1 of one attempt.
+pub(crate) struct Admission<'a> {
+    pub(crate) writer: &'a Writer,
+    pub(crate) memory: &'a Memory,
+    pub(crate) correlation_id: CorrelationId,
+    pub(crate) attempt: &'a Attempt,
+    pub(crate) fingerprint: &'a Fingerprint,
+    /// Whether the intent waits for the disk by itself.
+    pub(crate) durable: bool,
+}
+
+impl Admission<'_> {
+    /// Records the intent and waits for an identical call that is still running.
+    pub(crate) async fn admit(&self) -> Result<Verdict, Stopped> {
+        let id = Some(self.correlation_id.to_string());
+        let mut answer = self.record().await?;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match answer {
+                Answer::Run(lease) => return Ok(Verdict::Run(lease)),
+                Answer::Duplicate { original, cached_result } => {
+                    return Ok(Verdict::Duplicate { original, cached_result });
+                }
+                Answer::KeyReused => return Ok(Verdict::Refused(key_reused())),
+                Answer::InFlight => {}
+            }
+            if Instant::now() + pause >= self.attempt.deadline {
+                return self.give_up().await;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            answer = match ask(self.writer, CONTEND_SQL, std::slice::from_ref(&id), self.attempt.deadline).await {
+                Ok(answer) => answer,
+                Err(error) => return Err(self.abandoned(error).await),
+            };
         }
-        if Instant::now() + pause >= attempt.deadline {
-            return give_up(writer, correlation_id).await;
+    }
+
+    async fn record(&self) -> Result<Answer, Stopped> {
+        let attempt = self.attempt;
+        let params = Value::Object(attempt.params.clone());
+        let admit_params = [
+            Some(self.correlation_id.to_string()),
+            Some(attempt.principal.account_id.as_str().to_owned()),
+            attempt.principal.actor.clone(),
+            Some(attempt.tool.clone()),
+            Some(self.fingerprint.as_str().to_owned()),
+            attempt.idempotency_key.clone(),
+            Some(params.to_string()),
+            Some(summary(&canonical_json(&params))),
+            Some(self.durable.to_string()),
+        ];
+        match ask(self.writer, ADMIT_SQL, &admit_params, attempt.deadline).await {
+            Ok(answer) => Ok(answer),
+            Err(pg::Error::Lost(error)) => {
+                tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
+                self.forget();
+                match resolve::is_recorded(self.writer, self.correlation_id, attempt.deadline).await {
+                    Ok(false) => {}
+                    Ok(true) => return Err(self.abandoned(pg::Error::Lost(error)).await),
+                    // It may have been recorded, and it cannot be asked now.
+                    Err(error) => return Err(self.abandoned(error).await),
+                }
+                match ask(self.writer, ADMIT_SQL, &admit_params, attempt.deadline).await {
+                    Ok(answer) => Ok(answer),
+                    Err(error) => Err(self.abandoned(error).await),
+                }
+            }
+            // It may have been recorded, by a server that is too slow to say so.
+            Err(pg::Error::Deadline) => Err(self.abandoned(pg::Error::Deadline).await),
+            Err(error) => Err(unanswered(None, &error)),
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
-        answer = match ask(writer, CONTEND_SQL, std::slice::from_ref(&id), attempt.deadline).await {
-            Ok(answer) => answer,
-            Err(error) => return Err(abandoned(writer, correlation_id, error).await),
+    }
+
+    async fn give_up(&self) -> Result<Verdict, Stopped> {
+        let params = [Some(self.correlation_id.to_string()), Some(STILL_RUNNING.to_owned())];
+        let deadline = Instant::now() + GIVE_UP_TIMEOUT;
+        let given_up = async {
+            let mut lease = self.writer.lease(deadline).await?;
+            let step = Step { sql: GIVE_UP_SQL, params: &params, param_types: &[] };
+            tokio::time::timeout_at(deadline, lease.session().run(&[step]))
+                .await
+                .map_err(|_| pg::Error::Deadline)?
+                .map_err(|failed| failed.error)
         };
+        match given_up.await {
+            Ok(_) => Ok(Verdict::Refused(Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING))),
+            Err(error) => Err(self.abandoned(error).await),
+        }
+    }
+
+    /// The ledger could not be asked, after the record may have been made: the record gets its end all the same, or the
+    /// next identical call would wait for it.
+    async fn abandoned(&self, error: pg::Error) -> Stopped {
+        self.forget();
+        // Nothing has been executed, so whatever it says, nothing was written.
+        let resolved = resolve::resolve(self.writer, self.correlation_id, Instant::now() + RESOLVE_TIMEOUT).await;
+        match (resolved, &error) {
+            // The record was swept while it waited: it says so itself.
+            (Err(failure), pg::Error::Server(server)) if server.sqlstate == FENCED => {
+                Stopped { correlation_id: Some(self.correlation_id), failure: failure.into() }
+            }
+            _ => unanswered(Some(self.correlation_id), &error),
+        }
+    }
+
+    /// A connection was lost: the other ones may be, and another server may answer on the next.
+    fn forget(&self) {
+        self.writer.forget_idle();
+        self.memory.forget_all();
     }
 }
 
@@ -109,24 +167,6 @@ fn key_reused() -> Failure {
         "this idempotency_key was used with other arguments within the last 24 hours; nothing was written",
     )
     .hint("Repeat the call with the very same arguments, or choose a new idempotency_key for a new write.")
-}
-
-async fn give_up(writer: &Writer, correlation_id: CorrelationId) -> Result<Verdict, Stopped> {
-    let message = "an identical write is still running and did not finish within the deadline; this call wrote nothing";
-    let params = [Some(correlation_id.to_string()), Some(message.to_owned())];
-    let deadline = Instant::now() + GIVE_UP_TIMEOUT;
-    let given_up = async {
-        let mut lease = writer.lease(deadline).await?;
-        let step = Step { sql: GIVE_UP_SQL, params: &params, param_types: &[] };
-        tokio::time::timeout_at(deadline, lease.session().run(&[step]))
-            .await
-            .map_err(|_| pg::Error::Deadline)?
-            .map_err(|failed| failed.error)
-    };
-    match given_up.await {
-        Ok(_) => Ok(Verdict::Refused(Failure::new(ErrorCode::DuplicateInFlight, message))),
-        Err(error) => Err(abandoned(writer, correlation_id, error).await),
-    }
 }
 
 enum Answer {
@@ -155,21 +195,6 @@ async fn ask(writer: &Writer, sql: &str, params: &[Option<String>], deadline: In
         (Some("key_reused"), _) => Ok(Answer::KeyReused),
         (Some("in_flight"), _) => Ok(Answer::InFlight),
         _ => Err(pg::Error::Lost(std::io::Error::other("countersign.admit gave an answer of another version"))),
-    }
-}
-
-/// The ledger could not be asked, after the record may have been made: the record gets its end all the same, or the
-/// next identical call would wait for it.
-async fn abandoned(writer: &Writer, correlation_id: CorrelationId, error: pg::Error) -> Stopped {
-    writer.forget_idle();
-    // Nothing has been executed, so whatever it says, nothing was written.
-    let resolved = resolve::resolve(writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await;
-    match (resolved, &error) {
-        // The record was swept while it waited: it says so itself.
-        (Err(failure), pg::Error::Server(server)) if server.sqlstate == FENCED => {
-            Stopped { correlation_id: Some(correlation_id), failure: failure.into() }
-        }
-        _ => unanswered(Some(correlation_id), &error),
     }
 }
 

@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::executor::{Opening, Refusal, Work, WriteTx, sql_failure};
+use crate::fingerprint::Fingerprints;
 use crate::gate::Attempt;
 use crate::records::summary;
 
@@ -35,6 +36,7 @@ pub(crate) async fn execute(
     lease: &mut Lease,
     correlation_id: CorrelationId,
     attempt: &Attempt,
+    fingerprints: &Fingerprints,
 ) -> Result<Work, Unfinished> {
     let left = attempt.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let claim_params = [Some(correlation_id.to_string()), Some(left.as_millis().min(i32::MAX as u128).to_string())];
@@ -46,7 +48,7 @@ pub(crate) async fn execute(
         lost => lost,
     };
     match work {
-        Ok(work) => match succeed(lease, correlation_id, attempt, &work).await {
+        Ok(work) => match succeed(lease, correlation_id, attempt, &work, fingerprints).await {
             Ok(()) => Ok(work),
             // A deferred constraint: the work is refused after all.
             Err(StepError { step: 0, error: pg::Error::Server(error) }) => {
@@ -64,6 +66,7 @@ async fn succeed(
     correlation_id: CorrelationId,
     attempt: &Attempt,
     work: &Work,
+    fingerprints: &Fingerprints,
 ) -> Result<(), StepError> {
     let data = work.data.to_string();
     let rollback = serde_json::to_string(&work.rollback)
@@ -81,7 +84,7 @@ async fn succeed(
         work.before.as_ref().map(Value::to_string),
         Some(rollback),
         texts(work.reversals.iter().map(|call| call.tool.as_str().into()).collect()),
-        texts(work.reversals.iter().map(|call| call.fingerprint.as_str().into()).collect()),
+        texts(work.reversals.iter().map(|call| fingerprints.of(&call.tool, &call.params).as_str().into()).collect()),
         Some(attempt.dedup_window.as_secs_f64().to_string()),
     ];
     let steps = [

@@ -7,8 +7,6 @@ use contract::{Column, ErrorCode, Failure, Rollback};
 use pg::{Lease, ServerError, Step, Writer};
 use serde_json::{Map, Value};
 
-use crate::Fingerprint;
-
 /// Carries out one kind of write. Runs inside the gate's transaction: what it returns is committed with its record,
 /// what it refuses is rolled back and recorded as a failure.
 pub trait Executor: Send + Sync + 'static {
@@ -34,7 +32,7 @@ pub struct Work {
     pub before: Option<Value>,
     /// How it is undone.
     pub rollback: Rollback,
-    /// The same as fingerprints, so that the ledger knows these calls when they come.
+    /// The same with every effective parameter, so that the ledger knows these calls when they come.
     pub reversals: Vec<Reversal>,
 }
 
@@ -55,8 +53,8 @@ impl Work {
 pub struct Reversal {
     /// The tool.
     pub tool: String,
-    /// Of the call with all its effective parameters.
-    pub fingerprint: Fingerprint,
+    /// Every effective parameter of the call.
+    pub params: Map<String, Value>,
 }
 
 /// Why the work was not done.

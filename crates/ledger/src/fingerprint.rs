@@ -1,24 +1,47 @@
 //! Which calls are the same call: SHA-256 over the tool and every effective parameter, in a canonical form.
 
+use contract::Secret;
+use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+
+/// Makes fingerprints. All servers of one ledger must have the same key, or none.
+///
+/// Without a key a fingerprint tells a parameter of few possible values (a number of nine digits, say) to whoever can
+/// read the ledger and tries them all; with one (HMAC) only to whoever has the key as well (attack AU07).
+#[derive(Debug, Clone, Default)]
+pub struct Fingerprints {
+    keyed: Option<Hmac<Sha256>>,
+}
 
 /// 64 hexadecimal digits (promise A1-03).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fingerprint(String);
 
-impl Fingerprint {
-    /// Of a call of `tool` with these effective parameters: defaults filled in, server-filled ones included.
+impl Fingerprints {
+    /// SHA-256, or HMAC-SHA-256 with this key of any length.
     #[must_use]
-    pub fn of(tool: &str, params: &Map<String, Value>) -> Self {
-        let mut hasher = Sha256::new();
-        hasher.update(tool.as_bytes());
-        // No tool name holds a NUL, so no two pairs of name and parameters share their bytes.
-        hasher.update([0]);
-        hasher.update(canonical_json(&Value::Object(params.clone())).as_bytes());
-        Self(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    pub fn new(key: Option<&Secret>) -> Self {
+        let keyed = |key: &Secret| {
+            Hmac::new_from_slice(key.expose().as_bytes()).unwrap_or_else(|_| unreachable!("HMAC takes keys of any length"))
+        };
+        Self { keyed: key.map(keyed) }
     }
 
+    /// Of a call of `tool` with these effective parameters: defaults filled in, server-filled ones included.
+    #[must_use]
+    pub fn of(&self, tool: &str, params: &Map<String, Value>) -> Fingerprint {
+        // No tool name holds a NUL, so no two pairs of name and parameters share their bytes.
+        let call = format!("{tool}\0{}", canonical_json(&Value::Object(params.clone())));
+        let digest = match &self.keyed {
+            Some(keyed) => keyed.clone().chain_update(call).finalize().into_bytes(),
+            None => Sha256::digest(call),
+        };
+        Fingerprint(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+impl Fingerprint {
     /// The digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -102,7 +125,17 @@ mod tests {
     use super::*;
 
     fn fingerprint(tool: &str, json: &str) -> Fingerprint {
-        Fingerprint::of(tool, serde_json::from_str::<Value>(json).unwrap().as_object().unwrap())
+        Fingerprints::default().of(tool, serde_json::from_str::<Value>(json).unwrap().as_object().unwrap())
+    }
+
+    #[test]
+    fn the_digest_is_sha_256_or_hmac_sha_256_with_a_key() {
+        // AU07. Expected values from `printf 'like_tweet\0{"tweet_id":7}' | openssl dgst -sha256 [-hmac KEY]`.
+        let params = serde_json::json!({"tweet_id": 7}).as_object().unwrap().clone();
+        let plain = Fingerprints::default().of("like_tweet", &params);
+        assert_eq!(plain.as_str(), "766487a451a1d8d40d90c8c08aeb6205cfd3d9102d3babee011c6bb006b699b5");
+        let keyed = Fingerprints::new(Some(&Secret::new("KEY"))).of("like_tweet", &params);
+        assert_eq!(keyed.as_str(), "6314853a3490aa2dd725b682098bb1274881f67fe0f6e138314f217a17b37ff5");
     }
 
     #[test]

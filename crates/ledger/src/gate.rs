@@ -1,4 +1,4 @@
-//! The order of the protocol: admit, execute, and, when the connection is lost on the way, resolve.
+//! The order of the protocol: remember, admit, execute, and, when the connection is lost on the way, resolve.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use tokio_util::task::TaskTracker;
 use crate::admit::{self, Verdict};
 use crate::executor::Executor;
 use crate::fingerprint::Fingerprint;
-use crate::{execute, resolve};
+use crate::memory::{CallKey, Entered, Memory, Ticket};
+use crate::{Settings, execute, resolve, standing};
 
 /// One call of a write tool that has passed validation and policy.
 #[derive(Clone)]
@@ -51,7 +52,7 @@ pub enum Settled {
     },
     /// An identical call had written before.
     Duplicate {
-        /// The receipt of this call.
+        /// The receipt of this call. Answered from memory it has no record of its own, and this is the original's.
         correlation_id: CorrelationId,
         /// The receipt of the call that wrote.
         original: CorrelationId,
@@ -73,6 +74,8 @@ pub struct Stopped {
 #[derive(Debug, Clone)]
 pub struct Gate {
     writer: Writer,
+    settings: Settings,
+    memory: Memory,
     /// What is on its way: clones of a gate share it.
     running: TaskTracker,
 }
@@ -84,8 +87,9 @@ pub(crate) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 impl Gate {
-    pub(crate) fn new(writer: Writer) -> Self {
-        Self { writer, running: TaskTracker::new() }
+    pub(crate) fn new(writer: Writer, settings: Settings) -> Self {
+        let memory = Memory::new(settings.duplicate_memory);
+        Self { writer, settings, memory, running: TaskTracker::new() }
     }
 
     /// Carries the attempt out, exactly once. The work goes on in a task of its own when the future is dropped: a
@@ -94,9 +98,15 @@ impl Gate {
     /// # Errors
     /// [`Stopped`]: nothing was written, unless the code is [`ErrorCode::CommitOutcomeUnknown`].
     pub async fn perform(&self, attempt: Attempt) -> Result<Settled, Stopped> {
-        let writer = self.writer.clone();
         let correlation_id = CorrelationId::new();
-        let task = self.running.spawn(async move { Protocol { writer, attempt, correlation_id }.run().await });
+        let protocol = Protocol {
+            writer: self.writer.clone(),
+            settings: self.settings.clone(),
+            memory: self.memory.clone(),
+            attempt,
+            correlation_id,
+        };
+        let task = self.running.spawn(protocol.run());
         task.await.unwrap_or_else(|error| {
             tracing::error!(%correlation_id, %error, "the write protocol itself failed");
             Err(Stopped { correlation_id: Some(correlation_id), failure: internal_error().into() })
@@ -118,18 +128,81 @@ pub(crate) fn internal_error() -> Failure {
 /// One attempt on its way.
 struct Protocol {
     writer: Writer,
+    settings: Settings,
+    memory: Memory,
     attempt: Attempt,
     correlation_id: CorrelationId,
+}
+
+/// Whether the memory layer has the answer.
+enum Remembered {
+    Answer(Result<Settled, Stopped>),
+    Unknown(Ticket),
 }
 
 impl Protocol {
     #[tracing::instrument(name = "mutation", skip_all, fields(correlation_id = %self.correlation_id, tool = self.attempt.tool))]
     async fn run(self) -> Result<Settled, Stopped> {
-        let fingerprint = Fingerprint::of(&self.attempt.tool, &self.attempt.params);
-        let verdict = match admit::admit(&self.writer, self.correlation_id, &self.attempt, &fingerprint).await {
-            Ok(verdict) => verdict,
-            Err(stopped) => return Err(stopped),
+        let fingerprint = self.settings.fingerprints.of(&self.attempt.tool, &self.attempt.params);
+        let call = CallKey {
+            account: self.attempt.principal.account_id.clone(),
+            fingerprint: fingerprint.as_str().to_owned(),
+            idempotency_key: self.attempt.idempotency_key.clone(),
         };
+        let ticket = match self.remembered(&call).await {
+            Remembered::Answer(answer) => return answer,
+            Remembered::Unknown(ticket) => ticket,
+        };
+        let outcome = self.go(&fingerprint).await;
+        match &outcome {
+            Ok(Settled::Executed { correlation_id: original, .. } | Settled::Duplicate { original, .. }) => {
+                ticket.succeeded(*original);
+            }
+            Err(_) => drop(ticket),
+        }
+        outcome
+    }
+
+    /// Joins an identical call that runs here, and asks the ledger whether one that succeeded still stands.
+    async fn remembered(&self, call: &CallKey) -> Remembered {
+        loop {
+            let original = match self.memory.enter(call) {
+                Entered::First(ticket) => return Remembered::Unknown(ticket),
+                Entered::Running(mut ended) => {
+                    // The sender says nothing; it goes away.
+                    if tokio::time::timeout_at(self.attempt.deadline, ended.changed()).await.is_err() {
+                        let failure = Failure::new(ErrorCode::DuplicateInFlight, admit::STILL_RUNNING);
+                        return Remembered::Answer(Err(Stopped { correlation_id: None, failure: failure.into() }));
+                    }
+                    continue;
+                }
+                Entered::Done(original) => original,
+            };
+            match standing::result(&self.writer, original, self.attempt.deadline).await {
+                Ok(Some(cached_result)) => {
+                    tracing::info!(%original, "duplicate, from memory");
+                    return Remembered::Answer(Ok(Settled::Duplicate { correlation_id: original, original, cached_result }));
+                }
+                Ok(None) => self.memory.forget(call, original),
+                Err(error) => {
+                    tracing::debug!(%error, "the ledger cannot confirm what is remembered");
+                    self.memory.forget_all();
+                }
+            }
+        }
+    }
+
+    /// The way through the ledger.
+    async fn go(&self, fingerprint: &Fingerprint) -> Result<Settled, Stopped> {
+        let admission = admit::Admission {
+            writer: &self.writer,
+            memory: &self.memory,
+            correlation_id: self.correlation_id,
+            attempt: &self.attempt,
+            fingerprint,
+            durable: self.settings.durable_admission,
+        };
+        let verdict = admission.admit().await?;
         let mut lease = match verdict {
             Verdict::Run(lease) => lease,
             Verdict::Duplicate { original, cached_result } => {
@@ -139,7 +212,7 @@ impl Protocol {
             Verdict::Refused(failure) => return Err(self.stopped(failure)),
         };
 
-        let executed = execute::execute(&self.writer, &mut lease, self.correlation_id, &self.attempt);
+        let executed = execute::execute(&self.writer, &mut lease, self.correlation_id, &self.attempt, &self.settings.fingerprints);
         // An executor may be anybody's code. After a panic the session is dropped in the middle, so T2 cannot commit.
         let caught = AssertUnwindSafe(executed).catch_unwind();
         let outcome = tokio::time::timeout_at(self.attempt.deadline + CANCEL_GRACE, caught).await;
@@ -178,6 +251,7 @@ impl Protocol {
     /// `cause` is what the caller is told when it turns out that nothing was written.
     async fn resolve(&self, cause: Option<Failure>) -> Result<Settled, Stopped> {
         self.writer.forget_idle();
+        self.memory.forget_all();
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
         resolve::resolve(&self.writer, self.correlation_id, deadline).await.map_err(|failure| {
             self.stopped(match (failure.code, cause) {

@@ -9,9 +9,9 @@
 //!
 //! Where things are: `gate` is the protocol's order, `admit`, `execute` and `resolve` its steps (their SQL is in
 //! `migrations/V2__protocol.sql`); `executor` is what a write tool implements; `fingerprint` decides which calls are
-//! the same; `records` reads the ledger; `read` is the read path of
-//! `pg`, handed on; `sweep` ends what killed servers
-//! left pending; `schema` makes and checks it; `reader_role` is the login of the read path.
+//! the same, `memory` knows those of the last half minute and `standing` asks whether they still count; `records` reads
+//! the ledger; `read` is the read path of `pg`, handed on; `sweep` ends what killed servers left pending; `schema` makes and
+//! checks it; `roles` are its owner and the server's login, `reader_role` is the login of the read path.
 //!
 //! This crate must never know what a tool or a manifest is, nor MCP.
 
@@ -20,19 +20,25 @@ mod execute;
 mod executor;
 mod fingerprint;
 mod gate;
+mod memory;
 pub mod read;
 mod reader_role;
 mod records;
 mod resolve;
+mod roles;
 mod schema;
+mod settings;
+mod standing;
 mod sweep;
 
 pub use executor::{Executor, Refusal, Reversal, Rows, Statement, Work, WriteTx};
-pub use fingerprint::{Fingerprint, canonical_json};
+pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
 pub use gate::{Attempt, Gate, Settled, Stopped};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use records::{RecordFilter, Records, Status};
+pub use roles::{DEFAULT_WRITER, excess_of_server};
 pub use schema::{SchemaError, check, init, load_once};
+pub use settings::Settings;
 
 use contract::{Describe, DescribeError, StatementShape};
 pub use pg::Target;
@@ -48,9 +54,9 @@ pub struct Ledger {
 impl Ledger {
     /// The ledger in this database. Opens no connection yet; see [`check`] for whether it is there.
     #[must_use]
-    pub fn new(target: Target) -> Self {
+    pub fn new(target: Target, settings: Settings) -> Self {
         let writer = Writer::new(target);
-        Self { gate: Gate::new(writer.clone()), writer }
+        Self { gate: Gate::new(writer.clone(), settings), writer }
     }
 
     /// The way to write.

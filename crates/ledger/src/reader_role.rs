@@ -53,7 +53,7 @@ pub(crate) async fn ensure(session: &mut Session) -> Result<(), pg::Error> {
 /// [`ReaderRoleError::NoLogin`] if there is none, or that the database cannot be asked.
 pub async fn reader_login(target: &Target) -> Result<Target, ReaderRoleError> {
     let mut session = Session::connect(target, &[]).await.map_err(pg::Error::from)?;
-    let step = Step::plain("select role_name, password from countersign.reader_login");
+    let step = Step::plain("select role_name, password from countersign.reader_credentials()");
     let outcomes = session.run(&[step]).await.map_err(|failed| failed.error)?;
     session.close().await;
     let row = outcomes.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next());

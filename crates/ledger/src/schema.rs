@@ -8,7 +8,7 @@ use refinery_core::traits::r#async::{AsyncMigrate, AsyncQuery, AsyncTransaction}
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::reader_role;
+use crate::{reader_role, roles};
 
 #[allow(clippy::unwrap_used, unreachable_pub, missing_docs, reason = "what refinery's macro writes")]
 mod embedded {
@@ -56,26 +56,28 @@ fn connect_error(error: pg::ConnectError) -> SchemaError {
     SchemaError::Database(error.into())
 }
 
-/// Makes the ledger's schema, or brings it up to date, and makes the reader's login. May run in many processes at once.
+/// Makes the ledger's schema, or brings it up to date, its owner, the servers' login `writer` and the reader's login. May run
+/// in many processes at once.
 ///
 /// # Errors
 /// [`SchemaError`]; every migration is applied whole or not at all.
-pub async fn init(target: &Target) -> Result<(), SchemaError> {
+pub async fn init(target: &Target, writer: &str) -> Result<(), SchemaError> {
     let mut session = Session::connect(target, &[]).await.map_err(connect_error)?;
     // refinery has no lock of its own.
     session.batch(LOCK_SQL).await?;
-    let made = make(&mut session).await;
+    let made = make(&mut session, writer).await;
     session.batch(UNLOCK_SQL).await?;
     session.close().await;
     made
 }
 
-async fn make(session: &mut Session) -> Result<(), SchemaError> {
+async fn make(session: &mut Session, writer: &str) -> Result<(), SchemaError> {
     session.batch("create schema if not exists countersign").await?;
     let mut runner = embedded::migrations::runner();
     runner.set_migration_table_name(HISTORY_TABLE);
     let mut connection = MigrationSession(session);
     runner.run_async(&mut connection).await.map_err(|error| SchemaError::Migration(with_causes(&error)))?;
+    roles::ensure(session, writer).await?;
     reader_role::ensure(session).await?;
     Ok(())
 }
@@ -109,6 +111,7 @@ async fn load(session: &mut Session, schema: &str, own_texts: &[&str]) -> Result
         return Ok(false);
     }
     MigrationSession(session).execute(own_texts.iter().copied()).await?;
+    single(session, "select countersign.grant_writers($1)", &[Some(schema.to_owned())]).await?;
     reader_role::ensure(session).await?;
     Ok(true)
 }

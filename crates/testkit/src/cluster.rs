@@ -68,13 +68,26 @@ impl Database {
 
     async fn load_social(&self) {
         let target = self.target();
-        ledger::init(&target).await.expect("the ledger's schema");
+        ledger::init(&target, ledger::DEFAULT_WRITER).await.expect("the ledger's schema");
         ledger::load_once(&target, "social", &[SCHEMA, SEED]).await.expect("the demo's data");
+        // Servers log in as the writer; a test's own tables are there for them.
+        let writer = ledger::DEFAULT_WRITER;
+        self.run(&format!(
+            "alter default privileges grant usage on schemas to {writer};
+             alter default privileges grant select, insert, update, delete on tables to {writer};
+             alter default privileges grant usage on sequences to {writer}"
+        ))
+        .await;
     }
 
     /// The server it is on.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
+    }
+
+    /// Its connection string, as the login that `init` makes for servers.
+    pub fn writer_url(&self) -> String {
+        self.url().replace("user=postgres", &format!("user={}", ledger::DEFAULT_WRITER))
     }
 
     /// Its connection string, as the superuser.

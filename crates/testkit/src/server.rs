@@ -94,7 +94,7 @@ impl Server {
     /// The same without a manifest.
     pub fn bare_command(database: &Database) -> Command {
         let mut command = Command::new(countersign());
-        command.env("DATABASE_URL", database.url()).args(["--log", "warn", "serve"]).kill_on_drop(true);
+        command.env("DATABASE_URL", database.writer_url()).args(["--log", "warn", "serve"]).kill_on_drop(true);
         command
     }
 

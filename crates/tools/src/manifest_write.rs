@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use contract::{ErrorCode, Failure, Principal, Rollback};
-use ledger::{Attempt, Executor, Fingerprint, Gate, Refusal, Reversal, Rows, Settled, Work, WriteTx, read};
+use ledger::{Attempt, Executor, Gate, Refusal, Reversal, Rows, Settled, Work, WriteTx, read};
 use manifest::{Catalog, ToolSpec, Undo};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -200,7 +200,7 @@ impl ManifestExecutor {
         calls
             .map(|arguments| Reversal {
                 tool: undo_spec.name.clone(),
-                fingerprint: Fingerprint::of(&undo_spec.name, &effective(undo_spec, arguments, &self.principal)),
+                params: effective(undo_spec, arguments, &self.principal),
             })
             .collect()
     }

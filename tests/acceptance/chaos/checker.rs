@@ -121,8 +121,10 @@ impl Records {
         } else if data["duplicate"] == true {
             let original = data["original_correlation_id"].as_str().unwrap();
             let of = self.0.get(original);
-            status == "duplicate"
-                && record.is_some_and(|record| record.original == original)
+            // From memory there is no record of the duplicate itself, and its receipt is the original's.
+            let is_receipt = receipt == Some(original)
+                || status == "duplicate" && record.is_some_and(|record| record.original == original);
+            is_receipt
                 && of.is_some_and(|of| of.status == "success" && of.result == data["cached_result"])
         } else {
             status == "success" && record.is_some_and(|record| record.result == *data)

@@ -8,7 +8,7 @@ use ledger::Ledger;
 pub(crate) async fn database(sql: &str) -> Ledger {
     let database = testkit::database().await;
     database.run(sql).await;
-    Ledger::new(database.target())
+    Ledger::new(database.target(), ledger::Settings::default())
 }
 
 /// Compiles these texts as `m0.toml`, `m1.toml`, ...

@@ -1,0 +1,27 @@
+//! What an operator decides about the write path.
+
+use std::time::Duration;
+
+use crate::fingerprint::Fingerprints;
+
+/// How writes are carried out. All servers of one ledger should agree, and must agree on the fingerprints' key.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Which calls are the same call.
+    pub fingerprints: Fingerprints,
+    /// For how long an identical call is answered from memory; zero switches that off.
+    pub duplicate_memory: Duration,
+    /// Whether the commit of an intent waits for the disk by itself. Without, it becomes durable with its write, and a
+    /// crash in between takes both.
+    pub durable_admission: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            fingerprints: Fingerprints::default(),
+            duplicate_memory: Duration::from_secs(30),
+            durable_admission: false,
+        }
+    }
+}

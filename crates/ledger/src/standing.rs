@@ -1,0 +1,29 @@
+//! Whether a success still stands: asked by primary key, for calls that this server remembers.
+
+use contract::CorrelationId;
+use pg::{Step, Writer};
+use serde_json::Value;
+use tokio::time::Instant;
+
+/// The guard says for how long a success counts, and that it counts no more once it was reversed.
+const STANDING_SQL: &str = "select a.result from countersign.mutation_audit a \
+     join countersign.idempotency_guard g on g.holder = a.correlation_id \
+     where a.correlation_id = $1 and a.status = 'success' and g.expires_at > clock_timestamp()";
+
+/// What the success was answered, if an identical call now would be its duplicate.
+pub(crate) async fn result(
+    writer: &Writer,
+    original: CorrelationId,
+    deadline: Instant,
+) -> Result<Option<Value>, pg::Error> {
+    let mut lease = writer.lease(deadline).await?;
+    let params = [Some(original.to_string())];
+    let step = Step { sql: STANDING_SQL, params: &params, param_types: &[] };
+    let outcomes = tokio::time::timeout_at(deadline, lease.session().run(&[step]))
+        .await
+        .map_err(|_| pg::Error::Deadline)?
+        .map_err(|failed| failed.error)?;
+    let row = outcomes.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next());
+    let text = row.and_then(|row| row.into_iter().next().flatten());
+    Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+}

@@ -1,0 +1,134 @@
+-- Who may do what. The ledger belongs to a role that nobody logs in as; the server logs in as a writer that can change the
+-- ledger through the functions of the protocol and in no other way.
+--
+-- The rule: a function of this schema that is SECURITY DEFINER is one that the server may call. Everything else here is
+-- for the ledger's owner.
+
+create table countersign.writer_login (
+    role_name  name primary key
+);
+comment on table countersign.writer_login is 'The roles that servers log in as.';
+
+-- Makes the owner and the writer, unless they are there, and brings ownership and grants up to date. The roles belong to
+-- the whole cluster: several databases may share them.
+create function countersign.ensure_roles(writer name) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    item  record;
+begin
+    begin
+        if to_regrole('countersign_owner') is null then
+            create role countersign_owner nologin;
+        end if;
+        if not exists (select from pg_roles where rolname = writer) then
+            -- Without a password: whoever runs the server gives it one, or lets it in another way (pg_hba.conf).
+            execute format('create role %I login nosuperuser nocreatedb nocreaterole noreplication nobypassrls', writer);
+        end if;
+    exception when duplicate_object or unique_violation then
+        null; -- Another `init`, at the same time, in another database.
+    end;
+    if not pg_has_role(current_user, 'countersign_owner', 'usage') then
+        execute format('grant countersign_owner to %I', current_user);
+    end if;
+
+    execute 'alter schema countersign owner to countersign_owner';
+    for item in
+        select c.oid::regclass as name from pg_class c
+        where c.relnamespace = 'countersign'::regnamespace and c.relkind in ('r', 'v')
+          and c.relowner <> 'countersign_owner'::regrole
+    loop
+        execute format('alter table %s owner to countersign_owner', item.name);
+    end loop;
+    for item in select p.oid::regprocedure as name, p.prosecdef, p.proowner from pg_proc p
+        where p.pronamespace = 'countersign'::regnamespace
+    loop
+        if item.proowner <> 'countersign_owner'::regrole then
+            execute format('alter function %s owner to countersign_owner', item.name);
+        end if;
+        execute format('revoke all on function %s from public', item.name);
+        if item.prosecdef then
+            execute format('grant execute on function %s to %I', item.name, writer);
+        end if;
+    end loop;
+
+    execute format('grant connect on database %I to %I', current_database(), writer);
+    execute format('grant usage on schema countersign to %I', writer);
+    execute format('grant select on all tables in schema countersign to %I', writer);
+    execute format('revoke all on countersign.reader_login from %I', writer);
+    insert into countersign.writer_login values (writer) on conflict do nothing;
+end $$;
+
+-- Lets the servers' roles read and write every table of a schema. For the demo; an operator grants less.
+create function countersign.grant_writers(space name) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    login  name;
+begin
+    for login in select role_name from countersign.writer_login loop
+        execute format('grant usage on schema %I to %I', space, login);
+        execute format('grant select, insert, update, delete on all tables in schema %I to %I', space, login);
+        execute format('grant usage on all sequences in schema %I to %I', space, login);
+    end loop;
+end $$;
+
+-- How the server logs in to read.
+create function countersign.reader_credentials() returns table (role_name name, password text)
+language sql stable security definer set search_path = pg_catalog, pg_temp as
+$$ select l.role_name, l.password from countersign.reader_login l $$;
+
+-- A success that was acknowledged has to survive a crash of the server, whatever the role's default.
+create function countersign.commit_durably() returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    if current_setting('synchronous_commit') = 'off' then
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
+end $$;
+
+-- T1, as before, and: unless `durable`, the commit of an admission that T2 will follow does not wait for the disk. T2's
+-- commit comes later in the same log, so whatever is durable of T2, its T1 is durable too; what a crash takes of T1 it
+-- takes of T2 as well, and nothing was written. Verdicts that end the record are durable.
+drop function countersign.admit(uuid, text, text, text, text, text, json, text);
+create function countersign.admit(
+    correlation uuid, account text, who text, tool text, hash text, caller_key text,
+    arguments json, arguments_summary text, durable boolean
+) returns table (verdict text, original uuid, original_result json)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    insert into countersign.mutation_audit
+        (correlation_id, account_id, actor, tool_name, params_hash, idempotency_key, params, params_summary)
+    values (correlation, account, who, tool, hash, caller_key, arguments, arguments_summary);
+    select c.verdict, c.original, c.original_result into verdict, original, original_result
+    from countersign.contend(correlation) c;
+    if verdict = 'run' and not durable then
+        perform set_config('synchronous_commit', 'off', true);
+    else
+        perform countersign.commit_durably();
+    end if;
+    return next;
+end $$;
+comment on function countersign.admit is
+    'verdict: run | duplicate (original_result has its answer) | in_flight (ask countersign.contend again) | key_reused';
+
+create or replace function countersign.claim(correlation uuid, timeout_ms integer) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    perform countersign.commit_durably(),
+            set_config('statement_timeout', timeout_ms::text, true),
+            set_config('lock_timeout', timeout_ms::text, true),
+            set_config('idle_in_transaction_session_timeout', timeout_ms::text, true);
+    update countersign.mutation_audit a set exec_xid = pg_current_xact_id()
+    where a.correlation_id = correlation and a.status = 'pending' and a.exec_xid is null;
+    if not found then
+        raise exception 'mutation % is not to be executed here', correlation using errcode = 'CS001';
+    end if;
+end $$;
+
+alter function countersign.contend(uuid) security definer set search_path = pg_catalog, pg_temp;
+alter function countersign.finish_success(uuid, json, text, bigint, json, json, text[], text[], interval)
+    security definer set search_path = pg_catalog, pg_temp;
+alter function countersign.finish_failure(uuid, text, text, text) security definer set search_path = pg_catalog, pg_temp;
+alter function countersign.resolve(uuid, integer) security definer set search_path = pg_catalog, pg_temp;
+alter function countersign.sweep(interval, integer) security definer set search_path = pg_catalog, pg_temp;
+alter function countersign.protect_record() set search_path = pg_catalog, pg_temp;
+alter function countersign.ensure_reader(text) set search_path = pg_catalog, pg_temp;
