@@ -110,6 +110,24 @@ end $$;
 comment on function countersign.admit is
     'verdict: run | duplicate (original_result has its answer) | in_flight (ask countersign.contend again) | key_reused';
 
+-- For an attempt whose T1 was lost with its connection or in a crash: its receipt finds a record all the same, and should
+-- that T1 be on its way yet, it will find its id taken.
+create function countersign.record_aborted(
+    correlation uuid, account text, who text, tool text, hash text, caller_key text,
+    arguments json, arguments_summary text
+) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    insert into countersign.mutation_audit
+        (correlation_id, account_id, actor, tool_name, params_hash, idempotency_key, params, params_summary)
+    values (correlation, account, who, tool, hash, caller_key, arguments, arguments_summary)
+    on conflict (correlation_id) do nothing;
+    if found then
+        perform countersign.finish_failure(correlation, 'in_doubt_aborted', null,
+            'the connection was lost before the intent was recorded; nothing was written');
+    end if;
+end $$;
+
 create or replace function countersign.claim(correlation uuid, timeout_ms integer) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin

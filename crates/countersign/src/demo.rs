@@ -95,7 +95,10 @@ async fn play(session: &mut Session<'_>) -> anyhow::Result<()> {
         .flatten()
         .filter_map(|mutation| mutation["status"].as_str())
         .collect();
-    session.expect(statuses == ["success"; 3], "three writes, newest first; the retry was answered from memory and left no record")?;
+    session.expect(
+        statuses == ["success"; 3],
+        "three writes, newest first; the retry was answered from memory and left no record",
+    )?;
 
     let detail = session
         .succeeds("One of them in full, by its receipt", "get_mutation_detail", json!({"correlation_id": receipt}))

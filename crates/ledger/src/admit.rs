@@ -14,10 +14,9 @@ use pg::{Lease, Step, Writer};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::fingerprint::{Fingerprint, canonical_json};
+use crate::gate::{RESOLVE_TIMEOUT, Stopped};
+use crate::intent::Intent;
 use crate::memory::Memory;
-use crate::gate::{Attempt, RESOLVE_TIMEOUT, Stopped};
-use crate::records::summary;
 use crate::resolve;
 
 /// What T1 found.
@@ -52,9 +51,8 @@ pub(crate) const STILL_RUNNING: &str =
 pub(crate) struct Admission<'a> {
     pub(crate) writer: &'a Writer,
     pub(crate) memory: &'a Memory,
-    pub(crate) correlation_id: CorrelationId,
-    pub(crate) attempt: &'a Attempt,
-    pub(crate) fingerprint: &'a Fingerprint,
+    pub(crate) intent: &'a Intent,
+    pub(crate) deadline: Instant,
     /// Whether the intent waits for the disk by itself.
     pub(crate) durable: bool,
 }
@@ -62,7 +60,7 @@ pub(crate) struct Admission<'a> {
 impl Admission<'_> {
     /// Records the intent and waits for an identical call that is still running.
     pub(crate) async fn admit(&self) -> Result<Verdict, Stopped> {
-        let id = Some(self.correlation_id.to_string());
+        let id = Some(self.intent.correlation_id.to_string());
         let mut answer = self.record().await?;
         let mut pause = FIRST_PAUSE;
         loop {
@@ -74,12 +72,12 @@ impl Admission<'_> {
                 Answer::KeyReused => return Ok(Verdict::Refused(key_reused())),
                 Answer::InFlight => {}
             }
-            if Instant::now() + pause >= self.attempt.deadline {
+            if Instant::now() + pause >= self.deadline {
                 return self.give_up().await;
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
-            answer = match ask(self.writer, CONTEND_SQL, std::slice::from_ref(&id), self.attempt.deadline).await {
+            answer = match ask(self.writer, CONTEND_SQL, std::slice::from_ref(&id), self.deadline).await {
                 Ok(answer) => answer,
                 Err(error) => return Err(self.abandoned(error).await),
             };
@@ -87,31 +85,20 @@ impl Admission<'_> {
     }
 
     async fn record(&self) -> Result<Answer, Stopped> {
-        let attempt = self.attempt;
-        let params = Value::Object(attempt.params.clone());
-        let admit_params = [
-            Some(self.correlation_id.to_string()),
-            Some(attempt.principal.account_id.as_str().to_owned()),
-            attempt.principal.actor.clone(),
-            Some(attempt.tool.clone()),
-            Some(self.fingerprint.as_str().to_owned()),
-            attempt.idempotency_key.clone(),
-            Some(params.to_string()),
-            Some(summary(&canonical_json(&params))),
-            Some(self.durable.to_string()),
-        ];
-        match ask(self.writer, ADMIT_SQL, &admit_params, attempt.deadline).await {
+        let mut admit_params = self.intent.columns().to_vec();
+        admit_params.push(Some(self.durable.to_string()));
+        match ask(self.writer, ADMIT_SQL, &admit_params, self.deadline).await {
             Ok(answer) => Ok(answer),
             Err(pg::Error::Lost(error)) => {
                 tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
                 self.forget();
-                match resolve::is_recorded(self.writer, self.correlation_id, attempt.deadline).await {
+                match resolve::is_recorded(self.writer, self.intent.correlation_id, self.deadline).await {
                     Ok(false) => {}
                     Ok(true) => return Err(self.abandoned(pg::Error::Lost(error)).await),
                     // It may have been recorded, and it cannot be asked now.
                     Err(error) => return Err(self.abandoned(error).await),
                 }
-                match ask(self.writer, ADMIT_SQL, &admit_params, attempt.deadline).await {
+                match ask(self.writer, ADMIT_SQL, &admit_params, self.deadline).await {
                     Ok(answer) => Ok(answer),
                     Err(error) => Err(self.abandoned(error).await),
                 }
@@ -123,7 +110,7 @@ impl Admission<'_> {
     }
 
     async fn give_up(&self) -> Result<Verdict, Stopped> {
-        let params = [Some(self.correlation_id.to_string()), Some(STILL_RUNNING.to_owned())];
+        let params = [Some(self.intent.correlation_id.to_string()), Some(STILL_RUNNING.to_owned())];
         let deadline = Instant::now() + GIVE_UP_TIMEOUT;
         let given_up = async {
             let mut lease = self.writer.lease(deadline).await?;
@@ -144,13 +131,13 @@ impl Admission<'_> {
     async fn abandoned(&self, error: pg::Error) -> Stopped {
         self.forget();
         // Nothing has been executed, so whatever it says, nothing was written.
-        let resolved = resolve::resolve(self.writer, self.correlation_id, Instant::now() + RESOLVE_TIMEOUT).await;
+        let resolved = resolve::resolve(self.writer, self.intent, Instant::now() + RESOLVE_TIMEOUT).await;
         match (resolved, &error) {
             // The record was swept while it waited: it says so itself.
             (Err(failure), pg::Error::Server(server)) if server.sqlstate == FENCED => {
-                Stopped { correlation_id: Some(self.correlation_id), failure: failure.into() }
+                Stopped { correlation_id: Some(self.intent.correlation_id), failure: failure.into() }
             }
-            _ => unanswered(Some(self.correlation_id), &error),
+            _ => unanswered(Some(self.intent.correlation_id), &error),
         }
     }
 

@@ -23,7 +23,8 @@ impl Fingerprints {
     #[must_use]
     pub fn new(key: Option<&Secret>) -> Self {
         let keyed = |key: &Secret| {
-            Hmac::new_from_slice(key.expose().as_bytes()).unwrap_or_else(|_| unreachable!("HMAC takes keys of any length"))
+            Hmac::new_from_slice(key.expose().as_bytes())
+                .unwrap_or_else(|_| unreachable!("HMAC takes keys of any length"))
         };
         Self { keyed: key.map(keyed) }
     }

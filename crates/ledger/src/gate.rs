@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admit::{self, Verdict};
 use crate::executor::Executor;
-use crate::fingerprint::Fingerprint;
+use crate::intent::Intent;
 use crate::memory::{CallKey, Entered, Memory, Ticket};
 use crate::{Settings, execute, resolve, standing};
 
@@ -153,7 +153,7 @@ impl Protocol {
             Remembered::Answer(answer) => return answer,
             Remembered::Unknown(ticket) => ticket,
         };
-        let outcome = self.go(&fingerprint).await;
+        let outcome = self.go(&Intent::new(self.correlation_id, &self.attempt, &fingerprint)).await;
         match &outcome {
             Ok(Settled::Executed { correlation_id: original, .. } | Settled::Duplicate { original, .. }) => {
                 ticket.succeeded(*original);
@@ -181,7 +181,11 @@ impl Protocol {
             match standing::result(&self.writer, original, self.attempt.deadline).await {
                 Ok(Some(cached_result)) => {
                     tracing::info!(%original, "duplicate, from memory");
-                    return Remembered::Answer(Ok(Settled::Duplicate { correlation_id: original, original, cached_result }));
+                    return Remembered::Answer(Ok(Settled::Duplicate {
+                        correlation_id: original,
+                        original,
+                        cached_result,
+                    }));
                 }
                 Ok(None) => self.memory.forget(call, original),
                 Err(error) => {
@@ -193,13 +197,12 @@ impl Protocol {
     }
 
     /// The way through the ledger.
-    async fn go(&self, fingerprint: &Fingerprint) -> Result<Settled, Stopped> {
+    async fn go(&self, intent: &Intent) -> Result<Settled, Stopped> {
         let admission = admit::Admission {
             writer: &self.writer,
             memory: &self.memory,
-            correlation_id: self.correlation_id,
-            attempt: &self.attempt,
-            fingerprint,
+            intent,
+            deadline: self.attempt.deadline,
             durable: self.settings.durable_admission,
         };
         let verdict = admission.admit().await?;
@@ -212,7 +215,8 @@ impl Protocol {
             Verdict::Refused(failure) => return Err(self.stopped(failure)),
         };
 
-        let executed = execute::execute(&self.writer, &mut lease, self.correlation_id, &self.attempt, &self.settings.fingerprints);
+        let executed =
+            execute::execute(&self.writer, &mut lease, self.correlation_id, &self.attempt, &self.settings.fingerprints);
         // An executor may be anybody's code. After a panic the session is dropped in the middle, so T2 cannot commit.
         let caught = AssertUnwindSafe(executed).catch_unwind();
         let outcome = tokio::time::timeout_at(self.attempt.deadline + CANCEL_GRACE, caught).await;
@@ -233,27 +237,27 @@ impl Protocol {
             Ok(Ok(Err(execute::Unfinished::InDoubt(error)))) => {
                 tracing::warn!(%error, "the outcome is in doubt");
                 lease.discard();
-                self.resolve(None).await
+                self.resolve(intent, None).await
             }
             Ok(Err(_)) => {
                 tracing::error!("the executor panicked");
                 lease.discard();
-                self.resolve(Some(internal_error())).await
+                self.resolve(intent, Some(internal_error())).await
             }
             Err(_) => {
                 lease.discard();
-                self.resolve(Some(Failure::new(ErrorCode::Timeout, "the write did not finish within its deadline")))
-                    .await
+                let cause = Failure::new(ErrorCode::Timeout, "the write did not finish within its deadline");
+                self.resolve(intent, Some(cause)).await
             }
         }
     }
 
     /// `cause` is what the caller is told when it turns out that nothing was written.
-    async fn resolve(&self, cause: Option<Failure>) -> Result<Settled, Stopped> {
+    async fn resolve(&self, intent: &Intent, cause: Option<Failure>) -> Result<Settled, Stopped> {
         self.writer.forget_idle();
         self.memory.forget_all();
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
-        resolve::resolve(&self.writer, self.correlation_id, deadline).await.map_err(|failure| {
+        resolve::resolve(&self.writer, intent, deadline).await.map_err(|failure| {
             self.stopped(match (failure.code, cause) {
                 (ErrorCode::InDoubtAborted, Some(cause)) => cause,
                 _ => failure,

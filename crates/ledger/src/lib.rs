@@ -20,6 +20,7 @@ mod execute;
 mod executor;
 mod fingerprint;
 mod gate;
+mod intent;
 mod memory;
 pub mod read;
 mod reader_role;

@@ -8,8 +8,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::gate::Settled;
+use crate::intent::Intent;
 
 const RESOLVE_SQL: &str = "select * from countersign.resolve($1, $2)";
+const ABORTED_SQL: &str = "select countersign.record_aborted($1, $2, $3, $4, $5, $6, $7, $8)";
 const RECORDED_SQL: &str = "select from countersign.mutation_audit where correlation_id = $1";
 
 /// How long it waits before it asks again: soon at first, since a server restarts in milliseconds.
@@ -19,19 +21,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Asks the record, on fresh connections, until it answers or `deadline` passes.
 ///
 /// `pg_xact_status` is not asked: transaction ids are used again after a crash.
-pub(crate) async fn resolve(
-    writer: &Writer,
-    correlation_id: CorrelationId,
-    deadline: Instant,
-) -> Result<Settled, Failure> {
+pub(crate) async fn resolve(writer: &Writer, intent: &Intent, deadline: Instant) -> Result<Settled, Failure> {
+    let correlation_id = intent.correlation_id;
     let mut pause = FIRST_PAUSE;
     loop {
-        match ask(writer, correlation_id, deadline).await {
-            Ok(Some(truth)) => return truth,
-            Ok(None) => {
-                // T1 never committed either.
-                return Err(aborted());
-            }
+        match ask(writer, intent, deadline).await {
+            Ok(truth) => return truth,
             Err(error) => {
                 tracing::warn!(%correlation_id, %error, "the outcome cannot be read yet");
                 if Instant::now() + pause >= deadline {
@@ -55,7 +50,23 @@ fn aborted() -> Failure {
     )
 }
 
-async fn ask(
+async fn ask(writer: &Writer, intent: &Intent, deadline: Instant) -> Result<Result<Settled, Failure>, pg::Error> {
+    if let Some(truth) = ask_record(writer, intent.correlation_id, deadline).await? {
+        return Ok(truth);
+    }
+    // T1 never committed either. From here on it cannot, and the receipt that the caller gets finds a record.
+    let mut lease = writer.lease(deadline).await?;
+    let step = Step { sql: ABORTED_SQL, params: intent.columns(), param_types: &[] };
+    tokio::time::timeout_at(deadline, lease.session().run(&[step]))
+        .await
+        .map_err(|_| pg::Error::Deadline)?
+        .map_err(|failed| failed.error)?;
+    drop(lease);
+    // A T1 that was on its way after all has committed meanwhile.
+    Ok(ask_record(writer, intent.correlation_id, deadline).await?.unwrap_or_else(|| Err(aborted())))
+}
+
+async fn ask_record(
     writer: &Writer,
     correlation_id: CorrelationId,
     deadline: Instant,

@@ -124,8 +124,7 @@ impl Records {
             // From memory there is no record of the duplicate itself, and its receipt is the original's.
             let is_receipt = receipt == Some(original)
                 || status == "duplicate" && record.is_some_and(|record| record.original == original);
-            is_receipt
-                && of.is_some_and(|of| of.status == "success" && of.result == data["cached_result"])
+            is_receipt && of.is_some_and(|of| of.status == "success" && of.result == data["cached_result"])
         } else {
             status == "success" && record.is_some_and(|record| record.result == *data)
         };

@@ -1,0 +1,36 @@
+//! What an attempt's record says from the beginning.
+
+use contract::CorrelationId;
+use serde_json::Value;
+
+use crate::fingerprint::{Fingerprint, canonical_json};
+use crate::gate::Attempt;
+use crate::records::summary;
+
+/// The first arguments of `countersign.admit`, and all of `countersign.record_aborted`: text by text.
+#[derive(Debug)]
+pub(crate) struct Intent {
+    pub(crate) correlation_id: CorrelationId,
+    columns: [Option<String>; 8],
+}
+
+impl Intent {
+    pub(crate) fn new(correlation_id: CorrelationId, attempt: &Attempt, fingerprint: &Fingerprint) -> Self {
+        let params = Value::Object(attempt.params.clone());
+        let columns = [
+            Some(correlation_id.to_string()),
+            Some(attempt.principal.account_id.as_str().to_owned()),
+            attempt.principal.actor.clone(),
+            Some(attempt.tool.clone()),
+            Some(fingerprint.as_str().to_owned()),
+            attempt.idempotency_key.clone(),
+            Some(params.to_string()),
+            Some(summary(&canonical_json(&params))),
+        ];
+        Self { correlation_id, columns }
+    }
+
+    pub(crate) const fn columns(&self) -> &[Option<String>; 8] {
+        &self.columns
+    }
+}
