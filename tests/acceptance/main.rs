@@ -9,6 +9,7 @@
 
 mod architecture;
 mod chaos;
+mod configuration;
 mod corrections;
 mod deadlines;
 mod demo;
