@@ -9,6 +9,7 @@
 
 mod architecture;
 mod chaos;
+mod configuration;
 mod corrections;
 mod deadlines;
 mod demo;
@@ -24,5 +25,6 @@ mod startup;
 mod tls;
 mod tool_list;
 mod undo_matrix;
+mod unwritable_ledger;
 mod values;
 mod writes;

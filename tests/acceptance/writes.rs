@@ -233,24 +233,6 @@ async fn what_is_not_valid_is_refused_before_the_gate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ledger_that_cannot_be_written_means_that_nothing_is_written() {
-    // A8-03, AU01
-    let db = database().await;
-    let server = Server::on(&db).await;
-    let before = db.social().await;
-    db.run(
-        "create function public.no() returns trigger language plpgsql as \
-         $$ begin raise exception 'no space left' using errcode = '53100'; end $$; \
-         create trigger full_disk before insert on countersign.mutation_audit execute function public.no()",
-    )
-    .await;
-    let tweet = untouched_tweet(&db).await;
-    let error = server.fail("like_tweet", json!({"tweet_id": tweet}), "db_error").await;
-    assert_eq!((&error["sqlstate"], &error["retryable"]), (&json!("53100"), &json!(true)));
-    assert_eq!(db.social().await, before);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_deferred_constraint_is_a_failure_and_not_a_success() {
     // CR08
     let db = database().await;

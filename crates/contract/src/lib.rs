@@ -16,6 +16,6 @@ mod statement;
 pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UndoCall};
 pub use error_code::ErrorCode;
 pub use ids::CorrelationId;
-pub use principal::{AccountId, Principal};
+pub use principal::{AccountId, NoAccount, Principal};
 pub use secret::Secret;
 pub use statement::{Column, CompositeField, Describe, DescribeError, PgType, Scalar, StatementShape, TypeKind};

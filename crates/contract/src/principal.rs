@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The account on whose behalf a call is made: the scope of the ledger, of duplicates and of idempotency keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(into = "String", try_from = "String")]
 pub struct AccountId(String);
 
 impl AccountId {
@@ -20,6 +20,33 @@ impl AccountId {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// A text that cannot be an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an account takes 1 to 255 bytes without control characters")]
+pub struct NoAccount;
+
+impl TryFrom<String> for AccountId {
+    type Error = NoAccount;
+
+    fn try_from(text: String) -> Result<Self, NoAccount> {
+        Self::new(text).ok_or(NoAccount)
+    }
+}
+
+impl std::str::FromStr for AccountId {
+    type Err = NoAccount;
+
+    fn from_str(text: &str) -> Result<Self, NoAccount> {
+        Self::new(text).ok_or(NoAccount)
+    }
+}
+
+impl From<AccountId> for String {
+    fn from(account: AccountId) -> Self {
+        account.0
     }
 }
 

@@ -1,5 +1,9 @@
 //! Text that no log, message or answer may show.
 
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
 /// A password or a connection string: prints as `***`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -18,14 +22,41 @@ impl Secret {
     }
 }
 
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
 }
 
-impl std::fmt::Display for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Secret;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Secret, E> {
+                Ok(Secret::new(text))
+            }
+
+            // serde would quote the value in its message: it may be a password that lacks its quotes.
+            fn visit_i64<E: Error>(self, _: i64) -> Result<Secret, E> {
+                Err(E::custom("a number stands where a string is expected"))
+            }
+
+            fn visit_f64<E: Error>(self, _: f64) -> Result<Secret, E> {
+                Err(E::custom("a number stands where a string is expected"))
+            }
+        }
+        deserializer.deserialize_str(Text)
     }
 }

@@ -1,30 +1,25 @@
-//! The command line. Every option has an environment variable, for clients that start the server with nothing else.
+//! The command line. What can be configured in another way as well is a key of [`crate::settings`].
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use tools::Profile;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::settings::{
+    ConnectKeys, DatabaseKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, Sources, WriteKeys,
+};
 
 /// Lets AI agents work on PostgreSQL, and lets people answer for what they did.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// How much is logged to standard error: error, warn, info, debug, or filters such as countersign_ledger=debug.
-    #[arg(long, env = "COUNTERSIGN_LOG", default_value = "info", global = true)]
-    pub(crate) log: String,
-    /// How it is logged.
-    #[arg(long, env = "COUNTERSIGN_LOG_FORMAT", default_value = "text", global = true)]
-    pub(crate) log_format: LogFormat,
+    /// The configuration file. Flags and COUNTERSIGN_* variables go before what it says.
+    #[arg(long, env = "COUNTERSIGN_CONFIG", global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    log: LogKeys,
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
 }
 
 #[derive(Debug, Subcommand)]
@@ -32,19 +27,11 @@ pub(crate) enum Command {
     /// Start a private PostgreSQL with demo data, and show a real MCP session step by step.
     Demo(DemoArgs),
     /// Serve MCP on standard input and output.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Make the ledger's schema and the reader's login in the configured database, or bring them up to date.
     Init(InitArgs),
     /// Compile the manifests against the configured database and report every mistake, without serving.
     Check(CheckArgs),
-}
-
-/// Which database.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct DatabaseArgs {
-    /// postgresql://user@host:5432/dbname, or host=... dbname=... Without it: DATABASE_URL, then PGHOST and the like.
-    #[arg(long, env = "COUNTERSIGN_DATABASE_URL", hide_env_values = true)]
-    pub(crate) database_url: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -57,56 +44,30 @@ pub(crate) struct DemoArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
-    pub(crate) database: DatabaseArgs,
-    /// A manifest whose tools are served; may be given several times.
-    #[arg(long, env = "COUNTERSIGN_MANIFEST", value_delimiter = ',')]
-    pub(crate) manifest: Vec<PathBuf>,
-    /// Which tools are served: readonly, write or admin.
-    #[arg(long, env = "COUNTERSIGN_PROFILE", default_value_t)]
-    pub(crate) profile: Profile,
-    /// On whose behalf the client calls: scope of the records, of duplicates and of idempotency keys.
-    #[arg(long, env = "COUNTERSIGN_ACCOUNT", default_value = "default")]
-    pub(crate) account: String,
-    /// A label for the records: which agent or which person this client is.
-    #[arg(long, env = "COUNTERSIGN_ACTOR")]
-    pub(crate) actor: Option<String>,
-    /// Log in with this to read, instead of the login that `countersign init` made. May be a standby.
-    #[arg(long, env = "COUNTERSIGN_READ_URL", hide_env_values = true)]
-    pub(crate) read_url: Option<String>,
-    /// Serve query_database also over a login that is a superuser or may read files, run programs or signal others.
-    #[arg(long, env = "COUNTERSIGN_ALLOW_PRIVILEGED_READER")]
-    pub(crate) allow_privileged_reader: bool,
-    /// Where the answer stands in a tool result.
-    #[arg(long, env = "COUNTERSIGN_CONTENT", default_value = "both")]
-    pub(crate) content: ContentArg,
+    database: DatabaseKeys,
+    #[command(flatten)]
+    connect: ConnectKeys,
+    #[command(flatten)]
+    manifests: ManifestKeys,
+    #[command(flatten)]
+    serve: ServeKeys,
+    #[command(flatten)]
+    write: WriteKeys,
+    #[command(flatten)]
+    limits: LimitKeys,
     /// Serve the demo: its manifest, on a private PostgreSQL with its data.
     #[arg(long)]
     pub(crate) demo: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ContentArg {
-    Text,
-    Structured,
-    Both,
-}
-
-impl From<ContentArg> for mcp::Content {
-    fn from(content: ContentArg) -> Self {
-        match content {
-            ContentArg::Text => Self::Text,
-            ContentArg::Structured => Self::Structured,
-            ContentArg::Both => Self::Both,
-        }
-    }
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
     #[command(flatten)]
-    pub(crate) database: DatabaseArgs,
+    database: DatabaseKeys,
+    #[command(flatten)]
+    connect: ConnectKeys,
     /// The login of the servers: made without a password if there is no such role, and granted what the ledger needs.
-    #[arg(long, env = "COUNTERSIGN_WRITER", default_value = ledger::DEFAULT_WRITER)]
+    #[arg(long, env = "COUNTERSIGN_WRITER", value_name = "ROLE", default_value = ledger::DEFAULT_WRITER)]
     pub(crate) writer: String,
     /// The demo's schema and data as well, in a schema named social.
     #[arg(long)]
@@ -116,8 +77,74 @@ pub(crate) struct InitArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
-    pub(crate) database: DatabaseArgs,
-    /// A manifest to check; may be given several times.
-    #[arg(long, env = "COUNTERSIGN_MANIFEST", value_delimiter = ',', required = true)]
-    pub(crate) manifest: Vec<PathBuf>,
+    database: DatabaseKeys,
+    #[command(flatten)]
+    connect: ConnectKeys,
+    #[command(flatten)]
+    manifests: ManifestKeys,
+}
+
+impl Cli {
+    /// Reads the command line, and the variables that stand for flags. Ends the process with a message if it is wrong.
+    pub(crate) fn read() -> (Command, Sources) {
+        let matches = Self::command().get_matches();
+        let cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        let mut given = cli.keys();
+        if let Some((_, matches)) = matches.subcommand() {
+            let DatabaseKeys { database_url, database_url_file } = &mut given.database;
+            flag_before_variable(matches, database_url, database_url_file, ["database_url", "database_url_file"]);
+            let ServeKeys { read_url, read_url_file, .. } = &mut given.serve;
+            flag_before_variable(matches, read_url, read_url_file, ["read_url", "read_url_file"]);
+            let WriteKeys { fingerprint_key, fingerprint_key_file, .. } = &mut given.write;
+            flag_before_variable(
+                matches,
+                fingerprint_key,
+                fingerprint_key_file,
+                ["fingerprint_key", "fingerprint_key_file"],
+            );
+        }
+        // Whatever this shell is configured for, the demo is not about it.
+        let config = cli.config.filter(|_| !matches!(cli.command, Command::Demo(_)));
+        (cli.command, Sources { config, given })
+    }
+
+    fn keys(&self) -> Keys {
+        let mut keys = Keys { log: self.log.clone(), ..Keys::default() };
+        match &self.command {
+            Command::Demo(_) => {}
+            Command::Serve(serve) => {
+                (keys.database, keys.connect) = (serve.database.clone(), serve.connect.clone());
+                (keys.manifests, keys.serve) = (serve.manifests.clone(), serve.serve.clone());
+                (keys.write, keys.limits) = (serve.write.clone(), serve.limits.clone());
+            }
+            Command::Init(init) => (keys.database, keys.connect) = (init.database.clone(), init.connect.clone()),
+            Command::Check(check) => {
+                (keys.database, keys.connect) = (check.database.clone(), check.connect.clone());
+                keys.manifests = check.manifests.clone();
+            }
+        }
+        keys
+    }
+}
+
+/// Two keys that say the same in two ways: a flag for one goes before a variable for the other.
+fn flag_before_variable<A, B>(matches: &ArgMatches, one: &mut Option<A>, other: &mut Option<B>, ids: [&str; 2]) {
+    if one.is_some() && other.is_some() {
+        let is_flag = ids.map(|id| matches.value_source(id) == Some(ValueSource::CommandLine));
+        match is_flag {
+            [true, false] => *other = None,
+            [false, true] => *one = None,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
 }

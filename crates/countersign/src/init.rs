@@ -1,11 +1,12 @@
 //! `countersign init`: the ledger's schema and the reader's login, and the demo's data if asked.
 
 use crate::cli::InitArgs;
+use crate::settings::Settings;
 use crate::terminal::say;
 use crate::{connection, demo_data};
 
-pub(crate) async fn run(arguments: InitArgs) -> anyhow::Result<()> {
-    let target = connection::configured(&arguments.database)?;
+pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Result<()> {
+    let target = connection::configured(settings)?;
     ledger::init(&target, &arguments.writer).await?;
     say(&format!("The ledger (schema countersign) in database \"{}\" is ready.", target.dbname));
     if arguments.demo {

@@ -10,35 +10,41 @@ mod demo_data;
 mod init;
 mod logging;
 mod serve;
+mod settings;
 mod steps;
 mod terminal;
 mod wiring;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::cli::{Cli, Command};
+use crate::settings::Settings;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    logging::start(&cli);
+    let (command, sources) = Cli::read();
+    let settings = match sources.load() {
+        Ok(settings) => settings,
+        Err(error) => return failed(&error),
+    };
+    // A person watches the demo: it tells its own progress.
+    let is_quiet = matches!(command, Command::Demo(_)) && sources.given.log.log.is_none();
+    logging::start(if is_quiet { "warn" } else { &settings.log }, settings.log_format);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error.into()),
     };
-    let outcome = runtime.block_on(run(cli));
+    let outcome = runtime.block_on(run(command, settings));
     // Nothing that is still running (a blocked read of standard input) may hold up the end.
     runtime.shutdown_background();
     outcome.map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
 }
 
-async fn run(cli: Cli) -> anyhow::Result<()> {
-    match cli.command {
+async fn run(command: Command, settings: Settings) -> anyhow::Result<()> {
+    match command {
         Command::Demo(arguments) => demo::run(arguments).await,
-        Command::Serve(arguments) => serve::run(arguments).await,
-        Command::Init(arguments) => init::run(arguments).await,
-        Command::Check(arguments) => check::run(arguments).await,
+        Command::Serve(arguments) => serve::run(&arguments, &settings).await,
+        Command::Init(arguments) => init::run(&arguments, &settings).await,
+        Command::Check(_) => check::run(&settings).await,
     }
 }
 

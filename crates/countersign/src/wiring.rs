@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use contract::{AccountId, Principal};
-use ledger::read::{ReadLimits, Reader};
-use ledger::{Gate, Ledger, Settings, Target};
+use contract::Principal;
+use ledger::read::Reader;
+use ledger::{Gate, Ledger, Target};
 use manifest::{Catalog, Source};
 use tools::{Backends, Registry};
 
-use crate::cli::ServeArgs;
+use crate::connection;
+use crate::settings::Settings;
 
 /// A server and what has to be waited for when it ends.
 pub(crate) struct Wired {
@@ -34,34 +35,45 @@ pub(crate) async fn compile(sources: &[Source], ledger: &Ledger) -> anyhow::Resu
 }
 
 /// Checks everything and wires it up.
-pub(crate) async fn wire(target: Target, sources: &[Source], arguments: &ServeArgs) -> anyhow::Result<Wired> {
-    let account_id = AccountId::new(&arguments.account)
-        .context("--account (COUNTERSIGN_ACCOUNT) takes 1 to 255 bytes without control characters")?;
+pub(crate) async fn wire(target: Target, sources: &[Source], settings: &Settings) -> anyhow::Result<Wired> {
     ledger::check(&target).await?;
-    let ledger = Ledger::new(target.clone(), Settings::default());
+    check_role(&target, settings).await?;
+    let ledger = Ledger::new(target.clone(), settings.ledger.clone());
     let catalog = compile(sources, &ledger).await?;
-    let limits = ReadLimits::default();
-    let reader = reader(&target, arguments, limits.clone()).await?;
-    let backends = Backends { reader, gate: ledger.gate(), records: ledger.records(), call_deadline: limits.deadline };
-    let registry = Registry::new(&backends, &catalog, arguments.profile)?;
+    let backends = Backends {
+        reader: reader(&target, settings).await?,
+        gate: ledger.gate(),
+        records: ledger.records(),
+        call_deadline: settings.call_deadline,
+    };
+    let registry = Registry::new(&backends, &catalog, settings.profile)?;
     tracing::info!(
         tools = registry.infos().count(),
-        profile = %arguments.profile,
-        account = account_id.as_str(),
+        profile = %settings.profile,
+        account = settings.account.as_str(),
         database = target.dbname,
         place = target.place(),
         "ready"
     );
     tokio::spawn(ledger.keep_swept());
-    let principal = Principal { account_id, actor: arguments.actor.clone() };
-    let server = mcp::Server::new(Arc::new(registry), principal, arguments.content.into());
+    let principal = Principal { account_id: settings.account.clone(), actor: settings.actor.clone() };
+    let server = mcp::Server::new(Arc::new(registry), principal, settings.content.into());
     Ok(Wired { server, gate: backends.gate })
 }
 
+/// A server should be able to do what it must, and no more.
+async fn check_role(target: &Target, settings: &Settings) -> anyhow::Result<()> {
+    let Some(excess) = ledger::excess_of_server(target).await? else { return Ok(()) };
+    let advice = "log in as the role that `countersign init` makes for servers (countersign_writer), granted what the manifests need";
+    anyhow::ensure!(!settings.strict_roles, "{excess}; strict_roles refuses that: {advice}");
+    tracing::warn!("{excess}: more than a server needs; {advice}");
+    Ok(())
+}
+
 /// The read path, if there is a login that may be used for it; the log says why not and what to do.
-async fn reader(target: &Target, arguments: &ServeArgs, limits: ReadLimits) -> anyhow::Result<Option<Reader>> {
-    let login = match &arguments.read_url {
-        Some(url) => Target::parse(url).context("--read-url (COUNTERSIGN_READ_URL)")?,
+async fn reader(target: &Target, settings: &Settings) -> anyhow::Result<Option<Reader>> {
+    let login = match &settings.read {
+        Some(read) => connection::parse(read, settings)?,
         None => match ledger::reader_login(target).await {
             Ok(login) => login,
             Err(error @ ledger::ReaderRoleError::NoLogin) => {
@@ -71,10 +83,10 @@ async fn reader(target: &Target, arguments: &ServeArgs, limits: ReadLimits) -> a
             Err(error) => return Err(error.into()),
         },
     };
-    let reader = Reader::new(login, limits);
+    let reader = Reader::new(login, settings.read_limits.clone());
     match ledger::check_reader(&reader).await {
         Ok(()) => Ok(Some(reader)),
-        Err(ledger::ReaderRoleError::Privileged { role, power }) if arguments.allow_privileged_reader => {
+        Err(ledger::ReaderRoleError::Privileged { role, power }) if settings.allow_privileged_reader => {
             tracing::warn!("query_database reads as \"{role}\", which {power}: a hostile query can use that");
             Ok(Some(reader))
         }

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use contract::{CorrelationId, Failure};
-use pg::{Lease, Step, StepError, Writer};
+use pg::{Lease, ServerError, Step, StepError, Writer};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -23,6 +23,8 @@ use crate::records::summary;
 pub(crate) enum Unfinished {
     /// The record says why; nothing was written.
     Recorded(Failure),
+    /// PostgreSQL refused the outcome itself or the COMMIT, so it is known that nothing was written.
+    Undone(Box<ServerError>),
     /// Whether it committed is not known.
     InDoubt(pg::Error),
 }
@@ -54,7 +56,7 @@ pub(crate) async fn execute(
             Err(StepError { step: 0, error: pg::Error::Server(error) }) => {
                 fail(lease, correlation_id, sql_failure(&error)).await
             }
-            Err(StepError { error, .. }) => Err(Unfinished::InDoubt(error)),
+            Err(StepError { error, .. }) => Err(unfinished(error)),
         },
         Err(Refusal::Failure(failure)) => fail(lease, correlation_id, failure).await,
         Err(Refusal::Lost(error)) => Err(Unfinished::InDoubt(error)),
@@ -110,7 +112,15 @@ async fn fail(lease: &mut Lease, correlation_id: CorrelationId, failure: Failure
     ];
     match committed(lease, &steps).await {
         Ok(()) => Err(Unfinished::Recorded(failure)),
-        Err(StepError { error, .. }) => Err(Unfinished::InDoubt(error)),
+        Err(StepError { error, .. }) => Err(unfinished(error)),
+    }
+}
+
+fn unfinished(error: pg::Error) -> Unfinished {
+    match error {
+        // The session goes on after it, so this is PostgreSQL's last word on the transaction.
+        pg::Error::Server(error) => Unfinished::Undone(error),
+        error => Unfinished::InDoubt(error),
     }
 }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use contract::{CorrelationId, ErrorCode, Failure, Principal, Rollback};
 use futures_util::FutureExt;
-use pg::Writer;
+use pg::{ServerError, Writer};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::admit::{self, Verdict};
-use crate::executor::Executor;
+use crate::executor::{Executor, sql_failure};
 use crate::intent::Intent;
 use crate::memory::{CallKey, Entered, Memory, Ticket};
 use crate::{Settings, execute, resolve, standing};
@@ -82,6 +82,9 @@ pub struct Gate {
 
 /// How long the truth is looked for after the deadline has passed or the connection was lost.
 pub(crate) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the record of a write that is known to be undone is worked on; the sweep does the rest.
+const UNDONE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// PostgreSQL ends the statement itself at the deadline, and the record then says why. This much later it is given up.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
@@ -234,6 +237,11 @@ impl Protocol {
                 tracing::info!(code = %failure.code, "failed");
                 Err(self.stopped(failure))
             }
+            Ok(Ok(Err(execute::Unfinished::Undone(error)))) => {
+                tracing::warn!(%error, "the outcome was refused");
+                lease.discard();
+                Err(self.undone(intent, &error).await)
+            }
             Ok(Ok(Err(execute::Unfinished::InDoubt(error)))) => {
                 tracing::warn!(%error, "the outcome is in doubt");
                 lease.discard();
@@ -263,6 +271,18 @@ impl Protocol {
                 _ => failure,
             })
         })
+    }
+
+    /// Nothing was written; the record should say so, if the ledger takes it.
+    async fn undone(&self, intent: &Intent, error: &ServerError) -> Stopped {
+        let failure = match error.sqlstate.get(..2) {
+            // A conflict that shows at COMMIT, under an isolation level of the operator's.
+            Some("40") => sql_failure(error),
+            _ => admit::ledger_failure(&pg::Error::Server(Box::new(error.clone()))),
+        };
+        let recorded = resolve::resolve(&self.writer, intent, Instant::now() + UNDONE_TIMEOUT).await;
+        tracing::debug!(?recorded, "the record of a write that was undone");
+        self.stopped(failure)
     }
 
     fn stopped(&self, failure: Failure) -> Stopped {

@@ -42,8 +42,8 @@ pub use schema::{SchemaError, check, init, load_once};
 pub use settings::Settings;
 
 use contract::{Describe, DescribeError, StatementShape};
-pub use pg::Target;
 use pg::Writer;
+pub use pg::{DEFAULT_CONNECT_TIMEOUT, Target};
 
 /// The ledger of one database: the only owner of sessions that may write.
 #[derive(Debug, Clone)]

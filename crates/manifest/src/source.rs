@@ -27,7 +27,8 @@ impl Source {
     }
 
     /// The line and column of a byte offset.
-    pub(crate) fn locate(&self, offset: usize) -> Location {
+    #[must_use]
+    pub fn locate(&self, offset: usize) -> Location {
         let before = self.text.get(..offset).unwrap_or(&self.text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let line = before.matches('\n').count() + 1;

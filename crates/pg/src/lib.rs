@@ -24,6 +24,6 @@ pub use error::{ConnectError, Error, ServerError};
 pub use pool::{Lease, Pool};
 pub use read::{ReadError, ReadLimits, ReadRequest, Reader, ResultSet};
 pub use session::{Outcome, RawColumn, RawShape, Session, Step, StepError};
-pub use target::{Address, Target, TargetError, Tls, TlsMode};
+pub use target::{Address, DEFAULT_CONNECT_TIMEOUT, Target, TargetError, Tls, TlsMode};
 pub use types::TypeCatalog;
 pub use write::Writer;

@@ -58,12 +58,23 @@ pub enum TargetError {
     Malformed(String),
 }
 
+/// How long connecting may take when nobody says otherwise (promises D3-05, D5-06).
+pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
 impl Target {
     /// Reads `postgresql://…` or `host=… dbname=…`.
     ///
     /// # Errors
     /// [`TargetError`] if the text is neither, or asks for what is not supported.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
+        Self::parse_with(text, DEFAULT_CONNECT_TIMEOUT)
+    }
+
+    /// The same, with the time that connecting may take unless the text has a `connect_timeout`.
+    ///
+    /// # Errors
+    /// [`TargetError`] if the text is neither, or asks for what is not supported.
+    pub fn parse_with(text: &str, connect_timeout: Duration) -> Result<Self, TargetError> {
         let (text, tls) = tls::take(text).map_err(TargetError::Malformed)?;
         let config: tokio_postgres::Config = text.parse().map_err(|error: tokio_postgres::Error| {
             // tokio-postgres names the key and never its value.
@@ -91,7 +102,7 @@ impl Target {
             password: config.get_password().map(|password| Secret::new(String::from_utf8_lossy(password))),
             dbname: config.get_dbname().unwrap_or(&user).to_owned(),
             options: config.get_options().map(str::to_owned),
-            connect_timeout: config.get_connect_timeout().copied().unwrap_or(Duration::from_secs(10)),
+            connect_timeout: config.get_connect_timeout().copied().unwrap_or(connect_timeout),
             tls,
             user,
         })

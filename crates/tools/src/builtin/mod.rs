@@ -9,7 +9,7 @@ mod query_database;
 use std::time::Duration;
 
 use contract::{ErrorCode, Failure, TOOL_VERSION};
-use ledger::read::{ReadError, Reader};
+use ledger::read::{ReadError, ReadLimits, Reader};
 use ledger::{Gate, Records};
 use manifest::Access;
 use schemars::JsonSchema;
@@ -74,6 +74,15 @@ fn reading_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
     }
 }
 
+/// Puts the configured limits into the schema of an argument that limits rows.
+fn limit_rows(info: &mut ToolInfo, argument: &str, limits: &ReadLimits) {
+    let properties = info.input_schema.get_mut("properties").and_then(Value::as_object_mut);
+    if let Some(schema) = properties.and_then(|all| all.get_mut(argument)).and_then(Value::as_object_mut) {
+        schema.insert("maximum".to_owned(), limits.max_rows.into());
+        schema.insert("default".to_owned(), limits.default_rows.into());
+    }
+}
+
 /// The arguments as their type. Their shape was checked against the schema that the type made, so a mistake here is one
 /// of the schema's.
 fn arguments<A: serde::de::DeserializeOwned>(tool: &str, given: Map<String, Value>) -> Result<A, Failure> {
@@ -134,8 +143,13 @@ pub(crate) struct RowsPage {
 /// What an agent is told when a read did not work (promises D4).
 pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
     const PREFIX: &str = "Database query failed: ";
-    let timed_out =
-        || Failure::new(ErrorCode::Timeout, format!("{PREFIX}Query timed out after {} seconds", deadline.as_secs()));
+    let timed_out = || {
+        let after = match deadline.subsec_millis() {
+            0 => format!("{} seconds", deadline.as_secs()),
+            _ => format!("{} ms", deadline.as_millis()),
+        };
+        Failure::new(ErrorCode::Timeout, format!("{PREFIX}Query timed out after {after}"))
+    };
     match error {
         ReadError::NoResultColumns => not_read_only(),
         ReadError::WouldWrite(error) => {

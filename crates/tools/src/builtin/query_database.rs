@@ -16,7 +16,7 @@ use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
 pub(super) const NAME: &str = "query_database";
 
 const DESCRIPTION: &str = "Execute a read-only SQL query against the connected database. One statement: SELECT, WITH, \
-    EXPLAIN, SHOW, VALUES or TABLE. Nothing that it does is ever kept. At most 500 rows unless row_limit says otherwise; \
+    EXPLAIN, SHOW, VALUES or TABLE. Nothing that it does is ever kept. At most {rows} rows unless row_limit says otherwise; \
     `truncated` tells whether there were more. Use $1, $2, ... in the query and give the values in params.";
 
 /// What the agent sends.
@@ -31,7 +31,7 @@ struct Arguments {
     params: Vec<Value>,
     /// The most rows to return.
     #[serde(default)]
-    #[schemars(with = "u32", range(min = 1, max = 10_000), extend("default" = 500))]
+    #[schemars(with = "u32", range(min = 1))]
     row_limit: Option<u32>,
     /// Rows as objects by column name, or as arrays in column order, which take fewer tokens.
     #[serde(default)]
@@ -111,7 +111,10 @@ pub(super) struct QueryDatabase {
 
 impl QueryDatabase {
     pub(super) fn new(reader: Reader) -> Self {
-        let info = reading_info::<Arguments, QueryData>(NAME, "Query the database", DESCRIPTION, Access::Read);
+        let limits = reader.limits();
+        let description = DESCRIPTION.replace("{rows}", &limits.default_rows.to_string());
+        let mut info = reading_info::<Arguments, QueryData>(NAME, "Query the database", &description, Access::Read);
+        super::limit_rows(&mut info, "row_limit", limits);
         Self { info, reader }
     }
 }

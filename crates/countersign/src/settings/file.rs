@@ -1,0 +1,145 @@
+//! `countersign.toml`: the same keys as flags and variables, in a file. Every mistake in it is reported, with its place.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use manifest::{Mistake, Mistakes, Source};
+use serde::de::DeserializeOwned;
+use serde_spanned::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+use super::keys::{ConnectKeys, DatabaseKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys};
+
+/// The table of the limits.
+pub(super) const LIMITS: &str = "limits";
+
+/// What the file says. Paths in it are relative to its own folder.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ConfigFile {
+    pub(super) keys: Keys,
+}
+
+impl ConfigFile {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// That it cannot be read, or every mistake in it with file, line and column.
+    pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
+        let source = Source::read(path)
+            .map_err(|error| anyhow::anyhow!("the configuration file (--config, COUNTERSIGN_CONFIG) {error}"))?;
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        Self::parse(&source, &folder)
+            .map_err(|mistakes| anyhow::anyhow!("the configuration file has mistakes\n{mistakes}"))
+    }
+
+    pub(super) fn parse(source: &Source, folder: &Path) -> Result<Self, Mistakes> {
+        let mut reader = Reader { source, mistakes: Vec::new() };
+        let mut file = reader.document().unwrap_or_default();
+        if !reader.mistakes.is_empty() {
+            reader.mistakes.sort();
+            return Err(Mistakes(reader.mistakes));
+        }
+        file.keys.resolve_paths(folder);
+        Ok(file)
+    }
+}
+
+impl Keys {
+    fn resolve_paths(&mut self, folder: &Path) {
+        let files =
+            [&mut self.database.database_url_file, &mut self.serve.read_url_file, &mut self.write.fingerprint_key_file];
+        let files = files.into_iter().flatten();
+        for path in files.chain(self.manifests.manifests.iter_mut().flatten()) {
+            *path = folder.join(PathBuf::from(&*path));
+        }
+    }
+}
+
+struct Reader<'s> {
+    source: &'s Source,
+    mistakes: Vec<Mistake>,
+}
+
+impl<'s> Reader<'s> {
+    fn mistake(&mut self, span: Range<usize>, message: impl Into<String>) {
+        let at = self.source.locate(span.start);
+        self.mistakes.push(Mistake { at, tool: None, message: message.into() });
+    }
+
+    fn document(&mut self) -> Option<ConfigFile> {
+        let document = match DeTable::parse(&self.source.text) {
+            Ok(document) => document,
+            Err(error) => {
+                self.mistake(error.span().unwrap_or_default(), format!("this is not TOML: {}", error.message()));
+                return None;
+            }
+        };
+        let mut top = document.into_inner();
+        let mut limits = self.table(&mut top, LIMITS);
+        let keys = Keys {
+            log: self.group(&mut top, LogKeys::NAMES),
+            database: self.group(&mut top, DatabaseKeys::NAMES),
+            manifests: self.group(&mut top, ManifestKeys::NAMES),
+            serve: self.group(&mut top, ServeKeys::NAMES),
+            write: self.group(&mut top, WriteKeys::NAMES),
+            connect: self.group(&mut limits, ConnectKeys::NAMES),
+            limits: self.group(&mut limits, LimitKeys::NAMES),
+        };
+        self.refuse_rest(&top, "", &super::schema::names(None));
+        self.refuse_rest(&limits, "limits.", &super::schema::names(Some(LIMITS)));
+        Some(ConfigFile { keys })
+    }
+
+    /// Takes a table out of another one; empty if it is not there.
+    fn table(&mut self, from: &mut DeTable<'s>, name: &str) -> DeTable<'s> {
+        let Some(value) = from.remove(name) else { return DeTable::new() };
+        let span = value.span();
+        match value.into_inner() {
+            DeValue::Table(table) => table,
+            other => {
+                self.mistake(
+                    span,
+                    format!("{name} is a table, written as [{name}], and not of type {}", other.type_str()),
+                );
+                DeTable::new()
+            }
+        }
+    }
+
+    /// Takes the keys of a group out of a table. A key with a wrong value is noted and left out, and the rest is read
+    /// again: serde stops at the first mistake.
+    fn group<T: DeserializeOwned + Default>(&mut self, from: &mut DeTable<'s>, names: &[&str]) -> T {
+        let mut table = DeTable::new();
+        for name in names {
+            if let Some((key, value)) = from.remove_entry(*name) {
+                table.insert(key, value);
+            }
+        }
+        loop {
+            let root = Spanned::new(0..0, DeValue::Table(table.clone()));
+            let error = match T::deserialize(ValueDeserializer::from(root)) {
+                Ok(value) => return value,
+                Err(error) => error,
+            };
+            let at = error.span().unwrap_or_default();
+            let culprit = table.iter().find(|(_, value)| contains(&value.span(), &at)).map(|(key, _)| key.clone());
+            let name = culprit.as_ref().map_or("", |key| key.get_ref().as_ref());
+            self.mistake(at, format!("{name}: {}", error.message()));
+            if table.remove(name).is_none() {
+                return T::default();
+            }
+        }
+    }
+
+    /// What nobody took is unknown.
+    fn refuse_rest(&mut self, rest: &DeTable<'s>, prefix: &str, known: &[String]) {
+        for key in rest.keys() {
+            let message = format!("there is no key {prefix}{}; the keys here are: {}", key.get_ref(), known.join(", "));
+            self.mistake(key.span(), message);
+        }
+    }
+}
+
+fn contains(outer: &Range<usize>, inner: &Range<usize>) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
+}

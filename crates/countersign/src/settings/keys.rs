@@ -1,0 +1,220 @@
+//! The keys: one list from which the flags, the environment variables, the file and its schema follow.
+//!
+//! A key is a field here. Its doc comment is its help and its documentation in the schema, `env` names its variable, its
+//! type says what it takes. Where it goes is [`Settings`](super::Settings): the compiler asks for it there.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use clap::builder::BoolishValueParser;
+use contract::{AccountId, Secret};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::bounded::Bounded;
+
+/// A group of keys, each of which may be missing; a layer above goes before one below.
+macro_rules! keys {
+    ($(#[$meta:meta])* $group:ident { $($(#[$key_meta:meta])* $key:ident: $type:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Default, clap::Args, Deserialize, JsonSchema)]
+        #[serde(default)]
+        pub(crate) struct $group {
+            $($(#[$key_meta])* pub(crate) $key: Option<$type>,)*
+        }
+
+        impl $group {
+            pub(super) const NAMES: &[&str] = &[$(stringify!($key)),*];
+
+            pub(super) fn or(self, below: Self) -> Self {
+                Self { $($key: self.$key.or(below.$key),)* }
+            }
+        }
+    };
+}
+
+keys! {
+    /// What is logged.
+    LogKeys {
+        /// How much is logged to standard error: error, warn, info (the default), debug, or filters such as
+        /// countersign_ledger=debug.
+        #[arg(long, env = "COUNTERSIGN_LOG", global = true)]
+        log: String,
+        /// How it is logged: text (the default) or json, one object a line.
+        #[arg(long, env = "COUNTERSIGN_LOG_FORMAT", global = true)]
+        log_format: LogFormat,
+    }
+}
+
+keys! {
+    /// Which database.
+    DatabaseKeys {
+        /// postgresql://user@host:5432/dbname, or host=... dbname=... Without it: DATABASE_URL, then PGHOST and the like.
+        #[arg(long, env = "COUNTERSIGN_DATABASE_URL", hide_env_values = true, value_parser = secret)]
+        #[schemars(with = "Option<String>")]
+        database_url: Secret,
+        /// A file that holds the connection string; a line break at its end does not count.
+        #[arg(long, env = "COUNTERSIGN_DATABASE_URL_FILE", value_name = "FILE")]
+        database_url_file: PathBuf,
+    }
+}
+
+keys! {
+    /// How to connect: part of `[limits]`.
+    ConnectKeys {
+        /// How long connecting may take, in milliseconds, unless the connection string has a connect_timeout; 10000 by
+        /// default.
+        #[arg(long, env = "COUNTERSIGN_CONNECT_TIMEOUT_MS", value_name = "MS")]
+        connect_timeout_ms: Bounded<100, 600_000>,
+    }
+}
+
+keys! {
+    /// Which manifests.
+    ManifestKeys {
+        /// A manifest whose tools are served; may be given several times.
+        #[arg(long = "manifest", env = "COUNTERSIGN_MANIFEST", value_delimiter = ',', value_name = "FILE")]
+        manifests: Vec<PathBuf>,
+    }
+}
+
+keys! {
+    /// How to serve.
+    ServeKeys {
+        /// Which tools are served: readonly, write (the default), admin, or a profile of the configuration file.
+        #[arg(long, env = "COUNTERSIGN_PROFILE")]
+        profile: String,
+        /// On whose behalf the client calls: scope of the records, of duplicates and of idempotency keys; default by
+        /// default.
+        #[arg(long, env = "COUNTERSIGN_ACCOUNT")]
+        #[schemars(with = "Option<String>")]
+        account: AccountId,
+        /// A label for the records: which agent or which person this client is.
+        #[arg(long, env = "COUNTERSIGN_ACTOR")]
+        actor: String,
+        /// Log in with this to read, instead of the login that `countersign init` made. May be a standby.
+        #[arg(long, env = "COUNTERSIGN_READ_URL", hide_env_values = true, value_parser = secret)]
+        #[schemars(with = "Option<String>")]
+        read_url: Secret,
+        /// A file that holds the connection string to read with.
+        #[arg(long, env = "COUNTERSIGN_READ_URL_FILE", value_name = "FILE")]
+        read_url_file: PathBuf,
+        /// Serve tools that read also over a login that is a superuser or may read files, run programs or signal others.
+        #[arg(long, env = "COUNTERSIGN_ALLOW_PRIVILEGED_READER", num_args = 0..=1, require_equals = true,
+              default_missing_value = "true", value_parser = BoolishValueParser::new())]
+        allow_privileged_reader: bool,
+        /// Where the answer stands in a tool result: text, structured, or both (the default).
+        #[arg(long, env = "COUNTERSIGN_CONTENT")]
+        content: Content,
+    }
+}
+
+keys! {
+    /// How writes are carried out.
+    WriteKeys {
+        /// Refuse to serve over a login that can do more than the manifests and the ledger's protocol need: a superuser,
+        /// the ledger's owner, a role that makes roles or bypasses row level security. Without, the log says so.
+        #[arg(long, env = "COUNTERSIGN_STRICT_ROLES", num_args = 0..=1, require_equals = true,
+              default_missing_value = "true", value_parser = BoolishValueParser::new())]
+        strict_roles: bool,
+        /// The key of the fingerprints (HMAC-SHA-256), 16 characters or more; the same for all servers of one ledger.
+        #[arg(long, env = "COUNTERSIGN_FINGERPRINT_KEY", hide_env_values = true, value_parser = secret)]
+        #[schemars(with = "Option<String>")]
+        fingerprint_key: Secret,
+        /// A file that holds the key of the fingerprints; a line break at its end does not count.
+        #[arg(long, env = "COUNTERSIGN_FINGERPRINT_KEY_FILE", value_name = "FILE")]
+        fingerprint_key_file: PathBuf,
+        /// For how many seconds this server answers identical calls from memory, without a record; 30 by default, 0 for
+        /// never.
+        #[arg(long, env = "COUNTERSIGN_DUPLICATE_MEMORY_S", value_name = "SECONDS")]
+        duplicate_memory_s: Bounded<0, 300>,
+        /// Wait for the disk when an intent is recorded, and not only when its write commits.
+        #[arg(long, env = "COUNTERSIGN_DURABLE_ADMISSION", num_args = 0..=1, require_equals = true,
+              default_missing_value = "true", value_parser = BoolishValueParser::new())]
+        durable_admission: bool,
+    }
+}
+
+keys! {
+    /// What is bounded: part of `[limits]`.
+    LimitKeys {
+        /// How long a read may take, from the call to the answer, in milliseconds; 30000 by default.
+        #[arg(long, env = "COUNTERSIGN_QUERY_TIMEOUT_MS", value_name = "MS")]
+        query_timeout_ms: Bounded<100, 3_600_000>,
+        /// How long any other call may take, writes above all, in milliseconds; 30000 by default.
+        #[arg(long, env = "COUNTERSIGN_CALL_DEADLINE_MS", value_name = "MS")]
+        call_deadline_ms: Bounded<100, 3_600_000>,
+        /// How many rows a read returns when the caller does not say; 500 by default.
+        #[arg(long, env = "COUNTERSIGN_ROW_LIMIT", value_name = "ROWS")]
+        row_limit: Bounded<1, 100_000>,
+        /// The most rows that a caller can ask for; 10000 by default.
+        #[arg(long, env = "COUNTERSIGN_MAX_ROW_LIMIT", value_name = "ROWS")]
+        max_row_limit: Bounded<1, 100_000>,
+        /// The most bytes of a result, as text; 1048576 by default.
+        #[arg(long, env = "COUNTERSIGN_MAX_RESULT_BYTES", value_name = "BYTES")]
+        max_result_bytes: Bounded<65_536, 16_777_216>,
+    }
+}
+
+/// Every key of one layer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Keys {
+    pub(crate) log: LogKeys,
+    pub(crate) database: DatabaseKeys,
+    pub(crate) connect: ConnectKeys,
+    pub(crate) manifests: ManifestKeys,
+    pub(crate) serve: ServeKeys,
+    pub(crate) write: WriteKeys,
+    pub(crate) limits: LimitKeys,
+}
+
+impl Keys {
+    /// This layer over another one.
+    pub(super) fn or(self, below: Self) -> Self {
+        Self {
+            log: self.log.or(below.log),
+            database: self.database.or(below.database),
+            connect: self.connect.or(below.connect),
+            manifests: self.manifests.or(below.manifests),
+            serve: self.serve.or(below.serve),
+            write: self.write.or(below.write),
+            limits: self.limits.or(below.limits),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Content {
+    /// The text alone.
+    Text,
+    /// The structured content alone.
+    Structured,
+    /// Both.
+    #[default]
+    Both,
+}
+
+impl From<Content> for mcp::Content {
+    fn from(content: Content) -> Self {
+        match content {
+            Content::Text => Self::Text,
+            Content::Structured => Self::Structured,
+            Content::Both => Self::Both,
+        }
+    }
+}
+
+fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
+    Ok(Secret::new(text))
+}

@@ -1,0 +1,173 @@
+//! What the operator configured: flags, then `COUNTERSIGN_*` variables, then the configuration file, then the defaults.
+//!
+//! To add a key: a field in `keys`, and what becomes of it in [`Settings`]. Flag, variable, file and schema follow.
+
+mod bounded;
+mod file;
+mod keys;
+mod schema;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use contract::{AccountId, Secret};
+use ledger::read::ReadLimits;
+use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints};
+use tools::Profile;
+
+use file::ConfigFile;
+pub(crate) use keys::LimitKeys;
+pub(crate) use keys::{
+    ConnectKeys, Content, DatabaseKeys, Keys, LogFormat, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
+};
+
+/// Where settings come from. The file can be read again; the rest is as it was at the start.
+#[derive(Debug, Clone)]
+pub(crate) struct Sources {
+    /// `--config` or `COUNTERSIGN_CONFIG`. Nothing is looked for in the working directory: that may be anybody's.
+    pub(crate) config: Option<PathBuf>,
+    /// Flags and variables.
+    pub(crate) given: Keys,
+}
+
+/// Everything that is configured, with defaults. `Debug` shows no secret.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) log: String,
+    pub(crate) log_format: LogFormat,
+    /// `None`: neither flag, variable nor file names a database.
+    pub(crate) database: Option<GivenSecret>,
+    pub(crate) read: Option<GivenSecret>,
+    pub(crate) manifests: Vec<PathBuf>,
+    pub(crate) profile: Profile,
+    pub(crate) account: AccountId,
+    pub(crate) actor: Option<String>,
+    pub(crate) allow_privileged_reader: bool,
+    pub(crate) content: Content,
+    pub(crate) strict_roles: bool,
+    pub(crate) ledger: ledger::Settings,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) read_limits: ReadLimits,
+    pub(crate) call_deadline: Duration,
+}
+
+/// A connection string or a key, and where it stands, for messages.
+#[derive(Debug, Clone)]
+pub(crate) struct GivenSecret {
+    pub(crate) text: Secret,
+    pub(crate) origin: String,
+}
+
+impl Sources {
+    /// Reads the file, if there is one, and merges all of it.
+    ///
+    /// # Errors
+    /// What is wrong with the file or the secrets, all mistakes of the file at once.
+    pub(crate) fn load(&self) -> anyhow::Result<Settings> {
+        let file = self.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
+        self.merge(file)
+    }
+
+    fn merge(&self, file: ConfigFile) -> anyhow::Result<Settings> {
+        let config = self.config.as_deref();
+        let layers = [&self.given, &file.keys];
+        let database = layers.map(|Keys { database, .. }| (&database.database_url, &database.database_url_file));
+        let database = secret("database-url", config, database)?;
+        let read = layers.map(|Keys { serve, .. }| (&serve.read_url, &serve.read_url_file));
+        let read = secret("read-url", config, read)?;
+        let key = layers.map(|Keys { write, .. }| (&write.fingerprint_key, &write.fingerprint_key_file));
+        let key = secret("fingerprint-key", config, key)?;
+        let Keys { log, database: _, connect, manifests, serve, write, limits } = self.given.clone().or(file.keys);
+        let LogKeys { log, log_format } = log;
+        let ConnectKeys { connect_timeout_ms } = connect;
+        let ManifestKeys { manifests } = manifests;
+        let ServeKeys { profile, account, actor, allow_privileged_reader, content, read_url: _, read_url_file: _ } =
+            serve;
+        Ok(Settings {
+            log: log.unwrap_or_else(|| "info".to_owned()),
+            log_format: log_format.unwrap_or_default(),
+            database,
+            read,
+            manifests: manifests.unwrap_or_default(),
+            profile: profile.map(|name| name.parse()).transpose().map_err(anyhow::Error::msg)?.unwrap_or_default(),
+            account: account.unwrap_or_default(),
+            actor,
+            allow_privileged_reader: allow_privileged_reader.unwrap_or_default(),
+            content: content.unwrap_or_default(),
+            strict_roles: write.strict_roles.unwrap_or_default(),
+            ledger: ledger_settings(&write, key)?,
+            connect_timeout: connect_timeout_ms.map_or(DEFAULT_CONNECT_TIMEOUT, |ms| millis(ms.get())),
+            call_deadline: limits.call_deadline_ms.map_or(ReadLimits::default().deadline, |ms| millis(ms.get())),
+            read_limits: read_limits(&limits)?,
+        })
+    }
+}
+
+/// The shortest key of the fingerprints, in bytes: shorter ones can be guessed.
+const MIN_KEY_BYTES: usize = 16;
+
+fn ledger_settings(write: &WriteKeys, key: Option<GivenSecret>) -> anyhow::Result<ledger::Settings> {
+    if let Some(key) = key.as_ref().filter(|key| key.text.expose().len() < MIN_KEY_BYTES) {
+        bail!("{} is too short: a key of fingerprints has {MIN_KEY_BYTES} bytes or more", key.origin);
+    }
+    let default = ledger::Settings::default();
+    Ok(ledger::Settings {
+        fingerprints: Fingerprints::new(key.as_ref().map(|key| &key.text)),
+        duplicate_memory: write
+            .duplicate_memory_s
+            .map_or(default.duplicate_memory, |seconds| Duration::from_secs(seconds.get().into())),
+        durable_admission: write.durable_admission.unwrap_or(default.durable_admission),
+    })
+}
+
+fn read_limits(limits: &LimitKeys) -> anyhow::Result<ReadLimits> {
+    let default = ReadLimits::default();
+    let default_rows = limits.row_limit.map_or(default.default_rows, |rows| rows.get());
+    let max_rows = limits.max_row_limit.map_or(default.max_rows, |rows| rows.get());
+    if default_rows > max_rows {
+        bail!("row_limit is {default_rows} and max_row_limit {max_rows}: what is returned by default must be allowed");
+    }
+    Ok(ReadLimits {
+        default_rows,
+        max_rows,
+        max_bytes: limits.max_result_bytes.map_or(default.max_bytes, |bytes| bytes.get() as usize),
+        deadline: limits.query_timeout_ms.map_or(default.deadline, |ms| millis(ms.get())),
+    })
+}
+
+fn millis(ms: u32) -> Duration {
+    Duration::from_millis(ms.into())
+}
+
+/// The secret of the first layer that has one: itself, or in a file of its own. A layer that has both is
+/// refused, since one of them would be ignored.
+fn secret(
+    flag: &str,
+    config: Option<&Path>,
+    layers: [(&Option<Secret>, &Option<PathBuf>); 2],
+) -> anyhow::Result<Option<GivenSecret>> {
+    let key = flag.replace('-', "_");
+    let in_file = config.map(|path| format!("{key} in {}", path.display())).unwrap_or_default();
+    let origins = [format!("--{flag} (COUNTERSIGN_{})", key.to_ascii_uppercase()), in_file];
+    for (layer, origin) in layers.into_iter().zip(origins) {
+        return Ok(Some(match layer {
+            (None, None) => continue,
+            (Some(_), Some(_)) => bail!("{origin} and {key}_file are both given: keep one of them"),
+            (Some(text), None) => GivenSecret { text: text.clone(), origin },
+            (None, Some(path)) => {
+                let origin = format!("the file {} ({key}_file)", path.display());
+                let text = std::fs::read_to_string(path).with_context(|| format!("{origin} cannot be read"))?;
+                let text = text.trim_end_matches(['\r', '\n']);
+                if text.is_empty() {
+                    bail!("{origin} is empty");
+                }
+                GivenSecret { text: Secret::new(text), origin }
+            }
+        }));
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests;

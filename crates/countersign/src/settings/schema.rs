@@ -1,0 +1,80 @@
+//! JSON Schema of `countersign.toml`, for editors; generated from the keys, checked in as `countersign.schema.json`.
+
+use schemars::JsonSchema;
+use serde_json::{Map, Value, json};
+
+use super::file::LIMITS;
+use super::keys::{ConnectKeys, DatabaseKeys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys};
+
+/// The schema of the whole file.
+pub(super) fn schema() -> Value {
+    let mut limits = properties::<ConnectKeys>();
+    limits.extend(properties::<LimitKeys>());
+    let mut top = properties::<DatabaseKeys>();
+    top.extend(properties::<ManifestKeys>());
+    top.extend(properties::<ServeKeys>());
+    top.extend(properties::<WriteKeys>());
+    top.extend(properties::<LogKeys>());
+    top.insert(LIMITS.to_owned(), table("What is bounded.", limits));
+    let mut schema = table("The configuration of countersign: countersign.toml.", top);
+    if let Some(schema) = schema.as_object_mut() {
+        schema.shift_insert(0, "$schema".to_owned(), "https://json-schema.org/draft/2020-12/schema".into());
+    }
+    schema
+}
+
+/// The keys of the file, or of one of its tables.
+pub(super) fn names(table: Option<&str>) -> Vec<String> {
+    let pointer = table.map_or("/properties".to_owned(), |table| format!("/properties/{table}/properties"));
+    let schema = schema();
+    let properties = schema.pointer(&pointer).and_then(Value::as_object);
+    properties.into_iter().flat_map(|properties| properties.keys().cloned()).collect()
+}
+
+fn table(description: &str, properties: Map<String, Value>) -> Value {
+    json!({"description": description, "type": "object", "properties": properties, "additionalProperties": false})
+}
+
+/// The properties of a type, everything inline. A key may be left out, but there is no null in TOML.
+fn properties<T: JsonSchema>() -> Map<String, Value> {
+    let settings =
+        schemars::generate::SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut).map(std::mem::take);
+    let mut properties = properties.unwrap_or_default();
+    properties.values_mut().for_each(without_null);
+    properties
+}
+
+fn without_null(schema: &mut Value) {
+    let Some(schema) = schema.as_object_mut() else { return };
+    schema.shift_remove("default");
+    if let Some(Value::Array(alternatives)) = schema.shift_remove("anyOf") {
+        let real = alternatives.into_iter().find(|one| one.get("type") != Some(&"null".into()));
+        schema.extend(real.and_then(|real| real.as_object().cloned()).unwrap_or_default());
+    }
+    if let Some(Value::Array(types)) = schema.get("type") {
+        let real = types.iter().find(|one| **one != "null").cloned();
+        schema.insert("type".to_owned(), real.unwrap_or_default());
+    }
+    if let Some(Value::Array(labels)) = schema.get_mut("enum") {
+        labels.retain(|label| !label.is_null());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHECKED_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../countersign.schema.json");
+
+    /// `UPDATE_GOLDEN=1 cargo test -p countersign` writes the file anew.
+    #[test]
+    fn the_checked_in_schema_of_the_configuration_is_the_generated_one() {
+        let generated = format!("{:#}\n", schema());
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(CHECKED_IN, &generated).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(CHECKED_IN).unwrap(), generated, "run it with UPDATE_GOLDEN=1");
+    }
+}

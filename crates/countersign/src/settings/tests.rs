@@ -1,0 +1,161 @@
+//! Layers, mistakes, secrets, and that every key can be given in every way.
+
+use clap::CommandFactory;
+use manifest::Source;
+
+use super::*;
+use crate::cli::Cli;
+
+fn parse(text: &str) -> Result<ConfigFile, String> {
+    let source = Source { path: "/etc/cs/countersign.toml".into(), text: text.to_owned() };
+    ConfigFile::parse(&source, Path::new("/etc/cs")).map_err(|mistakes| mistakes.to_string())
+}
+
+fn sources() -> Sources {
+    Sources { config: Some("/etc/cs/countersign.toml".into()), given: Keys::default() }
+}
+
+fn settings(text: &str) -> Settings {
+    sources().merge(parse(text).unwrap()).unwrap()
+}
+
+#[test]
+fn without_anything_the_defaults_hold() {
+    // D5-05, D5-06, D5-07
+    let settings = settings("");
+    assert_eq!(settings.read_limits.deadline, Duration::from_millis(30_000));
+    assert_eq!(settings.connect_timeout, Duration::from_millis(10_000));
+    assert_eq!(settings.read_limits.default_rows, 500);
+    assert_eq!(settings.call_deadline, Duration::from_millis(30_000));
+    assert_eq!((settings.profile, settings.account.as_str()), (Profile::Write, "default"));
+}
+
+#[test]
+fn what_is_given_goes_before_the_file_and_paths_of_the_file_are_its_neighbours() {
+    let text =
+        "profile = \"readonly\"\nactor = \"file\"\nmanifests = [\"a.toml\", \"/x/b.toml\"]\n[limits]\nrow_limit = 7\n";
+    let mut sources = sources();
+    sources.given.serve.profile = Some("admin".to_owned());
+    let merged = sources.merge(parse(text).unwrap()).unwrap();
+    assert_eq!((merged.profile, merged.actor.as_deref()), (Profile::Admin, Some("file")));
+    assert_eq!(merged.read_limits.default_rows, 7);
+    assert_eq!(merged.manifests, [PathBuf::from("/etc/cs/a.toml"), PathBuf::from("/x/b.toml")]);
+}
+
+#[test]
+fn every_mistake_of_the_file_is_named_with_its_place_and_what_is_right() {
+    let text = "profil = \"x\"\naccount = \"\"\nlog_format = \"xml\"\nmanifests = \"a.toml\"\n\
+                [limits]\nrow_limit = 0\nrows = 3\nquery_timeout_ms = \"soon\"\n[network]\n";
+    let said = parse(text).unwrap_err();
+    for expected in [
+        "countersign.toml:1:1: there is no key profil; the keys here are: database_url, ",
+        "countersign.toml:2:11: account: an account takes 1 to 255 bytes",
+        "countersign.toml:3:14: log_format: unknown variant `xml`, expected `text` or `json`",
+        "countersign.toml:4:13: manifests: invalid type: string \"a.toml\", expected a sequence",
+        "countersign.toml:6:13: row_limit: 0 is out of bounds: it takes 1 to 100000",
+        "countersign.toml:7:1: there is no key limits.rows; the keys here are: connect_timeout_ms, ",
+        "countersign.toml:8:20: query_timeout_ms: invalid type",
+        "countersign.toml:9:2: there is no key network",
+    ] {
+        assert!(said.contains(expected), "{expected} is missing in:\n{said}");
+    }
+    assert_eq!(said.lines().count(), 8, "{said}");
+    assert!(parse("profile = ").unwrap_err().contains("countersign.toml:1:11: this is not TOML"));
+    assert!(parse("limits = 3").unwrap_err().contains("written as [limits]"));
+}
+
+#[test]
+fn what_is_allowed_by_default_must_be_allowed_at_all() {
+    let file = parse("[limits]\nmax_row_limit = 100\n").unwrap();
+    let said = sources().merge(file).unwrap_err().to_string();
+    assert!(said.contains("row_limit is 500 and max_row_limit 100"), "{said}");
+}
+
+#[test]
+fn a_connection_string_is_given_in_one_way_and_never_shown() {
+    // X-20
+    let said =
+        sources().merge(parse("database_url = \"x\"\ndatabase_url_file = \"y\"").unwrap()).unwrap_err().to_string();
+    assert!(said.contains("database_url in /etc/cs/countersign.toml and database_url_file are both given"), "{said}");
+
+    let settings =
+        settings("database_url = \"postgresql://me:hunter2@h/d\"\nread_url = \"postgresql://r:hunter2@h/d\"");
+    assert_eq!(settings.database.as_ref().unwrap().text.expose(), "postgresql://me:hunter2@h/d");
+    assert!(!format!("{settings:?}").contains("hunter2"), "{settings:?}");
+
+    for unquoted in ["database_url = 4711", "database_url = 47.11", "read_url = [\"4711\"]"] {
+        let said = parse(unquoted).unwrap_err();
+        assert!(said.contains("_url: ") && !said.contains("4711") && !said.contains("47.11"), "{said}");
+    }
+}
+
+#[test]
+fn a_secret_in_a_file_loses_its_line_break_and_hides_what_stands_below_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("url");
+    std::fs::write(&path, "host=h dbname=d password='a b '\r\n").unwrap();
+    let mut sources = sources();
+    sources.given.database.database_url_file = Some(path.clone());
+    let below = "database_url = \"postgresql://other/db\"";
+    let found = sources.merge(parse(below).unwrap()).unwrap().database.unwrap();
+    assert_eq!(found.text.expose(), "host=h dbname=d password='a b '");
+    assert!(found.origin.contains(path.to_str().unwrap()), "{}", found.origin);
+
+    std::fs::write(&path, "\n").unwrap();
+    assert!(sources.load_given().unwrap_err().to_string().contains("is empty"));
+    std::fs::remove_file(&path).unwrap();
+    let said = format!("{:#}", sources.load_given().unwrap_err());
+    assert!(said.contains(path.to_str().unwrap()) && said.contains("cannot be read: No such file"), "{said}");
+}
+
+impl Sources {
+    fn load_given(&self) -> anyhow::Result<Settings> {
+        Self { config: None, ..self.clone() }.load()
+    }
+}
+
+/// Every key of the file, with the flag and the variable that say the same.
+#[test]
+fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
+    let command = Cli::command();
+    let serve = command.find_subcommand("serve").unwrap();
+    let actions = ["config", "demo", "help", "version"];
+    let arguments: Vec<_> = command
+        .get_arguments()
+        .chain(serve.get_arguments())
+        .filter(|argument| !actions.contains(&argument.get_id().as_str()))
+        .collect();
+    let mut keys = schema::names(Some(file::LIMITS));
+    keys.extend(schema::names(None).into_iter().filter(|key| key != file::LIMITS));
+    for key in &keys {
+        let argument = arguments.iter().find(|argument| argument.get_id() == key.as_str());
+        let argument = argument.unwrap_or_else(|| panic!("no flag for {key}"));
+        let word = if key == "manifests" { "manifest" } else { key };
+        assert_eq!(argument.get_long().unwrap(), word.replace('_', "-"));
+        let variable = argument.get_env().unwrap_or_else(|| panic!("no variable for {key}"));
+        assert_eq!(*variable, *format!("COUNTERSIGN_{}", word.to_ascii_uppercase()));
+    }
+    for argument in arguments {
+        assert!(keys.iter().any(|key| argument.get_id() == key.as_str()), "no key for {}", argument.get_id());
+    }
+}
+
+#[test]
+fn the_example_in_the_documentation_is_read_and_has_every_key() {
+    let page = include_str!("../../../../docs/operators.md");
+    let (_, rest) = page.split_once("```toml\n# countersign.toml").expect("the example");
+    let (example, _) = rest.split_once("```").unwrap();
+    assert!(parse(example).is_ok(), "{:?}", parse(example));
+    // The keys that are commented out, too.
+    let whole: String = example
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(rest) if rest.contains(" = ") => format!("{rest}\n"),
+            _ => format!("{line}\n"),
+        })
+        .collect();
+    assert!(parse(&whole).is_ok(), "{:?}", parse(&whole));
+    for key in schema::names(None).iter().chain(&schema::names(Some(file::LIMITS))) {
+        assert!(whole.contains(&format!("\n{key} = ")) || whole.contains(&format!("\n[{key}]")), "{key} is not shown");
+    }
+}

@@ -1,0 +1,191 @@
+//! `countersign.toml`: where it is taken from, what goes before it, and that what it says holds.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::json;
+use testkit::{Database, Server, countersign, database, repository};
+use tokio::process::Command;
+
+/// A folder with a configuration file in it.
+pub(crate) struct Folder {
+    folder: tempfile::TempDir,
+}
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// A server that has nothing but this configuration, and the folder as its working directory.
+    pub(crate) fn command(&self, config: &str) -> Command {
+        let mut command = Command::new(countersign());
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy().into_owned();
+            if name.starts_with("COUNTERSIGN_") || name.starts_with("PG") || name == "DATABASE_URL" {
+                command.env_remove(name);
+            }
+        }
+        command.current_dir(self.path()).arg("--config").arg(self.write("countersign.toml", config));
+        command.kill_on_drop(true);
+        command
+    }
+}
+
+fn social() -> String {
+    repository().join("manifests/social.toml").display().to_string()
+}
+
+async fn refused(command: &mut Command) -> String {
+    let output: Output = command.stdin(std::process::Stdio::null()).output().await.unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_can_stand_in_the_file_and_secrets_in_files_of_their_own() {
+    let db = database().await;
+    let folder = Folder::new();
+    folder.write("url", &format!("{}\n", db.url()));
+    db.run("insert into social.account (account_id, handle, display_name) values ('acme', 'acme', 'Acme')").await;
+    folder.write("shop.toml", &std::fs::read_to_string(social()).unwrap());
+    let mut command = folder.command(
+        "database_url_file = \"url\"\nmanifests = [\"shop.toml\"]\naccount = \"acme\"\nactor = \"tester\"\nlog = \"warn\"\n\
+         [limits]\nrow_limit = 2\nmax_row_limit = 3\nquery_timeout_ms = 300\n",
+    );
+    // Where the file stands counts, not where the server is started.
+    command.current_dir("/");
+    let server = Server::start({
+        command.arg("serve");
+        command
+    })
+    .await;
+    server.succeed("post_tweet", json!({"text": "configured"})).await;
+    assert_eq!(db.value("select account_id || ' ' || actor from countersign.mutation_audit").await, "acme tester");
+
+    // D5-05, D5-07: the limits hold, and the schema says so.
+    let many = json!({"query": "select generate_series(1, 9) as n"});
+    let data = server.succeed("query_database", many).await["data"].clone();
+    assert_eq!((&data["row_count"], &data["truncated"]), (&json!(2), &json!(true)));
+    server.fail("query_database", json!({"query": "select 1", "row_limit": 4}), "invalid_params").await;
+    let tools = server.client().list_tools().await.unwrap();
+    let query = tools.iter().find(|tool| tool["name"] == "query_database").unwrap();
+    assert_eq!(query["inputSchema"]["properties"]["row_limit"]["default"], 2);
+    assert_eq!(query["inputSchema"]["properties"]["row_limit"]["maximum"], 3);
+    assert!(query["description"].as_str().unwrap().contains("At most 2 rows"), "{query}");
+    let error = server.fail("query_database", json!({"query": "select pg_sleep(20)"}), "timeout").await;
+    assert!(error["message"].as_str().unwrap().contains("after 300 ms"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_ends_at_the_configured_deadline() {
+    let db = database().await;
+    let folder = Folder::new();
+    let mut command = folder.command(&format!(
+        "database_url = {:?}\nmanifests = [{:?}]\nlog = \"error\"\n[limits]\ncall_deadline_ms = 400\n",
+        db.url(),
+        social()
+    ));
+    command.arg("serve");
+    let server = Server::start(command).await;
+    let mut blocker = db.connect().await;
+    let lock = blocker.transaction().await.unwrap();
+    lock.batch_execute("lock table social.tweet in access exclusive mode").await.unwrap();
+    let started = std::time::Instant::now();
+    let envelope = server.call("post_tweet", json!({"text": "never"})).await;
+    assert_eq!(envelope["success"], false, "{envelope}");
+    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+    lock.rollback().await.unwrap();
+    assert_eq!(db.value("select status from countersign.mutation_audit").await, "failure");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flag_goes_before_a_variable_before_the_file_before_database_url() {
+    let db = database().await;
+    let folder = Folder::new();
+    let wrong = "postgresql://me@127.0.0.1:1/wrong";
+    let names = async |database: &Database, change: &dyn Fn(&mut Command)| {
+        let config =
+            format!("database_url = {:?}\nprofile = \"readonly\"\nmanifests = [{:?}]\n", database.url(), social());
+        let mut command = folder.command(&config);
+        command.args(["--log", "warn", "serve"]).env("DATABASE_URL", wrong);
+        change(&mut command);
+        Server::start(command).await.tool_names().await.len()
+    };
+    assert_eq!(names(&db, &|_| {}).await, 3);
+    assert_eq!(names(&db, &|command| _ = command.env("COUNTERSIGN_PROFILE", "write")).await, 19);
+    let flag = |command: &mut Command| {
+        command.env("COUNTERSIGN_PROFILE", "write").args(["--profile", "readonly"]);
+    };
+    assert_eq!(names(&db, &flag).await, 3);
+
+    // The same for the two ways to give a connection string: the file of the flag goes before the variable's text.
+    let url = folder.write("url", &db.url());
+    let secret = |command: &mut Command| {
+        command.env("COUNTERSIGN_DATABASE_URL", wrong).arg("--database-url-file").arg(&url);
+    };
+    assert_eq!(names(&db, &secret).await, 3);
+    let mut command = folder.command("");
+    command.arg("serve").env("COUNTERSIGN_DATABASE_URL", wrong).env("COUNTERSIGN_DATABASE_URL_FILE", &url);
+    let said = refused(&mut command).await;
+    assert!(said.contains("--database-url (COUNTERSIGN_DATABASE_URL) and database_url_file are both given"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_in_the_working_directory_is_not_taken() {
+    // A server that an agent starts in a hostile checkout.
+    let db = database().await;
+    let folder = Folder::new();
+    folder.write("countersign.toml", "account = \"attacker\"\nnonsense = true\n");
+    let mut command = Server::command(&db);
+    command.current_dir(folder.path());
+    let server = Server::start(command).await;
+    server.succeed("post_tweet", json!({"text": "mine"})).await;
+    assert_eq!(db.value("select account_id from countersign.mutation_audit").await, "default");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_wrong_or_not_there_stops_every_command_and_shows_no_secret() {
+    // X-20
+    let folder = Folder::new();
+    for verb in ["serve", "init", "check"] {
+        let mut command =
+            folder.command("database_url = \"postgresql://me:hunter2@h/d\"\nprofil = \"x\"\n[limits]\nrow_limit = 0\n");
+        let said = refused(command.arg(verb)).await;
+        assert!(said.contains("countersign.toml:2:1: there is no key profil"), "{said}");
+        assert!(said.contains("countersign.toml:4:13: row_limit: 0 is out of bounds"), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
+        let said = refused(Command::new(countersign()).args([verb, "--config", "/nowhere/c.toml"])).await;
+        assert!(said.contains("--config, COUNTERSIGN_CONFIG") && said.contains("/nowhere/c.toml"), "{said}");
+    }
+    let mut command = folder.command("database_url = \"postgres:/hunter2\"");
+    let said = refused(command.arg("init")).await;
+    assert!(
+        said.contains("database_url in ") && said.contains("cannot be read") && !said.contains("hunter2"),
+        "{said}"
+    );
+    let said = refused(folder.command("").env("DATABASE_URL", "postgresql://h/d").arg("check")).await;
+    assert!(said.contains("no manifest to check"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connecting_takes_no_longer_than_configured() {
+    // D5-06
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgresql://me@127.0.0.1:{}/shop", silent.local_addr().unwrap().port());
+    let folder = Folder::new();
+    let mut command = folder.command(&format!("database_url = {url:?}\n[limits]\nconnect_timeout_ms = 250\n"));
+    let said = refused(command.arg("init")).await;
+    assert!(said.contains("no answer within 250 ms"), "{said}");
+}

@@ -1,0 +1,122 @@
+//! If the ledger cannot be written, nothing is written (promise 2 of design.md; A8-03, AU01).
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+use testkit::{Database, Server, database, lone_database};
+
+use crate::writes::untouched_tweet;
+
+/// Tries a write that must fail with this SQLSTATE, and makes sure that nothing has changed.
+async fn refuses(db: &Database, server: &Server, sqlstate: &str) {
+    let before = db.social().await;
+    let tweet = untouched_tweet(db).await;
+    let error = server.fail("like_tweet", json!({"tweet_id": tweet}), "db_error").await;
+    assert_eq!((&error["sqlstate"], &error["retryable"]), (&json!(sqlstate), &json!(true)), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("nothing was written"), "{error}");
+    assert_eq!(db.social().await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_privilege() {
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let admit = "function countersign.admit(uuid, text, text, text, text, text, json, text, boolean)";
+    db.run(&format!("revoke execute on {admit} from countersign_writer")).await;
+    refuses(&db, &server, "42501").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_only_database() {
+    let db = database().await;
+    db.run(&format!("alter database {} set default_transaction_read_only = on", db.name())).await;
+    refuses(&db, &Server::on(&db).await, "25006").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outcome_that_cannot_be_recorded() {
+    // The intent is recorded, the work is done, and its record cannot be completed: the work is undone, and that is known.
+    let db = database().await;
+    let server = Server::on(&db).await;
+    db.run(
+        "create function public.no() returns trigger language plpgsql as
+         $$ begin raise exception 'no space left' using errcode = '53100'; end $$;
+         create trigger full_disk before insert on countersign.undo_call execute function public.no()",
+    )
+    .await;
+    refuses(&db, &server, "53100").await;
+    let record = "select status, error_code from countersign.mutation_audit";
+    assert_eq!(db.rows(record).await, [["failure", "in_doubt_aborted"]]);
+    db.run("drop trigger full_disk on countersign.undo_call").await;
+    let tweet = untouched_tweet(&db).await;
+    server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
+}
+
+/// A file system of one megabyte, gone with the value.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount(owned_like: &Path) -> Result<Self, String> {
+        let folder = tempfile::tempdir_in("/tmp").unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(folder.path()).output();
+        match mounted {
+            Ok(output) if output.status.success() => {}
+            Ok(output) => return Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+            Err(error) => return Err(error.to_string()),
+        }
+        let owner = std::fs::metadata(owned_like).unwrap();
+        std::os::unix::fs::chown(folder.path(), Some(owner.uid()), Some(owner.gid())).unwrap();
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _unmounted = Command::new("umount").arg("--lazy").arg(self.0.path()).status();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk() {
+    let db = lone_database().await;
+    let disk = match SmallDisk::mount(&db.cluster().data_dir()) {
+        Ok(disk) => disk,
+        Err(reason) => {
+            eprintln!("SKIPPED: a full disk needs a small file system, and mounting one is not allowed here: {reason}");
+            return;
+        }
+    };
+    let server = Server::on(&db).await;
+    db.run(&format!("create tablespace small location '{}'", disk.0.path().display())).await;
+    db.run("alter table countersign.mutation_audit set tablespace small").await;
+    db.run("create table public.filler (text) tablespace small as select repeat('x', 7000)").await;
+    // Ends with the disk full, whatever is left of it at the start.
+    let fill = "do $$ begin loop insert into public.filler select repeat(md5(random()::text), 200); end loop; \
+                exception when disk_full then null; end $$";
+    db.run(fill).await;
+
+    // What is left of the ledger's last page takes some records yet.
+    let mut written = 0;
+    let refused = loop {
+        let text = format!("{written} {}", "ledger ".repeat(35));
+        let envelope = server.call("post_tweet", json!({"text": text})).await;
+        if envelope["success"] != true {
+            break envelope;
+        }
+        written += 1;
+        assert!(written < 200, "the disk is not full");
+    };
+    assert_eq!(
+        (&refused["error"]["code"], &refused["error"]["sqlstate"]),
+        (&json!("db_error"), &json!("53100")),
+        "{refused}"
+    );
+    let posted = "select count(*) from social.tweet where text like '%ledger ledger%'";
+    assert_eq!(db.value(posted).await, written.to_string());
+
+    // Room again: it goes on, and what was refused can be repeated.
+    db.run("drop table public.filler").await;
+    server.succeed("post_tweet", json!({"text": "room again"})).await;
+}
