@@ -115,7 +115,7 @@ async fn a_flag_goes_before_a_variable_before_the_file_before_database_url() {
     let db = database().await;
     let folder = Folder::new();
     let wrong = "postgresql://me@127.0.0.1:1/wrong";
-    let names = async |database: &Database, change: &dyn Fn(&mut Command)| {
+    let count = async |database: &Database, change: &dyn Fn(&mut Command)| {
         let config =
             format!("database_url = {:?}\nprofile = \"readonly\"\nmanifests = [{:?}]\n", database.url(), social());
         let mut command = folder.command(&config);
@@ -123,19 +123,22 @@ async fn a_flag_goes_before_a_variable_before_the_file_before_database_url() {
         change(&mut command);
         Server::start(command).await.tool_names().await.len()
     };
-    assert_eq!(names(&db, &|_| {}).await, 3);
-    assert_eq!(names(&db, &|command| _ = command.env("COUNTERSIGN_PROFILE", "write")).await, 19);
+    assert_eq!(count(&db, &|_| {}).await, 3);
+    let variable = |command: &mut Command| {
+        command.env("COUNTERSIGN_PROFILE", "write");
+    };
+    assert_eq!(count(&db, &variable).await, 19);
     let flag = |command: &mut Command| {
         command.env("COUNTERSIGN_PROFILE", "write").args(["--profile", "readonly"]);
     };
-    assert_eq!(names(&db, &flag).await, 3);
+    assert_eq!(count(&db, &flag).await, 3);
 
     // The same for the two ways to give a connection string: the file of the flag goes before the variable's text.
     let url = folder.write("url", &db.url());
     let secret = |command: &mut Command| {
         command.env("COUNTERSIGN_DATABASE_URL", wrong).arg("--database-url-file").arg(&url);
     };
-    assert_eq!(names(&db, &secret).await, 3);
+    assert_eq!(count(&db, &secret).await, 3);
     let mut command = folder.command("");
     command.arg("serve").env("COUNTERSIGN_DATABASE_URL", wrong).env("COUNTERSIGN_DATABASE_URL_FILE", &url);
     let said = refused(&mut command).await;

@@ -14,7 +14,7 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
     let sources = wiring::read_manifests(&settings.manifests)?;
     let target = connection::configured(settings)?;
     ledger::check(&target).await?;
-    let catalog = wiring::compile(&sources, &Ledger::new(target, settings.ledger.clone())).await?;
+    let catalog = wiring::compile(&sources, &settings.profiles, &Ledger::new(target, settings.ledger.clone())).await?;
     let writes = catalog.tools.iter().filter(|tool| tool.access.writes()).count();
     say(&format!("{} tools fit the database, {writes} of them write.", catalog.tools.len()));
     Ok(())

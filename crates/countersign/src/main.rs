@@ -9,6 +9,7 @@ mod demo;
 mod demo_data;
 mod init;
 mod logging;
+mod reload;
 mod serve;
 mod settings;
 mod steps;
@@ -17,8 +18,10 @@ mod wiring;
 
 use std::process::ExitCode;
 
+use manifest::Mistakes;
+
 use crate::cli::{Cli, Command};
-use crate::settings::Settings;
+use crate::settings::{Settings, Sources};
 
 fn main() -> ExitCode {
     let (command, sources) = Cli::read();
@@ -33,16 +36,16 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error.into()),
     };
-    let outcome = runtime.block_on(run(command, settings));
+    let outcome = runtime.block_on(run(command, sources, settings));
     // Nothing that is still running (a blocked read of standard input) may hold up the end.
     runtime.shutdown_background();
     outcome.map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
 }
 
-async fn run(command: Command, settings: Settings) -> anyhow::Result<()> {
+async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::Result<()> {
     match command {
         Command::Demo(arguments) => demo::run(arguments).await,
-        Command::Serve(arguments) => serve::run(&arguments, &settings).await,
+        Command::Serve(arguments) => serve::run(&arguments, sources, settings).await,
         Command::Init(arguments) => init::run(&arguments, &settings).await,
         Command::Check(_) => check::run(&settings).await,
     }
@@ -50,6 +53,9 @@ async fn run(command: Command, settings: Settings) -> anyhow::Result<()> {
 
 /// One message that names the thing and the way out.
 fn failed(error: &anyhow::Error) -> ExitCode {
-    terminal::complain(&format!("countersign: {error:#}"));
+    terminal::complain(&match error.downcast_ref::<Mistakes>() {
+        Some(mistakes) => format!("countersign: {error}\n{mistakes}"),
+        None => format!("countersign: {error:#}"),
+    });
     ExitCode::FAILURE
 }

@@ -2,28 +2,42 @@
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use tools::Toolbox;
 
 use crate::cli::ServeArgs;
-use crate::settings::Settings;
-use crate::{connection, demo_data, wiring};
+use crate::reload::{self, Reloader};
+use crate::settings::{Settings, Sources};
+use crate::wiring::{self, Workshop};
+use crate::{connection, demo_data};
 
-pub(crate) async fn run(arguments: &ServeArgs, settings: &Settings) -> anyhow::Result<()> {
-    let mut sources = wiring::read_manifests(&settings.manifests)?;
+pub(crate) async fn run(arguments: &ServeArgs, sources: Sources, settings: Settings) -> anyhow::Result<()> {
+    // Taken in from the first moment: a SIGHUP that nobody waits for ends a process.
+    let hangup = signal(SignalKind::hangup())?;
     // Held until the end: the private PostgreSQL lives as long as its users.
     let mut private = None;
     let target = if arguments.demo && settings.database.is_none() {
         let database = demo_data::prepare(false, |step| tracing::info!("{step}")).await?;
         private.insert(database).target()?
     } else {
-        connection::configured(settings)?
+        connection::configured(&settings)?
     };
-    if arguments.demo {
-        sources.push(demo_data::manifest());
-    }
-    let wired = wiring::wire(target, &sources, settings).await?;
-    let stop = stop_on_signals()?;
-    let served = mcp::serve_stdio(wired.server, stop).await;
-    wired.gate.drain().await;
+    let workshop = Workshop::open(&target, &settings, arguments.demo).await?;
+    let shelves = workshop.shelves(&settings).await?;
+    tracing::info!(
+        tools = shelves.get(&settings.profile).map_or(0, |registry| registry.infos().count()),
+        profile = settings.profile,
+        account = settings.account.as_str(),
+        database = target.dbname,
+        place = target.place(),
+        "ready"
+    );
+    tokio::spawn(workshop.ledger.clone().keep_swept());
+    let toolbox = Toolbox::new(shelves);
+    let server = wiring::server(&toolbox, &settings);
+    let gate = workshop.backends.gate.clone();
+    tokio::spawn(reload::at_every(hangup, Reloader { sources, running: settings, workshop, toolbox }));
+    let served = mcp::serve_stdio(server, stop_on_signals()?).await;
+    gate.drain().await;
     drop(private);
     Ok(served?)
 }

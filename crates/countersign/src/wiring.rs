@@ -1,25 +1,19 @@
-//! From a database and manifests to a server that can answer: everything is checked before the first request.
+//! From a database and manifests to tools that can be served: everything is checked before the first request, and again
+//! before a change of the tools.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use anyhow::Context;
 use contract::Principal;
 use ledger::read::Reader;
-use ledger::{Gate, Ledger, Target};
-use manifest::{Catalog, Source};
-use tools::{Backends, Registry};
+use ledger::{Ledger, Target};
+use manifest::{Catalog, Mistakes, Source};
+use tools::{Backends, Profile, Registry, Shelves, Toolbox};
 
-use crate::connection;
-use crate::settings::Settings;
+use crate::settings::{OwnProfile, Settings};
+use crate::{connection, demo_data};
 
-/// A server and what has to be waited for when it ends.
-pub(crate) struct Wired {
-    pub(crate) server: mcp::Server,
-    pub(crate) gate: Gate,
-}
-
-/// Reads manifests; one message names every file that cannot be read.
+/// Reads manifests; the message names the file that cannot be read.
 pub(crate) fn read_manifests(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
     paths
         .iter()
@@ -27,38 +21,73 @@ pub(crate) fn read_manifests(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
         .collect()
 }
 
-/// Compiles manifests against the live database.
-pub(crate) async fn compile(sources: &[Source], ledger: &Ledger) -> anyhow::Result<Catalog> {
-    manifest::compile(sources, &tools::builtin::NAMES, ledger)
+/// Compiles manifests against the live database, and looks whether the profiles name tools that there are.
+///
+/// # Errors
+/// With [`Mistakes`] inside, if it is manifests or profiles that are wrong.
+pub(crate) async fn compile(sources: &[Source], profiles: &[OwnProfile], ledger: &Ledger) -> anyhow::Result<Catalog> {
+    let catalog = manifest::compile(sources, &tools::builtin::NAMES, ledger)
         .await
-        .map_err(|mistakes| anyhow::anyhow!("the manifests do not fit the database; nothing is served\n{mistakes}"))
+        .map_err(|mistakes| anyhow::Error::new(mistakes).context("the manifests do not fit the database"))?;
+    let manifests = catalog.tools.iter().map(|tool| tool.name.as_str());
+    let known: Vec<&str> = tools::builtin::NAMES.into_iter().chain(manifests).collect();
+    refuse_any(profiles.iter().flat_map(|own| own.unknown_tools(&known)).collect())?;
+    Ok(catalog)
 }
 
-/// Checks everything and wires it up.
-pub(crate) async fn wire(target: Target, sources: &[Source], settings: &Settings) -> anyhow::Result<Wired> {
-    ledger::check(&target).await?;
-    check_role(&target, settings).await?;
-    let ledger = Ledger::new(target.clone(), settings.ledger.clone());
-    let catalog = compile(sources, &ledger).await?;
-    let backends = Backends {
-        reader: reader(&target, settings).await?,
-        gate: ledger.gate(),
-        records: ledger.records(),
-        call_deadline: settings.call_deadline,
-    };
-    let registry = Registry::new(&backends, &catalog, settings.profile)?;
-    tracing::info!(
-        tools = registry.infos().count(),
-        profile = %settings.profile,
-        account = settings.account.as_str(),
-        database = target.dbname,
-        place = target.place(),
-        "ready"
-    );
-    tokio::spawn(ledger.keep_swept());
+fn refuse_any(mistakes: Vec<manifest::Mistake>) -> anyhow::Result<()> {
+    if mistakes.is_empty() {
+        return Ok(());
+    }
+    Err(anyhow::Error::new(Mistakes(mistakes)).context("the profiles do not fit the tools"))
+}
+
+/// Where tools are made: what they work on stays the same while they change.
+pub(crate) struct Workshop {
+    pub(crate) ledger: Ledger,
+    pub(crate) backends: Backends,
+    /// Whether the demo's manifest is one of them.
+    demo: bool,
+}
+
+impl Workshop {
+    /// Connects.
+    pub(crate) async fn open(target: &Target, settings: &Settings, demo: bool) -> anyhow::Result<Self> {
+        ledger::check(target).await?;
+        check_role(target, settings).await?;
+        let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+        let backends = Backends {
+            reader: reader(target, settings).await?,
+            gate: ledger.gate(),
+            records: ledger.records(),
+            call_deadline: settings.call_deadline,
+        };
+        Ok(Self { ledger, backends, demo })
+    }
+
+    /// The tools of every profile, checked from the files to the schemas.
+    pub(crate) async fn shelves(&self, settings: &Settings) -> anyhow::Result<Shelves> {
+        let mut sources = read_manifests(&settings.manifests)?;
+        if self.demo {
+            sources.push(demo_data::manifest());
+        }
+        let catalog = compile(&sources, &settings.profiles, &self.ledger).await?;
+        let all = Registry::new(&self.backends, &catalog)?;
+        let own = settings.profiles.iter();
+        let shelves = Shelves::new(
+            &all,
+            &Profile::builtin().into_iter().chain(own.clone().map(|own| own.profile.clone())).collect::<Vec<_>>(),
+        );
+        let is_empty = |own: &&OwnProfile| shelves.get(&own.profile.name).is_none_or(|tools| tools.is_empty());
+        refuse_any(own.filter(is_empty).map(OwnProfile::empty).collect())?;
+        Ok(shelves)
+    }
+}
+
+/// A server for the configured principal.
+pub(crate) fn server(toolbox: &Toolbox, settings: &Settings) -> mcp::Server {
     let principal = Principal { account_id: settings.account.clone(), actor: settings.actor.clone() };
-    let server = mcp::Server::new(Arc::new(registry), principal, settings.content.into());
-    Ok(Wired { server, gate: backends.gate })
+    mcp::Server::new(toolbox.of_profile(&settings.profile), principal, settings.content.into())
 }
 
 /// A server should be able to do what it must, and no more.

@@ -9,9 +9,9 @@ use sha2::{Digest, Sha256};
 ///
 /// Without a key a fingerprint tells a parameter of few possible values (a number of nine digits, say) to whoever can
 /// read the ledger and tries them all; with one (HMAC) only to whoever has the key as well (attack AU07).
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fingerprints {
-    keyed: Option<Hmac<Sha256>>,
+    key: Option<Secret>,
 }
 
 /// 64 hexadecimal digits (promise A1-03).
@@ -21,12 +21,8 @@ pub struct Fingerprint(String);
 impl Fingerprints {
     /// SHA-256, or HMAC-SHA-256 with this key of any length.
     #[must_use]
-    pub fn new(key: Option<&Secret>) -> Self {
-        let keyed = |key: &Secret| {
-            Hmac::new_from_slice(key.expose().as_bytes())
-                .unwrap_or_else(|_| unreachable!("HMAC takes keys of any length"))
-        };
-        Self { keyed: key.map(keyed) }
+    pub const fn new(key: Option<Secret>) -> Self {
+        Self { key }
     }
 
     /// Of a call of `tool` with these effective parameters: defaults filled in, server-filled ones included.
@@ -34,8 +30,12 @@ impl Fingerprints {
     pub fn of(&self, tool: &str, params: &Map<String, Value>) -> Fingerprint {
         // No tool name holds a NUL, so no two pairs of name and parameters share their bytes.
         let call = format!("{tool}\0{}", canonical_json(&Value::Object(params.clone())));
-        let digest = match &self.keyed {
-            Some(keyed) => keyed.clone().chain_update(call).finalize().into_bytes(),
+        let digest = match &self.key {
+            Some(key) => {
+                let keyed = Hmac::<Sha256>::new_from_slice(key.expose().as_bytes());
+                let keyed = keyed.unwrap_or_else(|_| unreachable!("HMAC takes keys of any length"));
+                keyed.chain_update(call).finalize().into_bytes()
+            }
             None => Sha256::digest(call),
         };
         Fingerprint(digest.iter().map(|byte| format!("{byte:02x}")).collect())
@@ -135,7 +135,7 @@ mod tests {
         let params = serde_json::json!({"tweet_id": 7}).as_object().unwrap().clone();
         let plain = Fingerprints::default().of("like_tweet", &params);
         assert_eq!(plain.as_str(), "766487a451a1d8d40d90c8c08aeb6205cfd3d9102d3babee011c6bb006b699b5");
-        let keyed = Fingerprints::new(Some(&Secret::new("KEY"))).of("like_tweet", &params);
+        let keyed = Fingerprints::new(Some(Secret::new("KEY"))).of("like_tweet", &params);
         assert_eq!(keyed.as_str(), "6314853a3490aa2dd725b682098bb1274881f67fe0f6e138314f217a17b37ff5");
     }
 

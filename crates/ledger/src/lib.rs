@@ -66,6 +66,11 @@ impl Ledger {
         self.gate.clone()
     }
 
+    /// Closes the sessions that nobody uses now: what is prepared in them is needed no more.
+    pub fn forget_idle_sessions(&self) {
+        self.writer.forget_idle();
+    }
+
     /// What was written.
     #[must_use]
     pub fn records(&self) -> Records {

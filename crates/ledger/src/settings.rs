@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::fingerprint::Fingerprints;
 
 /// How writes are carried out. All servers of one ledger should agree, and must agree on the fingerprints' key.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Which calls are the same call.
     pub fingerprints: Fingerprints,

@@ -1,11 +1,13 @@
 //! A real MCP client over a server's standard input and output: for the demo and the tests.
 
 use rmcp::ServiceExt;
-use rmcp::model::{CallToolRequestParams, CallToolResult, ClientConfig};
-use rmcp::service::{RoleClient, RunningService};
+use rmcp::handler::client::ClientHandler;
+use rmcp::model::{CallToolRequestParams, CallToolResult};
+use rmcp::service::{NotificationContext, RoleClient, RunningService};
 use rmcp::transport::TokioChildProcess;
 use serde_json::{Map, Value};
 use tokio::process::Command;
+use tokio::sync::watch;
 
 /// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -40,10 +42,23 @@ pub struct ToolAnswer {
     pub text: String,
 }
 
+/// Takes in what a server says by itself.
+#[derive(Debug)]
+struct Listener {
+    /// How often the server has said that its tools have changed.
+    tool_changes: watch::Sender<u64>,
+}
+
+impl ClientHandler for Listener {
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.tool_changes.send_modify(|count| *count += 1);
+    }
+}
+
 /// A session with a server that this client started.
 #[derive(Debug)]
 pub struct Client {
-    session: RunningService<RoleClient, ClientConfig>,
+    session: RunningService<RoleClient, Listener>,
     pid: Option<u32>,
 }
 
@@ -55,9 +70,15 @@ impl Client {
     pub async fn start(command: Command) -> Result<Self, ClientError> {
         let transport = TokioChildProcess::new(command).map_err(ClientError::Start)?;
         let pid = transport.id();
-        let session =
-            ClientConfig::default().serve(transport).await.map_err(|error| ClientError::Session(error.to_string()))?;
+        let listener = Listener { tool_changes: watch::Sender::new(0) };
+        let session = listener.serve(transport).await.map_err(|error| ClientError::Session(error.to_string()))?;
         Ok(Self { session, pid })
+    }
+
+    /// How often the server has said that its tools have changed; the receiver can wait for the next time.
+    #[must_use]
+    pub fn tool_changes(&self) -> watch::Receiver<u64> {
+        self.session.service().tool_changes.subscribe()
     }
 
     /// The server's process, if it had not ended before the session was there.

@@ -6,12 +6,13 @@ use contract::{Envelope, Principal};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult, ErrorData,
-    Implementation, ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
-    ToolAnnotations,
+    Implementation, ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    SubscriptionFilter, Tool, ToolAnnotations,
 };
-use rmcp::service::{RequestContext, RoleServer};
+use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::Value;
-use tools::{Registry, ToolInfo};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tools::{ToolInfo, Toolset};
 
 /// Where the envelope stands in a tool result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,13 +26,16 @@ pub enum Content {
     Both,
 }
 
-/// Serves one registry to one principal.
+/// Serves the tools of one profile to one principal, in one session.
 #[derive(Debug, Clone)]
 pub struct Server {
-    registry: Arc<Registry>,
+    tools: Toolset,
     principal: Principal,
     content: Content,
-    tools: Arc<Vec<Tool>>,
+    /// Cancels `session` when the last clone is gone.
+    _ended: Arc<DropGuard>,
+    /// Cancelled at the end of the session.
+    pub(crate) session: CancellationToken,
 }
 
 const INSTRUCTIONS: &str = "A PostgreSQL database. See what is in it with describe_database, read with query_database, \
@@ -42,15 +46,17 @@ const INSTRUCTIONS: &str = "A PostgreSQL database. See what is in it with descri
 impl Server {
     /// A server for this principal.
     #[must_use]
-    pub fn new(registry: Arc<Registry>, principal: Principal, content: Content) -> Self {
-        let tools = Arc::new(registry.infos().map(tool).collect());
-        Self { registry, principal, content, tools }
+    pub fn new(tools: Toolset, principal: Principal, content: Content) -> Self {
+        let session = CancellationToken::new();
+        Self { tools, principal, content, _ended: Arc::new(session.clone().drop_guard()), session }
     }
 
     async fn call(&self, params: CallToolRequestParams) -> Result<CallToolResult, ErrorData> {
         let arguments = params.arguments.unwrap_or_default();
-        let envelope = self.registry.call(&params.name, arguments, self.principal.clone()).await.ok_or_else(|| {
-            let known: Vec<&str> = self.registry.infos().map(|info| info.name.as_str()).collect();
+        // Taken once: the call ends with the tools that it began with.
+        let registry = self.tools.registry();
+        let envelope = registry.call(&params.name, arguments, self.principal.clone()).await.ok_or_else(|| {
+            let known: Vec<&str> = registry.infos().map(|info| info.name.as_str()).collect();
             let message = format!("Unknown tool: {}. This server has: {}", params.name, known.join(", "));
             ErrorData::invalid_params(message, None)
         })?;
@@ -91,7 +97,7 @@ fn tool(info: &ToolInfo) -> Tool {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build())
             .with_server_info(Implementation::new("countersign", env!("CARGO_PKG_VERSION")).with_title("countersign"))
             .with_instructions(INSTRUCTIONS)
     }
@@ -101,7 +107,7 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.tools.as_ref().clone()))
+        Ok(ListToolsResult::with_all_items(self.tools.registry().infos().map(tool).collect()))
     }
 
     async fn call_tool(
@@ -114,6 +120,32 @@ impl ServerHandler for Server {
             // Dropping the call frees its backend; a write goes on to its recorded end.
             () = context.ct.cancelled() => Err(ErrorData::invalid_request("the call was cancelled", None)),
         }
+    }
+
+    /// A session with a handshake is told of every change until it ends.
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let (mut tools, ended, peer) = (self.tools.clone(), self.session.clone(), context.peer);
+        tokio::spawn(async move {
+            let told = async { while tools.changed().await && peer.notify_tool_list_changed().await.is_ok() {} };
+            ended.run_until_cancelled(told).await;
+        });
+    }
+
+    /// Protocol 2026-07-28 has no handshake: whoever wants to be told of changes opens a subscription.
+    fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut tools = self.tools.clone();
+        let told = async { while tools.changed().await && context.sink().notify_tool_list_changed().await.is_ok() {} };
+        tokio::select! {
+            () = told => {}
+            () = context.cancelled() => {}
+            // Nothing waits for a subscription at the end.
+            () = self.session.cancelled() => {}
+        }
+        Ok(())
     }
 
     /// rmcp hands a `tools/call` whose parameters it cannot read to this function.

@@ -34,7 +34,13 @@ pub enum ServeError {
 /// [`ServeError`] if no session came about or the serving task died.
 pub async fn serve_stdio(server: Server, stop: CancellationToken) -> Result<(), ServeError> {
     let (input, output) = rmcp::transport::stdio_pipes();
-    let transport = Lines::new(input, output);
+    let session = server.session.clone();
+    let transport = Lines::new(input, output, session.clone());
+    let stopped = stop.clone();
+    tokio::spawn(async move {
+        stopped.cancelled().await;
+        session.cancel();
+    });
     let running = match server.serve_with_ct(transport, stop).await {
         Ok(running) => running,
         // A client that goes away before it says anything has done nothing wrong.
@@ -59,11 +65,14 @@ struct Lines<R, W> {
     /// Whether the rest of the line is to be passed over.
     too_long: bool,
     output: Arc<Mutex<W>>,
+    /// Cancelled at the end of the input.
+    session: CancellationToken,
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
-    fn new(input: R, output: W) -> Self {
-        Self { input: BufReader::new(input), line: Vec::new(), too_long: false, output: Arc::new(Mutex::new(output)) }
+    fn new(input: R, output: W, session: CancellationToken) -> Self {
+        let (input, output) = (BufReader::new(input), Arc::new(Mutex::new(output)));
+        Self { input, line: Vec::new(), too_long: false, output, session }
     }
 
     /// Reads up to the end of a line. `None` at the end of the input; `Some(false)` for a line over the limit.
@@ -154,7 +163,10 @@ where
                     let message = format!("the message is longer than {MAX_LINE_BYTES} bytes");
                     Err(unreadable(ErrorData::invalid_request(message, None), None))
                 }
-                Ok(None) => return None,
+                Ok(None) => {
+                    self.session.cancel();
+                    return None;
+                }
                 Err(error) => {
                     tracing::error!(%error, "standard input cannot be read");
                     return None;

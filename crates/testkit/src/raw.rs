@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 /// A server on pipes, as Claude Desktop starts it.
 #[derive(Debug)]
@@ -22,20 +22,36 @@ impl RawServer {
     /// Starts it and opens an MCP session of the given protocol version.
     pub async fn start(command: Command, protocol: &str) -> Self {
         let mut server = Self::without_session(command);
-        let client = json!({"name": "test", "version": "0"});
-        let hello = json!({"protocolVersion": protocol, "capabilities": {}, "clientInfo": client});
-        let answer = server.request(0, "initialize", hello).await;
-        assert_eq!(answer["result"]["protocolVersion"], protocol, "{answer}");
-        server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        server.open(protocol).await;
         server
     }
 
+    async fn open(&mut self, protocol: &str) {
+        let client = json!({"name": "test", "version": "0"});
+        let hello = json!({"protocolVersion": protocol, "capabilities": {}, "clientInfo": client});
+        let answer = self.request(0, "initialize", hello).await;
+        assert_eq!(answer["result"]["protocolVersion"], protocol, "{answer}");
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+    }
+
+    /// The same, with what it writes to standard error.
+    pub async fn start_logged(command: Command, protocol: &str) -> (Self, ChildStderr) {
+        let mut server = Self::spawn(command, Stdio::piped());
+        let log = server.child.stderr.take().expect("its log");
+        server.open(protocol).await;
+        (server, log)
+    }
+
     /// Starts it and says nothing yet.
-    pub fn without_session(mut command: Command) -> Self {
+    pub fn without_session(command: Command) -> Self {
+        Self::spawn(command, Stdio::inherit())
+    }
+
+    fn spawn(mut command: Command, log: Stdio) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(log)
             .kill_on_drop(true)
             .spawn()
             .expect("the server");

@@ -2,54 +2,73 @@
 
 use manifest::Access;
 
-/// A set of tools, by what they may do.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Profile {
-    /// Reads of the database only: no write, no look into the ledger.
-    Readonly,
-    /// Reads, the manifests' writes, and the records of one's own account.
-    #[default]
-    Write,
-    /// Everything.
-    Admin,
+/// A set of tools: by what they may do, by name, and without some. What is not in it does not exist for the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// `readonly`, `write`, `admin`, or `^[a-z][a-z0-9_-]{0,31}$` for one of the operator's own.
+    pub name: String,
+    /// Every tool of these kinds.
+    pub access: Vec<Access>,
+    /// And these tools.
+    pub tools: Vec<String>,
+    /// But not these.
+    pub except: Vec<String>,
 }
 
 impl Profile {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Readonly, Self::Write, Self::Admin];
+    /// The profiles that every server has: reads of the database only, without a look into the ledger; those, the
+    /// manifests' writes, and the records of one's own account; everything.
+    pub const BUILTIN: [&str; 3] = ["readonly", "write", "admin"];
 
-    /// The word in the configuration.
+    /// The one that is served unless something else is configured.
+    pub const DEFAULT: &str = "write";
+
+    /// The profiles that every server has.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Readonly => "readonly",
-            Self::Write => "write",
-            Self::Admin => "admin",
+    pub fn builtin() -> Vec<Self> {
+        let access = [Access::Read, Access::Write, Access::Admin];
+        let kinds = (1..).filter_map(|count| access.get(..count));
+        let profile = |(name, kinds): (&str, &[Access])| Self {
+            name: name.to_owned(),
+            access: kinds.to_vec(),
+            tools: Vec::new(),
+            except: Vec::new(),
+        };
+        Self::BUILTIN.into_iter().zip(kinds).map(profile).collect()
+    }
+
+    /// Whether a tool of this name and access is in it.
+    #[must_use]
+    pub fn includes(&self, tool: &str, access: Access) -> bool {
+        let named = |names: &[String]| names.iter().any(|name| name == tool);
+        (self.access.contains(&access) || named(&self.tools)) && !named(&self.except)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_builtin_profile_has_more_than_the_one_before_it() {
+        let kinds: Vec<(String, usize)> =
+            Profile::builtin().into_iter().map(|profile| (profile.name, profile.access.len())).collect();
+        assert_eq!(kinds, [("readonly".to_owned(), 1), ("write".to_owned(), 2), ("admin".to_owned(), 3)]);
+        let readonly = &Profile::builtin()[0];
+        assert!(readonly.includes("x", Access::Read) && !readonly.includes("x", Access::Write));
+    }
+
+    #[test]
+    fn an_exception_goes_before_everything_else() {
+        let own = Profile {
+            name: "support".into(),
+            access: vec![Access::Read],
+            tools: vec!["like".into(), "never".into()],
+            except: vec!["secrets".into(), "never".into()],
+        };
+        assert!(own.includes("any_read", Access::Read) && own.includes("like", Access::Write));
+        for (tool, access) in [("secrets", Access::Read), ("never", Access::Write), ("other", Access::Write)] {
+            assert!(!own.includes(tool, access), "{tool}");
         }
-    }
-
-    /// Whether tools of this access are in it.
-    #[must_use]
-    pub const fn includes(self, access: Access) -> bool {
-        matches!(
-            (self, access),
-            (_, Access::Read) | (Self::Write | Self::Admin, Access::Write) | (Self::Admin, Access::Admin)
-        )
-    }
-}
-
-impl std::str::FromStr for Profile {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|profile| profile.as_str() == text).ok_or_else(|| {
-            format!("there is no profile \"{text}\": it is one of {}", Self::ALL.map(Self::as_str).join(", "))
-        })
-    }
-}
-
-impl std::fmt::Display for Profile {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
     }
 }

@@ -10,11 +10,11 @@ use manifest::Catalog;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use crate::Profile;
 use crate::arguments::Checker;
 use crate::builtin::{self, Backends};
 use crate::manifest_read::ManifestRead;
 use crate::manifest_write::ManifestWrite;
+use crate::profile::Profile;
 use crate::tool::{Answer, Call, Outcome, Refused, Tool, ToolInfo};
 
 /// Why the registry cannot be made: the server must not start.
@@ -51,9 +51,10 @@ struct Entry {
     checker: Checker,
 }
 
-/// The tools of one profile, in the order in which clients see them: built-in ones first.
+/// Tools, in the order in which clients see them: built-in ones first. All that there are, or those of one profile.
+#[derive(Default)]
 pub struct Registry {
-    entries: Vec<Entry>,
+    entries: Vec<Arc<Entry>>,
     call_deadline: Duration,
 }
 
@@ -64,14 +65,14 @@ impl std::fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// Every tool that `profile` includes.
+    /// Every tool that can be served.
     ///
     /// # Errors
     /// [`RegistryError`] if two of them have one name, or a schema cannot be used.
-    pub fn new(backends: &Backends, catalog: &Catalog, profile: Profile) -> Result<Self, RegistryError> {
+    pub fn new(backends: &Backends, catalog: &Catalog) -> Result<Self, RegistryError> {
         let mut registry = Self { entries: Vec::new(), call_deadline: backends.call_deadline };
         for tool in builtin::all(backends) {
-            registry.add(tool, profile)?;
+            registry.add(tool)?;
         }
         for spec in &catalog.tools {
             let tool: Box<dyn Tool> = if spec.access.writes() {
@@ -82,22 +83,36 @@ impl Registry {
                     None => continue,
                 }
             };
-            registry.add(tool, profile)?;
+            registry.add(tool)?;
         }
         Ok(registry)
     }
 
-    fn add(&mut self, tool: Box<dyn Tool>, profile: Profile) -> Result<(), RegistryError> {
+    fn add(&mut self, tool: Box<dyn Tool>) -> Result<(), RegistryError> {
         let info = tool.info();
         if self.get(&info.name).is_some() {
             return Err(RegistryError::Duplicate(info.name.clone()));
         }
         let checker = Checker::new(&info.input_schema)
             .map_err(|reason| RegistryError::Schema { tool: info.name.clone(), reason })?;
-        if profile.includes(info.access) {
-            self.entries.push(Entry { tool, checker });
-        }
+        self.entries.push(Arc::new(Entry { tool, checker }));
         Ok(())
+    }
+
+    /// Those that a profile includes: no other can be called through what this returns.
+    #[must_use]
+    pub fn narrowed(&self, profile: &Profile) -> Self {
+        let included = |entry: &&Arc<Entry>| {
+            let info = entry.tool.info();
+            profile.includes(&info.name, info.access)
+        };
+        Self { entries: self.entries.iter().filter(included).cloned().collect(), call_deadline: self.call_deadline }
+    }
+
+    /// Whether there is no tool.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// What clients are told about each tool.
@@ -105,17 +120,30 @@ impl Registry {
         self.entries.iter().map(|entry| entry.tool.info())
     }
 
-    fn get(&self, name: &str) -> Option<&Entry> {
+    /// What clients are told about the tool of this name; `None` if it is not served here. A tool that reaches another
+    /// one must ask this of [`Call::tools`].
+    #[must_use]
+    pub fn info(&self, name: &str) -> Option<&ToolInfo> {
+        self.get(name).map(|entry| entry.tool.info())
+    }
+
+    fn get(&self, name: &str) -> Option<&Arc<Entry>> {
         self.entries.iter().find(|entry| entry.tool.info().name == name)
     }
 
     /// Calls a tool; `None` if there is none of this name. Never panics: a tool that does is an `internal_error`.
-    pub async fn call(&self, name: &str, arguments: Map<String, Value>, principal: Principal) -> Option<Envelope> {
+    pub async fn call(
+        self: &Arc<Self>,
+        name: &str,
+        arguments: Map<String, Value>,
+        principal: Principal,
+    ) -> Option<Envelope> {
         let started = Instant::now();
         let entry = self.get(name)?;
         let outcome = match entry.checker.check(name, &arguments) {
             Ok(()) => {
-                let call = Call { principal, arguments, deadline: started + self.call_deadline };
+                let deadline = started + self.call_deadline;
+                let call = Call { principal, arguments, deadline, tools: Arc::clone(self) };
                 caught(entry.tool.call(call)).await
             }
             Err(failure) => Err(failure.into()),
@@ -182,7 +210,8 @@ mod tests {
     #[tokio::test]
     async fn a_tool_that_panics_answers_internal_error_without_its_words() {
         let mut registry = Registry { entries: Vec::new(), call_deadline: Duration::from_secs(1) };
-        registry.add(broken(), Profile::Readonly).unwrap();
+        registry.add(broken()).unwrap();
+        let registry = Arc::new(registry);
         let envelope = registry.call("broken", Map::new(), Principal::default()).await.unwrap();
         let Envelope::Failure { error, .. } = envelope else { panic!("{envelope:?}") };
         assert_eq!(error.code, ErrorCode::InternalError);
@@ -193,7 +222,7 @@ mod tests {
     #[test]
     fn two_tools_of_one_name_are_refused() {
         let mut registry = Registry { entries: Vec::new(), call_deadline: Duration::from_secs(1) };
-        registry.add(broken(), Profile::Readonly).unwrap();
-        assert_eq!(registry.add(broken(), Profile::Readonly), Err(RegistryError::Duplicate("broken".into())));
+        registry.add(broken()).unwrap();
+        assert_eq!(registry.add(broken()), Err(RegistryError::Duplicate("broken".into())));
     }
 }

@@ -2,14 +2,17 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use contract::{CorrelationId, Failure, Principal, Rollback};
 use manifest::Access;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
+use crate::registry::Registry;
+
 /// Everything that a client is told about a tool.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ToolInfo {
     /// `^[a-zA-Z0-9_-]{1,64}$`, unique.
     pub name: String,
@@ -64,6 +67,8 @@ pub struct Call {
     pub arguments: Map<String, Value>,
     /// When the answer is due.
     pub deadline: Instant,
+    /// The tools that the caller has: a tool that reaches another one reaches none beyond these.
+    pub tools: Arc<Registry>,
 }
 
 /// What a tool answers when it did what it was asked.

@@ -9,6 +9,7 @@ use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::keys::{ConnectKeys, DatabaseKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys};
+use super::profiles::{self, OwnProfile, ProfileKeys};
 
 /// The table of the limits.
 pub(super) const LIMITS: &str = "limits";
@@ -17,6 +18,7 @@ pub(super) const LIMITS: &str = "limits";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ConfigFile {
     pub(super) keys: Keys,
+    pub(super) profiles: Vec<OwnProfile>,
 }
 
 impl ConfigFile {
@@ -76,6 +78,7 @@ impl<'s> Reader<'s> {
         };
         let mut top = document.into_inner();
         let mut limits = self.table(&mut top, LIMITS);
+        let profiles = self.table(&mut top, profiles::TABLE);
         let keys = Keys {
             log: self.group(&mut top, LogKeys::NAMES),
             database: self.group(&mut top, DatabaseKeys::NAMES),
@@ -87,7 +90,28 @@ impl<'s> Reader<'s> {
         };
         self.refuse_rest(&top, "", &super::schema::names(None));
         self.refuse_rest(&limits, "limits.", &super::schema::names(Some(LIMITS)));
-        Some(ConfigFile { keys })
+        Some(ConfigFile { keys, profiles: self.profiles(profiles) })
+    }
+
+    fn profiles(&mut self, mut tables: DeTable<'s>) -> Vec<OwnProfile> {
+        let names: Vec<_> = tables.keys().cloned().collect();
+        let mut profiles = Vec::new();
+        for name in names {
+            let at = self.source.locate(name.span().start);
+            let name = name.into_inner();
+            let before = self.mistakes.len();
+            let mut table = self.table(&mut tables, &name);
+            let keys: ProfileKeys = self.group(&mut table, ProfileKeys::NAMES);
+            let known = ProfileKeys::NAMES.iter().map(ToString::to_string).collect::<Vec<_>>();
+            self.refuse_rest(&table, &format!("profiles.{name}."), &known);
+            match OwnProfile::new(&name, at, keys, |offset| self.source.locate(offset)) {
+                Ok(profile) => profiles.push(profile),
+                // What could not be read is no reason to call it empty.
+                Err(_) if self.mistakes.len() > before => {}
+                Err(mistake) => self.mistakes.push(mistake),
+            }
+        }
+        profiles
     }
 
     /// Takes a table out of another one; empty if it is not there.

@@ -5,6 +5,7 @@
 mod bounded;
 mod file;
 mod keys;
+mod profiles;
 mod schema;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ pub(crate) use keys::LimitKeys;
 pub(crate) use keys::{
     ConnectKeys, Content, DatabaseKeys, Keys, LogFormat, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
+pub(crate) use profiles::OwnProfile;
 
 /// Where settings come from. The file can be read again; the rest is as it was at the start.
 #[derive(Debug, Clone)]
@@ -32,7 +34,7 @@ pub(crate) struct Sources {
 }
 
 /// Everything that is configured, with defaults. `Debug` shows no secret.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) log: String,
     pub(crate) log_format: LogFormat,
@@ -40,7 +42,9 @@ pub(crate) struct Settings {
     pub(crate) database: Option<GivenSecret>,
     pub(crate) read: Option<GivenSecret>,
     pub(crate) manifests: Vec<PathBuf>,
-    pub(crate) profile: Profile,
+    /// One of those that every server has, or of `profiles`.
+    pub(crate) profile: String,
+    pub(crate) profiles: Vec<OwnProfile>,
     pub(crate) account: AccountId,
     pub(crate) actor: Option<String>,
     pub(crate) allow_privileged_reader: bool,
@@ -53,7 +57,7 @@ pub(crate) struct Settings {
 }
 
 /// A connection string or a key, and where it stands, for messages.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct GivenSecret {
     pub(crate) text: Secret,
     pub(crate) origin: String,
@@ -84,13 +88,14 @@ impl Sources {
         let ManifestKeys { manifests } = manifests;
         let ServeKeys { profile, account, actor, allow_privileged_reader, content, read_url: _, read_url_file: _ } =
             serve;
-        Ok(Settings {
+        let settings = Settings {
             log: log.unwrap_or_else(|| "info".to_owned()),
             log_format: log_format.unwrap_or_default(),
             database,
             read,
             manifests: manifests.unwrap_or_default(),
-            profile: profile.map(|name| name.parse()).transpose().map_err(anyhow::Error::msg)?.unwrap_or_default(),
+            profile: profile.unwrap_or_else(|| Profile::DEFAULT.to_owned()),
+            profiles: file.profiles,
             account: account.unwrap_or_default(),
             actor,
             allow_privileged_reader: allow_privileged_reader.unwrap_or_default(),
@@ -100,7 +105,29 @@ impl Sources {
             connect_timeout: connect_timeout_ms.map_or(DEFAULT_CONNECT_TIMEOUT, |ms| millis(ms.get())),
             call_deadline: limits.call_deadline_ms.map_or(ReadLimits::default().deadline, |ms| millis(ms.get())),
             read_limits: read_limits(&limits)?,
-        })
+        };
+        if !settings.has_profile(&settings.profile) {
+            let known: Vec<&str> = settings.profile_names().collect();
+            bail!("there is no profile \"{}\": it is one of {}", settings.profile, known.join(", "));
+        }
+        Ok(settings)
+    }
+}
+
+impl Settings {
+    fn profile_names(&self) -> impl Iterator<Item = &str> {
+        Profile::BUILTIN.into_iter().chain(self.profiles.iter().map(|own| own.profile.name.as_str()))
+    }
+
+    /// Whether there is a profile of this name.
+    pub(crate) fn has_profile(&self, name: &str) -> bool {
+        self.profile_names().any(|known| known == name)
+    }
+
+    /// Whether everything but manifests and profiles is as in these.
+    pub(crate) fn differs_in_tools_only(&self, from: &Self) -> bool {
+        let tools = (self.manifests.clone(), self.profiles.clone());
+        Self { manifests: tools.0, profiles: tools.1, ..from.clone() } == *self
     }
 }
 
@@ -113,7 +140,7 @@ fn ledger_settings(write: &WriteKeys, key: Option<GivenSecret>) -> anyhow::Resul
     }
     let default = ledger::Settings::default();
     Ok(ledger::Settings {
-        fingerprints: Fingerprints::new(key.as_ref().map(|key| &key.text)),
+        fingerprints: Fingerprints::new(key.map(|key| key.text)),
         duplicate_memory: write
             .duplicate_memory_s
             .map_or(default.duplicate_memory, |seconds| Duration::from_secs(seconds.get().into())),

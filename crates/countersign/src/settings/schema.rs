@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::file::LIMITS;
 use super::keys::{ConnectKeys, DatabaseKeys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys};
+use super::profiles::{self, ProfileKeys};
 
 /// The schema of the whole file.
 pub(super) fn schema() -> Value {
@@ -16,6 +17,13 @@ pub(super) fn schema() -> Value {
     top.extend(properties::<WriteKeys>());
     top.extend(properties::<LogKeys>());
     top.insert(LIMITS.to_owned(), table("What is bounded.", limits));
+    let mut own = table("A profile of your own: a set of tools.", properties::<ProfileKeys>());
+    if let Some(own) = own.as_object_mut() {
+        own.insert("minProperties".to_owned(), 1.into());
+    }
+    let names = json!({"description": "Profiles of your own, by name.", "type": "object",
+        "patternProperties": {"^[a-z][a-z0-9_-]{0,31}$": own}, "additionalProperties": false});
+    top.insert(profiles::TABLE.to_owned(), names);
     let mut schema = table("The configuration of countersign: countersign.toml.", top);
     if let Some(schema) = schema.as_object_mut() {
         schema.shift_insert(0, "$schema".to_owned(), "https://json-schema.org/draft/2020-12/schema".into());

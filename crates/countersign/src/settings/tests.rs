@@ -27,7 +27,7 @@ fn without_anything_the_defaults_hold() {
     assert_eq!(settings.connect_timeout, Duration::from_millis(10_000));
     assert_eq!(settings.read_limits.default_rows, 500);
     assert_eq!(settings.call_deadline, Duration::from_millis(30_000));
-    assert_eq!((settings.profile, settings.account.as_str()), (Profile::Write, "default"));
+    assert_eq!((settings.profile.as_str(), settings.account.as_str()), ("write", "default"));
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn what_is_given_goes_before_the_file_and_paths_of_the_file_are_its_neighbours()
     let mut sources = sources();
     sources.given.serve.profile = Some("admin".to_owned());
     let merged = sources.merge(parse(text).unwrap()).unwrap();
-    assert_eq!((merged.profile, merged.actor.as_deref()), (Profile::Admin, Some("file")));
+    assert_eq!((merged.profile.as_str(), merged.actor.as_deref()), ("admin", Some("file")));
     assert_eq!(merged.read_limits.default_rows, 7);
     assert_eq!(merged.manifests, [PathBuf::from("/etc/cs/a.toml"), PathBuf::from("/x/b.toml")]);
 }
@@ -126,7 +126,7 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
         .filter(|argument| !actions.contains(&argument.get_id().as_str()))
         .collect();
     let mut keys = schema::names(Some(file::LIMITS));
-    keys.extend(schema::names(None).into_iter().filter(|key| key != file::LIMITS));
+    keys.extend(schema::names(None).into_iter().filter(|key| ![file::LIMITS, profiles::TABLE].contains(&key.as_str())));
     for key in &keys {
         let argument = arguments.iter().find(|argument| argument.get_id() == key.as_str());
         let argument = argument.unwrap_or_else(|| panic!("no flag for {key}"));
@@ -156,6 +156,41 @@ fn the_example_in_the_documentation_is_read_and_has_every_key() {
         .collect();
     assert!(parse(&whole).is_ok(), "{:?}", parse(&whole));
     for key in schema::names(None).iter().chain(&schema::names(Some(file::LIMITS))) {
-        assert!(whole.contains(&format!("\n{key} = ")) || whole.contains(&format!("\n[{key}]")), "{key} is not shown");
+        assert!(whole.contains(&format!("\n{key} = ")) || whole.contains(&format!("\n[{key}")), "{key} is not shown");
     }
+}
+
+#[test]
+fn a_profile_of_ones_own_is_read_and_every_mistake_in_it_is_named() {
+    let own = &settings("[profiles.support]\naccess = [\"read\"]\ntools = [\"like\"]\nexcept = [\"x\"]\n").profiles[0];
+    let expected = Profile {
+        name: "support".into(),
+        access: vec![manifest::Access::Read],
+        tools: vec!["like".into()],
+        except: vec!["x".into()],
+    };
+    assert_eq!(own.profile, expected);
+    let said = own.unknown_tools(&["like", "post"]).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(said, ["/etc/cs/countersign.toml:4:11: profile support: there is no tool \"x\"; there are: like, post"]);
+
+    let text = "[profiles.admin]\naccess = [\"read\"]\n[profiles.Big]\naccess = [\"read\"]\n[profiles.none]\nexcept = [\"x\"]\n\
+                [profiles.typo]\ntool = [\"x\"]\n[profiles.kind]\naccess = [\"sudo\"]\n";
+    let said = parse(text).unwrap_err();
+    for expected in [
+        "toml:1:11: every server has a profile admin: choose another name",
+        "toml:3:11: \"Big\" is no name for a profile",
+        "toml:5:11: the profile none has no tools",
+        "toml:8:1: there is no key profiles.typo.tool; the keys here are: access, tools, except",
+        "toml:10:11: access: unknown variant `sudo`, expected one of `read`, `write`, `admin`",
+    ] {
+        assert!(said.contains(expected), "{expected} is missing in:\n{said}");
+    }
+    assert_eq!(said.lines().count(), 5, "{said}");
+}
+
+#[test]
+fn a_profile_that_is_not_there_is_named_with_those_that_are() {
+    let file = parse("profile = \"suport\"\n[profiles.support]\naccess = [\"read\"]\n").unwrap();
+    let said = sources().merge(file).unwrap_err().to_string();
+    assert_eq!(said, "there is no profile \"suport\": it is one of readonly, write, admin, support");
 }

@@ -22,7 +22,7 @@ use crate::types::TypeCatalog;
 use shapes::Shapes;
 
 /// The bounds of a read.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadLimits {
     /// Rows when the caller says nothing (promise D5-07).
     pub default_rows: u32,

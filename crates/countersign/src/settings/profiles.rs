@@ -1,0 +1,97 @@
+//! `[profiles.NAME]`: the operator's own sets of tools.
+
+use manifest::{Access, Location, Mistake};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_spanned::Spanned;
+use tools::Profile;
+
+/// The table that the profiles stand in.
+pub(super) const TABLE: &str = "profiles";
+
+/// One profile, as it stands in the file.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct ProfileKeys {
+    /// Every tool of these kinds: read, write, admin.
+    pub(super) access: Vec<Access>,
+    /// And these tools, by name.
+    #[schemars(with = "Vec<String>")]
+    pub(super) tools: Vec<Spanned<String>>,
+    /// But not these.
+    #[schemars(with = "Vec<String>")]
+    pub(super) except: Vec<Spanned<String>>,
+}
+
+impl ProfileKeys {
+    pub(super) const NAMES: &[&str] = &["access", "tools", "except"];
+}
+
+/// A profile of the operator's own, and where each part of it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct OwnProfile {
+    pub(crate) profile: Profile,
+    at: Location,
+    /// The tools that it names.
+    named: Vec<(String, Location)>,
+}
+
+impl OwnProfile {
+    /// # Errors
+    /// What is wrong with it, whatever tools there are.
+    pub(super) fn new(
+        name: &str,
+        at: Location,
+        keys: ProfileKeys,
+        locate: impl Fn(usize) -> Location,
+    ) -> Result<Self, Mistake> {
+        let mistake = |message: String| Err(Mistake { at: at.clone(), tool: None, message });
+        if Profile::BUILTIN.contains(&name) {
+            return mistake(format!("every server has a profile {name}: choose another name"));
+        }
+        let mut letters = name.bytes();
+        let is_name = letters.next().is_some_and(|first| first.is_ascii_lowercase())
+            && letters.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
+            && name.len() <= 32;
+        if !is_name {
+            let rule = "a lower-case letter, then at most 31 of a-z, 0-9, _ and -";
+            return mistake(format!("\"{name}\" is no name for a profile: {rule}"));
+        }
+        if keys.access.is_empty() && keys.tools.is_empty() {
+            return mistake(format!(
+                "the profile {name} has no tools: give it tools = [\"like_tweet\"] or access = [\"read\"]"
+            ));
+        }
+        let named = keys.tools.iter().chain(&keys.except);
+        let named = named.map(|tool| (tool.get_ref().clone(), locate(tool.span().start))).collect();
+        let names = |tools: Vec<Spanned<String>>| tools.into_iter().map(Spanned::into_inner).collect();
+        let profile = Profile {
+            name: name.to_owned(),
+            access: keys.access,
+            tools: names(keys.tools),
+            except: names(keys.except),
+        };
+        Ok(Self { profile, at, named })
+    }
+
+    /// A mistake for each name that is no tool's. `known` are the names of all tools there are, served or not.
+    pub(crate) fn unknown_tools(&self, known: &[&str]) -> Vec<Mistake> {
+        let unknown = self.named.iter().filter(|(name, _)| !known.contains(&name.as_str()));
+        let mistake = |(name, at): &(String, Location)| Mistake {
+            at: at.clone(),
+            tool: None,
+            message: format!(
+                "profile {}: there is no tool \"{name}\"; there are: {}",
+                self.profile.name,
+                known.join(", ")
+            ),
+        };
+        unknown.map(mistake).collect()
+    }
+
+    /// The mistake of a profile that has no tool after all.
+    pub(crate) fn empty(&self) -> Mistake {
+        let message = format!("profile {}: no tool that is served is in it", self.profile.name);
+        Mistake { at: self.at.clone(), tool: None, message }
+    }
+}

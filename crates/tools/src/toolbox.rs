@@ -1,0 +1,92 @@
+//! The tools that are served now, and their change while calls run.
+//!
+//! ```text
+//! Toolbox ── put ──> Shelves (one registry a profile) <── Toolset (what one server of a profile sees)
+//! ```
+//! A call takes its registry once and keeps it: it ends with the tools that it began with.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::profile::Profile;
+use crate::registry::Registry;
+
+/// The registries of all profiles, made together: they change together or not at all.
+#[derive(Debug, Default)]
+pub struct Shelves {
+    by_profile: HashMap<String, Arc<Registry>>,
+}
+
+impl Shelves {
+    /// What each of these profiles sees of all tools.
+    #[must_use]
+    pub fn new(all: &Registry, profiles: &[Profile]) -> Self {
+        let shelf = |profile: &Profile| (profile.name.clone(), Arc::new(all.narrowed(profile)));
+        Self { by_profile: profiles.iter().map(shelf).collect() }
+    }
+
+    /// The tools of a profile, if there is one of this name.
+    #[must_use]
+    pub fn get(&self, profile: &str) -> Option<&Arc<Registry>> {
+        self.by_profile.get(profile)
+    }
+}
+
+/// Holds the tools that are served; shared by every server of a process.
+#[derive(Debug, Clone)]
+pub struct Toolbox {
+    shelves: watch::Sender<Arc<Shelves>>,
+}
+
+impl Toolbox {
+    /// A toolbox with these in it.
+    #[must_use]
+    pub fn new(shelves: Shelves) -> Self {
+        Self { shelves: watch::Sender::new(Arc::new(shelves)) }
+    }
+
+    /// Puts these in the place of what was there. Calls that run are not touched.
+    pub fn put(&self, shelves: Shelves) {
+        self.shelves.send_replace(Arc::new(shelves));
+    }
+
+    /// What a server of this profile sees, now and after each change.
+    #[must_use]
+    pub fn of_profile(&self, profile: &str) -> Toolset {
+        let mut shelves = self.shelves.subscribe();
+        let seen = shelves.borrow_and_update().get(profile).cloned().unwrap_or_default();
+        Toolset { profile: profile.to_owned(), shelves, seen }
+    }
+}
+
+/// The tools of one profile. A profile that is gone has none.
+#[derive(Debug, Clone)]
+pub struct Toolset {
+    profile: String,
+    shelves: watch::Receiver<Arc<Shelves>>,
+    /// What [`Toolset::changed`] compares with.
+    seen: Arc<Registry>,
+}
+
+impl Toolset {
+    /// The tools as they are now.
+    #[must_use]
+    pub fn registry(&self) -> Arc<Registry> {
+        self.shelves.borrow().get(&self.profile).cloned().unwrap_or_default()
+    }
+
+    /// Waits until what clients are told of the tools is another than at the last change (or at the beginning). `false`
+    /// if that can no longer happen.
+    pub async fn changed(&mut self) -> bool {
+        while self.shelves.changed().await.is_ok() {
+            let now = self.registry();
+            if !now.infos().eq(self.seen.infos()) {
+                self.seen = now;
+                return true;
+            }
+        }
+        false
+    }
+}

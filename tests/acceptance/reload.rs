@@ -1,0 +1,228 @@
+//! SIGHUP: the tools change while the server runs, whole or not at all.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use testkit::{Database, RawServer, Server, database};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{ChildStderr, Command};
+
+use crate::configuration::Folder;
+use crate::writes::until_some;
+
+fn tool(name: &str, sql: &str) -> String {
+    format!(
+        "[[tool]]\nname = \"{name}\"\naccess = \"write\"\ndescription = \"Change a text.\"\nsql = \"{sql}\"\nrows = \"one\"\n\
+         undo = {{ irreversible = \"No.\" }}\n[[tool.param]]\nname = \"id\"\ndescription = \"Which.\"\n\n"
+    )
+}
+
+fn manifest(tools: &[String]) -> String {
+    format!("name = \"m\"\nversion = \"1.0\"\n\n{}", tools.concat())
+}
+
+const OLD: &str = "update social.tweet set text = 'old' where id = $1 returning text";
+const NEW: &str = "update social.tweet set text = 'new' where id = $1 returning text";
+
+struct Setup {
+    folder: Folder,
+    db: Database,
+}
+
+impl Setup {
+    /// A server's files, with the tool `change` as OLD has it.
+    async fn new() -> Self {
+        let setup = Self { folder: Folder::new(), db: database().await };
+        setup.write(&[tool("change", OLD)]);
+        setup
+    }
+
+    fn write(&self, tools: &[String]) -> PathBuf {
+        self.folder.write("m.toml", &manifest(tools))
+    }
+
+    fn config(&self, rest: &str) -> String {
+        format!("database_url = {:?}\nmanifests = [\"m.toml\"]\nlog = \"info\"\n{rest}", self.db.url())
+    }
+
+    fn command(&self, rest: &str) -> Command {
+        let mut command = self.folder.command(&self.config(rest));
+        command.arg("serve");
+        command
+    }
+}
+
+fn hang_up(pid: u32) {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).unwrap();
+}
+
+/// A session whose server's log can be read: proof of what a reload came to.
+struct Logged {
+    server: RawServer,
+    log: Lines<BufReader<ChildStderr>>,
+}
+
+impl Logged {
+    async fn start(command: Command) -> Self {
+        let (server, stderr) = RawServer::start_logged(command, "2025-06-18").await;
+        Self { server, log: BufReader::new(stderr).lines() }
+    }
+
+    /// The log up to the line that has `part` in it.
+    async fn until(&mut self, part: &str) -> String {
+        let mut seen = String::new();
+        let found = async {
+            while let Some(line) = self.log.next_line().await.unwrap() {
+                seen.push_str(&line);
+                seen.push('\n');
+                if line.contains(part) {
+                    return;
+                }
+            }
+            panic!("the server ended");
+        };
+        let in_time = tokio::time::timeout(std::time::Duration::from_secs(20), found).await.is_ok();
+        assert!(in_time, "no \"{part}\" in {seen}");
+        seen
+    }
+
+    async fn names(&mut self) -> Vec<String> {
+        let answer = self.server.request(9, "tools/list", json!({})).await;
+        answer["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().into()).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_is_told_of_the_change_and_sees_the_new_tools() {
+    let setup = Setup::new().await;
+    let mut command = setup.command("");
+    command.args(["--log", "warn"]);
+    let server = Server::start(command).await;
+    let mut changes = server.client().tool_changes();
+    assert!(!server.tool_names().await.contains(&"added".to_owned()));
+    assert_eq!(server.succeed("change", json!({"id": 1})).await["data"]["text"], "old");
+
+    setup.write(&[tool("change", NEW), tool("added", OLD)]);
+    hang_up(server.client().pid().unwrap());
+    changes.changed().await.unwrap();
+    assert!(server.tool_names().await.contains(&"added".to_owned()));
+    // Another row: the same call would be a duplicate of the first one, whatever the tool is now.
+    assert_eq!(server.succeed("change", json!({"id": 2})).await["data"]["text"], "new");
+    assert_eq!(server.succeed("added", json!({"id": 3})).await["data"]["text"], "old");
+    let records = "select count(*) from countersign.mutation_audit where status = 'success'";
+    assert_eq!(setup.db.value(records).await, "3");
+
+    // And away again: it is an unknown tool then.
+    setup.write(&[tool("added", OLD)]);
+    hang_up(server.client().pid().unwrap());
+    changes.changed().await.unwrap();
+    assert!(!server.tool_names().await.contains(&"change".to_owned()));
+    let gone = server.client().call("change", testkit::arguments(json!({"id": 4}))).await.unwrap_err();
+    assert!(gone.to_string().contains("Unknown tool: change"), "{gone}");
+    assert_eq!(setup.db.value(records).await, "3");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_or_a_configuration_that_is_wrong_keeps_the_old_tools_and_every_mistake_is_logged() {
+    let setup = Setup::new().await;
+    let mut logged = Logged::start(setup.command("[profiles.own]\naccess = [\"write\"]\n")).await;
+    let before = logged.names().await;
+    let pid = logged.server.pid();
+    logged.until("ready").await;
+
+    setup.write(&[tool("change", NEW), tool("broken", "update social.nowhere set x = $1"), tool("worse", "selec $1")]);
+    hang_up(pid);
+    let said = logged.until("tool worse").await;
+    assert!(said.contains("were not reloaded, the old ones stay"), "{said}");
+    assert!(said.contains("m.toml:19:15: tool broken: ") && said.contains("m.toml:30:8: "), "{said}");
+    assert!(said.matches("ERROR").count() >= 3, "{said}");
+    assert_eq!(logged.names().await, before);
+
+    setup.write(&[tool("change", NEW)]);
+    setup.folder.write("countersign.toml", &setup.config("[profiles.own]\ntools = [\"chnge\"]\n"));
+    hang_up(pid);
+    assert!(logged.until("chnge").await.contains("countersign.toml:5:10: profile own: there is no tool"));
+    setup.folder.write("countersign.toml", "profil = 3\n");
+    hang_up(pid);
+    logged.until("countersign.toml:1:1: there is no key profil").await;
+    let call = json!({"name": "change", "arguments": {"id": 1}});
+    let answer = logged.server.request(3, "tools/call", call).await;
+    assert_eq!(answer["result"]["structuredContent"]["data"]["text"], "old", "{answer}");
+
+    // Nobody was told of a change, since there was none: the next thing to come is that of the right files.
+    setup.folder.write("countersign.toml", &setup.config("account = \"later\"\n"));
+    setup.write(&[tool("changed", NEW)]);
+    hang_up(pid);
+    assert!(logged.until("are served").await.contains("count from the next start"));
+    assert_eq!(logged.server.receive().await["method"], "notifications/tools/list_changed");
+    let after: Vec<String> =
+        before.into_iter().map(|name| if name == "change" { "changed".into() } else { name }).collect();
+    assert_eq!(logged.names().await, after);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_runs_through_the_change_ends_with_the_tool_it_began_with_once() {
+    let setup = Setup::new().await;
+    let mut logged = Logged::start(setup.command("")).await;
+    let mut blocker = setup.db.connect().await;
+    let lock = blocker.transaction().await.unwrap();
+    lock.batch_execute("select from social.tweet where id = 1 for update").await.unwrap();
+    let call = json!({"name": "change", "arguments": {"id": 1}});
+    let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": call});
+    logged.server.send(&message.to_string()).await;
+    let waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+    until_some(&setup.db, waiting).await;
+
+    setup.write(&[tool("other", NEW)]);
+    hang_up(logged.server.pid());
+    logged.until("are served").await;
+    assert_eq!(logged.server.receive().await["method"], "notifications/tools/list_changed");
+    let answer = logged.server.request(8, "tools/call", call).await;
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    lock.rollback().await.unwrap();
+    let answer = logged.server.receive().await;
+    assert_eq!((&answer["id"], &answer["result"]["structuredContent"]["data"]["text"]), (&json!(7), &json!("old")));
+    assert_eq!(
+        setup.db.rows("select tool_name, status from countersign.mutation_audit").await,
+        [["change".to_owned(), "success".to_owned()]]
+    );
+
+    // It is the same call to the new tools as well: once, whatever was reloaded in between.
+    setup.write(&[tool("change", NEW)]);
+    hang_up(logged.server.pid());
+    logged.until("are served").await;
+    assert_eq!(logged.server.receive().await["method"], "notifications/tools/list_changed");
+    let again = json!({"name": "change", "arguments": {"id": 1}});
+    let again = logged.server.request(9, "tools/call", again).await;
+    assert_eq!(again["result"]["structuredContent"]["data"]["duplicate"], true, "{again}");
+    assert_eq!(setup.db.value("select text from social.tweet where id = 1").await, "old");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_newest_protocol_is_told_by_a_subscription() {
+    let setup = Setup::new().await;
+    let mut command = setup.command("");
+    command.args(["--log", "warn"]).stderr(Stdio::inherit());
+    let mut server = RawServer::without_session(command);
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let discovered = server.request(1, "server/discover", json!({"_meta": meta})).await;
+    assert_eq!(discovered["result"]["capabilities"]["tools"]["listChanged"], true, "{discovered}");
+    let listen = json!({"jsonrpc": "2.0", "id": 2, "method": "subscriptions/listen",
+        "params": {"_meta": meta, "notifications": {"toolsListChanged": true}}});
+    server.send(&listen.to_string()).await;
+    let acknowledged = server.receive().await;
+    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged", "{acknowledged}");
+    setup.write(&[tool("change", OLD), tool("added", OLD)]);
+    hang_up(server.pid());
+    let told: Value = server.receive().await;
+    assert_eq!(told["method"], "notifications/tools/list_changed", "{told}");
+    let tools = server.request(3, "tools/list", json!({"_meta": meta})).await;
+    assert!(tools.to_string().contains("\"added\""), "{tools}");
+    assert!(server.close().await);
+}
