@@ -14,7 +14,7 @@ pub(crate) async fn untouched_tweet(db: &Database) -> i64 {
     db.value(sql).await.parse().unwrap()
 }
 
-async fn likes(db: &Database, tweet: i64) -> String {
+pub(crate) async fn likes(db: &Database, tweet: i64) -> String {
     let sql = format!("select count(*) from social.tweet_like where account_id = 'default' and tweet_id = {tweet}");
     db.value(&sql).await
 }
@@ -41,144 +41,6 @@ async fn a_write_answers_with_receipt_row_count_and_undo() {
     assert_eq!(meta["rollback"]["undo_params"], json!({"tweet_id": tweet}));
     assert!(!meta["rollback"]["note"].as_str().unwrap().is_empty());
     assert_eq!(likes(&db, tweet).await, "1");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_same_call_again_is_a_duplicate_also_in_another_server() {
-    // A1-04, A1-07, A4-01 to A4-07
-    let db = database().await;
-    let tweet = untouched_tweet(&db).await;
-    let first = Server::on(&db).await;
-    let original = first.succeed("like_tweet", json!({"tweet_id": tweet})).await;
-    first.close().await;
-    let second = Server::on(&db).await;
-    let duplicate = second.succeed("like_tweet", json!({"tweet_id": tweet})).await;
-    assert_eq!(
-        duplicate["data"],
-        json!({
-            "duplicate": true,
-            "original_correlation_id": original["meta"]["correlation_id"],
-            "cached_result": original["data"],
-            "message": "Identical like_tweet was already executed successfully. Returning cached result.",
-        })
-    );
-    assert_ne!(duplicate["meta"]["correlation_id"], original["meta"]["correlation_id"]);
-    assert_eq!(likes(&db, tweet).await, "1");
-    // The same parameters on another tool are another call.
-    let other = second.succeed("bookmark_tweet", json!({"tweet_id": tweet})).await;
-    assert_eq!(other["data"]["duplicate"], Value::Null);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cached_result_is_whole_however_long_it_is() {
-    // A4-04
-    let db = database().await;
-    let server = Server::on(&db).await;
-    let texts: Vec<String> = (0..20).map(|n| format!("{n}: {}", "é😀\"\\".repeat(20))).collect();
-    let original = server.succeed("post_thread", json!({"tweets": texts})).await;
-    let duplicate = server.succeed("post_thread", json!({"tweets": texts})).await;
-    assert_eq!(duplicate["data"]["cached_result"].to_string(), original["data"].to_string());
-    let summary = "select max(octet_length(result_summary)) <= 500 and max(octet_length(params_summary)) <= 500 \
-                   from countersign.mutation_audit";
-    assert_eq!(db.value(summary).await, "t");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn twenty_identical_calls_at_once_through_three_servers_write_once() {
-    // A1-01, X-01, ID01
-    let db = database().await;
-    let tweet = untouched_tweet(&db).await;
-    let (a, b, c) = tokio::join!(Server::on(&db), Server::on(&db), Server::on(&db));
-    let servers = [a, b, c];
-    let calls = (0..20).map(|n| servers[n % 3].succeed("like_tweet", json!({"tweet_id": tweet})));
-    let answers = join_all(calls).await;
-    let (duplicates, originals): (Vec<&Value>, Vec<&Value>) =
-        answers.iter().partition(|answer| answer["data"]["duplicate"] == true);
-    assert_eq!((originals.len(), duplicates.len()), (1, 19));
-    let original = &originals[0]["meta"]["correlation_id"];
-    assert!(duplicates.iter().all(|answer| &answer["data"]["original_correlation_id"] == original));
-    assert_eq!(likes(&db, tweet).await, "1");
-    let statuses = "select string_agg(status || ' ' || n, ', ' order by status) from \
-                    (select status, count(*) as n from countersign.mutation_audit group by 1) as s";
-    // One call of each server reached the ledger; the others joined it there (A1-05).
-    assert_eq!(db.value(statuses).await, "duplicate 2, success 1");
-}
-
-/// All at once, on this task: enough to have them on the wire together.
-async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut futures: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
-    std::future::poll_fn(|cx| {
-        let mut all = true;
-        for (future, output) in &mut futures {
-            if output.is_none() {
-                match future.as_mut().poll(cx) {
-                    std::task::Poll::Ready(ready) => *output = Some(ready),
-                    std::task::Poll::Pending => all = false,
-                }
-            }
-        }
-        if all { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-    })
-    .await;
-    futures.into_iter().filter_map(|(_, output)| output).collect()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn reversed_writes_no_longer_count_also_when_another_server_reversed_them() {
-    let db = database().await;
-    let tweet = untouched_tweet(&db).await;
-    let (here, there) = tokio::join!(Server::on(&db), Server::on(&db));
-    let call = json!({"tweet_id": tweet});
-    let first = here.succeed("like_tweet", call.clone()).await;
-    let undo = there.succeed("unlike_tweet", call.clone()).await;
-    let second = here.succeed("like_tweet", call.clone()).await;
-    assert_eq!(second["data"]["liked"], true, "{second}");
-    assert_eq!(likes(&db, tweet).await, "1");
-    there.succeed("unlike_tweet", call.clone()).await;
-    there.succeed("like_tweet", call).await;
-    assert_eq!(likes(&db, tweet).await, "1");
-    let id = first["meta"]["correlation_id"].clone();
-    let detail = here.succeed("get_mutation_detail", json!({"correlation_id": id})).await;
-    assert_eq!(detail["data"]["reversed_by"], json!([undo["meta"]["correlation_id"]]));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_window_is_300_seconds() {
-    // A1-02
-    let db = database().await;
-    let server = Server::on(&db).await;
-    let post = json!({"text": "again and again"});
-    server.succeed("post_tweet", post.clone()).await;
-    let age = |seconds: u32| {
-        format!("update countersign.idempotency_guard set expires_at = expires_at - interval '{seconds} s'")
-    };
-    db.run(&age(290)).await;
-    assert_eq!(server.succeed("post_tweet", post.clone()).await["data"]["duplicate"], true);
-    db.run(&age(11)).await;
-    assert_eq!(server.succeed("post_tweet", post).await["data"]["duplicate"], Value::Null);
-    assert_eq!(db.value("select count(*) from social.tweet where text = 'again and again'").await, "2");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_key_of_the_callers_own_names_one_write_and_one_only() {
-    // A11-15, ID02, ID05
-    let db = database().await;
-    let server = Server::on(&db).await;
-    let keyed = |text: &str| json!({"text": text, "idempotency_key": "order-1"});
-    let first = server.succeed("post_tweet", keyed("keyed")).await;
-    let again = server.succeed("post_tweet", keyed("keyed")).await;
-    assert_eq!(again["data"]["original_correlation_id"], first["meta"]["correlation_id"]);
-    let error = server.fail("post_tweet", keyed("other"), "idempotency_key_reused").await;
-    assert!(!error.to_string().contains("keyed"), "the stored call is not shown: {error}");
-    // Another key is another write, although everything else is the same.
-    let other = json!({"text": "keyed", "idempotency_key": "order-2"});
-    assert_eq!(server.succeed("post_tweet", other).await["data"]["duplicate"], Value::Null);
-    assert_eq!(db.value("select count(*) from social.tweet where text in ('keyed', 'other')").await, "2");
-    // A failure frees the key for the same arguments and keeps it bound to them.
-    let missing = |id: i64| json!({"tweet_id": id, "idempotency_key": "like-1"});
-    server.fail("like_tweet", missing(999_999), "sql_error").await;
-    server.fail("like_tweet", missing(999_999), "sql_error").await;
-    server.fail("like_tweet", missing(999_998), "idempotency_key_reused").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -359,23 +221,4 @@ async fn a_call_that_is_swept_while_it_waits_takes_nothing_with_it() {
     }
     // Nobody holds the guard: the same call runs.
     assert_eq!(waiting.succeed("like_tweet", call).await["data"]["liked"], true);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn accounts_do_not_share_duplicates_or_records() {
-    // A11-18, X-08, ID03, ID12
-    let db = database().await;
-    let other_account =
-        db.value("select account_id from social.account where account_id <> 'default' order by 1 limit 1").await;
-    let mut command = Server::command(&db);
-    command.args(["--account", &other_account]);
-    let (mine, other) = tokio::join!(Server::on(&db), Server::start(command));
-    let post = json!({"text": "the same words", "idempotency_key": "k"});
-    let first = mine.succeed("post_tweet", post.clone()).await;
-    let second = other.succeed("post_tweet", post).await;
-    assert_eq!(second["data"]["duplicate"], Value::Null);
-    let listed = other.succeed("get_recent_mutations", json!({})).await;
-    assert_eq!(listed["data"]["count"], 1);
-    let foreign = json!({"correlation_id": first["meta"]["correlation_id"]});
-    other.fail("get_mutation_detail", foreign, "not_found").await;
 }

@@ -66,6 +66,11 @@ impl Database {
         create(cluster(), name, "template0").await
     }
 
+    /// One that is there already, on the cluster of this test binary.
+    pub fn existing(name: &str) -> Self {
+        Self { cluster: Arc::clone(cluster()), name: name.to_owned() }
+    }
+
     async fn load_social(&self) {
         let target = self.target();
         ledger::init(&target, ledger::DEFAULT_WRITER).await.expect("the ledger's schema");

@@ -1,0 +1,136 @@
+//! Who may do what to the ledger: an owner that nobody logs in as, a writer that has the protocol's functions, a reader that
+//! has nothing of it.
+
+use std::process::{Output, Stdio};
+
+use serde_json::json;
+use testkit::{Database, Server, countersign, database};
+use tokio::process::Command;
+
+/// Runs a statement as the servers' login; the SQLSTATE of its refusal.
+async fn refusal(db: &Database, sql: &str) -> String {
+    let (client, connection) = tokio_postgres::connect(&db.writer_url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let refused = client.batch_execute(sql).await.expect_err(sql);
+    refused.as_db_error().unwrap_or_else(|| panic!("{sql}: {refused}")).code().code().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_writer_changes_the_ledger_through_the_protocol_and_in_no_other_way() {
+    // AU02, AU03
+    let db = database().await;
+    let server = Server::on(&db).await;
+    server.succeed("post_tweet", json!({"text": "on the record"})).await;
+    let before = db.rows("select a::text from countersign.mutation_audit a").await;
+    let tables = db.rows("select tablename from pg_tables where schemaname = 'countersign'").await.concat();
+    assert!(tables.len() >= 5, "{tables:?}");
+    for table in tables {
+        for statement in [
+            "insert into {} default values",
+            "delete from {}",
+            "truncate {} cascade",
+            "drop table {}",
+            "alter table {} disable trigger all",
+            "create trigger t before insert on {} execute function public.no()",
+        ] {
+            let sql = statement.replace("{}", &format!("countersign.{table}"));
+            assert_eq!(refusal(&db, &sql).await, "42501", "{sql}");
+        }
+    }
+    for sql in [
+        "update countersign.mutation_audit set status = 'failure'",
+        "update countersign.mutation_audit set params_summary = '' where status = 'pending'",
+        "update countersign.idempotency_guard set expires_at = '-infinity'",
+        "select * from countersign.reader_login",
+        "select countersign.ensure_reader('known')",
+        "select countersign.ensure_roles('countersign_writer')",
+        "select countersign.grant_writers('social')",
+        "create table countersign.mine ()",
+        "create or replace function countersign.age_ms(timestamptz) returns integer language sql as 'select 0'",
+        "set role countersign_owner",
+        "set session_replication_role = replica",
+    ] {
+        assert_eq!(refusal(&db, sql).await, "42501", "{sql}");
+    }
+    assert_eq!(db.rows("select a::text from countersign.mutation_audit a").await, before);
+    // Its owner may not either: the triggers see to it (AU02, AU03).
+    for sql in [
+        "update countersign.mutation_audit set elapsed_ms = 0",
+        "delete from countersign.mutation_audit",
+        "truncate countersign.mutation_audit cascade",
+    ] {
+        let refused = db.connect().await.batch_execute(sql).await.expect_err(sql);
+        assert!(["42501", "55000"].contains(&refused.as_db_error().unwrap().code().code()), "{sql}: {refused:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_else_can_call_the_protocol() {
+    let db = database().await;
+    let server = Server::on(&db).await;
+    for call in
+        ["countersign.sweep('0', 1)", "countersign.resolve(gen_random_uuid(), 1)", "countersign.reader_credentials()"]
+    {
+        let query = format!("select {call}");
+        let error = server.fail("query_database", json!({"query": query}), "not_permitted").await;
+        assert_eq!(error["sqlstate"], "42501", "{error}");
+    }
+    let open = "select p.oid::regprocedure from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a \
+                where p.pronamespace = 'countersign'::regnamespace and a.grantee = 0";
+    assert_eq!(db.rows(open).await, Vec::<Vec<String>>::new(), "functions that everybody may call");
+    let unsafe_path = "select p.oid::regprocedure from pg_proc p where p.pronamespace = 'countersign'::regnamespace \
+                       and p.prosecdef and not coalesce(p.proconfig::text like '%search_path=pg_catalog, pg_temp%', false)";
+    assert_eq!(db.rows(unsafe_path).await, Vec::<Vec<String>>::new(), "SECURITY DEFINER without a fixed search_path");
+    let foreign = "select relname from pg_class where relnamespace = 'countersign'::regnamespace \
+                   and relkind in ('r', 'S') and relowner <> 'countersign_owner'::regrole";
+    assert_eq!(db.rows(foreign).await, Vec::<Vec<String>>::new(), "tables that the owner does not own");
+}
+
+/// Starts a server whose client is gone at once; what it said, and whether it started.
+async fn start(url: &str, arguments: &[&str]) -> (String, bool) {
+    let mut command = Command::new(countersign());
+    command.env("DATABASE_URL", url).arg("serve").args(arguments).stdin(Stdio::null());
+    let output: Output = command.output().await.unwrap();
+    (String::from_utf8(output.stderr).unwrap(), output.status.success())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_that_can_do_too_much_is_named_and_refused_under_strict_roles() {
+    let db = database().await;
+    let (said, started) = start(&db.writer_url(), &["--strict-roles"]).await;
+    assert!(started && !said.contains("more than"), "{said}");
+
+    db.run(&format!("create role owning_{0} login; grant countersign_owner to owning_{0}", db.name())).await;
+    db.run(&format!(
+        "create role mighty_{0} login createrole bypassrls; grant countersign_writer to mighty_{0}",
+        db.name()
+    ))
+    .await;
+    let as_role = |role: &str| db.url().replace("user=postgres", &format!("user={role}_{}", db.name()));
+    for (url, power) in [
+        (db.url(), "\"postgres\", which is a superuser"),
+        (as_role("owning"), "owns the ledger"),
+        (as_role("mighty"), "may create roles, bypasses row level security"),
+    ] {
+        let (said, started) = start(&url, &[]).await;
+        assert!(started && said.contains("WARN") && said.contains(power), "{said}");
+        let (said, started) = start(&url, &["--strict-roles"]).await;
+        assert!(!started && said.contains(power) && said.contains("countersign_writer"), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_login_for_servers_can_be_named() {
+    let db = database().await;
+    let role = format!("second_{}", db.name());
+    let mut command = Command::new(countersign());
+    let output = command.env("DATABASE_URL", db.url()).args(["init", "--writer", &role]).output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let url = db.url().replace("user=postgres", &format!("user={role}"));
+    let (said, started) = start(&url, &["--strict-roles"]).await;
+    assert!(started, "{said}");
+    assert_eq!(
+        db.value("select string_agg(role_name, ' ' order by role_name) from countersign.writer_login").await,
+        format!("countersign_writer {role}")
+    );
+}
