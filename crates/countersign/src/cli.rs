@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tools::Profile;
 
+use crate::audit::args::AuditCommand;
+
 /// Lets AI agents work on PostgreSQL, and lets people answer for what they did.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
@@ -37,6 +39,9 @@ pub(crate) enum Command {
     Init(InitArgs),
     /// Compile the manifests against the configured database and report every mistake, without serving.
     Check(CheckArgs),
+    /// Read, seal, verify and prune the records of what agents did.
+    #[command(subcommand)]
+    Audit(AuditCommand),
 }
 
 /// Which database.

@@ -2,6 +2,7 @@
 //!
 //! To add a command: a variant in `cli::Command`, a module with its `run`, and a line in [`run`].
 
+mod audit;
 mod check;
 mod cli;
 mod connection;
@@ -30,16 +31,18 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(run(cli));
     // Nothing that is still running (a blocked read of standard input) may hold up the end.
     runtime.shutdown_background();
-    outcome.map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
+    outcome.unwrap_or_else(|error| failed(&error))
 }
 
-async fn run(cli: Cli) -> anyhow::Result<()> {
+async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
-        Command::Demo(arguments) => demo::run(arguments).await,
-        Command::Serve(arguments) => serve::run(arguments).await,
-        Command::Init(arguments) => init::run(arguments).await,
-        Command::Check(arguments) => check::run(arguments).await,
+        Command::Demo(arguments) => demo::run(arguments).await?,
+        Command::Serve(arguments) => serve::run(arguments).await?,
+        Command::Init(arguments) => init::run(arguments).await?,
+        Command::Check(arguments) => check::run(arguments).await?,
+        Command::Audit(command) => return audit::run(command).await,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// One message that names the thing and the way out.

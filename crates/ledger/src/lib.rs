@@ -11,11 +11,12 @@
 //! `migrations/V2__protocol.sql`); `executor` is what a write tool implements; `fingerprint` decides which calls are
 //! the same; `records` reads the ledger; `read` is the read path of
 //! `pg`, handed on; `sweep` ends what killed servers
-//! left pending; `schema` makes and checks it; `reader_role` is the login of the read path.
+//! left pending; `audit` is for people: every account's records, seals over them, pruning; `schema` makes and checks it; `reader_role` is the login of the read path.
 //!
 //! This crate must never know what a tool or a manifest is, nor MCP.
 
 mod admit;
+pub mod audit;
 mod execute;
 mod executor;
 mod fingerprint;
@@ -57,6 +58,12 @@ impl Ledger {
     #[must_use]
     pub fn gate(&self) -> Gate {
         self.gate.clone()
+    }
+
+    /// The ledger as evidence, for people: all accounts.
+    #[must_use]
+    pub fn audit(&self) -> audit::Audit {
+        audit::Audit::new(self.writer.clone(), self.records())
     }
 
     /// What was written.
