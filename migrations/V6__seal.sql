@@ -28,7 +28,7 @@ comment on column countersign.seal.no is '1, 2, 3 and so on, without gaps.';
 comment on column countersign.seal.from_id is
     'The entry covers every mutation_audit.id from here to to_id; the previous entry of records ends just before.';
 comment on column countersign.seal.record_ids is 'The records of that range, in order. Ids between them were never committed.';
-comment on column countersign.seal.leaves is 'countersign.record_leaf of each of them.';
+comment on column countersign.seal.leaves is 'SHA-256 of each record''s canonical text (countersign.seal_records).';
 comment on column countersign.seal.removed is 'For a pruning: the ids of the records that it removed.';
 comment on column countersign.seal.removed_before is 'For a pruning: only records made before this were removed.';
 comment on column countersign.seal.hash is 'SHA-256 of the previous entry''s hash and this entry''s canonical text.';
@@ -49,20 +49,6 @@ revoke all on countersign.seal, countersign.seal_state from public;
 -- no duplicate and reverses nothing has no entry in either.
 create index mutation_audit_duplicate_of on countersign.mutation_audit (duplicate_of) where duplicate_of is not null;
 create index undo_call_reversed_by on countersign.undo_call (reversed_by) where reversed_by is not null;
-
--- SHA-256 of a record's canonical text: a JSON array of strings and nulls. All that is fixed once the record is final,
--- and nothing that depends on a session's settings. undo_call.reversed_by is filled in later, so it is left out.
--- crates/ledger/src/audit/verify.sql has the same text once more: a verifier must not trust functions of the database.
-create function countersign.record_leaf(a countersign.mutation_audit) returns bytea language sql stable as $$
-select sha256(convert_to(json_build_array(
-    'countersign record 1', a.id::text, a.correlation_id::text, a.idempotency_key, a.tool_name, a.params_hash,
-    a.params::text, a.params_summary, a.status, a.duplicate_of::text, a.result::text, a.result_summary,
-    a.rows_affected::text, a.before_image::text, a.rollback_action::text, a.error_code, a.error_sqlstate, a.error_message,
-    a.elapsed_ms::text, a.account_id, a.actor, a.exec_xid::text,
-    extract(epoch from a.created_at)::text, extract(epoch from a.completed_at)::text,
-    (select string_agg(json_build_array(u.position::text, u.account_id, u.tool_name, u.fingerprint)::text, ',' order by u.position)
-     from countersign.undo_call u where u.correlation_id = a.correlation_id)
-)::text, 'UTF8')) $$;
 
 -- The hash of an entry: SHA-256 of the previous one's hash (nothing for the first) and the entry's canonical text.
 create function countersign.seal_hash(previous bytea, e countersign.seal) returns bytea language sql stable as $$
@@ -130,6 +116,9 @@ where l.locktype = 'relation' and l.relation = 'countersign.mutation_audit'::reg
 
 -- Seals what is settled and final, the oldest first, at most `most` records; returns how many. Many may call it at once.
 -- A record that is pending holds up those behind it: an entry never has to be reopened.
+-- A leaf is the SHA-256 of a record's canonical text, a JSON array of strings and nulls: all that is fixed once the record is
+-- final, and nothing that depends on a session's settings. undo_call.reversed_by is filled in later, so it is left out.
+-- crates/ledger/src/audit/verify.sql has the same text once more: a verifier must not trust the database's functions.
 create function countersign.seal_records(most integer) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -144,10 +133,20 @@ begin
     settled := countersign.settled_id();
     after := countersign.sealed_to();
     while sealed < most loop
-        select array_agg(r.id order by r.id), array_agg(countersign.record_leaf(r.whole) order by r.id)
+        select array_agg(r.id order by r.id), array_agg(r.leaf order by r.id)
         into entry.record_ids, entry.leaves
         from (
-            select a.id, a as whole from countersign.mutation_audit a
+            select a.id, sha256(convert_to(json_build_array(
+                'countersign record 1', a.id::text, a.correlation_id::text, a.idempotency_key, a.tool_name, a.params_hash,
+                a.params::text, a.params_summary, a.status, a.duplicate_of::text, a.result::text, a.result_summary,
+                a.rows_affected::text, a.before_image::text, a.rollback_action::text, a.error_code, a.error_sqlstate,
+                a.error_message, a.elapsed_ms::text, a.account_id, a.actor, a.exec_xid::text,
+                extract(epoch from a.created_at)::text, extract(epoch from a.completed_at)::text,
+                (select string_agg(json_build_array(u.position::text, u.account_id, u.tool_name, u.fingerprint)::text, ','
+                                   order by u.position)
+                 from countersign.undo_call u where u.correlation_id = a.correlation_id)
+            )::text, 'UTF8')) as leaf
+            from countersign.mutation_audit a
             where a.id > after and a.id <= settled
               -- OFFSET 0: by the index of pending records, not along the primary key.
               and a.id < coalesce((select min(p.id) from (select w.id from countersign.mutation_audit w
@@ -164,6 +163,10 @@ begin
     return sealed;
 end $$;
 revoke all on function countersign.seal_records from public;
+
+-- An hour of grace: a call that is just being admitted still sees the guard that it met.
+create function countersign.is_dead(g countersign.idempotency_guard) returns boolean language sql volatile as
+$$ select greatest(g.expires_at, g.bound_until) < clock_timestamp() - interval '1 hour' $$;
 
 -- The oldest `most` sealed records behind `after` that were made before `made_before`, and whether each is still needed. Needed
 -- is what a row that stays points to, and what something needed points to in turn:
@@ -199,10 +202,6 @@ with recursive candidate as materialized (
 select c.id, c.correlation_id, exists (select from needed n where n.correlation_id = c.correlation_id)
 from candidate c $$;
 revoke all on function countersign.prunable from public;
-
--- An hour of grace: a call that is just being admitted still sees the guard that it met.
-create function countersign.is_dead(g countersign.idempotency_guard) returns boolean language sql volatile as
-$$ select greatest(g.expires_at, g.bound_until) < clock_timestamp() - interval '1 hour' $$;
 
 -- One batch of pruning: looks at the oldest `most` candidates behind `after`, and removes those that nobody needs with
 -- their undo calls and dead guards. Says so in the chain first: the trigger lets go of nothing else.

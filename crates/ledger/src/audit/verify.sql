@@ -1,6 +1,6 @@
 -- The next entries of the chain behind $1, at most $2, and for each of them what is wrong with it first.
 -- $3: the hash of entry $1, in hex; empty for none. $4: what was pruned, as an int8multirange.
--- The texts that are hashed are those of countersign.record_leaf and countersign.seal_hash (migrations/V6__seal.sql), once
+-- The texts that are hashed are those of countersign.seal_records and countersign.seal_hash (migrations/V6__seal.sql), once
 -- more: whoever can alter records can alter functions too.
 with entry as materialized (
     select s.*, coalesce(lag(s.hash) over (order by s.no), decode($3::text, 'hex')) as previous
