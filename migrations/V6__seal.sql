@@ -184,23 +184,27 @@ with recursive candidate as materialized (
     select c.correlation_id, c.duplicate_of from candidate c
     where exists (select from countersign.idempotency_guard g
                   where g.holder = c.correlation_id and not countersign.is_dead(g))
+       -- Stays: what is no candidate. Put in terms of the record itself, so that no long list is searched for it.
        or exists (select from countersign.mutation_audit d
                   where d.duplicate_of = c.correlation_id
-                    and not exists (select from candidate o where o.correlation_id = d.correlation_id))
+                    and not (d.id > after and d.id <= (select max(o.id) from candidate o)
+                             and d.created_at < made_before and d.status <> 'pending'))
        or exists (select from countersign.undo_call u
+                  join countersign.mutation_audit w on w.correlation_id = u.correlation_id
                   where u.reversed_by = c.correlation_id
-                    and not exists (select from candidate o where o.correlation_id = u.correlation_id))
+                    and not (w.id > after and w.id <= (select max(o.id) from candidate o)
+                             and w.created_at < made_before and w.status <> 'pending'))
     union
-    select c.correlation_id, c.duplicate_of
+    select a.correlation_id, a.duplicate_of
     from needed n
     cross join lateral (
         select n.duplicate_of as target
         union all select u.reversed_by from countersign.undo_call u where u.correlation_id = n.correlation_id
     ) points
-    join candidate c on c.correlation_id = points.target
+    join countersign.mutation_audit a on a.correlation_id = points.target
 )
-select c.id, c.correlation_id, exists (select from needed n where n.correlation_id = c.correlation_id)
-from candidate c $$;
+select c.id, c.correlation_id, n.correlation_id is not null
+from candidate c left join needed n on n.correlation_id = c.correlation_id $$;
 revoke all on function countersign.prunable from public;
 
 -- One batch of pruning: looks at the oldest `most` candidates behind `after`, and removes those that nobody needs with

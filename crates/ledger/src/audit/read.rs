@@ -30,8 +30,11 @@ const LIST_SQL: &str = concat!(
      where ($1::text is null or a.tool_name = $1) and ($2::text is null or a.status = $2) \
        and ($3::text is null or a.account_id = $3) \
        and ($4::integer is null or a.created_at >= clock_timestamp() - make_interval(hours => $4)) \
-     order by a.id desc limit $5::bigint"
+       and ($5::bigint is null or a.id < $5) \
+     order by a.id desc limit $6::bigint"
 );
+/// Records of one answer, whose size is bounded.
+const PAGE: u32 = 500;
 
 /// Duplicates by number, and by name as long as they are few: a record can have any number of them.
 const SHOW_SQL: &str = concat!(
@@ -65,14 +68,24 @@ impl Audit {
     /// # Errors
     /// Whatever the database says.
     pub async fn list(&self, query: &RecordQuery) -> Result<Vec<Map<String, Value>>, pg::Error> {
-        let params = [
-            query.tool_name.clone(),
-            query.status.map(|status| status.as_str().to_owned()),
-            query.account_id.clone(),
-            query.since_hours.map(|hours| hours.to_string()),
-            Some(query.limit.to_string()),
-        ];
-        self.records.objects(LIST_SQL, &params).await
+        let mut records: Vec<Map<String, Value>> = Vec::new();
+        let mut left = query.limit;
+        while left > 0 {
+            let page = left.min(PAGE);
+            let params = [
+                query.tool_name.clone(),
+                query.status.map(|status| status.as_str().to_owned()),
+                query.account_id.clone(),
+                query.since_hours.map(|hours| hours.to_string()),
+                records.last().and_then(|last| last.get("id")).map(Value::to_string),
+                Some(page.to_string()),
+            ];
+            let found = self.records.objects(LIST_SQL, &params).await?;
+            let is_last = found.len() < usize::try_from(page).unwrap_or(usize::MAX);
+            records.extend(found);
+            left = if is_last { 0 } else { left - page };
+        }
+        Ok(records)
     }
 
     /// One record whole, with what it duplicates, what duplicates it, what reversed it and what it reversed, and the entry
