@@ -4,6 +4,10 @@
 -- The rule: a function of this schema that is SECURITY DEFINER is one that the server may call. Everything else here is
 -- for the ledger's owner.
 
+alter table countersign.mutation_audit add column after_image json;
+comment on column countersign.mutation_audit.before_image is 'The rows that the write was about to change, as its `before` read them.';
+comment on column countersign.mutation_audit.after_image is 'The same rows afterwards.';
+
 create table countersign.writer_login (
     role_name  name primary key
 );

@@ -12,13 +12,6 @@ async fn statuses(db: &Database) -> String {
     db.value(sql).await
 }
 
-/// A server without the memory layer.
-async fn forgetful(db: &Database) -> Server {
-    let mut command = Server::command(db);
-    command.env("COUNTERSIGN_DUPLICATE_MEMORY_S", "0");
-    Server::start(command).await
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_call_again_is_a_duplicate_also_in_another_server() {
     // A1-04, A1-07, A4-01 to A4-07
@@ -193,7 +186,7 @@ async fn within_half_a_minute_the_server_itself_remembers_and_makes_no_record() 
     assert_eq!(&duplicate["meta"]["correlation_id"], receipt, "a receipt that finds a record");
     assert_eq!(statuses(&db).await, "success 1");
     // Whoever does not remember asks the ledger, and leaves a record (A8-02, A4-06).
-    let other = forgetful(&db).await.succeed("post_tweet", call).await;
+    let other = Server::forgetful(&db).await.succeed("post_tweet", call).await;
     assert_eq!(&other["data"]["original_correlation_id"], receipt);
     assert_ne!(&other["meta"]["correlation_id"], receipt);
     assert_eq!(statuses(&db).await, "duplicate 1, success 1");
@@ -204,7 +197,7 @@ async fn identical_calls_without_the_memory_layer_are_arbitrated_by_the_ledger_a
     // A1-06, ID01, ID06, ID07
     let db = database().await;
     let tweet = untouched_tweet(&db).await;
-    let server = forgetful(&db).await;
+    let server = Server::forgetful(&db).await;
     let calls = (0..24).map(|_| server.succeed("like_tweet", json!({"tweet_id": tweet, "idempotency_key": "k"})));
     let answers = join_all(calls).await;
     assert_eq!(answers.iter().filter(|answer| answer["data"]["duplicate"] == true).count(), 23);
@@ -263,7 +256,7 @@ async fn fingerprints_with_a_key_tell_nothing_and_agree_between_servers_that_hav
     let (here, there) = tokio::join!(keyed("the same key, everywhere"), keyed("the same key, everywhere"));
     here.succeed("post_tweet", call.clone()).await;
     assert_eq!(there.succeed("post_tweet", call.clone()).await["data"]["duplicate"], true);
-    forgetful(&db).await.succeed("post_tweet", call).await;
+    Server::forgetful(&db).await.succeed("post_tweet", call).await;
     let hashes = db.rows("select distinct params_hash from countersign.mutation_audit").await.concat();
     assert_eq!(hashes.len(), 2, "with a key and without: {hashes:?}");
 }

@@ -8,6 +8,11 @@
 )]
 
 mod architecture;
+mod audit;
+mod audit_order;
+mod audit_prune;
+mod audit_read;
+mod audit_verify;
 mod chaos;
 mod configuration;
 mod corrections;

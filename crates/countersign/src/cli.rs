@@ -9,6 +9,8 @@ use crate::settings::{
     ConnectKeys, DatabaseKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, Sources, WriteKeys,
 };
 
+use crate::audit::args::AuditCommand;
+
 /// Lets AI agents work on PostgreSQL, and lets people answer for what they did.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
@@ -32,6 +34,9 @@ pub(crate) enum Command {
     Init(InitArgs),
     /// Compile the manifests against the configured database and report every mistake, without serving.
     Check(CheckArgs),
+    /// Read, seal, verify and prune the records of what agents did.
+    #[command(subcommand)]
+    Audit(AuditCommand),
 }
 
 #[derive(Debug, Args)]
@@ -90,7 +95,7 @@ impl Cli {
         let matches = Self::command().get_matches();
         let cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         let mut given = cli.keys();
-        if let Some((_, matches)) = matches.subcommand() {
+        if let Some(matches) = innermost(&matches) {
             let DatabaseKeys { database_url, database_url_file } = &mut given.database;
             flag_before_variable(matches, database_url, database_url_file, ["database_url", "database_url_file"]);
             let ServeKeys { read_url, read_url_file, .. } = &mut given.serve;
@@ -117,6 +122,10 @@ impl Cli {
                 (keys.manifests, keys.serve) = (serve.manifests.clone(), serve.serve.clone());
                 (keys.write, keys.limits) = (serve.write.clone(), serve.limits.clone());
             }
+            Command::Audit(audit) => {
+                let (database, connect) = audit.keys();
+                (keys.database, keys.connect) = (database.clone(), connect.clone());
+            }
             Command::Init(init) => (keys.database, keys.connect) = (init.database.clone(), init.connect.clone()),
             Command::Check(check) => {
                 (keys.database, keys.connect) = (check.database.clone(), check.connect.clone());
@@ -125,6 +134,11 @@ impl Cli {
         }
         keys
     }
+}
+
+/// What stands behind the last subcommand.
+fn innermost(matches: &ArgMatches) -> Option<&ArgMatches> {
+    matches.subcommand().map(|(_, inner)| innermost(inner).unwrap_or(inner))
 }
 
 /// Two keys that say the same in two ways: a flag for one goes before a variable for the other.

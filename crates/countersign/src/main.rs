@@ -2,6 +2,7 @@
 //!
 //! To add a command: a variant in `cli::Command`, a module with its `run`, and a line in [`run`].
 
+mod audit;
 mod check;
 mod cli;
 mod connection;
@@ -39,16 +40,18 @@ fn main() -> ExitCode {
     let outcome = runtime.block_on(run(command, sources, settings));
     // Nothing that is still running (a blocked read of standard input) may hold up the end.
     runtime.shutdown_background();
-    outcome.map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
+    outcome.unwrap_or_else(|error| failed(&error))
 }
 
-async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::Result<()> {
+async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Demo(arguments) => demo::run(arguments).await,
-        Command::Serve(arguments) => serve::run(&arguments, sources, settings).await,
-        Command::Init(arguments) => init::run(&arguments, &settings).await,
-        Command::Check(_) => check::run(&settings).await,
+        Command::Demo(arguments) => demo::run(arguments).await?,
+        Command::Serve(arguments) => serve::run(&arguments, sources, settings).await?,
+        Command::Init(arguments) => init::run(&arguments, &settings).await?,
+        Command::Check(_) => check::run(&settings).await?,
+        Command::Audit(command) => return audit::run(command, &settings).await,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// One message that names the thing and the way out.

@@ -12,6 +12,11 @@ pub(crate) fn complain(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
+/// How many characters a line of the terminal takes; `None` if standard output is none, so that nothing is cut off.
+pub(crate) fn width() -> Option<usize> {
+    terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0))
+}
+
 /// Text in a terminal's colours, and plain where there is none or NO_COLOR asks for it.
 pub(crate) struct Style {
     colours: bool,

@@ -11,11 +11,12 @@
 //! `migrations/V2__protocol.sql`); `executor` is what a write tool implements; `fingerprint` decides which calls are
 //! the same, `memory` knows those of the last half minute and `standing` asks whether they still count; `records` reads
 //! the ledger; `read` is the read path of `pg`, handed on; `sweep` ends what killed servers left pending; `schema` makes and
-//! checks it; `roles` are its owner and the server's login, `reader_role` is the login of the read path.
+//! checks it; `audit` is for people: every account's records, seals over them, pruning; `roles` are its owner and the server's login, `reader_role` is the login of the read path.
 //!
 //! This crate must never know what a tool or a manifest is, nor MCP.
 
 mod admit;
+pub mod audit;
 mod execute;
 mod executor;
 mod fingerprint;
@@ -69,6 +70,12 @@ impl Ledger {
     /// Closes the sessions that nobody uses now: what is prepared in them is needed no more.
     pub fn forget_idle_sessions(&self) {
         self.writer.forget_idle();
+    }
+
+    /// The ledger as evidence, for people: all accounts.
+    #[must_use]
+    pub fn audit(&self) -> audit::Audit {
+        audit::Audit::new(self.writer.clone(), self.records())
     }
 
     /// What was written.

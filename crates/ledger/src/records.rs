@@ -63,6 +63,7 @@ macro_rules! rfc3339 {
         concat!("to_char(", $column, " at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')")
     };
 }
+pub(crate) use rfc3339;
 
 const RECENT_SQL: &str = concat!(
     "select a.correlation_id, a.tool_name, a.status, a.params_summary, a.result_summary, a.error_message, a.elapsed_ms, ",
@@ -123,7 +124,12 @@ impl Records {
         Ok(self.objects(DETAIL_SQL, &params).await?.into_iter().next())
     }
 
-    async fn objects(&self, sql: &str, params: &[Option<String>]) -> Result<Vec<Map<String, Value>>, pg::Error> {
+    /// The rows of a statement that only reads, as objects; asked again if the session turned out to be dead.
+    pub(crate) async fn objects(
+        &self,
+        sql: &str,
+        params: &[Option<String>],
+    ) -> Result<Vec<Map<String, Value>>, pg::Error> {
         match self.try_objects(sql, params).await {
             Err(pg::Error::Lost(_)) => {
                 self.writer.forget_idle();

@@ -1,4 +1,4 @@
-//! Ends the records that a server left behind when it was killed.
+//! Ends the records that a server left behind when it was killed, and seals what is final.
 //!
 //! ```text
 //! server 1   admit ............ claim | killed
@@ -41,7 +41,7 @@ impl Ledger {
         Ok(ended.filter_map(|id| CorrelationId::parse(&id)).collect())
     }
 
-    /// Sweeps now and then every minute, for as long as the future is polled.
+    /// Sweeps and seals now and then every minute, for as long as the future is polled.
     pub async fn keep_swept(self) {
         let mut ticks = tokio::time::interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -54,6 +54,9 @@ impl Ledger {
                     }
                 }
                 Err(error) => tracing::warn!(%error, "the sweep will be tried again"),
+            }
+            if let Err(error) = self.audit().seal().await {
+                tracing::warn!(%error, "final records will be sealed later");
             }
         }
     }

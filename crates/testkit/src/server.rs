@@ -108,6 +108,13 @@ impl Server {
         Self::start(Self::command(database)).await
     }
 
+    /// The same without the memory layer: every duplicate reaches the ledger and leaves its record.
+    pub async fn forgetful(database: &Database) -> Self {
+        let mut command = Self::command(database);
+        command.env("COUNTERSIGN_DUPLICATE_MEMORY_S", "0");
+        Self::start(command).await
+    }
+
     /// The client.
     pub fn client(&self) -> &Client {
         &self.client

@@ -1,0 +1,199 @@
+//! The arguments of `countersign audit`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use contract::CorrelationId;
+use ledger::Status;
+
+use crate::settings::{ConnectKeys, DatabaseKeys};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// The newest records of all accounts, newest first.
+    List(ListArgs),
+    /// One record with everything: parameters, result, images, and the calls that it duplicates, reverses, or that reversed it.
+    Show(ShowArgs),
+    /// How many records are in each state, by tool and overall.
+    Counts(CountsArgs),
+    /// Seal what is final now, and print the checkpoint: a JSON line to be kept outside the database.
+    Seal(SealArgs),
+    /// Compare every record with the seals, and the seals with checkpoints; exits with 1 if something does not agree.
+    Verify(VerifyArgs),
+    /// Remove old final records. The ledger keeps an entry that says which, when and by whom.
+    Prune(PruneArgs),
+}
+
+impl AuditCommand {
+    /// Which database it is about.
+    pub(crate) const fn keys(&self) -> (&DatabaseKeys, &ConnectKeys) {
+        match self {
+            Self::List(arguments) => (&arguments.database, &arguments.connect),
+            Self::Show(arguments) => (&arguments.database, &arguments.connect),
+            Self::Counts(arguments) => (&arguments.database, &arguments.connect),
+            Self::Seal(arguments) => (&arguments.database, &arguments.connect),
+            Self::Verify(arguments) => (&arguments.database, &arguments.connect),
+            Self::Prune(arguments) => (&arguments.database, &arguments.connect),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseKeys,
+    #[command(flatten)]
+    pub(crate) connect: ConnectKeys,
+    /// At most so many records, 1 to 10000.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) limit: u32,
+    /// Only records of this tool.
+    #[arg(long)]
+    pub(crate) tool: Option<String>,
+    /// Only records in this state.
+    #[arg(long)]
+    pub(crate) status: Option<StatusArg>,
+    /// Only records of this account.
+    #[arg(long)]
+    pub(crate) account: Option<String>,
+    /// Only records that are not older than this: 12h, 7d or 4w.
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    pub(crate) since: Option<u32>,
+    /// One JSON object a line, with nothing cut off.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseKeys,
+    #[command(flatten)]
+    pub(crate) connect: ConnectKeys,
+    /// The receipt that the write was answered with.
+    #[arg(value_parser = correlation_id)]
+    pub(crate) correlation_id: CorrelationId,
+    /// As one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CountsArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseKeys,
+    #[command(flatten)]
+    pub(crate) connect: ConnectKeys,
+    /// Only records that are not older than this: 12h, 7d or 4w.
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    pub(crate) since: Option<u32>,
+    /// One JSON object a line; the last one, for all tools, has no tool_name.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SealArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseKeys,
+    #[command(flatten)]
+    pub(crate) connect: ConnectKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseKeys,
+    #[command(flatten)]
+    pub(crate) connect: ConnectKeys,
+    /// A file with lines that `countersign audit seal` printed; every one of them is compared.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) checkpoint: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PruneArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseKeys,
+    #[command(flatten)]
+    pub(crate) connect: ConnectKeys,
+    /// Remove only records that were made longer ago than this: 36h, 90d or 52w, and 1d at least.
+    #[arg(long, value_name = "AGE", value_parser = retention)]
+    pub(crate) older_than: u32,
+    /// Only say what would be removed.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatusArg {
+    Pending,
+    Success,
+    Failure,
+    Duplicate,
+}
+
+impl From<StatusArg> for Status {
+    fn from(status: StatusArg) -> Self {
+        match status {
+            StatusArg::Pending => Self::Pending,
+            StatusArg::Success => Self::Success,
+            StatusArg::Failure => Self::Failure,
+            StatusArg::Duplicate => Self::Duplicate,
+        }
+    }
+}
+
+/// A hundred years: what is longer is a slip of the finger.
+const MOST_HOURS: u32 = 100 * 365 * 24;
+
+/// An age in hours.
+fn age(text: &str) -> Result<u32, String> {
+    let units = [('h', 1), ('d', 24), ('w', 7 * 24)];
+    let read = units.into_iter().find_map(|(unit, hours)| Some((text.strip_suffix(unit)?, hours)));
+    let (count, hours) = read
+        .filter(|(count, _)| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
+        .ok_or("an age is a whole number and h (hours), d (days) or w (weeks), such as 12h, 90d or 4w")?;
+    let hours = count.parse::<u32>().ok().and_then(|count| count.checked_mul(hours));
+    match hours {
+        Some(0) => Err("an age of zero covers nothing".to_owned()),
+        Some(hours) if hours <= MOST_HOURS => Ok(hours),
+        _ => Err("an age is 100 years at most".to_owned()),
+    }
+}
+
+/// An age from which records may be pruned.
+fn retention(text: &str) -> Result<u32, String> {
+    match age(text)? {
+        hours if hours < 24 => Err("records of the last day are never pruned: give 1d (24h) or more".to_owned()),
+        hours => Ok(hours),
+    }
+}
+
+fn correlation_id(text: &str) -> Result<CorrelationId, String> {
+    CorrelationId::parse(text).ok_or_else(|| {
+        "a correlation id is a UUID of 36 characters, such as 0b9f7c52-6d3e-4a57-9b0a-1f2e3d4c5b6a".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_a_number_and_a_unit() {
+        assert_eq!((age("12h"), age("7d"), age("4w")), (Ok(12), Ok(168), Ok(672)));
+        for nonsense in
+            ["", "d", "7", "-1d", "+1d", "1.5d", "7 d", "7m", "7days", "0d", "١d", "99999999999h", "5000000w"]
+        {
+            assert!(age(nonsense).is_err(), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn the_last_day_is_never_pruned() {
+        assert_eq!(retention("1d"), Ok(24));
+        assert_eq!(retention("24h"), Ok(24));
+        assert!(retention("23h").unwrap_err().contains("last day"));
+    }
+}

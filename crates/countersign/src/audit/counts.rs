@@ -1,0 +1,31 @@
+//! `countersign audit counts` (promise A9-33).
+
+use serde_json::{Map, Value};
+
+use super::args::CountsArgs;
+use super::open;
+use super::text::{Side, cell, json_line, table};
+use crate::settings::Settings;
+use crate::terminal::say;
+
+pub(crate) async fn run(arguments: CountsArgs, settings: &Settings) -> anyhow::Result<()> {
+    let counts = open(settings).await?.counts(arguments.since).await?;
+    if arguments.json {
+        for count in counts {
+            say(&json_line(&Value::Object(count)));
+        }
+        return Ok(());
+    }
+    let heading = ["TOOL", "PENDING", "SUCCESS", "FAILURE", "DUPLICATE", "TOTAL"].map(str::to_owned).to_vec();
+    let rows: Vec<_> = std::iter::once(heading).chain(counts.iter().map(row)).collect();
+    let sides = [Side::Left, Side::Right, Side::Right, Side::Right, Side::Right, Side::Right];
+    table(&sides, &rows, None).iter().for_each(|line| say(line));
+    Ok(())
+}
+
+fn row(count: &Map<String, Value>) -> Vec<String> {
+    let tool = count.get("tool_name").filter(|name| !name.is_null());
+    let tool = tool.map_or_else(|| "all tools".to_owned(), |name| cell(Some(name)));
+    let numbers = ["pending", "success", "failure", "duplicate", "total"].map(|column| cell(count.get(column)));
+    std::iter::once(tool).chain(numbers).collect()
+}

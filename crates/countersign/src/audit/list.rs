@@ -1,0 +1,40 @@
+//! `countersign audit list`.
+
+use ledger::audit::RecordQuery;
+use serde_json::{Map, Value};
+
+use super::args::ListArgs;
+use super::open;
+use super::text::{Side, cell, json_line, table};
+use crate::settings::Settings;
+use crate::terminal::{say, width};
+
+pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
+    let query = RecordQuery {
+        limit: arguments.limit,
+        tool_name: arguments.tool,
+        status: arguments.status.map(Into::into),
+        account_id: arguments.account,
+        since_hours: arguments.since,
+    };
+    let records = open(settings).await?.list(&query).await?;
+    if arguments.json {
+        for record in records {
+            say(&json_line(&Value::Object(record)));
+        }
+    } else if records.is_empty() {
+        say("No records.");
+    } else {
+        let heading = ["MADE AT", "STATUS", "TOOL", "ACCOUNT", "MS", "CORRELATION ID", "PARAMETERS"].map(str::to_owned);
+        let rows: Vec<_> = std::iter::once(heading.to_vec()).chain(records.iter().map(row)).collect();
+        let sides = [Side::Left, Side::Left, Side::Left, Side::Left, Side::Right, Side::Left, Side::Left];
+        table(&sides, &rows, width()).iter().for_each(|line| say(line));
+    }
+    Ok(())
+}
+
+fn row(record: &Map<String, Value>) -> Vec<String> {
+    ["created_at", "status", "tool_name", "account_id", "elapsed_ms", "correlation_id", "params_summary"]
+        .map(|column| cell(record.get(column)))
+        .to_vec()
+}

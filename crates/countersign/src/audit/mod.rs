@@ -1,0 +1,46 @@
+//! `countersign audit`: what people ask the ledger. The ledger answers (`ledger::audit`); here is what they see of it.
+
+pub(crate) mod args;
+mod counts;
+mod list;
+mod prune;
+mod show;
+mod text;
+mod verify;
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use ledger::Ledger;
+use ledger::audit::Audit;
+
+use self::args::AuditCommand;
+use crate::connection;
+use crate::settings::Settings;
+use crate::terminal::say;
+
+pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
+    match command {
+        AuditCommand::List(arguments) => list::run(arguments, settings).await?,
+        AuditCommand::Show(arguments) => show::run(arguments, settings).await?,
+        AuditCommand::Counts(arguments) => counts::run(arguments, settings).await?,
+        AuditCommand::Seal(_) => seal(settings).await?,
+        AuditCommand::Verify(arguments) => return verify::run(arguments, settings).await,
+        AuditCommand::Prune(arguments) => prune::run(arguments, settings).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The ledger of the configured database, which must be there.
+async fn open(settings: &Settings) -> anyhow::Result<Audit> {
+    let target = connection::configured(settings)?;
+    ledger::check(&target).await?;
+    Ok(Ledger::new(target, settings.ledger.clone()).audit())
+}
+
+async fn seal(settings: &Settings) -> anyhow::Result<()> {
+    let audit = open(settings).await?;
+    audit.seal().await.context("the records cannot be sealed")?;
+    say(&serde_json::to_string(&audit.checkpoint().await?)?);
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! Pruning: old records go, and the chain says which, when and by whom (promises A11-16, C7-10).
+
+use super::{Audit, number, one_row};
+
+/// Old records by what keeps them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Final, sealed, and needed by nothing that stays.
+    pub prunable: i64,
+    /// Something that stays points to them.
+    pub needed: i64,
+    /// Not finished.
+    pub pending: i64,
+    /// Final, but not sealed yet.
+    pub unsealed: i64,
+}
+
+/// What pruning did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pruned {
+    /// How many records were removed.
+    pub removed: i64,
+    /// Only records made before this were (RFC 3339).
+    pub made_before: String,
+    /// The old records that are there now.
+    pub left: Survey,
+}
+
+/// Records of one transaction.
+const BATCH: u32 = 1000;
+
+const CUTOFF_SQL: &str = "select to_char((clock_timestamp() - make_interval(hours => $1::integer)) at time zone 'UTC', \
+     'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
+const PRUNE_SQL: &str = "select looked_to::text, removed_records::text \
+     from countersign.prune_records($1::timestamptz, $2::text, $3::bigint, $4::integer)";
+const SURVEY_SQL: &str = "\
+    select count(*) filter (where not p.is_needed)::text, count(*) filter (where p.is_needed)::text, \
+        (select count(*) from countersign.mutation_audit a where a.created_at < $1::timestamptz and a.status = 'pending')::text, \
+        (select count(*) from countersign.mutation_audit a where a.created_at < $1::timestamptz and a.status <> 'pending' \
+           and a.id > (select countersign.sealed_to()))::text \
+    from countersign.prunable($1::timestamptz, 0, 2147483647) p";
+
+impl Audit {
+    /// What [`Audit::prune`] would remove, and the time before which a record counts as old. Removes nothing.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn survey(&self, older_than_hours: u32) -> Result<(Survey, String), pg::Error> {
+        let made_before = self.cutoff(older_than_hours).await?;
+        Ok((self.survey_before(&made_before).await?, made_before))
+    }
+
+    /// Removes the records that are older than this, sealed, final and not needed any more, with their undo calls and dead
+    /// guards, in batches: each is a transaction with its own entry in the chain. `who` is written into it. Seal first.
+    ///
+    /// # Errors
+    /// Whatever the database says, an age of less than a day among it; earlier batches stay removed.
+    pub async fn prune(&self, older_than_hours: u32, who: &str) -> Result<Pruned, pg::Error> {
+        let made_before = self.cutoff(older_than_hours).await?;
+        let mut removed = 0;
+        // A record whose duplicates lie in later batches is free once they are gone: with the next pass.
+        loop {
+            let now = self.prune_pass(&made_before, who).await?;
+            removed += now;
+            if now == 0 {
+                break;
+            }
+        }
+        let left = self.survey_before(&made_before).await?;
+        Ok(Pruned { removed, made_before, left })
+    }
+
+    async fn prune_pass(&self, made_before: &str, who: &str) -> Result<i64, pg::Error> {
+        let mut removed = 0;
+        let mut after = "0".to_owned();
+        loop {
+            let params = [made_before, who, &after].map(|text| Some(text.to_owned()));
+            let params = [params.as_slice(), &[Some(BATCH.to_string())]].concat();
+            let [looked_to, batch] = one_row(self.transact(PRUNE_SQL, &params).await?)?;
+            removed += number(batch.as_ref())?;
+            let Some(looked_to) = looked_to else { return Ok(removed) };
+            after = looked_to;
+        }
+    }
+
+    async fn cutoff(&self, hours: u32) -> Result<String, pg::Error> {
+        let [cutoff] = one_row(self.transact(CUTOFF_SQL, &[Some(hours.to_string())]).await?)?;
+        Ok(cutoff.unwrap_or_default())
+    }
+
+    async fn survey_before(&self, made_before: &str) -> Result<Survey, pg::Error> {
+        let rows = self.transact(SURVEY_SQL, &[Some(made_before.to_owned())]).await?;
+        let [prunable, needed, pending, unsealed] = one_row(rows)?;
+        Ok(Survey {
+            prunable: number(prunable.as_ref())?,
+            needed: number(needed.as_ref())?,
+            pending: number(pending.as_ref())?,
+            unsealed: number(unsealed.as_ref())?,
+        })
+    }
+}

@@ -1,0 +1,107 @@
+//! Reading the records of every account (promises A9-33, A10-06, A10-08). Agents read through [`crate::Records`] instead.
+
+use contract::CorrelationId;
+use serde_json::{Map, Value};
+
+use super::Audit;
+use crate::records::{Status, rfc3339};
+
+/// Which records to list.
+#[derive(Debug, Clone)]
+pub struct RecordQuery {
+    /// The most records.
+    pub limit: u32,
+    /// Only of this tool.
+    pub tool_name: Option<String>,
+    /// Only in this state.
+    pub status: Option<Status>,
+    /// Only of this account.
+    pub account_id: Option<String>,
+    /// Only those made within so many hours.
+    pub since_hours: Option<u32>,
+}
+
+const LIST_SQL: &str = concat!(
+    "select a.id, ",
+    rfc3339!("a.created_at"),
+    " as created_at, a.status, a.tool_name, a.account_id, a.actor, a.correlation_id, a.elapsed_ms, a.params_summary, \
+     a.result_summary, a.error_code, a.error_message \
+     from countersign.mutation_audit a \
+     where ($1::text is null or a.tool_name = $1) and ($2::text is null or a.status = $2) \
+       and ($3::text is null or a.account_id = $3) \
+       and ($4::integer is null or a.created_at >= clock_timestamp() - make_interval(hours => $4)) \
+       and ($5::bigint is null or a.id < $5) \
+     order by a.id desc limit $6::bigint"
+);
+/// Records of one answer, whose size is bounded.
+const PAGE: u32 = 500;
+
+/// Duplicates by number, and by name as long as they are few: a record can have any number of them.
+const SHOW_SQL: &str = concat!(
+    "select a.id, a.correlation_id, a.status, a.tool_name, a.account_id, a.actor, ",
+    rfc3339!("a.created_at"),
+    " as created_at, ",
+    rfc3339!("a.completed_at"),
+    " as completed_at, a.elapsed_ms, a.idempotency_key, a.params_hash, a.params, a.result, a.rows_affected, a.before_image, \
+     a.rollback_action, a.error_code, a.error_sqlstate, a.error_message, a.exec_xid::text as exec_xid, a.duplicate_of, \
+     (select count(*) from countersign.mutation_audit d where d.duplicate_of = a.correlation_id) as duplicates, \
+     (select json_agg(d.correlation_id) from (select d.correlation_id from countersign.mutation_audit d \
+      where d.duplicate_of = a.correlation_id order by d.id limit 20) d) as first_duplicates, \
+     (select json_agg(json_build_object('tool_name', u.tool_name, 'reversed_by', u.reversed_by) order by u.position) \
+      from countersign.undo_call u where u.correlation_id = a.correlation_id) as undo_calls, \
+     (select json_agg(distinct u.correlation_id) from countersign.undo_call u where u.reversed_by = a.correlation_id) as reverses, \
+     (select s.no from countersign.seal s where a.id between s.from_id and s.to_id order by s.no limit 1) as seal_entry \
+     from countersign.mutation_audit a where a.correlation_id = $1::uuid"
+);
+
+const COUNTS_SQL: &str = "\
+    select a.tool_name, count(*) filter (where a.status = 'pending') as pending, \
+        count(*) filter (where a.status = 'success') as success, count(*) filter (where a.status = 'failure') as failure, \
+        count(*) filter (where a.status = 'duplicate') as duplicate, count(*) as total \
+    from countersign.mutation_audit a \
+    where $1::integer is null or a.created_at >= clock_timestamp() - make_interval(hours => $1) \
+    group by rollup (a.tool_name) order by a.tool_name nulls last";
+
+impl Audit {
+    /// The newest records, newest first.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn list(&self, query: &RecordQuery) -> Result<Vec<Map<String, Value>>, pg::Error> {
+        let mut records: Vec<Map<String, Value>> = Vec::new();
+        let mut left = query.limit;
+        while left > 0 {
+            let page = left.min(PAGE);
+            let params = [
+                query.tool_name.clone(),
+                query.status.map(|status| status.as_str().to_owned()),
+                query.account_id.clone(),
+                query.since_hours.map(|hours| hours.to_string()),
+                records.last().and_then(|last| last.get("id")).map(Value::to_string),
+                Some(page.to_string()),
+            ];
+            let found = self.records.objects(LIST_SQL, &params).await?;
+            let is_last = found.len() < usize::try_from(page).unwrap_or(usize::MAX);
+            records.extend(found);
+            left = if is_last { 0 } else { left - page };
+        }
+        Ok(records)
+    }
+
+    /// One record whole, with what it duplicates, what duplicates it, what reversed it and what it reversed, and the entry
+    /// of the chain that seals it.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn show(&self, correlation_id: CorrelationId) -> Result<Option<Map<String, Value>>, pg::Error> {
+        Ok(self.records.objects(SHOW_SQL, &[Some(correlation_id.to_string())]).await?.into_iter().next())
+    }
+
+    /// How many records are in each state, by tool in alphabetical order, then overall (`tool_name` is null).
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn counts(&self, since_hours: Option<u32>) -> Result<Vec<Map<String, Value>>, pg::Error> {
+        self.records.objects(COUNTS_SQL, &[since_hours.map(|hours| hours.to_string())]).await
+    }
+}

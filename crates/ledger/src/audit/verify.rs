@@ -1,0 +1,220 @@
+//! Verifying: every record and every entry is hashed again and compared (attacks AU04, AU05). The hashes are computed by
+//! PostgreSQL's own functions from texts in this binary, entry by entry, so memory stays small.
+
+use pg::{Session, Step};
+
+use super::{Audit, Checkpoint, number, one_row, run, unreadable};
+
+/// What does not agree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    /// A record is not what was sealed.
+    Record {
+        /// `mutation_audit.id`.
+        id: i64,
+        /// Its receipt, if the record is there.
+        correlation_id: Option<String>,
+        /// The entry that covers it; `None` for an id below all of them.
+        entry: Option<i64>,
+        /// How.
+        wrong: Wrong,
+    },
+    /// There is no entry of this number, though there are later ones.
+    EntryMissing(i64),
+    /// The entry, or one before it, was altered: its hash is not that of its contents.
+    EntryAltered(i64),
+    /// The chain ends before an entry that a checkpoint names.
+    TailRemoved {
+        /// The checkpoint's entry.
+        entry: i64,
+    },
+    /// An entry is not the one that a checkpoint names.
+    Rewritten {
+        /// The checkpoint's entry.
+        entry: i64,
+    },
+}
+
+/// How a record differs from what was sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wrong {
+    /// It says something else, or its undo calls do.
+    Altered,
+    /// It is gone, and no pruning says so.
+    Missing,
+    /// It was not there.
+    Inserted,
+    /// A pruning says that it was removed.
+    Returned,
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Record { id, correlation_id, entry, wrong } => {
+                write!(f, "record {id}")?;
+                if let Some(correlation_id) = correlation_id {
+                    write!(f, " (correlation id {correlation_id})")?;
+                }
+                f.write_str(match wrong {
+                    Wrong::Altered => " was altered after it was sealed",
+                    Wrong::Missing => " is missing: it was sealed and never pruned",
+                    Wrong::Inserted => " was inserted after its range of ids was sealed",
+                    Wrong::Returned => " is there, though a pruning says that it was removed",
+                })?;
+                entry.map_or(Ok(()), |entry| write!(f, " (entry {entry} of the chain)"))
+            }
+            Self::EntryMissing(no) => write!(f, "entry {no} of the chain is missing"),
+            Self::EntryAltered(no) => write!(f, "entry {no} of the chain was altered: its hash does not fit"),
+            Self::TailRemoved { entry } => {
+                write!(f, "the chain ends before entry {entry}, which the checkpoint names: its tail was removed")
+            }
+            Self::Rewritten { entry } => {
+                write!(f, "entry {entry} of the chain is not the one that the checkpoint names: history was rewritten")
+            }
+        }
+    }
+}
+
+/// What was looked at.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Entries of the chain.
+    pub entries: i64,
+    /// Records in them, pruned ones included.
+    pub records: i64,
+    /// Records that were pruned since.
+    pub pruned: i64,
+    /// Final records that are not in the chain yet: nothing can be said about them.
+    pub unsealed: i64,
+    /// Records that are not final.
+    pub pending: i64,
+}
+
+const VERIFY_SQL: &str = include_str!("verify.sql");
+const REMOVED_SQL: &str = "select coalesce(range_agg(r), '{}')::text from countersign.seal s, unnest(s.removed) r";
+const BELOW_SQL: &str =
+    "select a.id::text, a.correlation_id::text from countersign.mutation_audit a where a.id < 1 order by a.id limit 1";
+const REST_SQL: &str = "\
+    select count(*) filter (where a.status <> 'pending' and a.id > $1::bigint)::text, \
+        count(*) filter (where a.status = 'pending')::text \
+    from countersign.mutation_audit a where a.id > $1::bigint or a.status = 'pending'";
+const ENTRY_SQL: &str = "select encode(s.hash, 'hex') from countersign.seal s where s.no = $1::bigint";
+/// A thousand records each: one statement takes a second or so.
+const ENTRIES_AT_ONCE: i64 = 20;
+
+/// How far the chain has been followed.
+#[derive(Debug, Default)]
+struct Progress {
+    verified: Verified,
+    last_hash: String,
+    last_id: i64,
+}
+
+impl Audit {
+    /// Compares the whole ledger with the chain, in one snapshot: the first thing that is wrong, if anything is.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn verify(&self) -> Result<Result<Verified, Finding>, pg::Error> {
+        let mut lease = self.lease().await?;
+        let session = lease.session();
+        session.batch("begin isolation level repeatable read read only").await?;
+        let outcome = follow(session).await?;
+        session.batch("commit").await?;
+        Ok(outcome)
+    }
+
+    /// Compares the chain with a checkpoint that was kept elsewhere.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn compare(&self, checkpoint: &Checkpoint) -> Result<Option<Finding>, pg::Error> {
+        let entry = checkpoint.entries;
+        if entry == 0 {
+            return Ok(None);
+        }
+        let rows = self.transact(ENTRY_SQL, &[Some(entry.to_string())]).await?;
+        Ok(match rows.into_iter().next().and_then(|row| row.into_iter().next()).flatten() {
+            None => Some(Finding::TailRemoved { entry }),
+            Some(hash) if hash != checkpoint.hash => Some(Finding::Rewritten { entry }),
+            Some(_) => None,
+        })
+    }
+}
+
+async fn follow(session: &mut Session) -> Result<Result<Verified, Finding>, pg::Error> {
+    if let Some(row) = ask(session, BELOW_SQL, &[]).await?.into_iter().next() {
+        let [id, correlation_id] = one_row(vec![row])?;
+        let id = number(id.as_ref())?;
+        return Ok(Err(Finding::Record { id, correlation_id, entry: None, wrong: Wrong::Inserted }));
+    }
+    let [removed] = one_row(ask(session, REMOVED_SQL, &[]).await?)?;
+    let mut progress = Progress::default();
+    loop {
+        let params = [
+            Some(progress.verified.entries.to_string()),
+            Some(ENTRIES_AT_ONCE.to_string()),
+            Some(progress.last_hash.clone()),
+            removed.clone(),
+        ];
+        let rows = ask(session, VERIFY_SQL, &params).await?;
+        if rows.is_empty() {
+            break;
+        }
+        for row in rows {
+            if let Err(finding) = progress.take(row)? {
+                return Ok(Err(finding));
+            }
+        }
+    }
+    let [unsealed, pending] = one_row(ask(session, REST_SQL, &[Some(progress.last_id.to_string())]).await?)?;
+    let (unsealed, pending) = (number(unsealed.as_ref())?, number(pending.as_ref())?);
+    Ok(Ok(Verified { unsealed, pending, ..progress.verified }))
+}
+
+impl Progress {
+    /// One row of `verify.sql`.
+    fn take(&mut self, row: Vec<Option<String>>) -> Result<Result<(), Finding>, pg::Error> {
+        let [no, hash, from, to, records, removed, removed_to, count_is_right, hash_is_right, id, correlation_id, what] =
+            one_row(vec![row])?;
+        let no = number(no.as_ref())?;
+        if no != self.verified.entries + 1 {
+            return Ok(Err(Finding::EntryMissing(self.verified.entries + 1)));
+        }
+        let is_true = |answer: Option<String>| answer.as_deref() == Some("t");
+        // A range that does not follow the last one, or a pruning of records that were never sealed, hides something.
+        let in_place = match &from {
+            Some(_) => number(from.as_ref())? == self.last_id + 1,
+            None => removed_to.is_some() && number(removed_to.as_ref())? <= self.last_id,
+        };
+        if !(is_true(hash_is_right) && is_true(count_is_right) && in_place) {
+            return Ok(Err(Finding::EntryAltered(no)));
+        }
+        if let Some(what) = what {
+            let wrong = match what.as_str() {
+                "altered" => Wrong::Altered,
+                "missing" => Wrong::Missing,
+                "inserted" => Wrong::Inserted,
+                "returned" => Wrong::Returned,
+                _ => return Err(unreadable()),
+            };
+            return Ok(Err(Finding::Record { id: number(id.as_ref())?, correlation_id, entry: Some(no), wrong }));
+        }
+        self.verified.entries = no;
+        self.verified.records += number(records.as_ref())?;
+        self.verified.pruned += number(removed.as_ref())?;
+        self.last_id = to.map_or(Ok(self.last_id), |to| number(Some(&to)))?;
+        self.last_hash = hash.unwrap_or_default();
+        Ok(Ok(()))
+    }
+}
+
+async fn ask(
+    session: &mut Session,
+    sql: &str,
+    params: &[Option<String>],
+) -> Result<Vec<Vec<Option<String>>>, pg::Error> {
+    let outcomes = run(session, &[Step { sql, params, param_types: &[] }]).await?;
+    Ok(outcomes.into_iter().next().unwrap_or_default().rows)
+}

@@ -1,0 +1,169 @@
+//! Pruning: old final records go and the ledger says so; everything that is still needed stays (promises A11-16, C7-10).
+
+use serde_json::json;
+use testkit::{Database, Server, database};
+
+use crate::audit::{audit, disagrees, failed_records, pending_record, run, tamper};
+
+async fn ids(db: &Database) -> String {
+    db.value("select coalesce(string_agg(id::text, ',' order by id), '') from countersign.mutation_audit").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_90_days_a_final_record_goes_and_a_pending_one_stays() {
+    // A11-16
+    let db = database().await;
+    failed_records(&db, 1, 91).await;
+    failed_records(&db, 1, 89).await;
+    let would = audit(&db, &["prune", "--older-than", "90d", "--dry-run"]).await;
+    assert!(would.starts_with("Would remove 1 record made before 20"), "{would}");
+    assert_eq!(ids(&db).await, "1,2", "a dry run removes nothing");
+    // Behind the pending record nothing is sealed, and what is not sealed stays.
+    pending_record(&db, 92).await;
+    failed_records(&db, 1, 91).await;
+    let said = audit(&db, &["prune", "--older-than", "90d"]).await;
+    assert!(said.starts_with("Removed 1 record made before 20"), "{said}");
+    assert!(said.contains("Left 1 record of that age: pending."), "{said}");
+    assert!(said.contains("Left 1 record of that age: not sealed yet"), "{said}");
+    assert_eq!(ids(&db).await, "2,3,4");
+    let again = audit(&db, &["prune", "--older-than", "90d"]).await;
+    assert!(again.starts_with("Removed 0 records"), "{again}");
+
+    let entry = db
+        .rows(
+            "select removed, removed_count, removed_by like '%_ @ postgres', \
+                 removed_before between now() - interval '90 days 1 minute' and now() - interval '90 days', \
+                 sealed_at between now() - interval '1 minute' and now() \
+             from countersign.seal where removed is not null",
+        )
+        .await;
+    assert_eq!(
+        entry,
+        [["{[1,2)}", "1", "t", "t", "t"]],
+        "the ledger says what was removed, by whom, up to when, and when"
+    );
+    let said = audit(&db, &["verify"]).await;
+    assert!(said.contains("2 records in 2 entries, 1 pruned since"), "{said}");
+    // The entry does not cover up for anything else.
+    tamper(&db, "delete from countersign.mutation_audit where id = 2").await;
+    assert!(disagrees(&db, &["verify"]).await.contains("record 2 is missing"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_something_that_stays_points_to_stays() {
+    let db = database().await;
+    failed_records(&db, 12, 100).await;
+    // By id: 1 has an old duplicate 2, 3 a young duplicate 11; 4 was reversed by 5; 6 is reversed and has the young duplicate
+    // 12, so its reversal 7 stays, and what reversed that one in turn, 8; 9 holds a guard that is alive, 10 a dead one.
+    tamper(
+        &db,
+        "update countersign.mutation_audit set status = 'success', error_code = null, result = '{}', exec_xid = '5' \
+             where id in (1, 3, 4, 5, 6, 7, 8, 9); \
+         update countersign.mutation_audit set created_at = now() where id >= 11; \
+         update countersign.mutation_audit d set status = 'duplicate', error_code = null, duplicate_of = o.correlation_id \
+             from countersign.mutation_audit o where (o.id, d.id) in ((1, 2), (3, 11), (6, 12)); \
+         insert into countersign.undo_call select w.correlation_id, 1, 'default', 'x', repeat('0', 64), r.correlation_id \
+             from countersign.mutation_audit w join countersign.mutation_audit r \
+             on (w.id, r.id) in ((4, 5), (6, 7), (7, 8)); \
+         insert into countersign.idempotency_guard select 'default', 'x', id::text, correlation_id, repeat('0', 64), '-infinity', \
+             case id when 9 then now() + interval '1 minute' else now() - interval '61 minutes' end \
+             from countersign.mutation_audit where id in (9, 10)",
+    )
+    .await;
+    let would = audit(&db, &["prune", "--older-than", "90d", "--dry-run"]).await;
+    let said = audit(&db, &["prune", "--older-than", "90d"]).await;
+    assert!(would.starts_with("Would remove 5 records") && said.starts_with("Removed 5 records"), "{would}{said}");
+    assert!(would.contains("Left 5 records of that age: still needed"), "{would}");
+    assert_eq!(ids(&db).await, "3,6,7,8,9,11,12");
+    assert_eq!(db.value("select string_agg(key, ',') from countersign.idempotency_guard").await, "9");
+    assert_eq!(db.value("select count(*) from countersign.undo_call").await, "2");
+    audit(&db, &["verify"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_records_go_in_batches_and_a_duplicate_in_another_batch_is_no_obstacle() {
+    let db = database().await;
+    failed_records(&db, 2500, 100).await;
+    failed_records(&db, 1, 0).await;
+    tamper(
+        &db,
+        "update countersign.mutation_audit set status = 'success', error_code = null, result = '{}', exec_xid = '5' where id = 1; \
+         update countersign.mutation_audit d set status = 'duplicate', error_code = null, duplicate_of = o.correlation_id \
+             from countersign.mutation_audit o where (o.id, d.id) = (1, 2400)",
+    )
+    .await;
+    let said = audit(&db, &["prune", "--older-than", "12w"]).await;
+    assert!(said.starts_with("Removed 2500 records") && !said.contains("Left"), "{said}");
+    assert_eq!(ids(&db).await, "2501");
+    let entries = db.value("select string_agg(removed::text, ' ' order by no) from countersign.seal").await;
+    assert_eq!(entries, "{[2,1001)} {[1001,2001)} {[2001,2501)} {[1,2)}");
+    assert!(audit(&db, &["verify"]).await.contains("2501 records in 7 entries, 2500 pruned"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_is_admitted_and_reversed_while_old_records_go() {
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let tweet = crate::writes::untouched_tweet(&db).await;
+    let liked = server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
+    tamper(
+        &db,
+        "update countersign.mutation_audit set created_at = created_at - interval '100 days'; \
+         update countersign.idempotency_guard set expires_at = '-infinity', bound_until = now() - interval '2 hours'",
+    )
+    .await;
+    // An open transaction has the undo call that an old record would take with it: pruning gives way, not the write.
+    let writer = db.connect().await;
+    writer.batch_execute("begin; select from countersign.undo_call for update").await.unwrap();
+    let ran = run(&db.url(), &["prune", "--older-than", "90d"]).await;
+    assert!(ran.code == 1 && ran.err.contains("can be run again") && ran.err.contains("55P03"), "{}", ran.err);
+    writer.batch_execute("rollback").await.unwrap();
+    assert!(audit(&db, &["prune", "--older-than", "90d"]).await.starts_with("Removed 1 record"));
+    assert_eq!(db.value("select count(*) from countersign.idempotency_guard").await, "0");
+    // What was pruned can still be undone by hand, and done again.
+    let unlike = server.succeed("unlike_tweet", liked["meta"]["rollback"]["undo_params"].clone()).await;
+    assert_eq!(unlike["data"]["duplicate"], json!(null));
+    server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
+    audit(&db, &["verify"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_record_goes_without_an_entry_that_says_so() {
+    let db = database().await;
+    failed_records(&db, 2, 100).await;
+    audit(&db, &["seal"]).await;
+    let client = db.connect().await;
+    let too_young =
+        client.batch_execute("select countersign.prune_records(now() - interval '23 hours', 'x', 0, 10)").await;
+    assert!(too_young.unwrap_err().as_db_error().unwrap().message().contains("last day"));
+    for attempt in [
+        "set countersign.pruning = 'on'; delete from countersign.mutation_audit where id = 1",
+        "set session_replication_role = 'origin'; delete from countersign.mutation_audit",
+    ] {
+        assert!(client.batch_execute(attempt).await.is_err(), "{attempt}");
+    }
+    // An owner who writes the entry by hand has said so. Only for what the entry names, and not for a later one.
+    let forged = "insert into countersign.seal (no, sealed_at, removed, removed_before, removed_count, removed_by, hash) \
+                  values (2, now(), '{[1,2)}', now(), 1, 'me', sha256('x'))";
+    let beyond =
+        client.batch_execute(&format!("begin; {forged}; delete from countersign.mutation_audit where id = 2")).await;
+    assert_eq!(beyond.unwrap_err().code().unwrap().code(), "42501");
+    client.batch_execute("rollback").await.unwrap();
+    client
+        .batch_execute(&format!("begin; {forged}; delete from countersign.mutation_audit where id = 1; commit"))
+        .await
+        .unwrap();
+    let said = disagrees(&db, &["verify"]).await;
+    assert!(said.contains("entry 2 of the chain was altered: its hash does not fit"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pruned_record_that_comes_back_is_named() {
+    let db = database().await;
+    failed_records(&db, 3, 100).await;
+    db.run("create table copy as select * from countersign.mutation_audit").await;
+    audit(&db, &["prune", "--older-than", "2d"]).await;
+    db.run("insert into countersign.mutation_audit overriding system value select * from copy where id = 2").await;
+    let said = disagrees(&db, &["verify"]).await;
+    assert!(said.contains("record 2 (correlation id") && said.contains("a pruning says that it was removed"), "{said}");
+}

@@ -1,0 +1,284 @@
+//! Sealing and verifying: what was changed behind the ledger's back is named (attacks AU02 to AU05).
+
+use serde_json::{Value, json};
+use testkit::{Server, database};
+
+use crate::audit::{REBUILD, audit, disagrees, failed_records, pending_record, run, tamper};
+
+async fn three_sealed_records() -> testkit::Database {
+    let db = database().await;
+    failed_records(&db, 3, 0).await;
+    audit(&db, &["seal"]).await;
+    db
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_agents_wrote_is_sealed_once_and_agrees_also_after_a_reversal() {
+    let db = database().await;
+    let server = Server::forgetful(&db).await;
+    let tweet = crate::writes::untouched_tweet(&db).await;
+    server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
+    server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
+    server.fail("like_tweet", json!({"tweet_id": 999_999}), "sql_error").await;
+    let first: Value = serde_json::from_str(&audit(&db, &["seal"]).await).unwrap();
+    assert_eq!((&first["records"], &first["last_id"]), (&json!(3), &json!(3)), "{first}");
+    // The reversal is noted at a record that is sealed by now: that is no alteration.
+    server.succeed("unlike_tweet", json!({"tweet_id": tweet})).await;
+    assert_eq!(db.value("select count(*) from countersign.undo_call where reversed_by is not null").await, "1");
+    pending_record(&db, 0).await;
+    failed_records(&db, 1, 0).await;
+    let said = audit(&db, &["verify"]).await;
+    assert!(said.contains("agrees with its seals: 4 records in ") && said.contains(" 0 pruned"), "{said}");
+    // What is behind a pending record waits.
+    assert!(said.contains("Not sealed yet: 1 final records. Pending: 1."), "{said}");
+    let second: Value = serde_json::from_str(&audit(&db, &["seal"]).await).unwrap();
+    let third: Value = serde_json::from_str(&audit(&db, &["seal"]).await).unwrap();
+    assert_eq!((&second["entries"], &second["hash"]), (&third["entries"], &third["hash"]), "nothing to seal, no entry");
+    // Whatever the session's settings: they are not part of what is hashed.
+    db.run(&format!(
+        "alter database {0} set timezone = 'Asia/Kathmandu'; alter database {0} set datestyle = 'German'; \
+         alter database {0} set intervalstyle = 'sql_standard'; alter database {0} set extra_float_digits = -10; \
+         alter database {0} set bytea_output = 'escape'; alter database {0} set default_transaction_isolation = 'serializable'",
+        db.name()
+    ))
+    .await;
+    assert!(audit(&db, &["verify"]).await.contains("agrees with its seals: 4 records"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_seals_by_itself() {
+    let db = database().await;
+    failed_records(&db, 2, 0).await;
+    let server = Server::forgetful(&db).await;
+    // Within its first sweep, which begins when it starts. Each round trip is the pause.
+    while db.value("select count(*) from countersign.seal").await == "0" {}
+    assert_eq!(db.value("select record_ids from countersign.seal").await, "{1,2}");
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chain_cannot_be_changed_or_removed_by_its_owner() {
+    // AU02, AU03
+    let db = three_sealed_records().await;
+    let client = db.connect().await;
+    for statement in [
+        "update countersign.seal set hash = sha256('x')",
+        "delete from countersign.seal",
+        "truncate countersign.seal",
+        "truncate countersign.mutation_audit, countersign.seal cascade",
+        "delete from countersign.mutation_audit",
+    ] {
+        let error = client.batch_execute(statement).await.unwrap_err();
+        assert_eq!(error.code().map(|code| code.code().to_owned()).as_deref(), Some("42501"), "{statement}");
+    }
+    client.batch_execute("create role plain_login; grant usage on schema countersign to plain_login").await.unwrap();
+    for statement in [
+        "select countersign.prune_records(now() - interval '2 days', 'x', 0, 10)",
+        "select countersign.seal_records(10)",
+        "select * from countersign.seal",
+        "update countersign.seal_state set settled_id = 1000",
+        "insert into countersign.seal (no) values (9)",
+    ] {
+        let error = client.batch_execute(&format!("set role plain_login; {statement}")).await.unwrap_err();
+        assert_eq!(error.code().map(|code| code.code().to_owned()).as_deref(), Some("42501"), "{statement}");
+    }
+    client.batch_execute("reset role; drop owned by plain_login; drop role plain_login").await.unwrap();
+    assert!(audit(&db, &["verify"]).await.contains("3 records in 1 entries"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
+    // AU04. Each of every column that a final record has, one at a time.
+    let db = three_sealed_records().await;
+    let second = db.value("select correlation_id from countersign.mutation_audit where id = 2").await;
+    db.run("create table original as select * from countersign.mutation_audit").await;
+    for change in [
+        "status = 'success', result = '{}', exec_xid = '5', error_code = null",
+        "params = '{\"n\": 2 }'",
+        "params_summary = ''",
+        "idempotency_key = ''",
+        "tool_name = 'x'",
+        "params_hash = repeat('1', 64)",
+        "result = '1'",
+        "result_summary = 'x'",
+        "rows_affected = 0",
+        "before_image = '[]'",
+        "rollback_action = 'null'",
+        "error_code = 'x'",
+        "error_sqlstate = '00000'",
+        "error_message = 'x'",
+        "elapsed_ms = 0",
+        "account_id = 'x'",
+        "actor = ''",
+        "exec_xid = '7'",
+        "created_at = created_at + interval '1 microsecond'",
+        "completed_at = 'infinity'",
+    ] {
+        tamper(&db, &format!("update countersign.mutation_audit set {change} where id >= 2")).await;
+        let said = disagrees(&db, &["verify"]).await;
+        let named =
+            format!("record 2 (correlation id {second}) was altered after it was sealed (entry 1 of the chain)");
+        assert!(said.contains(&named), "{change}: {said}");
+        tamper(
+            &db,
+            "update countersign.mutation_audit a set status = o.status, params = o.params, params_summary = o.params_summary, \
+                 idempotency_key = o.idempotency_key, tool_name = o.tool_name, params_hash = o.params_hash, result = o.result, \
+                 result_summary = o.result_summary, rows_affected = o.rows_affected, before_image = o.before_image, \
+                 rollback_action = o.rollback_action, error_code = o.error_code, error_sqlstate = o.error_sqlstate, \
+                 error_message = o.error_message, elapsed_ms = o.elapsed_ms, account_id = o.account_id, actor = o.actor, \
+                 exec_xid = o.exec_xid, created_at = o.created_at, completed_at = o.completed_at \
+             from original o where a.id = o.id",
+        )
+        .await;
+    }
+    let db = three_sealed_records().await;
+    tamper(&db, "delete from countersign.mutation_audit where id >= 2").await;
+    let said = disagrees(&db, &["verify"]).await;
+    assert!(said.contains("record 2 is missing: it was sealed and never pruned (entry 1"), "{said}");
+
+    let db = database().await;
+    // An id that was drawn and never committed is no record, and nobody can put one there later.
+    db.run("begin; select nextval(pg_get_serial_sequence('countersign.mutation_audit', 'id')); rollback").await;
+    failed_records(&db, 1, 0).await;
+    audit(&db, &["seal"]).await;
+    for id in ["1", "-7"] {
+        db.run(&format!(
+            "insert into countersign.mutation_audit (id, correlation_id, tool_name, params_hash, params, params_summary) \
+             overriding system value values ({id}, '00000000-0000-4000-8000-000000000001', 'x', repeat('0', 64), '{{}}', '')"
+        ))
+        .await;
+        let said = disagrees(&db, &["verify"]).await;
+        let named = format!("record {id} (correlation id 00000000-0000-4000-8000-000000000001) was inserted");
+        assert!(said.contains(&named), "{said}");
+        tamper(&db, &format!("delete from countersign.mutation_audit where id = {id}")).await;
+    }
+    audit(&db, &["verify"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_undo_calls_of_a_write_are_sealed_with_it() {
+    let db = database().await;
+    let server = Server::forgetful(&db).await;
+    server.succeed("post_tweet", json!({"text": "sealed"})).await;
+    audit(&db, &["verify"]).await;
+    db.run("update countersign.undo_call set fingerprint = repeat('1', 64)").await;
+    assert!(disagrees(&db, &["verify"]).await.contains("record 1 (correlation id"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_that_was_altered_or_removed_is_named() {
+    // AU04
+    for (change, named) in [
+        ("update countersign.seal set leaves[1] = sha256('x') where no = 2", "entry 2 of the chain was altered"),
+        (
+            "update countersign.seal set sealed_at = sealed_at - interval '1 day' where no = 2",
+            "entry 2 of the chain was altered",
+        ),
+        ("update countersign.seal set hash = sha256('x') where no = 2", "entry 2 of the chain was altered"),
+        ("delete from countersign.seal where no = 2", "entry 2 of the chain is missing"),
+        ("delete from countersign.seal where no = 1", "entry 1 of the chain is missing"),
+        // Renumbered and hashed again, so that it fits: the range of ids has a hole.
+        (
+            "delete from countersign.seal where no = 2; update countersign.seal set no = 2 where no = 3; \
+             update countersign.seal s set hash = countersign.seal_hash((select hash from countersign.seal where no = 1), s) where no = 2",
+            "entry 2 of the chain was altered",
+        ),
+    ] {
+        let db = database().await;
+        for _ in 0..3 {
+            failed_records(&db, 2, 0).await;
+            audit(&db, &["seal"]).await;
+        }
+        tamper(&db, change).await;
+        let said = disagrees(&db, &["verify"]).await;
+        assert!(said.contains(named), "{change}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_verifier_does_not_ask_functions_that_the_tampering_hand_may_have_replaced() {
+    let db = three_sealed_records().await;
+    tamper(
+        &db,
+        "update countersign.mutation_audit set tool_name = 'x' where id = 3; \
+         create or replace function countersign.seal_hash(previous bytea, e countersign.seal) returns bytea \
+             language sql as $$ select e.hash $$",
+    )
+    .await;
+    assert!(disagrees(&db, &["verify"]).await.contains("record 3 (correlation id"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_shows_a_cut_tail_and_a_rewritten_history() {
+    // AU05
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoints");
+    let file = path.to_str().unwrap();
+    let mut kept = audit(&db, &["seal"]).await;
+    assert!(kept.starts_with(r#"{"entries":0,"records":0,"last_id":0,"hash":"","at":"#), "{kept}");
+    for _ in 0..3 {
+        failed_records(&db, 3, 0).await;
+        kept += &audit(&db, &["seal"]).await;
+    }
+    std::fs::write(&path, &kept).unwrap();
+    failed_records(&db, 1, 0).await;
+    let said = audit(&db, &["verify", "--checkpoint", file]).await;
+    assert!(said.contains("10 records in 4 entries") && said.contains("agree with all 4 checkpoints"), "{said}");
+
+    // The last entries and their records are gone. Without the checkpoint nothing is wrong with what is left; and
+    // verifying with it does not seal over the cut, so it says the same again.
+    tamper(&db, "delete from countersign.seal where no >= 3; delete from countersign.mutation_audit where id > 6")
+        .await;
+    failed_records(&db, 1, 0).await;
+    for _ in 0..2 {
+        let said = disagrees(&db, &["verify", "--checkpoint", file]).await;
+        assert!(said.contains("the chain ends before entry 3") && said.contains("checkpoints, line 4"), "{said}");
+    }
+    assert!(audit(&db, &["verify"]).await.contains("7 records in 3 entries"));
+
+    // The last three leaves are cut off and the whole chain is built anew.
+    tamper(&db, &format!("delete from countersign.mutation_audit where id > 3; {REBUILD}")).await;
+    assert!(audit(&db, &["verify"]).await.contains("3 records in 1 entries"));
+    let said = disagrees(&db, &["verify", "--checkpoint", file]).await;
+    assert!(said.contains("entry 1 of the chain is not the one that the checkpoint names"), "{said}");
+    assert!(said.contains("history was rewritten") && said.contains("line 2"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_holds_no_checkpoint_is_refused_with_its_place() {
+    let db = three_sealed_records().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kept");
+    let file = path.to_str().unwrap();
+    let ran = run(&db.url(), &["verify", "--checkpoint", file]).await;
+    assert!(ran.code == 1 && ran.err.contains("kept cannot be read: No such file"), "{}", ran.err);
+    let good = audit(&db, &["seal"]).await;
+    for (content, named) in [
+        ("", "holds no checkpoint"),
+        ("\n \n", "holds no checkpoint"),
+        ("\nnonsense\n", "kept, line 2: not a checkpoint"),
+        ("{}\n", "missing field `entries`"),
+        (r#"{"entries":-1,"records":0,"last_id":0,"hash":"","at":""}"#, "negative"),
+        (r#"{"entries":1,"records":0,"last_id":0,"hash":"abc","at":""}"#, "64 hex digits"),
+        (&format!("{good}{{"), "line 2: not a checkpoint"),
+    ] {
+        std::fs::write(&path, content).unwrap();
+        let ran = run(&db.url(), &["verify", "--checkpoint", file]).await;
+        assert!(ran.code == 1 && ran.err.contains(named), "{content}: {}", ran.err);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_auditor_who_may_only_read_can_verify() {
+    let db = three_sealed_records().await;
+    db.run(
+        "create role auditor_of_this login; grant usage on schema countersign to auditor_of_this; \
+            grant select on countersign.schema_history, countersign.mutation_audit, countersign.undo_call, countersign.seal to auditor_of_this",
+    )
+    .await;
+    failed_records(&db, 1, 0).await;
+    let ran = run(&db.url().replace("user=postgres", "user=auditor_of_this"), &["verify"]).await;
+    assert!(ran.code == 0 && ran.out.contains("3 records in 1 entries"), "{} {}", ran.out, ran.err);
+    assert!(ran.out.contains("Not sealed yet: 1 final records"), "{}", ran.out);
+}
