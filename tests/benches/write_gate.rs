@@ -1,0 +1,260 @@
+//! What does a write through the gate cost, against the same statement and one insert into a log table in a hand-written
+//! transaction over tokio-postgres? With `fsync` on, sequentially and 16 in flight, on an empty ledger and on one with a
+//! million records.
+//!
+//! All sides run in turns in one process against one PostgreSQL, so that a busy machine slows them alike; only the ratios
+//! mean anything.
+//!
+//! Run: `cargo bench -p acceptance --bench write_gate`
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_macros,
+    clippy::unwrap_used,
+    reason = "a benchmark that cannot go on has failed; its result goes to standard output"
+)]
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use contract::{Principal, Rollback, UndoCall};
+use embedded::{Cluster, Options};
+use ledger::{Attempt, Executor, Gate, Ledger, Refusal, Reversal, Settings, Settled, Statement, Target, Work, WriteTx};
+use serde_json::{Map, Value, json};
+use tokio_postgres::{Client, NoTls};
+
+const ROUNDS: usize = 15;
+const WRITES_PER_ROUND: usize = 100;
+const IN_FLIGHT: usize = 16;
+const RECORDS: u32 = 1_000_000;
+
+/// The statement that both sides run.
+const INSERT: &str = "insert into public.item (n, note) values ($1, $2) returning id";
+/// What somebody writes by hand who wants to know afterwards what happened.
+const LOG: &str = "insert into public.log (tool, params, result) values ($1, $2, $3)";
+
+static NEXT: AtomicI64 = AtomicI64::new(1);
+
+fn next() -> i64 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+#[tokio::main]
+async fn main() {
+    let cluster = Cluster::start(
+        Options::ephemeral().settings(&[
+            ("fsync", "on"),
+            ("max_connections", "100"),
+            ("shared_buffers", "256MB"),
+            ("max_wal_size", "8GB"),
+            ("checkpoint_timeout", "30min"),
+            ("autovacuum", "off"),
+        ]),
+        &mut |_| {},
+    )
+    .expect("a cluster");
+    let empty = Side::make(&cluster, "few", 0).await;
+    let full = Side::make(&cluster, "many", RECORDS).await;
+    println!("sequential, {} writes a side, fsync on", ROUNDS * WRITES_PER_ROUND);
+    sequential(&empty, &full).await;
+    println!("{IN_FLIGHT} in flight, {} writes a side", ROUNDS * WRITES_PER_ROUND * 2);
+    in_flight(&empty, &full).await;
+}
+
+/// One database: the gate on its ledger, and hand-written transactions.
+struct Side {
+    gate: Gate,
+    by_hand: Vec<Client>,
+}
+
+impl Side {
+    async fn make(cluster: &Cluster, name: &str, records: u32) -> Self {
+        connect(&cluster.connection_string("postgres"))
+            .await
+            .batch_execute(&format!("create database {name}"))
+            .await
+            .unwrap();
+        let url = cluster.connection_string(name);
+        let target = Target::parse(&url).unwrap();
+        ledger::init(&target, ledger::DEFAULT_WRITER).await.expect("the ledger");
+        let owner = connect(&url).await;
+        owner
+            .batch_execute(
+                "create table public.item (id bigint generated always as identity primary key, n bigint, note text);
+                 create table public.log (id bigint generated always as identity primary key, at timestamptz default now(),
+                                          tool text, params text, result text);
+                 grant select, insert on public.item to countersign_writer;
+                 grant usage on all sequences in schema public to countersign_writer;",
+            )
+            .await
+            .unwrap();
+        // As many writes of an hour ago; half of them can be undone.
+        owner
+            .batch_execute(&format!(
+                "insert into countersign.mutation_audit (correlation_id, tool_name, params_hash, params, params_summary,
+                     status, exec_xid, result, result_summary, rows_affected, rollback_action, elapsed_ms, created_at, completed_at)
+                 select gen_random_uuid(), 'insert_item', encode(sha256(n::text::bytea), 'hex'), '{{\"n\": 1}}', '{{\"n\": 1}}',
+                     'success', pg_current_xact_id(), '{{\"id\": 1}}', '{{\"id\": 1}}', 1, '{{}}', 1, at, at
+                 from generate_series(1, {records}) n, lateral (select now() - interval '1 hour' - n * interval '1 s' as at) t;
+                 insert into countersign.idempotency_guard (account_id, tool_name, key, holder, fingerprint, expires_at, bound_until)
+                 select account_id, tool_name, 'fp:' || params_hash, correlation_id, params_hash, created_at, created_at
+                 from countersign.mutation_audit;
+                 insert into countersign.undo_call (correlation_id, position, account_id, tool_name, fingerprint)
+                 select correlation_id, 1, account_id, 'delete_item', encode(sha256(id::text::bytea), 'hex')
+                 from countersign.mutation_audit where id % 2 = 0;"
+            ))
+            .await
+            .unwrap();
+        for settle in ["vacuum analyze", "checkpoint"] {
+            owner.batch_execute(settle).await.unwrap();
+        }
+        let mut by_hand = Vec::new();
+        for _ in 0..IN_FLIGHT {
+            by_hand.push(connect(&url).await);
+        }
+        let ledger = Ledger::new(target.as_role(ledger::DEFAULT_WRITER, None), Settings::default());
+        Self { gate: ledger.gate(), by_hand }
+    }
+}
+
+async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("a connection");
+    tokio::spawn(connection);
+    client
+}
+
+/// Does what a manifest tool does, without a manifest.
+struct InsertItem {
+    params: [Option<String>; 2],
+}
+
+impl Executor for InsertItem {
+    fn execute<'a>(
+        &'a self,
+        tx: &'a mut WriteTx<'_>,
+        _: &'a Map<String, Value>,
+    ) -> Pin<Box<dyn Future<Output = Result<Work, Refusal>> + Send + 'a>> {
+        Box::pin(async move {
+            let statement = Statement { sql: INSERT, params: &self.params, param_types: &[] };
+            let rows = tx.run(&[statement]).await?.remove(0);
+            let data = Value::Object(rows.rows.into_iter().next().unwrap_or_default());
+            let params = data.as_object().cloned().unwrap_or_default();
+            let call = UndoCall { tool: "delete_item".to_owned(), params: params.clone() };
+            let rollback = Rollback::reversible(vec![call], "Call delete_item to reverse.");
+            let reversals = vec![Reversal { tool: "delete_item".to_owned(), params }];
+            Ok(Work { data, rows_affected: 1, before: None, rollback, reversals })
+        })
+    }
+}
+
+async fn through_the_gate(gate: &Gate) {
+    let n = next();
+    let executor = Arc::new(InsertItem { params: [Some(n.to_string()), Some("note".to_owned())] });
+    let attempt = Attempt {
+        principal: Principal::default(),
+        tool: "insert_item".to_owned(),
+        params: json!({"n": n, "note": "note"}).as_object().unwrap().clone(),
+        idempotency_key: None,
+        dedup_window: Duration::from_secs(300),
+        deadline: tokio::time::Instant::now() + Duration::from_secs(30),
+        executor,
+    };
+    let settled = gate.perform(attempt).await.expect("a write");
+    assert!(matches!(settled, Settled::Executed { .. }));
+}
+
+/// BEGIN, the statement, the log, COMMIT: four round trips.
+async fn by_hand(client: &Client, statements: &[tokio_postgres::Statement; 2]) {
+    let n = next();
+    client.batch_execute("begin").await.unwrap();
+    let id: i64 = client.query_one(&statements[0], &[&n, &"note"]).await.unwrap().get(0);
+    let (params, result) = (json!({"n": n, "note": "note"}).to_string(), json!({"id": id}).to_string());
+    client.execute(&statements[1], &[&"insert_item", &params, &result]).await.unwrap();
+    client.batch_execute("commit").await.unwrap();
+}
+
+async fn prepare(client: &Client) -> [tokio_postgres::Statement; 2] {
+    [client.prepare(INSERT).await.unwrap(), client.prepare(LOG).await.unwrap()]
+}
+
+async fn sequential(empty: &Side, full: &Side) {
+    let statements = prepare(&empty.by_hand[0]).await;
+    let mut times = [Vec::new(), Vec::new(), Vec::new()];
+    for round in 0..=ROUNDS {
+        for _ in 0..WRITES_PER_ROUND {
+            let started = Instant::now();
+            by_hand(&empty.by_hand[0], &statements).await;
+            times[0].push(started.elapsed());
+            let started = Instant::now();
+            through_the_gate(&empty.gate).await;
+            times[1].push(started.elapsed());
+            let started = Instant::now();
+            through_the_gate(&full.gate).await;
+            times[2].push(started.elapsed());
+        }
+        if round == 0 {
+            // The first round warms all sides up.
+            times.iter_mut().for_each(Vec::clear);
+        }
+    }
+    for (name, at) in [("p50", 0.5), ("p99", 0.99)] {
+        let [hand, gate, million] = [0, 1, 2].map(|side: usize| percentile(&mut times[side], at));
+        println!(
+            "{name}  by hand {:>6} us   gate {:>6} us   ratio {:.2}   with {RECORDS} records {:>6} us   ratio to empty {:.2}",
+            hand.as_micros(),
+            gate.as_micros(),
+            gate.as_secs_f64() / hand.as_secs_f64(),
+            million.as_micros(),
+            million.as_secs_f64() / gate.as_secs_f64(),
+        );
+    }
+}
+
+async fn in_flight(empty: &Side, full: &Side) {
+    let mut took = [Duration::ZERO; 3];
+    for round in 0..=ROUNDS {
+        let each = 2 * WRITES_PER_ROUND / IN_FLIGHT;
+        let started = Instant::now();
+        let hands = empty.by_hand.iter().map(|client| async move {
+            let statements = prepare(client).await;
+            for _ in 0..each {
+                by_hand(client, &statements).await;
+            }
+        });
+        futures_util::future::join_all(hands).await;
+        let hand = started.elapsed();
+        let gates = [&empty.gate, &full.gate].map(|gate| async move {
+            let started = Instant::now();
+            let writers = (0..IN_FLIGHT).map(|_| async {
+                for _ in 0..each {
+                    through_the_gate(gate).await;
+                }
+            });
+            futures_util::future::join_all(writers).await;
+            started.elapsed()
+        });
+        let [gate, million] = gates;
+        let (gate, million) = (gate.await, million.await);
+        if round > 0 {
+            for (sum, one) in took.iter_mut().zip([hand, gate, million]) {
+                *sum += one;
+            }
+        }
+    }
+    let [hand, gate, million] = took.map(|took| took.as_secs_f64());
+    println!(
+        "throughput of the gate to that by hand {:.2}, with {RECORDS} records to empty {:.2}",
+        hand / gate,
+        gate / million
+    );
+}
+
+fn percentile(times: &mut [Duration], at: f64) -> Duration {
+    times.sort_unstable();
+    times[((times.len() - 1) as f64 * at) as usize]
+}
