@@ -26,7 +26,10 @@ impl Writer {
     pub fn new(target: Target) -> Self {
         // What a manifest does not qualify is looked up in PostgreSQL's own schema and nowhere else, so that no table
         // put in front of the search path can take a write (attack MA07).
-        Self { pool: Pool::new(target, vec![("search_path", "pg_catalog")]), types: Arc::default() }
+        // And whatever the role's or the database's default: the ledger's functions need to see, statement by statement, what
+        // was committed before it.
+        let settings = vec![("search_path", "pg_catalog"), ("default_transaction_isolation", "read committed")];
+        Self { pool: Pool::new(target, settings), types: Arc::default() }
     }
 
     /// A session, before `deadline`.

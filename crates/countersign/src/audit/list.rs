@@ -25,16 +25,18 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
     } else if records.is_empty() {
         say("No records.");
     } else {
-        let heading = ["MADE AT", "STATUS", "TOOL", "ACCOUNT", "MS", "CORRELATION ID", "PARAMETERS"].map(str::to_owned);
+        let heading = ["MADE AT", "STATUS", "CORRELATION ID", "TOOL", "ACCOUNT", "MS", "PARAMETERS"].map(str::to_owned);
         let rows: Vec<_> = std::iter::once(heading.to_vec()).chain(records.iter().map(row)).collect();
-        let sides = [Side::Left, Side::Left, Side::Left, Side::Left, Side::Right, Side::Left, Side::Left];
+        let sides = [Side::Left, Side::Left, Side::Left, Side::Left, Side::Left, Side::Right, Side::Left];
         table(&sides, &rows, width()).iter().for_each(|line| say(line));
     }
     Ok(())
 }
 
 fn row(record: &Map<String, Value>) -> Vec<String> {
-    ["created_at", "status", "tool_name", "account_id", "elapsed_ms", "correlation_id", "params_summary"]
-        .map(|column| cell(record.get(column)))
-        .to_vec()
+    // RFC 3339 with milliseconds; for people the seconds do.
+    let made_at = cell(record.get("created_at"));
+    let made_at = made_at.split_once('.').map_or(made_at.clone(), |(seconds, _)| format!("{seconds}Z"));
+    let rest = ["status", "correlation_id", "tool_name", "account_id", "elapsed_ms", "params_summary"];
+    std::iter::once(made_at).chain(rest.map(|column| cell(record.get(column)))).collect()
 }

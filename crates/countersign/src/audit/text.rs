@@ -69,8 +69,8 @@ pub(crate) enum Side {
     Right,
 }
 
-/// Lines with aligned columns, the first row as heading. `width`: what the last column is cut to fit into; names that
-/// somebody else chose are cut to 40 characters.
+/// Lines with aligned columns, the first row as heading. Each line is cut to fit into `width`, so what matters most stands
+/// left; names that somebody else chose are cut to 40 characters.
 pub(crate) fn table(sides: &[Side], rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
     const WIDEST: usize = 40;
     let last = sides.len().saturating_sub(1);
@@ -78,26 +78,19 @@ pub(crate) fn table(sides: &[Side], rows: &[Vec<String>], width: Option<usize>) 
         .map(|column| rows.iter().filter_map(|row| row.get(column)).map(|text| text.chars().count()).max().unwrap_or(0))
         .map(|width| width.min(WIDEST))
         .collect();
-    let before_last: usize = widths.iter().take(last).map(|width| width + 2).sum();
-    // A last column that would be all but invisible is left to wrap.
-    let room = width.map(|width| width.saturating_sub(before_last).max(12));
     let line = |row: &Vec<String>| {
         let mut line = String::new();
-        for (column, ((text, width), side)) in row.iter().zip(&widths).zip(sides).enumerate() {
-            let is_last = column == last;
-            let text =
-                if is_last { room.map_or_else(|| text.clone(), |room| cut(text, room)) } else { cut(text, *width) };
-            let width = *width;
-            match (side, is_last) {
-                (Side::Right, _) => line.push_str(&format!("{text:>width$}")),
-                (Side::Left, true) => line.push_str(&text),
-                (Side::Left, false) => line.push_str(&format!("{text:<width$}")),
+        for (column, ((text, &width), side)) in row.iter().zip(&widths).zip(sides).enumerate() {
+            match (side, column == last) {
+                (Side::Right, _) => line.push_str(&format!("{:>width$}", cut(text, width))),
+                (Side::Left, true) => line.push_str(text),
+                (Side::Left, false) => line.push_str(&format!("{:<width$}", cut(text, width))),
             }
-            if !is_last {
+            if column != last {
                 line.push_str("  ");
             }
         }
-        line
+        width.map_or_else(|| line.clone(), |width| cut(&line, width))
     };
     rows.iter().map(line).collect()
 }
@@ -119,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_and_the_last_one_is_cut_to_fit() {
+    fn columns_are_aligned_and_a_line_is_cut_to_fit() {
         let rows =
             [["a", "ms", "what"], ["long", "7", "x y z and so on and on"]].map(|row| row.map(str::to_owned).to_vec());
         let sides = [Side::Left, Side::Right, Side::Left];

@@ -9,7 +9,7 @@ mod verify;
 
 use std::time::Duration;
 
-use pg::{Lease, Outcome, Session, Step, Writer};
+use pg::{Lease, Session, Step, Writer};
 use tokio::time::Instant;
 
 pub use prune::{Pruned, Survey};
@@ -34,17 +34,9 @@ impl Audit {
         Self { writer, records }
     }
 
-    /// One statement in a READ COMMITTED transaction of its own, whatever the role's default: sealing needs to see what was
-    /// committed a moment ago.
-    async fn transact(&self, sql: &str, params: &[Option<String>]) -> Result<Vec<Vec<Option<String>>>, pg::Error> {
-        let mut lease = self.lease().await?;
-        let steps = [
-            Step::plain("begin isolation level read committed"),
-            Step { sql, params, param_types: &[] },
-            Step::plain("commit"),
-        ];
-        let outcomes = run(lease.session(), &steps).await?;
-        Ok(outcomes.into_iter().nth(1).unwrap_or_default().rows)
+    /// One statement, which is a transaction of its own.
+    async fn ask(&self, sql: &str, params: &[Option<String>]) -> Result<Vec<Vec<Option<String>>>, pg::Error> {
+        ask(self.lease().await?.session(), sql, params).await
     }
 
     async fn lease(&self) -> Result<Lease, pg::Error> {
@@ -52,11 +44,17 @@ impl Audit {
     }
 }
 
-async fn run(session: &mut Session, steps: &[Step<'_>]) -> Result<Vec<Outcome>, pg::Error> {
-    tokio::time::timeout(DEADLINE, session.run(steps))
+/// The rows of one statement.
+async fn ask(
+    session: &mut Session,
+    sql: &str,
+    params: &[Option<String>],
+) -> Result<Vec<Vec<Option<String>>>, pg::Error> {
+    let outcomes = tokio::time::timeout(DEADLINE, session.run(&[Step { sql, params, param_types: &[] }]))
         .await
         .map_err(|_| pg::Error::Deadline)?
-        .map_err(|failed| failed.error)
+        .map_err(|failed| failed.error)?;
+    Ok(outcomes.into_iter().next().unwrap_or_default().rows)
 }
 
 /// The first row of an answer that has exactly these columns.

@@ -76,7 +76,7 @@ impl Audit {
         loop {
             let params = [made_before, who, &after].map(|text| Some(text.to_owned()));
             let params = [params.as_slice(), &[Some(BATCH.to_string())]].concat();
-            let [looked_to, batch] = one_row(self.transact(PRUNE_SQL, &params).await?)?;
+            let [looked_to, batch] = one_row(self.ask(PRUNE_SQL, &params).await?)?;
             removed += number(batch.as_ref())?;
             let Some(looked_to) = looked_to else { return Ok(removed) };
             after = looked_to;
@@ -84,12 +84,12 @@ impl Audit {
     }
 
     async fn cutoff(&self, hours: u32) -> Result<String, pg::Error> {
-        let [cutoff] = one_row(self.transact(CUTOFF_SQL, &[Some(hours.to_string())]).await?)?;
+        let [cutoff] = one_row(self.ask(CUTOFF_SQL, &[Some(hours.to_string())]).await?)?;
         Ok(cutoff.unwrap_or_default())
     }
 
     async fn survey_before(&self, made_before: &str) -> Result<Survey, pg::Error> {
-        let rows = self.transact(SURVEY_SQL, &[Some(made_before.to_owned())]).await?;
+        let rows = self.ask(SURVEY_SQL, &[Some(made_before.to_owned())]).await?;
         let [prunable, needed, pending, unsealed] = one_row(rows)?;
         Ok(Survey {
             prunable: number(prunable.as_ref())?,

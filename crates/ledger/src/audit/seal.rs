@@ -40,7 +40,7 @@ impl Audit {
     pub async fn seal(&self) -> Result<i64, pg::Error> {
         let mut total = 0;
         loop {
-            let rows = self.transact(SEAL_SQL, &[Some(BATCH.to_string())]).await?;
+            let rows = self.ask(SEAL_SQL, &[Some(BATCH.to_string())]).await?;
             let [sealed] = one_row(rows)?;
             let sealed = number(sealed.as_ref())?;
             total += sealed;
@@ -55,7 +55,7 @@ impl Audit {
     /// # Errors
     /// Whatever the database says.
     pub async fn checkpoint(&self) -> Result<Checkpoint, pg::Error> {
-        let [entries, records, last_id, hash, at] = one_row(self.transact(CHECKPOINT_SQL, &[]).await?)?;
+        let [entries, records, last_id, hash, at] = one_row(self.ask(CHECKPOINT_SQL, &[]).await?)?;
         Ok(Checkpoint {
             entries: number(entries.as_ref())?,
             records: number(records.as_ref())?,

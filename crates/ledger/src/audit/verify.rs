@@ -1,9 +1,9 @@
 //! Verifying: every record and every entry is hashed again and compared (attacks AU04, AU05). The hashes are computed by
 //! PostgreSQL's own functions from texts in this binary, entry by entry, so memory stays small.
 
-use pg::{Session, Step};
+use pg::Session;
 
-use super::{Audit, Checkpoint, number, one_row, run, unreadable};
+use super::{Audit, Checkpoint, ask, number, one_row, unreadable};
 
 /// What does not agree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,7 +134,7 @@ impl Audit {
         if entry == 0 {
             return Ok(None);
         }
-        let rows = self.transact(ENTRY_SQL, &[Some(entry.to_string())]).await?;
+        let rows = self.ask(ENTRY_SQL, &[Some(entry.to_string())]).await?;
         Ok(match rows.into_iter().next().and_then(|row| row.into_iter().next()).flatten() {
             None => Some(Finding::TailRemoved { entry }),
             Some(hash) if hash != checkpoint.hash => Some(Finding::Rewritten { entry }),
@@ -208,13 +208,4 @@ impl Progress {
         self.last_hash = hash.unwrap_or_default();
         Ok(Ok(()))
     }
-}
-
-async fn ask(
-    session: &mut Session,
-    sql: &str,
-    params: &[Option<String>],
-) -> Result<Vec<Vec<Option<String>>>, pg::Error> {
-    let outcomes = run(session, &[Step { sql, params, param_types: &[] }]).await?;
-    Ok(outcomes.into_iter().next().unwrap_or_default().rows)
 }
