@@ -14,6 +14,7 @@ mod deadlines;
 mod demo;
 mod describe_database;
 mod explain_query;
+mod images;
 mod ledger_records;
 mod lost_commit;
 mod manifest_read;

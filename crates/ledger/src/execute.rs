@@ -26,8 +26,7 @@ pub(crate) enum Unfinished {
     InDoubt(pg::Error),
 }
 
-const FINISH_SUCCESS_SQL: &str =
-    "select countersign.finish_success($1, $2, $3, $4, $5, $6, $7, $8, make_interval(secs => $9::double precision))";
+const FINISH_SUCCESS_SQL: &str = "select countersign.finish_success($1, $2, $3, $4, $5, $6, $7, $8, $9, make_interval(secs => $10::double precision))";
 const FINISH_FAILURE_SQL: &str = "select countersign.finish_failure($1, $2, $3, $4)";
 
 pub(crate) async fn execute(
@@ -79,6 +78,7 @@ async fn succeed(
         Some(summary(&data)),
         Some(work.rows_affected.to_string()),
         work.before.as_ref().map(Value::to_string),
+        work.after.as_ref().map(Value::to_string),
         Some(rollback),
         texts(work.reversals.iter().map(|call| call.tool.as_str().into()).collect()),
         texts(work.reversals.iter().map(|call| call.fingerprint.as_str().into()).collect()),

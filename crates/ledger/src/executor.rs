@@ -32,6 +32,8 @@ pub struct Work {
     pub rows_affected: u64,
     /// The rows as they were before, if the tool looked at them.
     pub before: Option<Value>,
+    /// The same rows afterwards: those that are gone are absent.
+    pub after: Option<Value>,
     /// How it is undone.
     pub rollback: Rollback,
     /// The same as fingerprints, so that the ledger knows these calls when they come.
@@ -153,6 +155,8 @@ impl<'a> WriteTx<'a> {
             Err(failed) => {
                 return Err(match failed.error {
                     pg::Error::Server(error) if failed.step >= opening_steps => sql_failure(&error).into(),
+                    // All of it has arrived, so the transaction can go back to its savepoint.
+                    pg::Error::MessageTooLarge { .. } if self.lease.session().in_transaction() => too_large().into(),
                     // The record could not be claimed: there is no savepoint to go back to.
                     error => Refusal::Lost(error),
                 });
@@ -172,6 +176,15 @@ impl<'a> WriteTx<'a> {
         }
         Ok(rows)
     }
+}
+
+/// What an agent is told of a write whose statements return more than one call may hold.
+pub(crate) fn too_large() -> Failure {
+    Failure::new(
+        ErrorCode::ResultTooLarge,
+        "the statements of the write, with what its tool's before and after queries capture, return more than a call \
+         may hold (1 MiB in one row, 8 MiB in all); nothing was written",
+    )
 }
 
 pub(crate) fn as_object(row: &[Option<String>], columns: &[Column]) -> Map<String, Value> {

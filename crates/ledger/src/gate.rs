@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::admit::{self, Verdict};
-use crate::executor::Executor;
+use crate::executor::{Executor, too_large};
 use crate::fingerprint::Fingerprint;
 use crate::{execute, resolve};
 
@@ -160,7 +160,8 @@ impl Protocol {
             Ok(Ok(Err(execute::Unfinished::InDoubt(error)))) => {
                 tracing::warn!(%error, "the outcome is in doubt");
                 lease.discard();
-                self.resolve(None).await
+                let cause = matches!(error, pg::Error::MessageTooLarge { .. }).then(too_large);
+                self.resolve(cause).await
             }
             Ok(Err(_)) => {
                 tracing::error!("the executor panicked");

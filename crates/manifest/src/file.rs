@@ -61,6 +61,9 @@ pub(crate) struct Tool {
     /// A query that captures the rows which the write is about to overwrite (`select .. for update`), for `before.x`.
     #[schemars(with = "Option<String>")]
     pub(crate) before: Option<Spanned<String>>,
+    /// A query that captures the rows as the write left them. Without it `before` runs again, if there is one.
+    #[schemars(with = "Option<String>")]
+    pub(crate) after: Option<Spanned<String>>,
     /// For how many seconds an identical call without an idempotency key is answered as a duplicate; 300 by default.
     #[schemars(with = "Option<u32>")]
     pub(crate) dedup_window_s: Option<u32>,

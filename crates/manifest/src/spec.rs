@@ -46,6 +46,9 @@ pub struct ToolSpec {
     pub params: Vec<Param>,
     /// Captures the row images that the write is about to overwrite, in the same transaction, first.
     pub before: Option<Statement>,
+    /// Captures the rows as the write left them, in the same transaction, last: `before` again unless the manifest has
+    /// a query of its own for it.
+    pub after: Option<Statement>,
     /// At least one; run in this order in one transaction. The last one's rows are the result.
     pub statements: Vec<Statement>,
     /// How many result rows are right. Anything else rolls back.

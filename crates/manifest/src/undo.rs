@@ -84,6 +84,7 @@ mod tests {
             tier: Tier::Auto,
             params: Vec::new(),
             before: None,
+            after: None,
             statements: vec![Statement { sql: "..".into(), param_types: Vec::new(), shape }],
             rows: RowsRule::Any,
             undo,

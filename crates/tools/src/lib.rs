@@ -12,6 +12,7 @@
 mod arguments;
 pub mod builtin;
 mod discovery;
+mod images;
 mod manifest_read;
 mod manifest_write;
 mod profile;

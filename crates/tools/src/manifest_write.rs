@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::arguments::effective;
+use crate::images::Images;
 use crate::tool::{Answer, Call, Hints, Outcome, Refused, Tool, ToolInfo};
 
 /// The argument that every write tool has.
@@ -153,6 +154,7 @@ impl Executor for ManifestExecutor {
                 .before
                 .iter()
                 .chain(&self.spec.statements)
+                .chain(&self.spec.after)
                 .map(|statement| ledger::Statement {
                     sql: &statement.sql,
                     params: &self.encoded,
@@ -161,9 +163,10 @@ impl Executor for ManifestExecutor {
                 .collect();
             let mut answers = tx.run(&statements).await?;
             let before = self.spec.before.as_ref().map(|_| answers.remove(0).rows);
+            let after = self.spec.after.as_ref().and_then(|_| answers.pop()).map(|answer| answer.rows);
             let rows_affected = answers.iter().map(|rows| rows.rows_affected).sum();
             let result = answers.pop().unwrap_or_default();
-            self.work(params, result, before, rows_affected).map_err(Refusal::from)
+            self.work(params, result, Images { before, after }, rows_affected).map_err(Refusal::from)
         })
     }
 }
@@ -173,14 +176,15 @@ impl ManifestExecutor {
         &self,
         params: &Map<String, Value>,
         result: Rows,
-        before: Option<Vec<Map<String, Value>>>,
+        images: Images,
         rows_affected: u64,
     ) -> Result<Work, Failure> {
         let count = result.rows.len();
         if !self.spec.rows.allows(count as u64) {
             return Err(Work::wrong_row_count(self.spec.rows.as_str(), count as u64));
         }
-        let rollback = manifest::rollback(&self.spec, params, &result.rows, before.as_deref().unwrap_or_default());
+        let captured = images.before.as_deref().unwrap_or_default();
+        let rollback = manifest::rollback(&self.spec, params, &result.rows, captured);
         let reversals = self.reversals(&rollback);
         let data = if self.spec.rows.is_single() {
             Value::Object(result.rows.into_iter().next().unwrap_or_default())
@@ -188,8 +192,8 @@ impl ManifestExecutor {
             let data = RowsData { row_count: count, rows: result.rows };
             serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?
         };
-        let before = before.map(|rows| rows.into_iter().map(Value::Object).collect());
-        Ok(Work { data, rows_affected, before, rollback, reversals })
+        let (before, after) = images.into_json(&self.spec.name)?;
+        Ok(Work { data, rows_affected, before, after, rollback, reversals })
     }
 
     /// The undo calls as the ledger will see them when they come: with every effective parameter.

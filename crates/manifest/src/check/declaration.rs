@@ -56,6 +56,9 @@ fn only_for_writes(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
     if let Some(before) = &tool.before {
         mistakes.0.push(draft.mistake(before.span(), "a read overwrites nothing: before is for writes"));
     }
+    if let Some(after) = &tool.after {
+        mistakes.0.push(draft.mistake(after.span(), "a read leaves everything as it was: after is for writes"));
+    }
     if let Some(tier) = tool.tier.as_ref().filter(|tier| *tier.get_ref() > Tier::Auto) {
         mistakes.0.push(draft.mistake(tier.span(), "nobody needs to agree to a read: tier is for writes"));
     }

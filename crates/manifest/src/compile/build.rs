@@ -35,6 +35,7 @@ pub(super) fn spec(draft: Draft<'_>, inferred: Inferred) -> Option<ToolSpec> {
         input_schema: input_schema(access, &params),
         output_schema: output_schema(access, tier, rows, columns),
         params,
+        after: inferred.after.or_else(|| inferred.before.clone()),
         before: inferred.before,
         statements: inferred.statements,
         rows,
