@@ -21,7 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 impl RawServer {
     /// Starts it and opens an MCP session of the given protocol version.
     pub async fn start(command: Command, protocol: &str) -> Self {
-        let mut server = Self::without_session(command);
+        Self::logging(command, Stdio::inherit(), protocol).await
+    }
+
+    /// The same with its log in a place of the test's own.
+    pub async fn logging(command: Command, log: Stdio, protocol: &str) -> Self {
+        let mut server = Self::spawn(command, log);
         let client = json!({"name": "test", "version": "0"});
         let hello = json!({"protocolVersion": protocol, "capabilities": {}, "clientInfo": client});
         let answer = server.request(0, "initialize", hello).await;
@@ -31,11 +36,15 @@ impl RawServer {
     }
 
     /// Starts it and says nothing yet.
-    pub fn without_session(mut command: Command) -> Self {
+    pub fn without_session(command: Command) -> Self {
+        Self::spawn(command, Stdio::inherit())
+    }
+
+    fn spawn(mut command: Command, log: Stdio) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(log)
             .kill_on_drop(true)
             .spawn()
             .expect("the server");
