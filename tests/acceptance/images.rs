@@ -11,10 +11,19 @@ pub(crate) struct Manifest {
 impl Manifest {
     /// A manifest with these tools.
     pub(crate) fn new(tools: &str) -> Self {
+        Self::whole(&format!("name = \"test\"\nversion = \"1\"\n{tools}"))
+    }
+
+    /// A manifest with this text.
+    pub(crate) fn whole(text: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let text = format!("name = \"test\"\nversion = \"1\"\n{tools}");
         std::fs::write(folder.path().join("test.toml"), text).unwrap();
         Self { folder }
+    }
+
+    /// Its text.
+    pub(crate) fn text(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("test.toml")).unwrap()
     }
 
     /// What starts a server with it.

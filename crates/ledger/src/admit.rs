@@ -50,7 +50,7 @@ pub(crate) async fn admit(
     attempt: &Attempt,
     fingerprint: &Fingerprint,
 ) -> Result<Verdict, Stopped> {
-    let params = Value::Object(attempt.params.clone());
+    let params = Value::Object(attempt.redaction.params(&attempt.params));
     let id = Some(correlation_id.to_string());
     let admit_params = [
         id.clone(),

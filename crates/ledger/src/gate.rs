@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{CorrelationId, ErrorCode, Failure, Principal, Rollback};
+use contract::{CorrelationId, ErrorCode, Failure, Principal, Redaction, Rollback};
 use futures_util::FutureExt;
 use pg::Writer;
 use serde_json::{Map, Value};
@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::admit::{self, Verdict};
-use crate::executor::{Executor, too_large};
+use crate::executor::{Executor, Work, too_large};
 use crate::fingerprint::Fingerprint;
-use crate::{execute, resolve};
+use crate::{execute, preview, resolve};
 
 /// One call of a write tool that has passed validation and policy.
 #[derive(Clone)]
@@ -25,6 +25,9 @@ pub struct Attempt {
     pub tool: String,
     /// Every effective parameter by name: defaults and server-filled ones included.
     pub params: Map<String, Value>,
+    /// What of the parameters must not be kept: it stays out of the record, of logs and of later answers. The
+    /// fingerprint still covers it.
+    pub redaction: Redaction,
     /// The caller's own key, if there is one.
     pub idempotency_key: Option<String>,
     /// How long an identical call without a key counts as the same call.
@@ -81,7 +84,7 @@ pub struct Gate {
 pub(crate) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// PostgreSQL ends the statement itself at the deadline, and the record then says why. This much later it is given up.
-const CANCEL_GRACE: Duration = Duration::from_secs(2);
+pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 impl Gate {
     pub(crate) fn new(writer: Writer) -> Self {
@@ -101,6 +104,20 @@ impl Gate {
             tracing::error!(%correlation_id, %error, "the write protocol itself failed");
             Err(Stopped { correlation_id: Some(correlation_id), failure: internal_error().into() })
         })
+    }
+
+    /// What the executor would do with these parameters: it is run in a transaction that is always rolled back, and
+    /// leaves no record. Dropping the future ends it.
+    ///
+    /// # Errors
+    /// What the write would fail with, or why it could not be shown.
+    pub async fn preview(
+        &self,
+        executor: &dyn Executor,
+        params: &Map<String, Value>,
+        deadline: Instant,
+    ) -> Result<Work, Failure> {
+        preview::preview(&self.writer, executor, params, deadline).await
     }
 
     /// Waits for the writes that are on their way: the process must not end under them. Each ends by its deadline and the
@@ -158,7 +175,7 @@ impl Protocol {
                 Err(self.stopped(failure))
             }
             Ok(Ok(Err(execute::Unfinished::InDoubt(error)))) => {
-                tracing::warn!(%error, "the outcome is in doubt");
+                tracing::warn!(error = self.attempt.redaction.text(&error.to_string()), "the outcome is in doubt");
                 lease.discard();
                 let cause = matches!(error, pg::Error::MessageTooLarge { .. }).then(too_large);
                 self.resolve(cause).await

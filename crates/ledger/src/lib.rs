@@ -9,7 +9,7 @@
 //!
 //! Where things are: `gate` is the protocol's order, `admit`, `execute` and `resolve` its steps (their SQL is in
 //! `migrations/V2__protocol.sql`); `executor` is what a write tool implements; `fingerprint` decides which calls are
-//! the same; `records` reads the ledger; `read` is the read path of
+//! the same; `preview` shows a write without making it; `records` reads the ledger; `read` is the read path of
 //! `pg`, handed on; `sweep` ends what killed servers
 //! left pending; `schema` makes and checks it; `reader_role` is the login of the read path.
 //!
@@ -20,6 +20,7 @@ mod execute;
 mod executor;
 mod fingerprint;
 mod gate;
+mod preview;
 pub mod read;
 mod reader_role;
 mod records;
@@ -27,7 +28,7 @@ mod resolve;
 mod schema;
 mod sweep;
 
-pub use executor::{Executor, Refusal, Reversal, Rows, Statement, Work, WriteTx};
+pub use executor::{Executor, Refusal, Reversal, Rows, Statement, Work, WriteTx, outdated};
 pub use fingerprint::{Fingerprint, canonical_json};
 pub use gate::{Attempt, Gate, Settled, Stopped};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};

@@ -53,6 +53,8 @@ pub struct ToolSpec {
     pub statements: Vec<Statement>,
     /// How many result rows are right. Anything else rolls back.
     pub rows: RowsRule,
+    /// The most rows that a write of any number of rows may affect or return. Anything more rolls back.
+    pub max_rows: Option<u64>,
     /// How it is undone.
     pub undo: Undo,
     /// How long an identical call without an idempotency key counts as the same call.
@@ -72,6 +74,11 @@ impl ToolSpec {
     #[must_use]
     pub fn param(&self, name: &str) -> Option<&Param> {
         self.params.iter().find(|param| param.name == name)
+    }
+
+    /// The parameters whose values are not to be kept.
+    pub fn sensitive_params(&self) -> impl Iterator<Item = &Param> {
+        self.params.iter().filter(|param| param.sensitive)
     }
 }
 

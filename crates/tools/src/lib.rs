@@ -12,11 +12,13 @@
 mod arguments;
 pub mod builtin;
 mod discovery;
+mod drift;
 mod images;
 mod manifest_read;
 mod manifest_write;
 mod profile;
 mod registry;
+mod scripts;
 mod tool;
 
 pub use builtin::Backends;

@@ -70,7 +70,8 @@ impl Registry {
     /// [`RegistryError`] if two of them have one name, or a schema cannot be used.
     pub fn new(backends: &Backends, catalog: &Catalog, profile: Profile) -> Result<Self, RegistryError> {
         let mut registry = Self { entries: Vec::new(), call_deadline: backends.call_deadline };
-        for tool in builtin::all(backends) {
+        let builtin = builtin::all(backends, catalog, profile);
+        for tool in builtin.map_err(|(tool, reason)| RegistryError::Schema { tool, reason })? {
             registry.add(tool, profile)?;
         }
         for spec in &catalog.tools {
@@ -92,7 +93,7 @@ impl Registry {
         if self.get(&info.name).is_some() {
             return Err(RegistryError::Duplicate(info.name.clone()));
         }
-        let checker = Checker::new(&info.input_schema)
+        let checker = Checker::new(&info.input_schema, &info.sensitive)
             .map_err(|reason| RegistryError::Schema { tool: info.name.clone(), reason })?;
         if profile.includes(info.access) {
             self.entries.push(Entry { tool, checker });
@@ -175,6 +176,7 @@ mod tests {
             input_schema: Map::new(),
             output_schema: Map::new(),
             hints: Hints { read_only: true, destructive: false, idempotent: true },
+            sensitive: Vec::new(),
             meta: Map::new(),
         }))
     }

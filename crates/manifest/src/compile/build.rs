@@ -39,6 +39,7 @@ pub(super) fn spec(draft: Draft<'_>, inferred: Inferred) -> Option<ToolSpec> {
         before: inferred.before,
         statements: inferred.statements,
         rows,
+        max_rows: tool.max_rows.and_then(|most| u64::try_from(most.into_inner()).ok()),
         undo: undo(tool.undo)?,
         dedup_window: Duration::from_secs(tool.dedup_window_s.unwrap_or(DEDUP_WINDOW_S).into()),
         annotations: json_object(&tool.annotations),

@@ -187,7 +187,8 @@ impl Connection {
             match self.receive_any().await? {
                 Message::NoticeResponse(body) => {
                     let notice = ServerError::from_fields(body.fields())?;
-                    tracing::debug!(sqlstate = notice.sqlstate, "{}: {}", notice.severity, notice.message);
+                    // Not its words: a function that raises it may quote whatever it was given.
+                    tracing::debug!(severity = notice.severity, sqlstate = notice.sqlstate, "the server has a notice");
                 }
                 Message::ParameterStatus(_) | Message::NotificationResponse(_) => {}
                 Message::ReadyForQuery(body) => {
