@@ -15,6 +15,7 @@ mod demo;
 mod describe_database;
 mod drift;
 mod explain_query;
+mod hostile_arguments;
 mod images;
 mod ledger_records;
 mod lost_commit;
