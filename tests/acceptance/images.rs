@@ -116,6 +116,28 @@ async fn an_update_is_on_record_with_the_row_before_and_the_row_after() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn two_tools_of_different_parameters_may_have_the_same_query_for_their_images() {
+    let db = database().await;
+    db.run(NOTES).await;
+    let drop = r#"
+[[tool]]
+name = "drop_note"
+access = "write"
+description = "Delete a note."
+before = "select id, body from social.note where id = $1 for update"
+sql = "delete from social.note where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }]
+undo = { tool = "add_note", params = { id = "before.id", body = "before.body" } }
+"#;
+    let server = Manifest::new(&format!("{RENAME}{drop}")).on(&db).await;
+    // One after the other, so on one session.
+    server.succeed("rename_note", json!({"id": 1, "body": "first"})).await;
+    let dropped = record(&server, &server.succeed("drop_note", json!({"id": 1})).await).await;
+    assert_eq!(dropped["before_image"], json!([{"id": 1, "body": "first"}]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_write_whose_images_are_too_large_for_a_record_does_not_happen() {
     let db = database().await;
     db.run(NOTES).await;
