@@ -5,8 +5,9 @@
 -- for the ledger's owner.
 
 alter table countersign.mutation_audit add column after_image json;
-comment on column countersign.mutation_audit.before_image is 'The rows that the write was about to change, as its `before` read them.';
-comment on column countersign.mutation_audit.after_image is 'The same rows afterwards.';
+comment on column countersign.mutation_audit.before_image is 'The rows that the write was about to change, where its tool looks at them.';
+comment on column countersign.mutation_audit.after_image is 
+    'The same rows after the write, in its own transaction: those that are gone are absent.';
 
 create table countersign.writer_login (
     role_name  name primary key

@@ -20,7 +20,7 @@ const WRITE_TOOLS: [&str; 14] = [
     "upload_media",
 ];
 const READ_TOOLS: [&str; 3] = ["describe_database", "explain_query", "query_database"];
-const LEDGER_TOOLS: [&str; 2] = ["get_recent_mutations", "get_mutation_detail"];
+const LEDGER_TOOLS: [&str; 3] = ["get_recent_mutations", "get_mutation_detail", "preview_mutation"];
 
 async fn names(profile: &str) -> Vec<String> {
     let db = database().await;

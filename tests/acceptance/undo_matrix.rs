@@ -6,6 +6,13 @@ use testkit::{Server, database};
 
 use crate::writes::untouched_tweet;
 
+/// The row that the default account has for these arguments.
+fn arguments_of_default(arguments: &Value) -> Value {
+    let mut row = json!({"account_id": "default"});
+    row.as_object_mut().unwrap().extend(arguments.as_object().unwrap().clone());
+    row
+}
+
 /// The undo calls that an envelope names, in order.
 fn undo_calls(envelope: &Value) -> Vec<(String, Value)> {
     let rollback = &envelope["meta"]["rollback"];
@@ -69,6 +76,14 @@ async fn every_reversible_tool_is_undone_by_exactly_the_calls_that_it_names() {
         assert_ne!(db.social().await, before, "{tool} wrote");
         let calls = undo_calls(&done);
         assert_eq!(calls[0].0, undo_tool);
+        let detail = json!({"correlation_id": done["meta"]["correlation_id"]});
+        let detail = server.succeed("get_mutation_detail", detail).await;
+        let removed = json!([arguments_of_default(arguments)]);
+        assert_eq!(
+            (&detail["data"]["before_image"], &detail["data"]["after_image"]),
+            (&removed, &json!([])),
+            "A11-12: {tool}: the row that was removed, and that it is gone"
+        );
         server.succeed(undo_tool, calls[0].1.clone()).await;
         assert_eq!(db.social().await, before, "{tool} was undone");
     }
@@ -101,6 +116,11 @@ async fn what_cannot_be_undone_says_so_and_why() {
     let deleted = server.succeed("delete_tweet", json!({"tweet_id": posted["data"]["id"]})).await;
     let media = json!({"media_type": "image/png", "data": "\\x89504e47"});
     let uploaded = server.succeed("upload_media", media).await;
+    let detail = json!({"correlation_id": deleted["meta"]["correlation_id"]});
+    let record = server.succeed("get_mutation_detail", detail).await["data"].clone();
+    assert_eq!(record["before_image"][0]["text"], "short-lived", "A11-12: {record}");
+    assert_eq!(record["before_image"][0]["id"], posted["data"]["id"]);
+    assert_eq!(record["after_image"], json!([]));
     for envelope in [deleted, uploaded] {
         let rollback = envelope["meta"]["rollback"].as_object().unwrap();
         assert_eq!(rollback["reversible"], false);

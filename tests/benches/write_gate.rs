@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use contract::{Principal, Rollback, UndoCall};
+use contract::{Principal, Redaction, Rollback, UndoCall};
 use embedded::{Cluster, Options};
 use ledger::{Attempt, Executor, Gate, Ledger, Refusal, Reversal, Settings, Settled, Statement, Target, Work, WriteTx};
 use serde_json::{Map, Value, json};
@@ -147,7 +147,7 @@ impl Executor for InsertItem {
             let call = UndoCall { tool: "delete_item".to_owned(), params: params.clone() };
             let rollback = Rollback::reversible(vec![call], "Call delete_item to reverse.");
             let reversals = vec![Reversal { tool: "delete_item".to_owned(), params }];
-            Ok(Work { data, rows_affected: 1, before: None, rollback, reversals })
+            Ok(Work { data, rows_affected: 1, before: None, after: None, rollback, reversals })
         })
     }
 }
@@ -159,6 +159,7 @@ async fn through_the_gate(gate: &Gate) {
         principal: Principal::default(),
         tool: "insert_item".to_owned(),
         params: json!({"n": n, "note": "note"}).as_object().unwrap().clone(),
+        redaction: Redaction::default(),
         idempotency_key: None,
         dedup_window: Duration::from_secs(300),
         deadline: tokio::time::Instant::now() + Duration::from_secs(30),

@@ -4,7 +4,7 @@ use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{CorrelationId, ErrorCode};
+use crate::{CorrelationId, ErrorCode, Redaction};
 
 /// The version of the envelope and of the built-in tools, `meta.tool_version`.
 pub const TOOL_VERSION: &str = "1.0";
@@ -140,6 +140,16 @@ impl Failure {
             hint: None,
             position: None,
         }
+    }
+
+    /// The same without sensitive values.
+    #[must_use]
+    pub fn redacted(self, redaction: &Redaction) -> Self {
+        if redaction.is_empty() {
+            return self;
+        }
+        let text = |text: Option<String>| text.map(|text| redaction.text(&text));
+        Self { message: redaction.text(&self.message), detail: text(self.detail), hint: text(self.hint), ..self }
     }
 
     /// The same with a hint.

@@ -13,6 +13,8 @@ pub enum ErrorCode {
     SqlError,
     /// A write touched another number of rows than its manifest allows, and was rolled back.
     RowCountMismatch,
+    /// The database has changed since the server started, and the tool's statements no longer fit it.
+    ToolOutdated,
     /// No such record in this account, or no such table or schema for this login.
     NotFound,
     /// The `idempotency_key` is bound to other arguments.
@@ -39,11 +41,12 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All of them, in the order of the page.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::InvalidParams,
         Self::NotReadOnly,
         Self::SqlError,
         Self::RowCountMismatch,
+        Self::ToolOutdated,
         Self::NotFound,
         Self::IdempotencyKeyReused,
         Self::DuplicateInFlight,
@@ -65,6 +68,7 @@ impl ErrorCode {
             Self::NotReadOnly => "not_read_only",
             Self::SqlError => "sql_error",
             Self::RowCountMismatch => "row_count_mismatch",
+            Self::ToolOutdated => "tool_outdated",
             Self::NotFound => "not_found",
             Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::DuplicateInFlight => "duplicate_in_flight",
@@ -93,6 +97,7 @@ impl ErrorCode {
             | Self::NotReadOnly
             | Self::SqlError
             | Self::RowCountMismatch
+            | Self::ToolOutdated
             | Self::NotFound
             | Self::IdempotencyKeyReused
             | Self::ResultTooLarge

@@ -10,6 +10,7 @@ mod envelope;
 mod error_code;
 mod ids;
 mod principal;
+mod redaction;
 mod secret;
 mod statement;
 
@@ -17,5 +18,6 @@ pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UndoCall};
 pub use error_code::ErrorCode;
 pub use ids::CorrelationId;
 pub use principal::{AccountId, NoAccount, Principal};
+pub use redaction::{REDACTED, Redaction};
 pub use secret::Secret;
-pub use statement::{Column, CompositeField, Describe, DescribeError, PgType, Scalar, StatementShape, TypeKind};
+pub use statement::{Column, CompositeField, Describe, DescribeError, PgType, Reach, Scalar, StatementShape, TypeKind};

@@ -107,6 +107,22 @@ pub struct StatementShape {
     pub params: Vec<Arc<PgType>>,
     /// The result columns; `None` for a statement that returns no rows.
     pub columns: Option<Vec<Column>>,
+    /// What it touches.
+    pub reach: Reach,
+}
+
+/// What a statement's plan shows of what it touches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// There is a plan.
+    Planned {
+        /// The schemas of its tables (views resolved) and of its functions, as far as a plan shows them; sorted.
+        schemas: Vec<String>,
+        /// Whether it inserts, updates, deletes or merges.
+        changes: bool,
+    },
+    /// There is none, for this reason.
+    Unplanned(String),
 }
 
 /// Why a statement could not be described.

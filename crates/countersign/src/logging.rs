@@ -1,16 +1,28 @@
 //! Logs go to standard error: standard output belongs to the protocol.
 
-use tracing_subscriber::EnvFilter;
+use tracing::{Level, Metadata};
+use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::settings::LogFormat;
 
+/// Below a warning these log whole messages, with whatever a query or a parameter says.
+const TALKATIVE: [&str; 3] = ["rmcp", "refinery_core", "tokio_postgres"];
+
 pub(crate) fn start(level: &str, format: LogFormat) {
-    // Debug output of these holds whole messages, with whatever a query or a parameter says.
-    const QUIET: &str = "rmcp=warn,refinery_core=warn,tokio_postgres=warn";
-    let filter = EnvFilter::try_new(format!("{QUIET},{level}")).unwrap_or_else(|_| EnvFilter::new(QUIET));
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
-    match format {
-        LogFormat::Text => subscriber.init(),
-        LogFormat::Json => subscriber.json().init(),
-    }
+    let asked = EnvFilter::try_new(level).unwrap_or_else(|_| EnvFilter::new("info"));
+    // Whatever was asked for: no filter may bring a parameter into the log.
+    let filter = asked.and(filter_fn(is_free_of_messages));
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let layer = match format {
+        LogFormat::Text => layer.boxed(),
+        LogFormat::Json => layer.json().boxed(),
+    };
+    tracing_subscriber::registry().with(layer.with_filter(filter)).init();
+}
+
+fn is_free_of_messages(event: &Metadata<'_>) -> bool {
+    let crate_name = event.target().split("::").next().unwrap_or_default();
+    *event.level() <= Level::WARN || !TALKATIVE.contains(&crate_name)
 }

@@ -29,8 +29,8 @@ pub(crate) enum Unfinished {
     InDoubt(pg::Error),
 }
 
-const FINISH_SUCCESS_SQL: &str =
-    "select countersign.finish_success($1, $2, $3, $4, $5, $6, $7, $8, make_interval(secs => $9::double precision))";
+const FINISH_SUCCESS_SQL: &str = "\
+select countersign.finish_success($1, $2, $3, $4, $5, $6, $7, $8, $9, make_interval(secs => $10::double precision))";
 const FINISH_FAILURE_SQL: &str = "select countersign.finish_failure($1, $2, $3, $4)";
 
 pub(crate) async fn execute(
@@ -42,7 +42,7 @@ pub(crate) async fn execute(
 ) -> Result<Work, Unfinished> {
     let left = attempt.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let claim_params = [Some(correlation_id.to_string()), Some(left.as_millis().min(i32::MAX as u128).to_string())];
-    let mut tx = WriteTx::new(lease, writer, Opening { claim_params });
+    let mut tx = WriteTx::new(lease, writer, Opening::Claim(claim_params));
     let work = match attempt.executor.execute(&mut tx, &attempt.params).await {
         // An executor that ran no statement at all still has its record to claim.
         Ok(work) => tx.open().await.map(|()| work),
@@ -54,11 +54,11 @@ pub(crate) async fn execute(
             Ok(()) => Ok(work),
             // A deferred constraint: the work is refused after all.
             Err(StepError { step: 0, error: pg::Error::Server(error) }) => {
-                fail(lease, correlation_id, sql_failure(&error)).await
+                fail(lease, correlation_id, sql_failure(&error).redacted(&attempt.redaction)).await
             }
             Err(StepError { error, .. }) => Err(unfinished(error)),
         },
-        Err(Refusal::Failure(failure)) => fail(lease, correlation_id, failure).await,
+        Err(Refusal::Failure(failure)) => fail(lease, correlation_id, failure.redacted(&attempt.redaction)).await,
         Err(Refusal::Lost(error)) => Err(Unfinished::InDoubt(error)),
     }
 }
@@ -70,8 +70,11 @@ async fn succeed(
     work: &Work,
     fingerprints: &Fingerprints,
 ) -> Result<(), StepError> {
-    let data = work.data.to_string();
-    let rollback = serde_json::to_string(&work.rollback)
+    let images = [work.before.as_ref(), work.after.as_ref()];
+    let redaction = attempt.redaction.clone().with_images(&images);
+    let [before, after] = images.map(|image| image.map(|image| redaction.value(image).to_string()));
+    let data = redaction.value(&work.data).to_string();
+    let rollback = serde_json::to_value(&work.rollback)
         .map_err(|error| StepError { step: 0, error: pg::Error::Lost(error.into()) })?;
     let texts = |texts: Vec<Value>| {
         // An array of texts in PostgreSQL's form: names and hexadecimal digits, which need quoting at the most.
@@ -83,8 +86,9 @@ async fn succeed(
         Some(data.clone()),
         Some(summary(&data)),
         Some(work.rows_affected.to_string()),
-        work.before.as_ref().map(Value::to_string),
-        Some(rollback),
+        before,
+        after,
+        Some(redaction.value(&rollback).to_string()),
         texts(work.reversals.iter().map(|call| call.tool.as_str().into()).collect()),
         texts(work.reversals.iter().map(|call| fingerprints.of(&call.tool, &call.params).as_str().into()).collect()),
         Some(attempt.dedup_window.as_secs_f64().to_string()),

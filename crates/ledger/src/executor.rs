@@ -30,6 +30,8 @@ pub struct Work {
     pub rows_affected: u64,
     /// The rows as they were before, if the tool looked at them.
     pub before: Option<Value>,
+    /// The same rows afterwards: those that are gone are absent.
+    pub after: Option<Value>,
     /// How it is undone.
     pub rollback: Rollback,
     /// The same with every effective parameter, so that the ledger knows these calls when they come.
@@ -103,11 +105,18 @@ pub struct WriteTx<'a> {
     opening: Option<Opening>,
 }
 
-/// BEGIN, the claim and the savepoint.
+/// What stands between BEGIN and the savepoint.
 #[derive(Debug)]
-pub(crate) struct Opening {
-    pub(crate) claim_params: [Option<String>; 2],
+pub(crate) enum Opening {
+    /// The claim of the record: its id, and the time limit in milliseconds.
+    Claim([Option<String>; 2]),
+    /// A preview has no record: the same limits, in milliseconds.
+    Limits([Option<String>; 1]),
 }
+
+const CLAIM_SQL: &str = "select countersign.claim($1, $2)";
+const LIMITS_SQL: &str = "select set_config('statement_timeout', $1, true), set_config('lock_timeout', $1, true), \
+                          set_config('idle_in_transaction_session_timeout', $1, true)";
 
 const OPENING_STEPS: usize = 3;
 
@@ -130,10 +139,9 @@ impl<'a> WriteTx<'a> {
         let mut steps = Vec::with_capacity(OPENING_STEPS + statements.len());
         if let Some(opening) = &opening {
             steps.push(Step::plain("begin"));
-            steps.push(Step {
-                sql: "select countersign.claim($1, $2)",
-                params: &opening.claim_params,
-                param_types: &[],
+            steps.push(match opening {
+                Opening::Claim(params) => Step { sql: CLAIM_SQL, params, param_types: &[] },
+                Opening::Limits(params) => Step { sql: LIMITS_SQL, params, param_types: &[] },
             });
             steps.push(Step::plain("savepoint work"));
         }
@@ -151,6 +159,8 @@ impl<'a> WriteTx<'a> {
             Err(failed) => {
                 return Err(match failed.error {
                     pg::Error::Server(error) if failed.step >= opening_steps => sql_failure(&error).into(),
+                    // All of it has arrived, so the transaction can go back to its savepoint.
+                    pg::Error::MessageTooLarge { .. } if self.lease.session().in_transaction() => too_large().into(),
                     // The record could not be claimed: there is no savepoint to go back to.
                     error => Refusal::Lost(error),
                 });
@@ -172,6 +182,25 @@ impl<'a> WriteTx<'a> {
     }
 }
 
+/// What an agent is told of a tool that was made for the database as it was; `why` says what does not fit.
+#[must_use]
+pub fn outdated(why: &str) -> Failure {
+    Failure::new(
+        ErrorCode::ToolOutdated,
+        format!("the database has changed since the server started, and this tool cannot be used until it is reloaded: {why}"),
+    )
+    .hint("Nothing was changed. Tell the operator: the server must reload its manifests (SIGHUP) or be restarted.")
+}
+
+/// What an agent is told of a write whose statements return more than one call may hold.
+pub(crate) fn too_large() -> Failure {
+    Failure::new(
+        ErrorCode::ResultTooLarge,
+        "the statements of the write, with what its tool's before and after queries capture, return more than a call \
+         may hold (1 MiB in one row, 8 MiB in all); nothing was written",
+    )
+}
+
 pub(crate) fn as_object(row: &[Option<String>], columns: &[Column]) -> Map<String, Value> {
     columns
         .iter()
@@ -184,6 +213,10 @@ pub(crate) fn as_object(row: &[Option<String>], columns: &[Column]) -> Map<Strin
 ///
 /// DETAIL is left out: it quotes values of rows that the caller may not be allowed to read (attack ER02).
 pub(crate) fn sql_failure(error: &ServerError) -> Failure {
+    if error.is_outdated() {
+        let why = format!("its statement no longer fits ({})", error.message);
+        return Failure { sqlstate: Some(error.sqlstate.clone()), ..outdated(&why) };
+    }
     let code = match error.sqlstate.as_str() {
         "57014" => ErrorCode::Timeout,
         // Class 22: a value that its type does not take.

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{CorrelationId, ErrorCode, Failure, Principal, Rollback};
+use contract::{CorrelationId, ErrorCode, Failure, Principal, Redaction, Rollback};
 use futures_util::FutureExt;
 use pg::{ServerError, Writer};
 use serde_json::{Map, Value};
@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::admit::{self, Verdict};
-use crate::executor::{Executor, sql_failure};
+use crate::executor::{Executor, Work, sql_failure, too_large};
 use crate::intent::Intent;
 use crate::memory::{CallKey, Entered, Memory, Ticket};
-use crate::{Settings, execute, resolve, standing};
+use crate::{Settings, execute, preview, resolve, standing};
 
 /// One call of a write tool that has passed validation and policy.
 #[derive(Clone)]
@@ -26,6 +26,9 @@ pub struct Attempt {
     pub tool: String,
     /// Every effective parameter by name: defaults and server-filled ones included.
     pub params: Map<String, Value>,
+    /// What of the parameters must not be kept: it stays out of the record, of logs and of later answers. The
+    /// fingerprint still covers it.
+    pub redaction: Redaction,
     /// The caller's own key, if there is one.
     pub idempotency_key: Option<String>,
     /// How long an identical call without a key counts as the same call.
@@ -87,7 +90,7 @@ pub(crate) const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 const UNDONE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// PostgreSQL ends the statement itself at the deadline, and the record then says why. This much later it is given up.
-const CANCEL_GRACE: Duration = Duration::from_secs(2);
+pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 impl Gate {
     pub(crate) fn new(writer: Writer, settings: Settings) -> Self {
@@ -114,6 +117,20 @@ impl Gate {
             tracing::error!(%correlation_id, %error, "the write protocol itself failed");
             Err(Stopped { correlation_id: Some(correlation_id), failure: internal_error().into() })
         })
+    }
+
+    /// What the executor would do with these parameters: it is run in a transaction that is always rolled back, and
+    /// leaves no record. Dropping the future ends it.
+    ///
+    /// # Errors
+    /// What the write would fail with, or why it could not be shown.
+    pub async fn preview(
+        &self,
+        executor: &dyn Executor,
+        params: &Map<String, Value>,
+        deadline: Instant,
+    ) -> Result<Work, Failure> {
+        preview::preview(&self.writer, executor, params, deadline).await
     }
 
     /// Waits for the writes that are on their way: the process must not end under them. Each ends by its deadline and the
@@ -238,14 +255,15 @@ impl Protocol {
                 Err(self.stopped(failure))
             }
             Ok(Ok(Err(execute::Unfinished::Undone(error)))) => {
-                tracing::warn!(%error, "the outcome was refused");
+                tracing::warn!(error = self.attempt.redaction.text(&error.to_string()), "the outcome was refused");
                 lease.discard();
                 Err(self.undone(intent, &error).await)
             }
             Ok(Ok(Err(execute::Unfinished::InDoubt(error)))) => {
-                tracing::warn!(%error, "the outcome is in doubt");
+                tracing::warn!(error = self.attempt.redaction.text(&error.to_string()), "the outcome is in doubt");
                 lease.discard();
-                self.resolve(intent, None).await
+                let cause = matches!(error, pg::Error::MessageTooLarge { .. }).then(too_large);
+                self.resolve(intent, cause).await
             }
             Ok(Err(_)) => {
                 tracing::error!("the executor panicked");
@@ -277,8 +295,11 @@ impl Protocol {
     async fn undone(&self, intent: &Intent, error: &ServerError) -> Stopped {
         let failure = match error.sqlstate.get(..2) {
             // A conflict that shows at COMMIT, under an isolation level of the operator's.
-            Some("40") => sql_failure(error),
-            _ => admit::ledger_failure(&pg::Error::Server(Box::new(error.clone()))),
+            Some("40") => sql_failure(error).redacted(&self.attempt.redaction),
+            _ => {
+                let message = self.attempt.redaction.text(&error.message);
+                admit::ledger_failure(&pg::Error::Server(Box::new(ServerError { message, ..error.clone() })))
+            }
         };
         let recorded = resolve::resolve(&self.writer, intent, Instant::now() + UNDONE_TIMEOUT).await;
         tracing::debug!(?recorded, "the record of a write that was undone");

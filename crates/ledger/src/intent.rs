@@ -16,7 +16,7 @@ pub(crate) struct Intent {
 
 impl Intent {
     pub(crate) fn new(correlation_id: CorrelationId, attempt: &Attempt, fingerprint: &Fingerprint) -> Self {
-        let params = Value::Object(attempt.params.clone());
+        let params = Value::Object(attempt.redaction.params(&attempt.params));
         let columns = [
             Some(correlation_id.to_string()),
             Some(attempt.principal.account_id.as_str().to_owned()),

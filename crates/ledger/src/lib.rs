@@ -9,7 +9,7 @@
 //!
 //! Where things are: `gate` is the protocol's order, `admit`, `execute` and `resolve` its steps (their SQL is in
 //! `migrations/V2__protocol.sql`); `executor` is what a write tool implements; `fingerprint` decides which calls are
-//! the same, `memory` knows those of the last half minute and `standing` asks whether they still count; `records` reads
+//! the same; `preview` shows a write without making it; `memory` knows the calls of the last half minute and `standing` asks whether they still count; `records` reads
 //! the ledger; `read` is the read path of `pg`, handed on; `sweep` ends what killed servers left pending; `schema` makes and
 //! checks it; `audit` is for people: every account's records, seals over them, pruning; `roles` are its owner and the server's login, `reader_role` is the login of the read path.
 //!
@@ -23,6 +23,7 @@ mod fingerprint;
 mod gate;
 mod intent;
 mod memory;
+mod preview;
 pub mod read;
 mod reader_role;
 mod records;
@@ -33,7 +34,7 @@ mod settings;
 mod standing;
 mod sweep;
 
-pub use executor::{Executor, Refusal, Reversal, Rows, Statement, Work, WriteTx};
+pub use executor::{Executor, Refusal, Reversal, Rows, Statement, Work, WriteTx, outdated};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
 pub use gate::{Attempt, Gate, Settled, Stopped};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};

@@ -58,9 +58,16 @@ pub(crate) struct Tool {
     /// How many rows the result must have, else everything is rolled back. `any` for reads, required for writes.
     #[schemars(with = "Option<RowsRule>")]
     pub(crate) rows: Option<Spanned<RowsRule>>,
+    /// The most rows that a write of `some` or `any` rows may affect or return, 1 to 10000; with more, everything is
+    /// rolled back. Required there: without it a wrong WHERE would reach a whole table.
+    #[schemars(with = "Option<u32>", range(min = 1, max = 10000))]
+    pub(crate) max_rows: Option<Spanned<i64>>,
     /// A query that captures the rows which the write is about to overwrite (`select .. for update`), for `before.x`.
     #[schemars(with = "Option<String>")]
     pub(crate) before: Option<Spanned<String>>,
+    /// A query that captures the rows as the write left them. Without it `before` runs again, if there is one.
+    #[schemars(with = "Option<String>")]
+    pub(crate) after: Option<Spanned<String>>,
     /// For how many seconds an identical call without an idempotency key is answered as a duplicate; 300 by default.
     #[schemars(with = "Option<u32>")]
     pub(crate) dedup_window_s: Option<u32>,
@@ -108,7 +115,7 @@ pub(crate) struct Param {
     /// Who fills it instead of the agent, such as `principal.account_id`.
     #[schemars(with = "Option<String>")]
     pub(crate) from: Option<Spanned<String>>,
-    /// Keep the value out of ledger, logs and later answers.
+    /// Keep the value out of ledger, logs and later answers: they read `[redacted]`, wherever the value stands.
     #[serde(default)]
     pub(crate) sensitive: bool,
     /// The value when the agent gives none.

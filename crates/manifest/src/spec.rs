@@ -46,10 +46,15 @@ pub struct ToolSpec {
     pub params: Vec<Param>,
     /// Captures the row images that the write is about to overwrite, in the same transaction, first.
     pub before: Option<Statement>,
+    /// Captures the rows as the write left them, in the same transaction, last: `before` again unless the manifest has
+    /// a query of its own for it.
+    pub after: Option<Statement>,
     /// At least one; run in this order in one transaction. The last one's rows are the result.
     pub statements: Vec<Statement>,
     /// How many result rows are right. Anything else rolls back.
     pub rows: RowsRule,
+    /// The most rows that a write of any number of rows may affect or return. Anything more rolls back.
+    pub max_rows: Option<u64>,
     /// How it is undone.
     pub undo: Undo,
     /// How long an identical call without an idempotency key counts as the same call.
@@ -69,6 +74,11 @@ impl ToolSpec {
     #[must_use]
     pub fn param(&self, name: &str) -> Option<&Param> {
         self.params.iter().find(|param| param.name == name)
+    }
+
+    /// The parameters whose values are not to be kept.
+    pub fn sensitive_params(&self) -> impl Iterator<Item = &Param> {
+        self.params.iter().filter(|param| param.sensitive)
     }
 }
 

@@ -66,14 +66,15 @@ fn arguments(sources: &[(String, ValueSource)], params: &Row, row: Option<&Row>,
 mod tests {
     use std::time::Duration;
 
-    use contract::StatementShape;
+    use contract::{Reach, StatementShape};
     use serde_json::json;
 
     use super::*;
     use crate::{Access, Location, RowsRule, Statement, Tier};
 
     fn write(undo: Undo) -> ToolSpec {
-        let shape = StatementShape { params: Vec::new(), columns: Some(Vec::new()) };
+        let reach = Reach::Planned { schemas: Vec::new(), changes: true };
+        let shape = StatementShape { params: Vec::new(), columns: Some(Vec::new()), reach };
         ToolSpec {
             name: "change".into(),
             title: None,
@@ -84,8 +85,10 @@ mod tests {
             tier: Tier::Auto,
             params: Vec::new(),
             before: None,
+            after: None,
             statements: vec![Statement { sql: "..".into(), param_types: Vec::new(), shape }],
             rows: RowsRule::Any,
+            max_rows: Some(10),
             undo,
             dedup_window: Duration::from_secs(300),
             input_schema: Map::new(),

@@ -86,6 +86,7 @@ description = "Change it."
 before = "{before}"
 sql = ["{first}", "{second}"]
 rows = "any"
+max_rows = 50
 undo = {{ irreversible = "It is." }}
 param = [
     {{ name = "a", description = "A." }},

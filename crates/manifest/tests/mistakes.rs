@@ -215,7 +215,72 @@ const SINGLE: &[(&str, &str, &str)] = &[
         "description = 'x'\ndefault = 'y'",
         "undo: where before.label is NULL, label of put would become its default",
     ),
-    ("rows = \"one\"\n[[tool.param]]", "rows = \"any\"\n[[tool.param]]", "undo: the result may have several rows"),
+    (
+        "rows = \"one\"\n[[tool.param]]",
+        "rows = \"any\"\nmax_rows = 5\n[[tool.param]]",
+        "undo: the result may have several rows",
+    ),
+    // Bounds (MA03)
+    (
+        "rows = \"one\"\n[[tool.param]]\nname = \"who\"\nfrom = \"principal.account_id\"\n[[tool.param]]\nname = \"id\"\ndescription = \"Which one.\"",
+        "rows = 'some'\n[[tool.param]]\nname = 'who'\nfrom = 'principal.account_id'\n[[tool.param]]\nname = 'id'\ndescription = 'It.'",
+        "m0.toml:36:8: tool drop: a write of rows = \"some\" needs max_rows (1 to 10000)",
+    ),
+    ("rows = \"one\"\n", "rows = 'one'\nmax_rows = 1\n", "rows = \"one\" is a bound already"),
+    (
+        "access = \"read\"",
+        "access = \"read\"\nmax_rows = 5",
+        "m0.toml:7:12: tool show: the server bounds what a read returns",
+    ),
+    // What statements touch (AU12)
+    (
+        "select id from social.note where id = $1",
+        "select id from countersign.mutation_audit where id = $1",
+        "m0.toml:8:7: tool show: sql touches schema countersign, which is the ledger",
+    ),
+    (
+        "select id from social.note where id = $1",
+        "select $1::bigint as id from countersign.sweep(interval '0', 1)",
+        "tool show: sql touches schema countersign",
+    ),
+    (
+        "values ($1, $2, $3) returning id, size, at",
+        "values ($1, $2, $3) returning id, size, at, countersign.claim(gen_random_uuid(), 5) is null as claimed",
+        "m0.toml:15:7: tool put: sql touches schema countersign",
+    ),
+    (
+        "select id, label::varchar from social.note",
+        "select (countersign.claim(gen_random_uuid(), 5) is null)::int::bigint as id, label::varchar from social.note",
+        "m0.toml:35:10: tool drop: before touches schema countersign",
+    ),
+    (
+        "select id, label::varchar from social.note where account_id = $1 and id = $2 for update",
+        "delete from social.note where account_id = $1 and id = $2 returning id, label::varchar",
+        "m0.toml:35:10: tool drop: before only looks, and this statement changes rows",
+    ),
+    (
+        "select id from social.note where id = $1",
+        "delete from social.note where id = $1 returning id",
+        "m0.toml:8:7: tool show: a read changes nothing, and this statement changes rows",
+    ),
+    ("rows = \"one\"\n", "rows = 'one'\nafter = 'delete from social.note'\n", "tool put: after captures rows"),
+    ("access = \"read\"", "access = \"read\"\nafter = 'select 1 as one'\n", "tool show: a read leaves everything"),
+    // Sensitive parameters
+    (
+        "name = \"id\", description = \"Which.\", default = 3",
+        "name = 'id', description = 'Which.', default = 3, sensitive = true",
+        "m0.toml:9:59: tool show: parameter id: a sensitive parameter has no default",
+    ),
+    (
+        "from = \"principal.account_id\"",
+        "from = \"principal.account_id\"\nsensitive = true",
+        "parameter who: a sensitive parameter has no from: what the server fills in is no secret",
+    ),
+    (
+        "default = 3",
+        "enum = [1], sensitive = true",
+        "parameter id: a sensitive parameter has no enum: what the file says is no secret",
+    ),
     ("tool = \"put\"\n", "tool = 'put'\nfor_each = 'result'\n", "undo: for_each goes over result rows"),
     ("tool = \"put\"\nparams", "tool = 'show'\nparams", "undo: show is not a write tool"),
 ];

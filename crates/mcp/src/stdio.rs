@@ -176,7 +176,8 @@ where
             match parsed {
                 Ok(message) => return Some(message),
                 Err(Unreadable { error, id }) => {
-                    tracing::warn!(message = %error.message, "a line is not a message");
+                    // Not its words: they may quote the line.
+                    tracing::warn!(code = error.code.0, "a line is not a message");
                     // In a task of its own: `receive` may be cancelled, and half a line must not go out.
                     tokio::spawn(self.send(JsonRpcMessage::error(*error, id)));
                 }

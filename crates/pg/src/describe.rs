@@ -7,12 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Describe, DescribeError, PgType, StatementShape};
+use contract::{Describe, DescribeError, PgType, Reach, StatementShape};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::columns;
 use crate::error::{Error, ServerError};
+use crate::reach::reach;
 use crate::session::{RawColumn, Session, Step};
 use crate::types::TypeCatalog;
 use crate::write::Writer;
@@ -79,8 +80,9 @@ async fn ask_on(
     for &oid in &raw.params {
         params.push(types.resolve(session, oid).await?);
     }
+    let planned = plan(session, params.len()).await?;
     let Some(raw_columns) = raw.columns else {
-        return Ok(match plan(session, params.len()).await? {
+        return Ok(match planned {
             // Not a statement that is planned. COMMIT in a manifest would end the transaction of the write protocol.
             Planned::Utility => Err(DescribeError::Refused {
                 message:
@@ -91,17 +93,17 @@ async fn ask_on(
                 hint: None,
                 position: None,
             }),
-            Planned::Plan(_) | Planned::Unknown => Ok(StatementShape { params, columns: None }),
+            planned => Ok(StatementShape { params, columns: None, reach: planned.reach() }),
         });
     };
     let mut columns = columns::resolve(&types, session, &raw_columns).await?;
     let declared = declared_not_null(session, &raw_columns).await?;
-    if declared.contains(&true) && !may_add_nulls(session, params.len()).await? {
+    if declared.contains(&true) && !planned.may_add_nulls() {
         for (column, declared) in columns.iter_mut().zip(declared) {
             column.not_null = declared;
         }
     }
-    Ok(Ok(StatementShape { params, columns: Some(columns) }))
+    Ok(Ok(StatementShape { params, columns: Some(columns), reach: planned.reach() }))
 }
 
 fn refused(error: ServerError) -> DescribeError {
@@ -129,22 +131,33 @@ enum Planned {
     Plan(Value),
     /// A command that has no plan.
     Utility,
-    /// It cannot be planned here and now.
-    Unknown,
+    /// It cannot be planned here and now; why.
+    Unknown(String),
 }
 
-/// Whether the statement described last may give NULL for a column that has none. If there is no plan to see, it may.
-async fn may_add_nulls(session: &mut Session, params: usize) -> Result<bool, Error> {
-    Ok(match plan(session, params).await? {
-        Planned::Plan(plan) => adds_nulls(&plan),
-        Planned::Utility | Planned::Unknown => true,
-    })
+impl Planned {
+    /// Whether the statement may give NULL for a column that has none. If there is no plan to see, it may.
+    fn may_add_nulls(&self) -> bool {
+        match self {
+            Self::Plan(plan) => adds_nulls(plan),
+            Self::Utility | Self::Unknown(_) => true,
+        }
+    }
+
+    fn reach(&self) -> Reach {
+        match self {
+            Self::Plan(plan) => reach(plan),
+            Self::Utility => Reach::Unplanned("it is a command".to_owned()),
+            Self::Unknown(why) => Reach::Unplanned(why.clone()),
+        }
+    }
 }
 
+/// Plans the statement described last.
 async fn plan(session: &mut Session, params: usize) -> Result<Planned, Error> {
     let nulls = vec!["null"; params].join(", ");
     let arguments = if params == 0 { nulls } else { format!("({nulls})") };
-    let explain = format!("explain (format json, costs off) execute {DESCRIBED}{arguments}");
+    let explain = format!("explain (format json, costs off, verbose) execute {DESCRIBED}{arguments}");
     match session.run(&[Step::plain(GENERIC_PLAN_SQL), Step::plain(&explain)]).await {
         Ok(outcomes) => {
             let plan = outcomes.last().and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
@@ -152,14 +165,11 @@ async fn plan(session: &mut Session, params: usize) -> Result<Planned, Error> {
             Ok(match plan {
                 Some(plan) if plan.pointer("/0/Plan").is_some() => Planned::Plan(plan),
                 Some(_) => Planned::Utility,
-                None => Planned::Unknown,
+                None => Planned::Unknown("EXPLAIN gave none".to_owned()),
             })
         }
         Err(failed) => match failed.error {
-            Error::Server(error) => {
-                tracing::debug!(%error, "a statement cannot be planned");
-                Ok(Planned::Unknown)
-            }
+            Error::Server(error) if !error.retryable() => Ok(Planned::Unknown(error.to_string())),
             error => Err(error),
         },
     }

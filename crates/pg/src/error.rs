@@ -20,6 +20,8 @@ pub struct ServerError {
     pub hint: Option<String>,
     /// In characters from 1, into the text that was parsed.
     pub position: Option<u32>,
+    /// CONTEXT: in which function, trigger or line of COPY it happened; `None` in the statement itself.
+    pub context: Option<String>,
     /// The constraint that was violated.
     pub constraint: Option<String>,
     /// The table that the error is about.
@@ -37,6 +39,7 @@ impl ServerError {
                 b'M' => error.message = value(),
                 b'D' => error.detail = Some(value()),
                 b'H' => error.hint = Some(value()),
+                b'W' => error.context = Some(value()),
                 b'P' => error.position = value().parse().ok(),
                 b'n' => error.constraint = Some(value()),
                 b't' => error.table = Some(value()),
@@ -44,6 +47,20 @@ impl ServerError {
             }
         }
         Ok(error)
+    }
+
+    /// Whether the statement itself, and no function in it, no longer fits the database: a table, column, type or
+    /// function is gone, has another type, or `*` has other columns. Of a statement that fitted once, it means that the
+    /// database has changed.
+    #[must_use]
+    pub fn is_outdated(&self) -> bool {
+        let analysed = self.position.is_some()
+            && matches!(
+                self.sqlstate.as_str(),
+                "42703" | "42P01" | "42P10" | "3F000" | "42883" | "42804" | "42704" | "42601" | "42P18" | "42809"
+            );
+        // 0A000: "cached plan must not change result type".
+        self.context.is_none() && (analysed || self.sqlstate == "0A000")
     }
 
     /// Whether the same statement may succeed when it is tried again: serialization failures and deadlocks (class 40),

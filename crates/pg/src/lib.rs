@@ -12,6 +12,7 @@ mod columns;
 mod describe;
 mod error;
 mod pool;
+mod reach;
 mod read;
 mod session;
 mod target;

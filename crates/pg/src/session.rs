@@ -84,8 +84,8 @@ const MAX_PIPELINE_BYTES: usize = 8 << 20;
 #[derive(Debug)]
 pub struct Session {
     pub(crate) connection: Connection,
-    /// Text to name of what is prepared here.
-    prepared: HashMap<String, String>,
+    /// What is prepared here under which name: the same text with other parameters is another statement.
+    prepared: HashMap<(String, Vec<u32>), String>,
     /// The database has changed under a prepared statement: only a new session forgets it.
     outdated: bool,
 }
@@ -154,7 +154,8 @@ impl Session {
 
     /// Queues one step; the name under which its statement is being prepared now, if it was not before.
     fn push_step(&mut self, step: &Step<'_>) -> Result<Option<String>, Error> {
-        let known = self.prepared.get(step.sql).cloned();
+        let key = (step.sql.to_owned(), step.param_types.to_vec());
+        let known = self.prepared.get(&key).cloned();
         let is_new = known.is_none();
         let name = known.unwrap_or_else(|| format!("cs{}", self.prepared.len()));
         if is_new {
@@ -164,7 +165,7 @@ impl Session {
         self.connection.push_describe_portal("")?;
         self.connection.push_execute("", 0)?;
         if is_new {
-            self.prepared.insert(step.sql.to_owned(), name.clone());
+            self.prepared.insert(key, name.clone());
         }
         Ok(is_new.then_some(name))
     }

@@ -21,7 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 impl RawServer {
     /// Starts it and opens an MCP session of the given protocol version.
     pub async fn start(command: Command, protocol: &str) -> Self {
-        let mut server = Self::without_session(command);
+        Self::logging(command, Stdio::inherit(), protocol).await
+    }
+
+    /// The same with its log in a place of the test's own.
+    pub async fn logging(command: Command, log: Stdio, protocol: &str) -> Self {
+        let mut server = Self::spawn(command, log);
         server.open(protocol).await;
         server
     }

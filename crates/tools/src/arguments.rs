@@ -1,6 +1,6 @@
 //! Arguments against a tool's schema, and what became of them: the effective parameters.
 
-use contract::{ErrorCode, Failure, PgType, Principal, Scalar, TypeKind};
+use contract::{ErrorCode, Failure, PgType, Principal, REDACTED, Redaction, Scalar, TypeKind};
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
 use manifest::{ParamSource, ToolSpec};
@@ -10,16 +10,19 @@ use serde_json::{Map, Number, Value};
 pub(crate) struct Checker {
     validator: Validator,
     known: Vec<String>,
+    sensitive: Vec<String>,
 }
 
 impl Checker {
-    pub(crate) fn new(schema: &Map<String, Value>) -> Result<Self, String> {
+    /// No message will quote the values of `sensitive` arguments.
+    pub(crate) fn new(schema: &Map<String, Value>, sensitive: &[String]) -> Result<Self, String> {
         let validator = jsonschema::options()
             .should_validate_formats(true)
             .build(&Value::Object(schema.clone()))
             .map_err(|error| error.to_string())?;
         let properties = schema.get("properties").and_then(Value::as_object);
-        Ok(Self { validator, known: properties.map(|map| map.keys().cloned().collect()).unwrap_or_default() })
+        let known = properties.map(|map| map.keys().cloned().collect()).unwrap_or_default();
+        Ok(Self { validator, known, sensitive: sensitive.to_vec() })
     }
 
     /// Every mistake in one message, each with the parameter's name and what was expected.
@@ -40,6 +43,10 @@ impl Checker {
     fn describe(&self, error: &ValidationError<'_>) -> String {
         let path = error.instance_path().to_string();
         let name = path.trim_start_matches('/').replace('/', ".");
+        let argument = name.split('.').next().unwrap_or_default();
+        if self.sensitive.iter().any(|sensitive| sensitive == argument) {
+            return format!("argument \"{argument}\": {}", error.masked_with(REDACTED));
+        }
         match error.kind() {
             ValidationErrorKind::AdditionalProperties { unexpected } => {
                 let names: Vec<String> = unexpected.iter().map(|name| format!("\"{name}\"")).collect();
@@ -48,7 +55,8 @@ impl Checker {
             ValidationErrorKind::Required { property } => {
                 format!("missing argument \"{}\"", property.as_str().unwrap_or_default())
             }
-            _ if name.is_empty() => error.to_string(),
+            // Of the arguments as a whole.
+            _ if name.is_empty() => error.masked().to_string(),
             _ => format!("argument \"{name}\": {error}"),
         }
     }
@@ -69,6 +77,11 @@ pub(crate) fn effective(spec: &ToolSpec, arguments: &Map<String, Value>, princip
             (param.name.clone(), value.map_or(Value::Null, |value| one_spelling(value, &param.ty)))
         })
         .collect()
+}
+
+/// What of these effective parameters must not be kept.
+pub(crate) fn redaction(spec: &ToolSpec, params: &Map<String, Value>) -> Redaction {
+    Redaction::new(spec.sensitive_params().map(|param| param.name.as_str()), params)
 }
 
 /// `7.0` is the integer 7 to JSON Schema, so it is to an integer parameter.
@@ -99,11 +112,12 @@ mod tests {
     fn checker() -> Checker {
         let schema = json!({
             "type": "object",
-            "properties": {"tweet_id": {"type": "integer", "maximum": 9_223_372_036_854_775_807_u64}, "note": {"type": "string"}},
+            "properties": {"tweet_id": {"type": "integer", "maximum": 9_223_372_036_854_775_807_u64}, "note": {"type": "string"},
+                "pin": {"type": "array", "maxItems": 2, "items": {"type": "string", "pattern": "^[0-9]+$"}}},
             "required": ["tweet_id"],
             "additionalProperties": false,
         });
-        Checker::new(schema.as_object().unwrap()).unwrap()
+        Checker::new(schema.as_object().unwrap(), &["pin".to_owned()]).unwrap()
     }
 
     fn message(arguments: &str) -> String {
@@ -117,6 +131,14 @@ mod tests {
         assert!(said.contains("unknown argument \"tweet\""), "{said}");
         assert!(said.contains("missing argument \"tweet_id\""), "{said}");
         assert!(said.contains("argument \"note\": 2 is not of type \"string\""), "{said}");
+    }
+
+    #[test]
+    fn a_mistake_in_a_sensitive_argument_is_told_without_its_value() {
+        for wrong in [r#"["hunter2"]"#, r#""hunter2""#, r#"{"hunter2": 1}"#, r#"["1", "2", "hunter2"]"#] {
+            let said = message(&format!(r#"{{"tweet_id": 1, "pin": {wrong}}}"#));
+            assert!(said.contains("argument \"pin\"") && !said.contains("hunter2"), "{said}");
+        }
     }
 
     #[test]

@@ -12,10 +12,13 @@
 mod arguments;
 pub mod builtin;
 mod discovery;
+mod drift;
+mod images;
 mod manifest_read;
 mod manifest_write;
 mod profile;
 mod registry;
+mod scripts;
 mod tool;
 mod toolbox;
 

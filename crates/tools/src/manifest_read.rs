@@ -8,8 +8,8 @@ use ledger::read::{ReadRequest, Reader};
 use manifest::ToolSpec;
 use serde_json::{Map, Value};
 
-use crate::arguments::effective;
-use crate::builtin::read_failure;
+use crate::arguments::{effective, redaction};
+use crate::drift;
 use crate::manifest_write::info;
 use crate::tool::{Answer, Call, Hints, Outcome, Tool, ToolInfo};
 
@@ -34,15 +34,17 @@ impl Tool for ManifestRead {
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move {
-            let params: Vec<Value> =
-                effective(&self.spec, &call.arguments, &call.principal).into_iter().map(|(_, value)| value).collect();
+            let params = effective(&self.spec, &call.arguments, &call.principal);
+            let redaction = redaction(&self.spec, &params);
+            let params: Vec<Value> = params.into_iter().map(|(_, value)| value).collect();
             let Some(statement) = self.spec.statements.last() else { return Answer::read(&Map::new()) };
             let request = ReadRequest { sql: &statement.sql, params: &params, row_limit: None };
             let result = self
                 .reader
                 .query(&request)
                 .await
-                .map_err(|error| read_failure(error, self.reader.limits().deadline))?;
+                .map_err(|error| drift::read_failure(error, self.reader.limits().deadline).redacted(&redaction))?;
+            drift::check(&statement.shape, &result.columns)?;
             let names: Vec<String> = result.columns.into_iter().map(|column| column.name).collect();
             let rows: Vec<Map<String, Value>> =
                 result.rows.into_iter().map(|row| names.iter().cloned().zip(row).collect()).collect();

@@ -9,7 +9,9 @@ use manifest::{Catalog, ToolSpec, Undo};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::arguments::effective;
+use crate::arguments::{effective, redaction};
+use crate::drift;
+use crate::images::Images;
 use crate::tool::{Answer, Call, Hints, Outcome, Refused, Tool, ToolInfo};
 
 /// The argument that every write tool has.
@@ -23,7 +25,35 @@ pub(crate) struct ManifestWrite {
     gate: Gate,
 }
 
+/// A call that is ready to be carried out.
+pub(crate) struct Prepared {
+    /// Every effective parameter.
+    pub(crate) params: Map<String, Value>,
+    /// The statements with their values.
+    pub(crate) executor: Arc<dyn Executor>,
+}
+
 impl ManifestWrite {
+    /// What it was made from.
+    pub(crate) fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    /// The call with these arguments, which have been checked against the schema.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`] for a value that has no form in PostgreSQL.
+    pub(crate) fn prepare(&self, arguments: &Map<String, Value>, principal: &Principal) -> Result<Prepared, Failure> {
+        let params = effective(&self.spec, arguments, principal);
+        let executor = ManifestExecutor {
+            spec: Arc::clone(&self.spec),
+            undo_spec: self.undo_spec.clone(),
+            principal: principal.clone(),
+            encoded: encode(&self.spec, &params)?,
+        };
+        Ok(Prepared { params, executor: Arc::new(executor) })
+    }
+
     pub(crate) fn new(spec: Arc<ToolSpec>, catalog: &Catalog, gate: Gate) -> Self {
         let undo_spec = match &spec.undo {
             Undo::Calls { tool, .. } => catalog.get(tool).cloned(),
@@ -50,6 +80,7 @@ pub(crate) fn info(spec: &ToolSpec, hints: Hints) -> ToolInfo {
         input_schema: spec.input_schema.clone(),
         output_schema: spec.output_schema.clone(),
         hints: hints.overridden(&spec.annotations),
+        sensitive: spec.sensitive_params().map(|param| param.name.clone()).collect(),
         meta: spec.meta.clone(),
     }
 }
@@ -70,23 +101,17 @@ impl Tool for ManifestWrite {
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move {
-            let params = effective(&self.spec, &call.arguments, &call.principal);
+            let Prepared { params, executor } = self.prepare(&call.arguments, &call.principal)?;
             let key = call.arguments.get(IDEMPOTENCY_KEY).and_then(Value::as_str).map(str::to_owned);
-            let encoded = encode(&self.spec, &params)?;
-            let executor = ManifestExecutor {
-                spec: Arc::clone(&self.spec),
-                undo_spec: self.undo_spec.clone(),
-                principal: call.principal.clone(),
-                encoded,
-            };
             let attempt = Attempt {
                 principal: call.principal,
                 tool: self.spec.name.clone(),
+                redaction: redaction(&self.spec, &params),
                 params,
                 idempotency_key: key,
                 dedup_window: self.spec.dedup_window,
                 deadline: call.deadline,
-                executor: Arc::new(executor),
+                executor,
             };
             match self.gate.perform(attempt).await {
                 Ok(Settled::Executed { correlation_id, data, rows_affected, rollback }) => Ok(Answer {
@@ -120,7 +145,12 @@ fn encode(spec: &ToolSpec, params: &Map<String, Value>) -> Result<Vec<Option<Str
         .map(|param| {
             let value = params.get(&param.name).unwrap_or(&Value::Null);
             read::encode(value, &param.ty).map_err(|error| {
-                Failure::new(ErrorCode::InvalidParams, format!("{}: argument \"{}\" {error}", spec.name, param.name))
+                let why = if param.sensitive {
+                    format!("is no {} that can be stored", param.ty.name)
+                } else {
+                    error.to_string()
+                };
+                Failure::new(ErrorCode::InvalidParams, format!("{}: argument \"{}\" {why}", spec.name, param.name))
             })
         })
         .collect()
@@ -149,10 +179,7 @@ impl Executor for ManifestExecutor {
     ) -> Pin<Box<dyn Future<Output = Result<Work, Refusal>> + Send + 'a>> {
         Box::pin(async move {
             let statements: Vec<ledger::Statement<'_>> = self
-                .spec
-                .before
-                .iter()
-                .chain(&self.spec.statements)
+                .statements()
                 .map(|statement| ledger::Statement {
                     sql: &statement.sql,
                     params: &self.encoded,
@@ -160,27 +187,41 @@ impl Executor for ManifestExecutor {
                 })
                 .collect();
             let mut answers = tx.run(&statements).await?;
+            for (statement, answer) in self.statements().zip(&answers) {
+                drift::check(&statement.shape, &answer.columns)?;
+            }
             let before = self.spec.before.as_ref().map(|_| answers.remove(0).rows);
+            let after = self.spec.after.as_ref().and_then(|_| answers.pop()).map(|answer| answer.rows);
             let rows_affected = answers.iter().map(|rows| rows.rows_affected).sum();
             let result = answers.pop().unwrap_or_default();
-            self.work(params, result, before, rows_affected).map_err(Refusal::from)
+            self.work(params, result, Images { before, after }, rows_affected).map_err(Refusal::from)
         })
     }
 }
 
 impl ManifestExecutor {
+    /// In the order in which they run.
+    fn statements(&self) -> impl Iterator<Item = &manifest::Statement> {
+        self.spec.before.iter().chain(&self.spec.statements).chain(&self.spec.after)
+    }
+
     fn work(
         &self,
         params: &Map<String, Value>,
         result: Rows,
-        before: Option<Vec<Map<String, Value>>>,
+        images: Images,
         rows_affected: u64,
     ) -> Result<Work, Failure> {
         let count = result.rows.len();
         if !self.spec.rows.allows(count as u64) {
             return Err(Work::wrong_row_count(self.spec.rows.as_str(), count as u64));
         }
-        let rollback = manifest::rollback(&self.spec, params, &result.rows, before.as_deref().unwrap_or_default());
+        let most = rows_affected.max(count as u64);
+        if let Some(allowed) = self.spec.max_rows.filter(|allowed| most > *allowed) {
+            return Err(Work::wrong_row_count(&format!("at most {allowed} (max_rows)"), most));
+        }
+        let captured = images.before.as_deref().unwrap_or_default();
+        let rollback = manifest::rollback(&self.spec, params, &result.rows, captured);
         let reversals = self.reversals(&rollback);
         let data = if self.spec.rows.is_single() {
             Value::Object(result.rows.into_iter().next().unwrap_or_default())
@@ -188,8 +229,8 @@ impl ManifestExecutor {
             let data = RowsData { row_count: count, rows: result.rows };
             serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?
         };
-        let before = before.map(|rows| rows.into_iter().map(Value::Object).collect());
-        Ok(Work { data, rows_affected, before, rollback, reversals })
+        let (before, after) = images.into_json(&self.spec.name)?;
+        Ok(Work { data, rows_affected, before, after, rollback, reversals })
     }
 
     /// The undo calls as the ledger will see them when they come: with every effective parameter.

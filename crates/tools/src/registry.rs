@@ -71,7 +71,8 @@ impl Registry {
     /// [`RegistryError`] if two of them have one name, or a schema cannot be used.
     pub fn new(backends: &Backends, catalog: &Catalog) -> Result<Self, RegistryError> {
         let mut registry = Self { entries: Vec::new(), call_deadline: backends.call_deadline };
-        for tool in builtin::all(backends) {
+        let builtin = builtin::all(backends, catalog);
+        for tool in builtin.map_err(|(tool, reason)| RegistryError::Schema { tool, reason })? {
             registry.add(tool)?;
         }
         for spec in &catalog.tools {
@@ -93,7 +94,7 @@ impl Registry {
         if self.get(&info.name).is_some() {
             return Err(RegistryError::Duplicate(info.name.clone()));
         }
-        let checker = Checker::new(&info.input_schema)
+        let checker = Checker::new(&info.input_schema, &info.sensitive)
             .map_err(|reason| RegistryError::Schema { tool: info.name.clone(), reason })?;
         self.entries.push(Arc::new(Entry { tool, checker }));
         Ok(())
@@ -203,6 +204,7 @@ mod tests {
             input_schema: Map::new(),
             output_schema: Map::new(),
             hints: Hints { read_only: true, destructive: false, idempotent: true },
+            sensitive: Vec::new(),
             meta: Map::new(),
         }))
     }

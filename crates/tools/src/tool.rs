@@ -30,6 +30,8 @@ pub struct ToolInfo {
     pub output_schema: Map<String, Value>,
     /// MCP's hints.
     pub hints: Hints,
+    /// The arguments whose values no message may quote.
+    pub sensitive: Vec<String>,
     /// MCP's `_meta`; empty for none.
     pub meta: Map<String, Value>,
 }

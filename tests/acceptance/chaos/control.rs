@@ -27,15 +27,17 @@ pub(super) async fn write_outcomes_in_a_second_transaction(db: &Database) -> Res
          end $$;
          create or replace function countersign.finish_success(
              correlation uuid, answer json, answer_summary text, affected bigint, images_before json,
-             undo json, undo_tools text[], undo_fingerprints text[], time_window interval
+             images_after json, undo json, undo_tools text[], undo_fingerprints text[], time_window interval
          ) returns void language plpgsql as $$
          begin
              perform from public.dblink('{place}', format(
-                 'select countersign.finish_apart(%L, %L, %L, %L, %L, %L, %L, %L, %L)::text',
+                 'select countersign.finish_apart(%L, %L, %L, %L, %L, %L, %L, %L, %L, %L)::text',
                  correlation, answer, answer_summary, affected, images_before,
-                 undo, undo_tools, undo_fingerprints, time_window)) as finished (nothing text);
+                 images_after, undo, undo_tools, undo_fingerprints, time_window)) as finished (nothing text);
          end $$;"
     ))
     .await;
+    let finishing = "select count(*) from pg_proc where proname = 'finish_success'";
+    assert_eq!(db.value(finishing).await, "1", "the control no longer fits the protocol: it would replace nothing");
     Ok(())
 }

@@ -4,12 +4,16 @@ use crate::file::Tool;
 use crate::read::Draft;
 use crate::{Mistakes, Tier};
 
+/// The most that `max_rows` may allow.
+const MOST_ROWS: i64 = 10_000;
+
 /// Checks it.
 pub(super) fn check(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
     access(draft, tool, mistakes);
     description(draft, tool, mistakes);
     sql(draft, tool, mistakes);
     rows(draft, tool, mistakes);
+    max_rows(draft, tool, mistakes);
     if tool.is(false) {
         only_for_writes(draft, tool, mistakes);
     }
@@ -52,9 +56,38 @@ fn rows(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
     }
 }
 
+/// A write of any number of rows has a bound, so that a wrong WHERE cannot reach a whole table (attack MA03).
+fn max_rows(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+    if let (Some(most), true) = (&tool.max_rows, tool.is(false)) {
+        mistakes.0.push(draft.mistake(most.span(), "the server bounds what a read returns: max_rows is for writes"));
+    }
+    let Some(rows) = tool.rows.as_ref().filter(|_| tool.is(true)) else { return };
+    let word = rows.get_ref().as_str();
+    match &tool.max_rows {
+        None if tool.lacks("max_rows", !rows.get_ref().is_single()) => {
+            let message = format!(
+                "a write of rows = \"{word}\" needs max_rows (1 to {MOST_ROWS}), the most rows that one call may touch: \
+                 without it a wrong WHERE would reach the whole table"
+            );
+            mistakes.0.push(draft.mistake(rows.span(), message));
+        }
+        Some(most) if rows.get_ref().is_single() => {
+            let message = format!("rows = \"{word}\" is a bound already: max_rows is for \"some\" and \"any\"");
+            mistakes.0.push(draft.mistake(most.span(), message));
+        }
+        Some(most) if !(1..=MOST_ROWS).contains(most.get_ref()) => {
+            mistakes.0.push(draft.mistake(most.span(), format!("max_rows is 1 to {MOST_ROWS}")));
+        }
+        _ => {}
+    }
+}
+
 fn only_for_writes(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
     if let Some(before) = &tool.before {
         mistakes.0.push(draft.mistake(before.span(), "a read overwrites nothing: before is for writes"));
+    }
+    if let Some(after) = &tool.after {
+        mistakes.0.push(draft.mistake(after.span(), "a read leaves everything as it was: after is for writes"));
     }
     if let Some(tier) = tool.tier.as_ref().filter(|tier| *tier.get_ref() > Tier::Auto) {
         mistakes.0.push(draft.mistake(tier.span(), "nobody needs to agree to a read: tier is for writes"));

@@ -3,6 +3,7 @@
 mod declaration;
 mod names;
 mod params;
+mod reach;
 mod result;
 mod undo;
 
@@ -28,6 +29,7 @@ pub(crate) fn against_database(draft: &Draft<'_>, inferred: &Inferred, mistakes:
     let Some(tool) = &draft.tool else { return };
     params::check_types(draft, tool, inferred, mistakes);
     result::check(draft, tool, inferred, mistakes);
+    reach::check(draft, tool, inferred, mistakes);
 }
 
 /// The field of the principal that `from` names, if there is such a one.

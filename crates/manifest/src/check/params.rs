@@ -26,6 +26,7 @@ pub(super) fn check(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
             None => {}
         }
         notes.limits_are_limits();
+        notes.is_a_secret_of_the_agents();
     }
 }
 
@@ -123,6 +124,24 @@ impl<'a> Notes<'a, '_, '_> {
         }
         if let Some(values) = param.one_of.as_ref().filter(|values| values.get_ref().is_empty()) {
             self.note(values.span(), "an empty enum allows nothing");
+        }
+    }
+
+    /// What the file or the server knows is no secret of the call.
+    fn is_a_secret_of_the_agents(&mut self) {
+        let param = self.param;
+        if !param.sensitive {
+            return;
+        }
+        for (key, span) in [
+            ("from", param.from.as_ref().map(serde_spanned::Spanned::span)),
+            ("default", param.default.as_ref().map(serde_spanned::Spanned::span)),
+            ("enum", param.one_of.as_ref().map(serde_spanned::Spanned::span)),
+        ] {
+            if let Some(span) = span {
+                let known = if key == "from" { "the server fills in" } else { "the file says" };
+                self.note(span, &format!("a sensitive parameter has no {key}: what {known} is no secret of a call"));
+            }
         }
     }
 

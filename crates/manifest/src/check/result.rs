@@ -7,7 +7,7 @@ use crate::compile::Inferred;
 use crate::file::Tool;
 use crate::read::Draft;
 
-/// Checks the result of a tool, and what `before` captures.
+/// Checks the result of a tool, and what `before` and `after` capture.
 pub(super) fn check(draft: &Draft<'_>, tool: &Tool, inferred: &Inferred, mistakes: &mut Mistakes) {
     if inferred.result().is_some_and(returns_nothing) {
         let last = tool.sql.get_ref().texts.last().and_then(|(_, span)| span.clone());
@@ -19,11 +19,16 @@ pub(super) fn check(draft: &Draft<'_>, tool: &Tool, inferred: &Inferred, mistake
             mistakes.0.push(draft.mistake(span, "a read returns rows, and this statement has no result columns"));
         }
     }
-    if let (Some(before), Some(statement)) = (&tool.before, &inferred.before)
-        && returns_nothing(&statement.shape)
-    {
-        let message = "before captures rows, and this statement has no result columns: use select .. for update";
-        mistakes.0.push(draft.mistake(before.span(), message));
+    for (key, declared, statement, instead) in [
+        ("before", &tool.before, &inferred.before, "select .. for update"),
+        ("after", &tool.after, &inferred.after, "select"),
+    ] {
+        if let (Some(declared), Some(statement)) = (declared, statement)
+            && returns_nothing(&statement.shape)
+        {
+            let message = format!("{key} captures rows, and this statement has no result columns: use {instead}");
+            mistakes.0.push(draft.mistake(declared.span(), message));
+        }
     }
 }
 

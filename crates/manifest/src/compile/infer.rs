@@ -21,6 +21,7 @@ pub(crate) struct Inferred {
     /// The types of `$1`, `$2`, ...
     pub(crate) params: Vec<Arc<PgType>>,
     pub(crate) before: Option<Statement>,
+    pub(crate) after: Option<Statement>,
     /// Never empty.
     pub(crate) statements: Vec<Statement>,
 }
@@ -60,7 +61,8 @@ pub(crate) async fn infer(
         .map(|(text, shape)| Statement { sql: text.sql.to_owned(), param_types: param_types.clone(), shape })
         .collect();
     let before = tool.before.is_some().then(|| statements.remove(0));
-    Ok(Some(Inferred { params, before, statements }))
+    let after = if tool.after.is_some() { statements.pop() } else { None };
+    Ok(Some(Inferred { params, before, after, statements }))
 }
 
 /// A statement of the file.
@@ -70,7 +72,7 @@ struct Text<'a> {
     span: Range<usize>,
 }
 
-/// `before` first, then `sql` in order.
+/// `before` first, then `sql` in order, then `after`.
 fn texts(tool: &Tool) -> Vec<Text<'_>> {
     let before = tool.before.iter().map(|sql| Text { key: "before", sql: sql.get_ref(), span: sql.span() });
     let whole = tool.sql.span();
@@ -79,7 +81,8 @@ fn texts(tool: &Tool) -> Vec<Text<'_>> {
         sql,
         span: span.clone().unwrap_or_else(|| whole.clone()),
     });
-    before.chain(statements).collect()
+    let after = tool.after.iter().map(|sql| Text { key: "after", sql: sql.get_ref(), span: sql.span() });
+    before.chain(statements).chain(after).collect()
 }
 
 /// PostgreSQL: "could not determine data type of parameter $n".

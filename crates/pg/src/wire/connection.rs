@@ -1,6 +1,7 @@
 //! One connection: messages out, messages in, and the transaction status that the server reports.
 
 use std::io;
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use postgres_protocol::message::backend::{Header, Message};
@@ -31,8 +32,8 @@ pub(crate) struct CancelKey {
 /// A connection after start-up.
 ///
 /// Messages are collected with the `push_*` functions and sent by [`Connection::flush`]; answers come one at a time
-/// from [`Connection::receive`]. Nothing is read ahead of what is asked for, so a slow consumer slows the server down
-/// instead of filling memory.
+/// from [`Connection::receive`]. But for what arrives while something is sent, nothing is read ahead of what is asked
+/// for, so a slow consumer slows the server down instead of filling memory.
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: Socket,
@@ -48,6 +49,12 @@ pub(crate) struct Connection {
 
 /// How much is asked of the socket at once, at least.
 const READ_BYTES: usize = 8 * 1024;
+
+/// The most that is taken in while there is something to send: twice what a pipeline may return.
+const MAX_BYTES_AHEAD: usize = 16 << 20;
+
+/// How long a server may take to hear that the session is over.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Connection {
     pub(crate) fn new(socket: Socket, address: Address, tls: Tls) -> Self {
@@ -138,17 +145,38 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what was pushed.
+    /// Sends what was pushed, and takes in what the server answers meanwhile.
+    ///
+    /// A server whose answers nobody reads stops reading, too: with a long pipeline and a long answer each side would
+    /// wait for the other (libpq's manual, "Pipeline Mode"). What is taken in ahead is bounded.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
-        // Not `mem::take`: the buffer keeps its room, and a cancelled call leaves only what was not sent.
-        while self.outbox.has_remaining() {
-            let sent = self.socket.write(&self.outbox).await?;
-            if sent == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
+        let Self { socket, inbox, outbox, .. } = self;
+        let (mut reading, mut writing) = tokio::io::split(socket);
+        let send = async {
+            // Not `mem::take`: the buffer keeps its room, and a cancelled call leaves only what was not sent.
+            while outbox.has_remaining() {
+                let sent = writing.write(outbox).await?;
+                if sent == 0 {
+                    return Err(io::ErrorKind::WriteZero.into());
+                }
+                outbox.advance(sent);
             }
-            self.outbox.advance(sent);
+            writing.flush().await
+        };
+        tokio::pin!(send);
+        loop {
+            inbox.reserve(READ_BYTES);
+            let may_read = inbox.len() < MAX_BYTES_AHEAD;
+            tokio::select! {
+                biased;
+                sent = &mut send => return sent,
+                read = reading.read_buf(inbox), if may_read => {
+                    if read? == 0 {
+                        return Err(closed());
+                    }
+                }
+            }
         }
-        self.socket.flush().await
     }
 
     /// The next message that answers something; notices and settings that the server volunteers are taken care of here.
@@ -159,7 +187,8 @@ impl Connection {
             match self.receive_any().await? {
                 Message::NoticeResponse(body) => {
                     let notice = ServerError::from_fields(body.fields())?;
-                    tracing::debug!(sqlstate = notice.sqlstate, "{}: {}", notice.severity, notice.message);
+                    // Not its words: a function that raises it may quote whatever it was given.
+                    tracing::debug!(severity = notice.severity, sqlstate = notice.sqlstate, "the server has a notice");
                 }
                 Message::ParameterStatus(_) | Message::NotificationResponse(_) => {}
                 Message::ReadyForQuery(body) => {
@@ -192,7 +221,7 @@ impl Connection {
             // A parsed message takes its part of the buffer with it: without this, reads shrink to a few bytes.
             self.inbox.reserve(READ_BYTES);
             if self.socket.read_buf(&mut self.inbox).await? == 0 {
-                return Err(Error::Lost(io::Error::new(io::ErrorKind::UnexpectedEof, "closed by the server")));
+                return Err(Error::Lost(closed()));
             }
         }
     }
@@ -200,8 +229,15 @@ impl Connection {
     /// Says goodbye; the connection is of no use afterwards.
     pub(crate) async fn terminate(mut self) {
         frontend::terminate(&mut self.outbox);
-        // Nobody waits for this: a server that is gone needs no goodbye.
-        let _ = self.flush().await;
-        let _ = self.socket.shutdown().await;
+        let goodbye = async {
+            let _ = self.flush().await;
+            let _ = self.socket.shutdown().await;
+        };
+        // A server that is gone, or that takes nothing more, needs none.
+        let _ = tokio::time::timeout(GOODBYE_TIMEOUT, goodbye).await;
     }
+}
+
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "closed by the server")
 }

@@ -4,6 +4,7 @@ mod describe_database;
 mod explain_query;
 mod get_mutation_detail;
 mod get_recent_mutations;
+mod preview_mutation;
 mod query_database;
 
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use contract::{ErrorCode, Failure, TOOL_VERSION};
 use ledger::read::{ReadError, ReadLimits, Reader};
 use ledger::{Gate, Records};
-use manifest::Access;
+use manifest::{Access, Catalog};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
@@ -33,7 +34,10 @@ pub struct Backends {
 }
 
 /// The built-in tools, in the order in which clients see them. A new one is one line here.
-pub(crate) fn all(backends: &Backends) -> Vec<Box<dyn Tool>> {
+///
+/// # Errors
+/// The name of a tool whose argument schema cannot be used, and why.
+pub(crate) fn all(backends: &Backends, catalog: &Catalog) -> Result<Vec<Box<dyn Tool>>, (String, String)> {
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if let Some(reader) = &backends.reader {
         tools.push(Box::new(query_database::QueryDatabase::new(reader.clone())));
@@ -42,16 +46,18 @@ pub(crate) fn all(backends: &Backends) -> Vec<Box<dyn Tool>> {
     }
     tools.push(Box::new(get_recent_mutations::GetRecentMutations::new(backends.records.clone())));
     tools.push(Box::new(get_mutation_detail::GetMutationDetail::new(backends.records.clone())));
-    tools
+    tools.push(Box::new(preview_mutation::PreviewMutation::new(&backends.gate, catalog)?));
+    Ok(tools)
 }
 
 /// Names that no manifest may take, whether the tool is served or not.
-pub const NAMES: [&str; 5] = [
+pub const NAMES: [&str; 6] = [
     query_database::NAME,
     describe_database::NAME,
     explain_query::NAME,
     get_recent_mutations::NAME,
     get_mutation_detail::NAME,
+    preview_mutation::NAME,
 ];
 
 /// The info of a built-in tool that reads: arguments from their type, the envelope around `data`.
@@ -70,6 +76,7 @@ fn reading_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
         input_schema: schema_of::<A>(),
         output_schema: manifest::envelope_schema(Value::Object(schema_of::<D>()), false),
         hints: Hints { read_only: true, destructive: false, idempotent: true },
+        sensitive: Vec::new(),
         meta: Map::new(),
     }
 }

@@ -1,0 +1,254 @@
+//! What the values of sensitive parameters are replaced by, wherever they would be kept or shown again.
+
+use serde_json::{Map, Value};
+
+/// What stands in the place of a sensitive value.
+pub const REDACTED: &str = "[redacted]";
+
+/// A text that is shorter is only replaced where it stands alone: it may be a part of anything.
+const LEAST_PART_BYTES: usize = 4;
+
+/// The sensitive values of one call: the parameters that the operator marked, by name and by value.
+///
+/// By value means: a string equal to a sensitive one, or containing one of 4 bytes or more; a number equal to one; a
+/// whole array or object equal to one. Upper and lower case are the same, since PostgreSQL changes the case of some
+/// values (a UUID). Booleans and null are never matched. What PostgreSQL makes of a value (its hash, another date
+/// format) is not known here.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Redaction {
+    names: Vec<String>,
+    /// Arrays and objects, to be found whole.
+    wholes: Vec<Value>,
+    numbers: Vec<String>,
+    /// In lower case, the longest first: each as it is, and as it is written within JSON or a quoted literal.
+    texts: Vec<String>,
+}
+
+impl std::fmt::Debug for Redaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redaction").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+impl Redaction {
+    /// Of these parameters of a call; `params` are all of its effective parameters.
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>, params: &Map<String, Value>) -> Self {
+        let mut redaction = Self { names: names.into_iter().map(str::to_owned).collect(), ..Self::default() };
+        for name in redaction.names.clone() {
+            redaction.learn(params.get(&name).unwrap_or(&Value::Null));
+        }
+        redaction
+    }
+
+    /// Whether nothing is sensitive.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// The same with what a table held in a sensitive value's place: in a column where one image of a row has a value
+    /// that is sensitive, the other image has the one that it replaced.
+    #[must_use]
+    pub fn with_images(mut self, images: &[Option<&Value>]) -> Self {
+        let rows =
+            || images.iter().copied().flatten().filter_map(Value::as_array).flatten().filter_map(Value::as_object);
+        let columns: Vec<String> = rows()
+            .flat_map(|row| row.iter().filter(|(_, value)| self.value(value) != **value).map(|(name, _)| name.clone()))
+            .collect();
+        let replaced: Vec<Value> =
+            rows().flat_map(|row| columns.iter().filter_map(|name| row.get(name)).cloned()).collect();
+        replaced.iter().for_each(|value| self.learn(value));
+        self
+    }
+
+    fn learn(&mut self, value: &Value) {
+        match value {
+            Value::Null | Value::Bool(_) => {}
+            Value::Number(number) => self.numbers.push(number.to_string()),
+            Value::String(text) => {
+                let quoted = value.to_string();
+                let within_json = quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned();
+                for form in [text.clone(), within_json, text.replace('\'', "''"), text.replace('"', "\"\"")] {
+                    let form = form.to_lowercase();
+                    if !form.is_empty() && !self.texts.contains(&form) {
+                        self.texts.push(form);
+                    }
+                }
+                self.texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
+            }
+            Value::Array(items) => {
+                self.wholes.push(value.clone());
+                items.iter().for_each(|item| self.learn(item));
+            }
+            Value::Object(fields) => {
+                self.wholes.push(value.clone());
+                fields.values().for_each(|field| self.learn(field));
+            }
+        }
+    }
+
+    /// The effective parameters as they may be kept: sensitive ones by name, and wherever else the value stands.
+    #[must_use]
+    pub fn params(&self, params: &Map<String, Value>) -> Map<String, Value> {
+        let kept = |(name, value): (&String, &Value)| {
+            let value = match value {
+                Value::Null => Value::Null,
+                _ if self.names.contains(name) => REDACTED.into(),
+                other => self.value(other),
+            };
+            (name.clone(), value)
+        };
+        params.iter().map(kept).collect()
+    }
+
+    /// The value without sensitive ones.
+    #[must_use]
+    pub fn value(&self, value: &Value) -> Value {
+        if self.is_empty() {
+            return value.clone();
+        }
+        match value {
+            Value::Array(_) | Value::Object(_) if self.wholes.contains(value) => REDACTED.into(),
+            Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
+            Value::Object(fields) => {
+                Value::Object(fields.iter().map(|(name, field)| (name.clone(), self.value(field))).collect())
+            }
+            Value::String(text) if self.holds(text) => REDACTED.into(),
+            Value::Number(number) if self.is_sensitive_number(&number.to_string()) => REDACTED.into(),
+            other => other.clone(),
+        }
+    }
+
+    fn holds(&self, text: &str) -> bool {
+        let lower = text.to_lowercase();
+        let found = |part: &String| *part == lower || (part.len() >= LEAST_PART_BYTES && lower.contains(part.as_str()));
+        self.texts.iter().chain(&self.numbers).any(found)
+    }
+
+    fn is_sensitive_number(&self, number: &str) -> bool {
+        let same = |known: &String| {
+            let values = (known.parse::<f64>(), number.parse::<f64>());
+            known == number || matches!(values, (Ok(known), Ok(number)) if known.to_bits() == number.to_bits())
+        };
+        self.numbers.iter().chain(&self.texts).any(same)
+    }
+
+    /// A message with every sensitive value replaced, the short ones where they are quoted.
+    #[must_use]
+    pub fn text(&self, text: &str) -> String {
+        let mut message = text.to_owned();
+        for part in self.texts.iter().chain(&self.numbers) {
+            if part.len() >= LEAST_PART_BYTES {
+                message = replaced(&message, part, REDACTED);
+            } else {
+                for quote in ['"', '\''] {
+                    let quoted = format!("{quote}{part}{quote}");
+                    message = replaced(&message, &quoted, &format!("{quote}{REDACTED}{quote}"));
+                }
+            }
+        }
+        message
+    }
+}
+
+/// Replaces `part`, which is in lower case, in any case.
+fn replaced(text: &str, part: &str, by: &str) -> String {
+    let lower = text.to_lowercase();
+    if !lower.contains(part) {
+        return text.to_owned();
+    }
+    if lower.len() != text.len() {
+        // Offsets of the one are none of the other: rather a message in lower case than a sensitive one.
+        return lower.replace(part, by);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut end = 0;
+    for (start, found) in lower.match_indices(part) {
+        let Some(between) = text.get(end..start) else { return lower.replace(part, by) };
+        out.push_str(between);
+        out.push_str(by);
+        end = start + found.len();
+    }
+    out.push_str(text.get(end..).unwrap_or_default());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn redaction(secret: Value) -> Redaction {
+        Redaction::new(["secret"], json!({"secret": secret, "id": 7}).as_object().unwrap())
+    }
+
+    #[test]
+    fn parameters_are_redacted_by_name_and_elsewhere_by_value() {
+        let params = json!({"secret": true, "id": 7, "note": "x"});
+        let redaction = Redaction::new(["secret"], params.as_object().unwrap());
+        assert_eq!(
+            Value::Object(redaction.params(params.as_object().unwrap())),
+            json!({"secret": REDACTED, "id": 7, "note": "x"})
+        );
+        let none = json!({"secret": null});
+        assert_eq!(Value::Object(redaction.params(none.as_object().unwrap())), none);
+    }
+
+    #[test]
+    fn strings_are_found_whole_and_from_four_bytes_on_within_others() {
+        for (secret, value, kept) in [
+            (
+                json!("hunter2"),
+                json!({"a": ["my hunter2!", "HUNTER2", "hunter"]}),
+                json!({"a": [REDACTED, REDACTED, "hunter"]}),
+            ),
+            (json!("abc"), json!(["abc", "abcd"]), json!([REDACTED, "abcd"])),
+            (json!("a\"b'c\n"), json!([r#"{"x": "a\"b'c\n"}"#, "('a\"b''c\n')"]), json!([REDACTED, REDACTED])),
+            (
+                json!(["one1", "two2"]),
+                json!(["one1", ["one1", "two2"], "x two2"]),
+                json!([REDACTED, REDACTED, REDACTED]),
+            ),
+            (json!({"k": "v", "n": 1}), json!([{"n": 1, "k": "v"}, {"k": "v"}]), json!([REDACTED, {"k": REDACTED}])),
+            (json!("1234"), json!([1234, 12345]), json!([REDACTED, 12345])),
+            (json!(true), json!([true, "true"]), json!([true, "true"])),
+        ] {
+            assert_eq!(redaction(secret).value(&value), kept, "{value}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_found_whatever_their_spelling() {
+        assert_eq!(redaction(json!(1.5)).value(&json!([1.5, "1.5", 15])), json!([REDACTED, REDACTED, 15]));
+        let exact: Value = serde_json::from_str("[1.500, 15e-1, 9007199254740993]").unwrap();
+        assert_eq!(redaction(json!(1.5)).value(&exact)[2], exact[2]);
+        assert_eq!(redaction(json!(1.5)).value(&exact)[0], REDACTED);
+    }
+
+    #[test]
+    fn messages_lose_the_value_and_nothing_else() {
+        let long = redaction(json!("Hunter2"));
+        assert_eq!(long.text("invalid \"hunter2\" for X"), "invalid \"[redacted]\" for X");
+        let short = redaction(json!("is"));
+        assert_eq!(short.text("this is \"is\""), "this is \"[redacted]\"");
+        assert_eq!(
+            redaction(json!(70000)).text("value \"70000\" is out of range"),
+            "value \"[redacted]\" is out of range"
+        );
+        assert_eq!(long.text("İ hunter2"), "i\u{307} [redacted]");
+    }
+
+    #[test]
+    fn what_a_sensitive_value_replaced_is_sensitive_too() {
+        let (before, after) = (json!([{"id": 7, "token": "old-token"}]), json!([{"id": 7, "token": "new-token"}]));
+        let redaction = redaction(json!("new-token")).with_images(&[Some(&before), Some(&after), None]);
+        assert_eq!(redaction.value(&before), json!([{"id": 7, "token": REDACTED}]));
+        assert_eq!(redaction.value(&json!({"was": "old-token"})), json!({"was": REDACTED}));
+    }
+
+    #[test]
+    fn debug_output_has_names_only() {
+        assert!(!format!("{:?}", redaction(json!("hunter2"))).contains("hunter2"));
+    }
+}

@@ -1,0 +1,133 @@
+//! What a plan shows of what a statement touches.
+//!
+//! `EXPLAIN (VERBOSE)` names the schema of every relation that is read or changed, views resolved, and of every function
+//! that is scanned. Functions within expressions stand in the plan as PostgreSQL writes expressions itself: since the
+//! search path of these sessions is `pg_catalog` alone, a function of any other schema is written with its schema. That
+//! is PostgreSQL's own writing, not the text of the statement.
+//!
+//! Not to be seen in a plan: the bodies of functions and triggers, what ON CONFLICT DO UPDATE and MERGE set, and the rows
+//! of VALUES. The rights of the role are the wall there.
+
+use std::collections::BTreeSet;
+use std::iter::Peekable;
+use std::str::Chars;
+
+use contract::Reach;
+use serde_json::Value;
+
+/// The reach of a statement with this plan.
+pub(crate) fn reach(plan: &Value) -> Reach {
+    let mut found = Found::default();
+    found.look(plan);
+    Reach::Planned { schemas: found.schemas.into_iter().collect(), changes: found.changes }
+}
+
+#[derive(Default)]
+struct Found {
+    schemas: BTreeSet<String>,
+    changes: bool,
+}
+
+impl Found {
+    fn look(&mut self, plan: &Value) {
+        match plan {
+            Value::Array(items) => items.iter().for_each(|item| self.look(item)),
+            Value::Object(node) => {
+                let text = |key: &str| node.get(key).and_then(Value::as_str);
+                self.schemas.extend(text("Schema").map(str::to_owned));
+                self.changes |= text("Node Type") == Some("ModifyTable");
+                node.values().for_each(|value| self.look(value));
+            }
+            Value::String(text) => self.schemas.extend(schemas_of_calls(text)),
+            _ => {}
+        }
+    }
+}
+
+/// The schema of every `schema.function(` in an expression as PostgreSQL writes it.
+fn schemas_of_calls(expression: &str) -> Vec<String> {
+    let mut schemas = Vec::new();
+    let mut rest = expression.chars().peekable();
+    // The last two names of a path, as long as it goes on.
+    let (mut schema, mut last): (Option<String>, Option<String>) = (None, None);
+    while let Some(&next) = rest.peek() {
+        match next {
+            '\'' => {
+                skip_literal(&mut rest, last.as_deref() == Some("E"));
+                (schema, last) = (None, None);
+            }
+            '.' if last.is_some() => {
+                rest.next();
+                schema = last.take();
+            }
+            '(' => {
+                rest.next();
+                if last.is_some() {
+                    schemas.extend(schema.take());
+                }
+                (schema, last) = (None, None);
+            }
+            _ => match name(&mut rest) {
+                Some(name) => last = Some(name),
+                None => {
+                    rest.next();
+                    (schema, last) = (None, None);
+                }
+            },
+        }
+    }
+    schemas
+}
+
+/// An identifier, plain or in double quotes.
+fn name(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
+    let mut name = String::new();
+    if rest.next_if_eq(&'"').is_some() {
+        while let Some(next) = rest.next() {
+            if next == '"' && rest.next_if_eq(&'"').is_none() {
+                break;
+            }
+            name.push(next);
+        }
+        return Some(name);
+    }
+    while let Some(next) = rest.next_if(|c| c.is_alphanumeric() || ['_', '$'].contains(c) || !c.is_ascii()) {
+        name.push(next);
+    }
+    (!name.is_empty()).then_some(name)
+}
+
+/// A literal with its quotes; in an E'' one a backslash takes the next character with it.
+fn skip_literal(rest: &mut Peekable<Chars<'_>>, backslashes: bool) {
+    rest.next();
+    while let Some(next) = rest.next() {
+        match next {
+            '\\' if backslashes => {
+                rest.next();
+            }
+            '\'' if rest.next_if_eq(&'\'').is_none() => return,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_found_with_their_schemas_and_nothing_else_is() {
+        for (expression, schemas) in [
+            ("(a.b + 1)", vec![]),
+            ("countersign.sweep('01:00:00'::interval, 10)", vec!["countersign"]),
+            ("lower(app.name_of(t.id)) || \"My Schema\".\"f(\"\"x\"(1)", vec!["app", "My Schema"]),
+            ("'countersign.f('::text", vec![]),
+            ("E'\\\\\\' countersign.f(' || 'it''s countersign.g('", vec![]),
+            ("(t.a).f (1)", vec![]),
+            ("db.countersign.f(1)", vec!["countersign"]),
+            ("größe.f(x)", vec!["größe"]),
+        ] {
+            assert_eq!(schemas_of_calls(expression), schemas, "{expression}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! `preview_mutation`: what a write tool would do, without doing it (promise A11-05).
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use contract::{ErrorCode, Failure, Rollback};
+use ledger::Gate;
+use manifest::{Access, Catalog};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Anything, reading_info};
+use crate::Registry;
+use crate::arguments::{Checker, redaction};
+use crate::manifest_write::{ManifestWrite, Prepared};
+use crate::scripts;
+use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
+
+pub(super) const NAME: &str = "preview_mutation";
+
+const DESCRIPTION: &str = "Show what a write tool would do with these params, without doing it: the result, the rows before \
+    and after, how many rows, how it could be undone, and warnings. The write is run and rolled back, so what would fail \
+    fails here in the same way. Nothing is written and nothing is recorded; to write, call the tool itself with the same \
+    params. Ids that the database numbers are used up: the real write gets others.";
+
+/// What the agent sends.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The name of one of this server's write tools.
+    tool: String,
+    /// The arguments for that tool, as it would take them itself. Its idempotency_key may be among them and changes nothing here.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, Anything>")]
+    params: Map<String, Value>,
+}
+
+/// `data` of the answer. Sensitive values read `[redacted]`.
+#[derive(Debug, Serialize, JsonSchema)]
+struct PreviewData {
+    /// The write tool.
+    tool: String,
+    /// Every parameter that the write would have, also those that the server fills in.
+    #[schemars(with = "BTreeMap<String, Anything>")]
+    params: Map<String, Value>,
+    /// What the write's data would be.
+    #[schemars(with = "BTreeMap<String, Anything>")]
+    result: Value,
+    /// The rows before the write, or null if the tool does not look at them.
+    #[schemars(with = "Anything")]
+    before: Option<Value>,
+    /// The same rows after it, those that would be gone left out; or null.
+    #[schemars(with = "Anything")]
+    after: Option<Value>,
+    /// How many rows the write would touch.
+    rows_affected: u64,
+    /// How the write could be undone.
+    #[schemars(with = "BTreeMap<String, Anything>")]
+    rollback: Value,
+    /// What a person should look at before this is written, such as words that mix scripts.
+    warnings: Vec<String>,
+    /// That nothing was written.
+    message: &'static str,
+}
+
+/// The tool.
+pub(super) struct PreviewMutation {
+    info: ToolInfo,
+    gate: Gate,
+    /// Every write tool; which of them a caller may preview, its profile says.
+    targets: BTreeMap<String, (ManifestWrite, Checker)>,
+}
+
+impl PreviewMutation {
+    /// # Errors
+    /// The name of a tool whose argument schema cannot be used, and why.
+    pub(super) fn new(gate: &Gate, catalog: &Catalog) -> Result<Self, (String, String)> {
+        let mut targets = BTreeMap::new();
+        for spec in catalog.tools.iter().filter(|spec| spec.access.writes()) {
+            let tool = ManifestWrite::new(Arc::clone(spec), catalog, gate.clone());
+            let info = tool.info();
+            let checker = Checker::new(&info.input_schema, &info.sensitive).map_err(|why| (spec.name.clone(), why))?;
+            targets.insert(spec.name.clone(), (tool, checker));
+        }
+        let info = reading_info::<Arguments, PreviewData>(NAME, "Preview a write", DESCRIPTION, Access::Write);
+        // A mistake in its form must not quote what may be another tool's sensitive parameter.
+        Ok(Self { info: ToolInfo { sensitive: vec!["params".to_owned()], ..info }, gate: gate.clone(), targets })
+    }
+
+    /// The tool of this name, if it is one of the caller's.
+    fn target(&self, name: &str, callers: &Registry) -> Result<&(ManifestWrite, Checker), Failure> {
+        let is_callers = |name: &str| callers.info(name).is_some();
+        self.targets.get(name).filter(|_| is_callers(name)).ok_or_else(|| {
+            let known: Vec<&str> = self.targets.keys().map(String::as_str).filter(|name| is_callers(name)).collect();
+            let message = format!("{NAME}: \"{name}\" is not a write tool of this server");
+            let hint = if known.is_empty() {
+                "This server has no write tools.".to_owned()
+            } else {
+                format!("Its write tools are: {}.", known.join(", "))
+            };
+            Failure::new(ErrorCode::InvalidParams, message).hint(hint)
+        })
+    }
+}
+
+impl Tool for PreviewMutation {
+    fn info(&self) -> &ToolInfo {
+        &self.info
+    }
+
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+        Box::pin(async move {
+            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
+            let (tool, checker) = self.target(&arguments.tool, &call.tools)?;
+            checker.check(&arguments.tool, &arguments.params)?;
+            let Prepared { params, executor } = tool.prepare(&arguments.params, &call.principal)?;
+            let redaction = redaction(tool.spec(), &params);
+            let work = self.gate.preview(executor.as_ref(), &params, call.deadline).await;
+            let work = work.map_err(|failure| failure.redacted(&redaction))?;
+            let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
+            let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
+            Answer::read(&PreviewData {
+                params: redaction.params(&params),
+                result: redaction.value(&work.data),
+                rows_affected: work.rows_affected,
+                rollback: redaction.value(&shown(&work.rollback)?),
+                before: kept(work.before),
+                after: kept(work.after),
+                warnings: scripts::warnings(tool.spec(), &params),
+                message: "Nothing was written.",
+                tool: arguments.tool,
+            })
+        })
+    }
+}
+
+fn shown(rollback: &Rollback) -> Result<Value, Failure> {
+    serde_json::to_value(rollback).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))
+}

@@ -1,0 +1,43 @@
+//! A tool of a manifest was made for the database as it was at start-up: it must not answer with anything else than it
+//! promised (attack MA04). What no longer prepares, PostgreSQL says; what still does, its result columns say.
+
+use std::time::Duration;
+
+use contract::{Column, Failure, StatementShape};
+use ledger::outdated;
+use ledger::read::{Error, ReadError};
+
+use crate::builtin;
+
+/// Whether a statement still has the result columns of start-up: the same names and types in the same order.
+///
+/// # Errors
+/// [`contract::ErrorCode::ToolOutdated`], which names the first difference.
+pub(crate) fn check(promised: &StatementShape, found: &[Column]) -> Result<(), Failure> {
+    let promised = promised.columns.as_deref().unwrap_or_default();
+    let shown = |column: Option<&Column>| {
+        column.map_or_else(|| "nothing".to_owned(), |column| format!("{} ({})", column.name, column.ty.name))
+    };
+    let columns = promised.len().max(found.len());
+    let differing = (0..columns).map(|index| (promised.get(index), found.get(index))).find(|(promised, found)| {
+        let key = |column: &Column| (column.name.clone(), column.ty.base().oid);
+        promised.map(key) != found.map(key)
+    });
+    match differing {
+        None => Ok(()),
+        Some((promised, found)) => {
+            let why = format!("a result column was {} and is {} now", shown(promised), shown(found));
+            Err(outdated(&why))
+        }
+    }
+}
+
+/// What an agent is told when a read tool of a manifest did not work.
+pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
+    match error {
+        ReadError::Database(Error::Server(error)) if error.is_outdated() => {
+            Failure { sqlstate: Some(error.sqlstate.clone()), ..outdated(&error.message) }
+        }
+        error => builtin::read_failure(error, deadline),
+    }
+}

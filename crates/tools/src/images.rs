@@ -1,0 +1,41 @@
+//! The rows as a write found them and as it left them, for its record (promise A11-12).
+
+use contract::{ErrorCode, Failure};
+use serde_json::{Map, Value};
+
+/// What the images of one write may be together, in bytes of JSON: they are kept as long as the record is.
+pub(crate) const MAX_BYTES: usize = 1 << 20;
+
+/// The images of one write.
+#[derive(Debug, Default)]
+pub(crate) struct Images {
+    /// `None` if the tool does not look.
+    pub(crate) before: Option<Vec<Map<String, Value>>>,
+    /// `None` if the tool does not look.
+    pub(crate) after: Option<Vec<Map<String, Value>>>,
+}
+
+impl Images {
+    /// Both as JSON arrays of rows.
+    ///
+    /// # Errors
+    /// [`ErrorCode::ResultTooLarge`] if they are larger than [`MAX_BYTES`] together: the write must not happen then.
+    pub(crate) fn into_json(self, tool: &str) -> Result<(Option<Value>, Option<Value>), Failure> {
+        let json = |rows: Option<Vec<Map<String, Value>>>| {
+            rows.map(|rows| rows.into_iter().map(Value::Object).collect::<Value>())
+        };
+        let (before, after) = (json(self.before), json(self.after));
+        let size = |image: &Option<Value>| image.as_ref().map_or(0, |image| image.to_string().len());
+        let bytes = size(&before) + size(&after);
+        if bytes > MAX_BYTES {
+            let message = format!(
+                "{tool}: the rows that its before and after queries capture are {bytes} bytes of JSON, and a record \
+                 keeps {MAX_BYTES}; nothing was written"
+            );
+            return Err(Failure::new(ErrorCode::ResultTooLarge, message).hint(
+                "Change fewer rows in one call, or ask the operator to name fewer columns in the tool's before.",
+            ));
+        }
+        Ok((before, after))
+    }
+}

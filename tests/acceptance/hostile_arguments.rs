@@ -1,0 +1,76 @@
+//! Arguments of a write tool that are not what they seem: exact, or refused with nothing written (attacks AR02 to AR07,
+//! ID10, MA05).
+
+use serde_json::{Value, json};
+use testkit::{Database, RawServer, database};
+
+use crate::images::Manifest;
+
+const TOOL: &str = r#"
+[[tool]]
+name = "keep"
+access = "write"
+description = "Keep it."
+sql = "insert into social.kept (id, size, name) values ($1, $2, $3) returning id, size, name"
+rows = "one"
+param = [
+    { name = "id", description = "Which." },
+    { name = "size", description = "How large.", optional = true },
+    { name = "name", description = "What.", optional = true },
+]
+undo = { irreversible = "It is." }
+"#;
+
+async fn kept(db: &Database) -> String {
+    db.value("select count(*) from social.kept").await
+}
+
+fn call(arguments: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"keep","arguments":{arguments}}}}}"#)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn arguments_are_written_exactly_or_refused() {
+    let db = database().await;
+    db.run("create table social.kept (id bigint, size float8, name text)").await;
+    let mut server = RawServer::start(Manifest::new(TOOL).command(&db), "2025-06-18").await;
+    for (arguments, refused) in [
+        // AR03, AR05, MA05: by the schema, before the gate.
+        (r#"{"id": 1.5}"#, "invalid_params"),
+        (r#"{"id": 1e400}"#, "invalid_params"),
+        (r#"{"id": 9223372036854775808}"#, "invalid_params"),
+        (r#"{"id": "1; drop table social.kept"}"#, "invalid_params"),
+        // AR05: by PostgreSQL, which does not make Infinity of it.
+        (r#"{"id": 1, "size": 1e400}"#, "invalid_params"),
+        // AR06
+        (r#"{"id": 1, "name": "a\u0000b"}"#, "invalid_params"),
+    ] {
+        server.send(&call(arguments)).await;
+        let answer = server.receive().await;
+        assert_eq!(answer["result"]["structuredContent"]["error"]["code"], refused, "{arguments}: {answer}");
+    }
+    for (arguments, code) in [
+        // AR04, AR07, ID10
+        (r#"{"id": NaN}"#, -32700),
+        (r#"{"id": 1, "size": Infinity}"#, -32700),
+        (r#"{"id": 1, "name": "\ud800"}"#, -32700),
+        (r#"{"id": 1, "id": 2}"#, -32602),
+    ] {
+        server.send(&call(arguments)).await;
+        let answer = server.receive().await;
+        assert_eq!(answer["error"]["code"], code, "{arguments}: {answer}");
+    }
+    assert_eq!(kept(&db).await, "0");
+    // AR02: 2^53 + 1, and the largest of all.
+    for id in ["9007199254740993", "9223372036854775807"] {
+        server.send(&call(&format!(r#"{{"id": {id}}}"#))).await;
+        let answer = server.receive().await;
+        assert_eq!(answer["result"]["structuredContent"]["data"]["id"].to_string(), id, "{answer}");
+        assert_eq!(db.value(&format!("select count(*) from social.kept where id = {id}")).await, "1");
+    }
+    let text = "Robert'); drop table social.kept;-- \"\\ \u{202e}";
+    server.send(&call(&json!({"id": 5, "name": text}).to_string())).await;
+    let answer: Value = server.receive().await;
+    assert_eq!(answer["result"]["structuredContent"]["data"]["name"], text, "MA05: {answer}");
+    assert!(server.close().await);
+}

@@ -1,0 +1,162 @@
+//! The rows as a write found them and as it left them are in its record (promise A11-12).
+
+use serde_json::{Value, json};
+use testkit::{Database, Server, database};
+
+/// A folder with one manifest in it, and what starts a server with that manifest instead of the usual one.
+pub(crate) struct Manifest {
+    folder: tempfile::TempDir,
+}
+
+impl Manifest {
+    /// A manifest with these tools.
+    pub(crate) fn new(tools: &str) -> Self {
+        Self::whole(&format!("name = \"test\"\nversion = \"1\"\n{tools}"))
+    }
+
+    /// A manifest with this text.
+    pub(crate) fn whole(text: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("test.toml"), text).unwrap();
+        Self { folder }
+    }
+
+    /// Its text.
+    pub(crate) fn text(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("test.toml")).unwrap()
+    }
+
+    /// What starts a server with it.
+    pub(crate) fn command(&self, db: &Database) -> tokio::process::Command {
+        let mut command = Server::bare_command(db);
+        command.arg("--manifest").arg(self.folder.path().join("test.toml"));
+        command
+    }
+
+    /// A server with it.
+    pub(crate) async fn on(&self, db: &Database) -> Server {
+        Server::start(self.command(db)).await
+    }
+
+    /// What `countersign serve` says when it refuses it.
+    pub(crate) async fn refused(&self, db: &Database) -> String {
+        let output = self.command(db).stdin(std::process::Stdio::null()).output().await.unwrap();
+        assert!(!output.status.success() && output.stdout.is_empty());
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+/// The record of a write that was answered with this envelope.
+pub(crate) async fn record(server: &Server, envelope: &Value) -> Value {
+    let receipt = json!({"correlation_id": envelope["meta"]["correlation_id"]});
+    server.succeed("get_mutation_detail", receipt).await["data"].clone()
+}
+
+const NOTES: &str = "create table social.note (id bigint primary key, body text);
+                     insert into social.note values (1, 'one'), (2, 'two')";
+
+const RENAME: &str = r#"
+[[tool]]
+name = "rename_note"
+access = "write"
+description = "Change what a note says."
+before = "select id, body from social.note where id = $1 for update"
+sql = "update social.note set body = $2 where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }, { name = "body", description = "What it says." }]
+undo = { tool = "rename_note", params = { id = "param.id", body = "before.body" } }
+
+[[tool]]
+name = "add_note"
+access = "write"
+description = "Add a note."
+after = "select id, body from social.note where id = $1"
+sql = "insert into social.note (id, body) values ($1, $2) returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }, { name = "body", description = "What it says." }]
+undo = { irreversible = "No tool deletes notes." }
+
+[[tool]]
+name = "renumber_note"
+access = "write"
+description = "Give a note another number."
+before = "select id, body from social.note where id = $1 for update"
+after = "select id from social.note where id = $2"
+sql = "update social.note set id = $2 where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }, { name = "new_id", description = "Its new number." }]
+undo = { tool = "renumber_note", params = { id = "param.new_id", new_id = "before.id" } }
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_is_on_record_with_the_row_before_and_the_row_after() {
+    // A11-12
+    let db = database().await;
+    db.run(NOTES).await;
+    let server = Manifest::new(RENAME).on(&db).await;
+    let done = server.succeed("rename_note", json!({"id": 1, "body": "first"})).await;
+    assert_eq!(
+        done["meta"]["rollback"]["undo_params"],
+        json!({"id": 1, "body": "one"}),
+        "before.x is the image before"
+    );
+    assert_eq!(done["meta"]["rows_affected"], 1, "what the images look at is not counted");
+    let found = record(&server, &done).await;
+    assert_eq!(found["before_image"], json!([{"id": 1, "body": "one"}]));
+    assert_eq!(found["after_image"], json!([{"id": 1, "body": "first"}]));
+
+    // A query of its own for the rows after, with and without one for the rows before.
+    let moved = record(&server, &server.succeed("renumber_note", json!({"id": 2, "new_id": 7})).await).await;
+    assert_eq!(
+        (&moved["before_image"], &moved["after_image"]),
+        (&json!([{"id": 2, "body": "two"}]), &json!([{"id": 7}]))
+    );
+    let added = record(&server, &server.succeed("add_note", json!({"id": 3, "body": "three"})).await).await;
+    assert_eq!((&added["before_image"], &added["after_image"]), (&Value::Null, &json!([{"id": 3, "body": "three"}])));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_tools_of_different_parameters_may_have_the_same_query_for_their_images() {
+    let db = database().await;
+    db.run(NOTES).await;
+    let drop = r#"
+[[tool]]
+name = "drop_note"
+access = "write"
+description = "Delete a note."
+before = "select id, body from social.note where id = $1 for update"
+sql = "delete from social.note where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }]
+undo = { tool = "add_note", params = { id = "before.id", body = "before.body" } }
+"#;
+    let server = Manifest::new(&format!("{RENAME}{drop}")).on(&db).await;
+    // One after the other, so on one session.
+    server.succeed("rename_note", json!({"id": 1, "body": "first"})).await;
+    let dropped = record(&server, &server.succeed("drop_note", json!({"id": 1})).await).await;
+    assert_eq!(dropped["before_image"], json!([{"id": 1, "body": "first"}]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_whose_images_are_too_large_for_a_record_does_not_happen() {
+    let db = database().await;
+    db.run(NOTES).await;
+    let server = Manifest::new(RENAME).on(&db).await;
+    let half = "x".repeat(524_000);
+    db.run("update social.note set body = repeat('x', 524000) where id = 1").await;
+    // Each image alone would do.
+    server.succeed("rename_note", json!({"id": 1, "body": "short"})).await;
+    db.run("update social.note set body = repeat('x', 524600) where id = 1").await;
+    let error = server.fail("rename_note", json!({"id": 1, "body": half}), "result_too_large").await;
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("rename_note") && message.contains("before") && message.contains("1048576"), "{message}");
+    // One row that no answer may hold: the transaction cannot go on, and the record says what became of it.
+    db.run("update social.note set body = repeat('x', 2000000) where id = 1").await;
+    let error = server.fail("rename_note", json!({"id": 1, "body": "shorter"}), "result_too_large").await;
+    assert!(error["message"].as_str().unwrap().contains("before"), "{error}");
+    assert_eq!(db.value("select length(body) from social.note where id = 1").await, "2000000");
+    assert_eq!(
+        db.rows("select status from countersign.mutation_audit order by id").await,
+        [["success"], ["failure"], ["failure"]]
+    );
+}
