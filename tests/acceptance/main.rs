@@ -14,6 +14,7 @@ mod corrections;
 mod deadlines;
 mod demo;
 mod describe_database;
+mod execute_sql;
 mod explain_query;
 mod ledger_records;
 mod lost_commit;

@@ -99,8 +99,10 @@ pub struct Rows {
 /// The transaction of one claimed record, between its savepoint and its outcome.
 #[derive(Debug)]
 pub struct WriteTx<'a> {
-    lease: &'a mut Lease,
-    writer: &'a Writer,
+    pub(crate) lease: &'a mut Lease,
+    pub(crate) writer: &'a Writer,
+    /// What `countersign.claim` limits statements and waits to.
+    pub(crate) timeout_ms: String,
     /// What opens the transaction, sent together with the first statements: one round trip less.
     opening: Option<Opening>,
 }
@@ -115,7 +117,8 @@ const OPENING_STEPS: usize = 3;
 
 impl<'a> WriteTx<'a> {
     pub(crate) fn new(lease: &'a mut Lease, writer: &'a Writer, opening: Opening) -> Self {
-        Self { lease, writer, opening: Some(opening) }
+        let timeout_ms = opening.claim_params.last().cloned().flatten().unwrap_or_default();
+        Self { lease, writer, timeout_ms, opening: Some(opening) }
     }
 
     /// Opens the transaction, if no statement did.

@@ -160,7 +160,13 @@ impl Protocol {
             Ok(Ok(Err(execute::Unfinished::InDoubt(error)))) => {
                 tracing::warn!(%error, "the outcome is in doubt");
                 lease.discard();
-                self.resolve(None).await
+                let cause = match &error {
+                    pg::Error::MessageTooLarge { .. } => {
+                        Some(Failure::new(ErrorCode::ResultTooLarge, format!("{error}; nothing was written")))
+                    }
+                    _ => None,
+                };
+                self.resolve(cause).await
             }
             Ok(Err(_)) => {
                 tracing::error!("the executor panicked");

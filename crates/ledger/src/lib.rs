@@ -9,13 +9,14 @@
 //!
 //! Where things are: `gate` is the protocol's order, `admit`, `execute` and `resolve` its steps (their SQL is in
 //! `migrations/V2__protocol.sql`); `executor` is what a write tool implements; `fingerprint` decides which calls are
-//! the same; `records` reads the ledger; `read` is the read path of
+//! the same; `any_statement` runs a text that is the caller's own; `records` reads the ledger; `read` is the read path of
 //! `pg`, handed on; `sweep` ends what killed servers
 //! left pending; `schema` makes and checks it; `reader_role` is the login of the read path.
 //!
 //! This crate must never know what a tool or a manifest is, nor MCP.
 
 mod admit;
+mod any_statement;
 mod execute;
 mod executor;
 mod fingerprint;
@@ -27,6 +28,7 @@ mod resolve;
 mod schema;
 mod sweep;
 
+pub use any_statement::Answered;
 pub use executor::{Executor, Refusal, Reversal, Rows, Statement, Work, WriteTx};
 pub use fingerprint::{Fingerprint, canonical_json};
 pub use gate::{Attempt, Gate, Settled, Stopped};
@@ -36,7 +38,7 @@ pub use schema::{SchemaError, check, init, load_once};
 
 use contract::{Describe, DescribeError, StatementShape};
 use pg::Writer;
-pub use pg::{DEFAULT_CONNECT_TIMEOUT, Target};
+pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Target};
 
 /// The ledger of one database: the only owner of sessions that may write.
 #[derive(Debug, Clone)]

@@ -46,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) account: AccountId,
     pub(crate) actor: Option<String>,
     pub(crate) allow_privileged_reader: bool,
+    pub(crate) execute_sql: bool,
     pub(crate) content: Content,
     pub(crate) connect_timeout: Duration,
     pub(crate) read_limits: ReadLimits,
@@ -83,8 +84,16 @@ impl Sources {
         let LogKeys { log, log_format } = log;
         let ConnectKeys { connect_timeout_ms } = connect;
         let ManifestKeys { manifests } = manifests;
-        let ServeKeys { profile, account, actor, allow_privileged_reader, content, read_url: _, read_url_file: _ } =
-            serve;
+        let ServeKeys {
+            profile,
+            account,
+            actor,
+            allow_privileged_reader,
+            execute_sql,
+            content,
+            read_url: _,
+            read_url_file: _,
+        } = serve;
         let settings = Settings {
             log: log.unwrap_or_else(|| "info".to_owned()),
             log_format: log_format.unwrap_or_default(),
@@ -96,6 +105,7 @@ impl Sources {
             account: account.unwrap_or_default(),
             actor,
             allow_privileged_reader: allow_privileged_reader.unwrap_or_default(),
+            execute_sql: execute_sql.unwrap_or_default(),
             content: content.unwrap_or_default(),
             connect_timeout: connect_timeout_ms.map_or(DEFAULT_CONNECT_TIMEOUT, |ms| millis(ms.get())),
             call_deadline: limits.call_deadline_ms.map_or(ReadLimits::default().deadline, |ms| millis(ms.get())),
