@@ -44,8 +44,7 @@ const RESET_SQL: &str = "reset session authorization; reset role; reset all";
 /// What `countersign.claim` has set, which RESET ALL takes back.
 const RESTORE_SQL: &str = "select pg_catalog.set_config('synchronous_commit', 'on', true), \
     pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $1, true), \
-    pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true), \
-    pg_catalog.current_setting('transaction_read_only')";
+    pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)";
 const UNDO_SQL: &str = "rollback to savepoint work";
 
 impl WriteTx<'_> {
@@ -125,12 +124,7 @@ impl WriteTx<'_> {
         session.run(&constraints).await.map_err(|failed| refusal(failed.error))?;
         session.deallocate_after(RESET_SQL).await.map_err(refusal)?;
         let settings = [Step { sql: RESTORE_SQL, params: &timeout, param_types: &[] }];
-        let outcomes = session.run(&settings).await.map_err(|failed| refusal(failed.error))?;
-        let read_only = outcomes.first().and_then(|outcome| outcome.rows.first()?.last()?.as_deref());
-        if read_only == Some("on") {
-            let message = "the statement makes its own transaction read-only, so that it cannot be recorded";
-            return Err(Failure::new(ErrorCode::SqlError, message).into());
-        }
+        session.run(&settings).await.map_err(|failed| refusal(failed.error))?;
         if !session.in_transaction() {
             return Err(Refusal::Lost(Error::Lost(std::io::Error::other("a statement ended the write's transaction"))));
         }

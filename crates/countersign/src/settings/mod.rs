@@ -130,7 +130,7 @@ impl Settings {
     }
 
     /// Whether everything but manifests and profiles is as in these.
-    pub(crate) fn differs_in_tools_only(&self, from: &Self) -> bool {
+    pub(crate) fn same_but_for_tools(&self, from: &Self) -> bool {
         let tools = (self.manifests.clone(), self.profiles.clone());
         Self { manifests: tools.0, profiles: tools.1, ..from.clone() } == *self
     }
