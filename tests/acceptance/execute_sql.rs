@@ -2,7 +2,7 @@
 //! reaches the next write (A11-07, A11-17).
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, assert_golden, database};
+use testkit::{Database, Server, database};
 
 use crate::writes::until_some;
 
@@ -31,11 +31,7 @@ async fn it_is_served_to_admins_alone_and_only_where_it_is_switched_on() {
         }
         let server = Server::start(command).await;
         assert_eq!(server.tool_names().await.contains(&"execute_sql".to_owned()), served, "{profile} {switched_on}");
-        if served {
-            let tools = server.client().list_tools().await.unwrap();
-            let tool = tools.iter().find(|tool| tool["name"] == "execute_sql").unwrap();
-            assert_golden("tools/execute_sql", tool);
-        } else {
+        if !served {
             let call = server.client().call("execute_sql", testkit::arguments(json!({"sql": "select 1"}))).await;
             assert!(call.unwrap_err().to_string().contains("Unknown tool"));
         }
