@@ -53,6 +53,11 @@ impl Setup {
     }
 }
 
+/// Waits for the next `notifications/tools/list_changed`.
+async fn told(changes: &mut tokio::sync::watch::Receiver<u64>) {
+    tokio::time::timeout(std::time::Duration::from_secs(20), changes.changed()).await.expect("a notification").unwrap();
+}
+
 fn hang_up(pid: u32) {
     let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).unwrap();
@@ -106,7 +111,7 @@ async fn a_client_is_told_of_the_change_and_sees_the_new_tools() {
 
     setup.write(&[tool("change", NEW), tool("added", OLD)]);
     hang_up(server.client().pid().unwrap());
-    changes.changed().await.unwrap();
+    told(&mut changes).await;
     assert!(server.tool_names().await.contains(&"added".to_owned()));
     // Another row: the same call would be a duplicate of the first one, whatever the tool is now.
     assert_eq!(server.succeed("change", json!({"id": 2})).await["data"]["text"], "new");
@@ -117,7 +122,7 @@ async fn a_client_is_told_of_the_change_and_sees_the_new_tools() {
     // And away again: it is an unknown tool then.
     setup.write(&[tool("added", OLD)]);
     hang_up(server.client().pid().unwrap());
-    changes.changed().await.unwrap();
+    told(&mut changes).await;
     assert!(!server.tool_names().await.contains(&"change".to_owned()));
     let gone = server.client().call("change", testkit::arguments(json!({"id": 4}))).await.unwrap_err();
     assert!(gone.to_string().contains("Unknown tool: change"), "{gone}");

@@ -44,7 +44,9 @@ async fn each_profile_has_its_tools_and_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_is_listed_as_in_its_golden_file_and_every_client_takes_its_schemas() {
     let db = database().await;
-    let server = Server::on(&db).await;
+    let mut command = Server::command(&db);
+    command.args(["--profile", "admin", "--execute-sql"]);
+    let server = Server::start(command).await;
     for tool in server.client().list_tools().await.unwrap() {
         let name = tool["name"].as_str().unwrap().to_owned();
         assert!(!tool["description"].as_str().unwrap().is_empty());

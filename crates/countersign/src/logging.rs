@@ -1,5 +1,6 @@
 //! Logs go to standard error: standard output belongs to the protocol.
 
+use anyhow::Context;
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -10,8 +11,12 @@ use crate::settings::LogFormat;
 /// Below a warning these log whole messages, with whatever a query or a parameter says.
 const TALKATIVE: [&str; 3] = ["rmcp", "refinery_core", "tokio_postgres"];
 
-pub(crate) fn start(level: &str, format: LogFormat) {
-    let asked = EnvFilter::try_new(level).unwrap_or_else(|_| EnvFilter::new("info"));
+/// # Errors
+/// If `level` is neither a level nor filters.
+pub(crate) fn start(level: &str, format: LogFormat) -> anyhow::Result<()> {
+    let asked = EnvFilter::try_new(level).with_context(|| {
+        format!("log (--log, COUNTERSIGN_LOG) is \"{level}\": it takes error, warn, info, debug or filters")
+    })?;
     // Whatever was asked for: no filter may bring a parameter into the log.
     let filter = asked.and(filter_fn(is_free_of_messages));
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
@@ -20,6 +25,7 @@ pub(crate) fn start(level: &str, format: LogFormat) {
         LogFormat::Json => layer.json().boxed(),
     };
     tracing_subscriber::registry().with(layer.with_filter(filter)).init();
+    Ok(())
 }
 
 fn is_free_of_messages(event: &Metadata<'_>) -> bool {

@@ -32,7 +32,9 @@ fn main() -> ExitCode {
     };
     // A person watches the demo: it tells its own progress.
     let is_quiet = matches!(command, Command::Demo(_)) && sources.given.log.log.is_none();
-    logging::start(if is_quiet { "warn" } else { &settings.log }, settings.log_format);
+    if let Err(error) = logging::start(if is_quiet { "warn" } else { &settings.log }, settings.log_format) {
+        return failed(&error);
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error.into()),

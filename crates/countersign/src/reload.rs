@@ -45,7 +45,7 @@ impl Reloader {
             self.running.profile
         );
         let shelves = self.workshop.shelves(&settings).await?;
-        if !settings.differs_in_tools_only(&self.running) {
+        if !settings.same_but_for_tools(&self.running) {
             tracing::warn!("other settings than manifests and profiles have changed: they count from the next start");
         }
         let tools = shelves.get(&self.running.profile).map_or(0, |registry| registry.infos().count());

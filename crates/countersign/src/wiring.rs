@@ -61,6 +61,7 @@ impl Workshop {
             gate: ledger.gate(),
             records: ledger.records(),
             call_deadline: settings.call_deadline,
+            execute_sql: settings.execute_sql.then(|| settings.read_limits.clone()),
         };
         Ok(Self { ledger, backends, demo })
     }

@@ -30,3 +30,10 @@ fn an_unknown_profile_is_named_with_those_that_exist() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stderr).unwrap().contains("readonly, write, admin"));
 }
+
+#[test]
+fn a_log_filter_that_is_none_is_named() {
+    let output = countersign(&["check", "--log", "pg=loud=very"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("log (--log, COUNTERSIGN_LOG) is \"pg=loud=very\""));
+}

@@ -99,8 +99,10 @@ pub struct Rows {
 /// The transaction of one claimed record, between its savepoint and its outcome.
 #[derive(Debug)]
 pub struct WriteTx<'a> {
-    lease: &'a mut Lease,
-    writer: &'a Writer,
+    pub(crate) lease: &'a mut Lease,
+    pub(crate) writer: &'a Writer,
+    /// What `countersign.claim` limits statements and waits to.
+    pub(crate) timeout_ms: String,
     /// What opens the transaction, sent together with the first statements: one round trip less.
     opening: Option<Opening>,
 }
@@ -122,7 +124,10 @@ const OPENING_STEPS: usize = 3;
 
 impl<'a> WriteTx<'a> {
     pub(crate) fn new(lease: &'a mut Lease, writer: &'a Writer, opening: Opening) -> Self {
-        Self { lease, writer, opening: Some(opening) }
+        let timeout_ms = match &opening {
+            Opening::Claim([_, timeout_ms]) | Opening::Limits([timeout_ms]) => timeout_ms.clone().unwrap_or_default(),
+        };
+        Self { lease, writer, timeout_ms, opening: Some(opening) }
     }
 
     /// Opens the transaction, if no statement did.
@@ -158,7 +163,7 @@ impl<'a> WriteTx<'a> {
             Ok(outcomes) => outcomes,
             Err(failed) => {
                 return Err(match failed.error {
-                    pg::Error::Server(error) if failed.step >= opening_steps => sql_failure(&error).into(),
+                    pg::Error::Server(error) if failed.step >= opening_steps => statement_failure(&error).into(),
                     // All of it has arrived, so the transaction can go back to its savepoint.
                     pg::Error::MessageTooLarge { .. } if self.lease.session().in_transaction() => too_large().into(),
                     // The record could not be claimed: there is no savepoint to go back to.
@@ -209,14 +214,19 @@ pub(crate) fn as_object(row: &[Option<String>], columns: &[Column]) -> Map<Strin
         .collect()
 }
 
-/// What an agent is told of an error that PostgreSQL raised in a write.
-///
-/// DETAIL is left out: it quotes values of rows that the caller may not be allowed to read (attack ER02).
-pub(crate) fn sql_failure(error: &ServerError) -> Failure {
+/// What an agent is told of an error in a statement that was checked when the server started.
+fn statement_failure(error: &ServerError) -> Failure {
     if error.is_outdated() {
         let why = format!("its statement no longer fits ({})", error.message);
         return Failure { sqlstate: Some(error.sqlstate.clone()), ..outdated(&why) };
     }
+    sql_failure(error)
+}
+
+/// What an agent is told of an error that PostgreSQL raised in a write.
+///
+/// DETAIL is left out: it quotes values of rows that the caller may not be allowed to read (attack ER02).
+pub(crate) fn sql_failure(error: &ServerError) -> Failure {
     let code = match error.sqlstate.as_str() {
         "57014" => ErrorCode::Timeout,
         // Class 22: a value that its type does not take.

@@ -9,13 +9,16 @@
 //!
 //! Where things are: `gate` is the protocol's order, `admit`, `execute` and `resolve` its steps (their SQL is in
 //! `migrations/V2__protocol.sql`); `executor` is what a write tool implements; `fingerprint` decides which calls are
-//! the same; `preview` shows a write without making it; `memory` knows the calls of the last half minute and `standing` asks whether they still count; `records` reads
-//! the ledger; `read` is the read path of `pg`, handed on; `sweep` ends what killed servers left pending; `schema` makes and
-//! checks it; `audit` is for people: every account's records, seals over them, pruning; `roles` are its owner and the server's login, `reader_role` is the login of the read path.
+//! the same; `preview` shows a write without making it; `any_statement`
+//! runs a text that is the caller's own; `memory` knows the calls of the last half minute and `standing` asks
+//! whether they still count; `records` reads the ledger; `read` is the read path of `pg`, handed on; `sweep` ends what killed servers left pending; `schema` makes and
+//! checks it; `audit` is for people: every account's records, seals over them, pruning; `roles` are
+//! its owner and the server's login, `reader_role` is the login of the read path.
 //!
 //! This crate must never know what a tool or a manifest is, nor MCP.
 
 mod admit;
+mod any_statement;
 pub mod audit;
 mod execute;
 mod executor;
@@ -34,6 +37,7 @@ mod settings;
 mod standing;
 mod sweep;
 
+pub use any_statement::Answered;
 pub use executor::{Executor, Refusal, Reversal, Rows, Statement, Work, WriteTx, outdated};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
 pub use gate::{Attempt, Gate, Settled, Stopped};
@@ -45,7 +49,7 @@ pub use settings::Settings;
 
 use contract::{Describe, DescribeError, StatementShape};
 use pg::Writer;
-pub use pg::{DEFAULT_CONNECT_TIMEOUT, Target};
+pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Target};
 
 /// The ledger of one database: the only owner of sessions that may write.
 #[derive(Debug, Clone)]

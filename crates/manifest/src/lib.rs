@@ -27,7 +27,7 @@ mod value;
 pub use compile::compile;
 pub use format::format_schema;
 pub use mistake::{Location, Mistake, Mistakes};
-pub use schema::envelope_schema;
+pub use schema::{duplicate, envelope_schema, idempotency_key};
 pub use source::Source;
 pub use spec::{Access, Catalog, Limits, Param, ParamSource, RowsRule, Statement, Tier, ToolSpec, Undo, ValueSource};
 pub use undo::rollback;

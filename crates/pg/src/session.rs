@@ -1,5 +1,7 @@
 //! A session: statements in, rows of text out. Knows nothing of JSON, of pools or of what its statements mean.
 
+mod whole;
+
 use std::collections::HashMap;
 use std::io;
 
@@ -9,6 +11,7 @@ use postgres_protocol::message::backend::{DataRowBody, Message, RowDescriptionBo
 use crate::error::{ConnectError, Error, ServerError};
 use crate::target::Target;
 use crate::wire::{self, CancelKey, Connection, Tx};
+pub use whole::{Keep, Whole};
 
 /// One statement of a pipeline.
 #[derive(Debug, Clone, Copy)]

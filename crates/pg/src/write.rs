@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use contract::Column;
+use contract::{Column, PgType};
 use tokio::time::Instant;
 
 use crate::columns;
@@ -43,6 +43,18 @@ impl Writer {
     /// After a lost connection: the other sessions of the pool may be lost as well.
     pub fn forget_idle(&self) {
         self.pool.forget_idle();
+    }
+
+    /// The types of these oids.
+    ///
+    /// # Errors
+    /// Whatever the session says when a type has to be looked up.
+    pub async fn types(&self, lease: &mut Lease, oids: &[u32]) -> Result<Vec<Arc<PgType>>, Error> {
+        let mut types = Vec::with_capacity(oids.len());
+        for &oid in oids {
+            types.push(self.types.resolve(lease.session(), oid).await?);
+        }
+        Ok(types)
     }
 
     /// The result columns with their types, names made unique.

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use contract::{ErrorCode, Failure, Principal, Rollback};
-use ledger::{Attempt, Executor, Gate, Refusal, Reversal, Rows, Settled, Work, WriteTx, read};
+use ledger::{Attempt, Executor, Gate, Refusal, Reversal, Rows, Settled, Stopped, Work, WriteTx, read};
 use manifest::{Catalog, ToolSpec, Undo};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -113,28 +113,30 @@ impl Tool for ManifestWrite {
                 deadline: call.deadline,
                 executor,
             };
-            match self.gate.perform(attempt).await {
-                Ok(Settled::Executed { correlation_id, data, rows_affected, rollback }) => Ok(Answer {
-                    data,
-                    correlation_id: Some(correlation_id),
-                    rows_affected: Some(rows_affected),
-                    rollback: Some(rollback),
-                }),
-                Ok(Settled::Duplicate { correlation_id, original, cached_result }) => {
-                    let data = DuplicateData {
-                        duplicate: true,
-                        original_correlation_id: original,
-                        cached_result,
-                        message: format!(
-                            "Identical {} was already executed successfully. Returning cached result.",
-                            self.spec.name
-                        ),
-                    };
-                    Answer::read(&data).map(|answer| Answer { correlation_id: Some(correlation_id), ..answer })
-                }
-                Err(stopped) => Err(Refused { correlation_id: stopped.correlation_id, failure: stopped.failure }),
-            }
+            answer(&self.spec.name, self.gate.perform(attempt).await)
         })
+    }
+}
+
+/// The answer of any tool that writes: what came of its attempt at the gate.
+pub(crate) fn answer(tool: &str, outcome: Result<Settled, Stopped>) -> Outcome {
+    match outcome {
+        Ok(Settled::Executed { correlation_id, data, rows_affected, rollback }) => Ok(Answer {
+            data,
+            correlation_id: Some(correlation_id),
+            rows_affected: Some(rows_affected),
+            rollback: Some(rollback),
+        }),
+        Ok(Settled::Duplicate { correlation_id, original, cached_result }) => {
+            let data = DuplicateData {
+                duplicate: true,
+                original_correlation_id: original,
+                cached_result,
+                message: format!("Identical {tool} was already executed successfully. Returning cached result."),
+            };
+            Answer::read(&data).map(|answer| Answer { correlation_id: Some(correlation_id), ..answer })
+        }
+        Err(stopped) => Err(Refused { correlation_id: stopped.correlation_id, failure: stopped.failure }),
     }
 }
 

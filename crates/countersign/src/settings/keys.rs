@@ -103,6 +103,10 @@ keys! {
         #[arg(long, env = "COUNTERSIGN_ALLOW_PRIVILEGED_READER", num_args = 0..=1, require_equals = true,
               default_missing_value = "true", value_parser = BoolishValueParser::new())]
         allow_privileged_reader: bool,
+        /// Serve execute_sql to the admin profile: any one SQL statement, recorded like every write.
+        #[arg(long, env = "COUNTERSIGN_EXECUTE_SQL", num_args = 0..=1, require_equals = true,
+              default_missing_value = "true", value_parser = BoolishValueParser::new())]
+        execute_sql: bool,
         /// Where the answer stands in a tool result: text, structured, or both (the default).
         #[arg(long, env = "COUNTERSIGN_CONTENT")]
         content: Content,

@@ -48,6 +48,7 @@ pub(crate) struct Settings {
     pub(crate) account: AccountId,
     pub(crate) actor: Option<String>,
     pub(crate) allow_privileged_reader: bool,
+    pub(crate) execute_sql: bool,
     pub(crate) content: Content,
     pub(crate) strict_roles: bool,
     pub(crate) ledger: ledger::Settings,
@@ -86,8 +87,16 @@ impl Sources {
         let LogKeys { log, log_format } = log;
         let ConnectKeys { connect_timeout_ms } = connect;
         let ManifestKeys { manifests } = manifests;
-        let ServeKeys { profile, account, actor, allow_privileged_reader, content, read_url: _, read_url_file: _ } =
-            serve;
+        let ServeKeys {
+            profile,
+            account,
+            actor,
+            allow_privileged_reader,
+            execute_sql,
+            content,
+            read_url: _,
+            read_url_file: _,
+        } = serve;
         let settings = Settings {
             log: log.unwrap_or_else(|| "info".to_owned()),
             log_format: log_format.unwrap_or_default(),
@@ -99,6 +108,7 @@ impl Sources {
             account: account.unwrap_or_default(),
             actor,
             allow_privileged_reader: allow_privileged_reader.unwrap_or_default(),
+            execute_sql: execute_sql.unwrap_or_default(),
             content: content.unwrap_or_default(),
             strict_roles: write.strict_roles.unwrap_or_default(),
             ledger: ledger_settings(&write, key)?,
@@ -125,7 +135,7 @@ impl Settings {
     }
 
     /// Whether everything but manifests and profiles is as in these.
-    pub(crate) fn differs_in_tools_only(&self, from: &Self) -> bool {
+    pub(crate) fn same_but_for_tools(&self, from: &Self) -> bool {
         let tools = (self.manifests.clone(), self.profiles.clone());
         Self { manifests: tools.0, profiles: tools.1, ..from.clone() } == *self
     }

@@ -55,7 +55,9 @@ fn add(properties: &mut Map<String, Value>, more: Value) {
     }
 }
 
-fn duplicate() -> Value {
+/// The properties of `data` when an identical call had succeeded before; for any tool that writes.
+#[must_use]
+pub fn duplicate() -> Value {
     json!({
         "duplicate": {
             "type": "boolean",

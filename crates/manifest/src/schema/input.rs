@@ -25,7 +25,9 @@ pub(crate) fn input_schema(access: Access, params: &[Param]) -> Map<String, Valu
     object(json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false}))
 }
 
-fn idempotency_key() -> Value {
+/// The schema of the argument `idempotency_key`, which every tool that writes has.
+#[must_use]
+pub fn idempotency_key() -> Value {
     json!({
         "type": "string",
         "minLength": 1,

@@ -7,8 +7,9 @@ mod envelope;
 mod input;
 mod types;
 
-pub use envelope::envelope_schema;
 pub(crate) use envelope::output_schema;
+pub use envelope::{duplicate, envelope_schema};
+pub use input::idempotency_key;
 pub(crate) use input::{IDEMPOTENCY_KEY, allowed, input_schema};
 
 #[cfg(test)]

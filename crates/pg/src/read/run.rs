@@ -280,15 +280,5 @@ fn decode(row: &[Option<String>], columns: &[Column]) -> Vec<Value> {
 
 /// The parameters in text form, as many as the statement takes.
 pub(super) fn encode(shape: &Shape, given: &[Value]) -> Result<Vec<Option<String>>, ReadError> {
-    if shape.params.len() != given.len() {
-        return Err(ReadError::Params(format!(
-            "the query takes {} parameter(s) and {} were given in params",
-            shape.params.len(),
-            given.len()
-        )));
-    }
-    let encoded = shape.params.iter().zip(given).enumerate().map(|(index, (ty, json))| {
-        value::encode(json, ty).map_err(|error| ReadError::Params(format!("parameter ${} {error}", index + 1)))
-    });
-    encoded.collect()
+    value::encode_all(given, &shape.params).map_err(|error| ReadError::Params(error.to_string()))
 }

@@ -1,5 +1,7 @@
 //! JSON to the text form of a parameter, judged by the type that the prepared statement reports (promises B4).
 
+use std::sync::Arc;
+
 use contract::{CompositeField, PgType, Scalar, TypeKind};
 use serde_json::Value;
 
@@ -49,6 +51,21 @@ pub fn encode(value: &Value, ty: &PgType) -> Result<Option<String>, EncodeError>
         (_, TypeKind::Scalar(scalar)) => encode_scalar(value, *scalar, ty)?,
         (_, TypeKind::Domain(_)) => return Err(expected("a string", ty, value)),
     }))
+}
+
+/// The values of `$1`, `$2`, ... in text form: as many as there are types.
+///
+/// # Errors
+/// [`EncodeError`] as a whole sentence.
+pub fn encode_all(given: &[Value], types: &[Arc<PgType>]) -> Result<Vec<Option<String>>, EncodeError> {
+    if types.len() != given.len() {
+        let (takes, got) = (types.len(), given.len());
+        return Err(EncodeError(format!("the query takes {takes} parameter(s) and {got} were given in params")));
+    }
+    let encoded = types.iter().zip(given).enumerate().map(|(index, (ty, json))| {
+        encode(json, ty).map_err(|EncodeError(why)| EncodeError(format!("parameter ${} {why}", index + 1)))
+    });
+    encoded.collect()
 }
 
 fn encode_scalar(value: &Value, scalar: Scalar, ty: &PgType) -> Result<String, EncodeError> {
@@ -132,8 +149,6 @@ fn no_nul(value: &Value) -> Result<(), EncodeError> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::json;
 
     use super::*;

@@ -9,4 +9,4 @@ mod encode;
 mod literal;
 
 pub use decode::decode;
-pub use encode::{EncodeError, encode};
+pub use encode::{EncodeError, encode, encode_all};

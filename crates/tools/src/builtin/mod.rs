@@ -1,6 +1,7 @@
 //! The tools that every server has.
 
 mod describe_database;
+mod execute_sql;
 mod explain_query;
 mod get_mutation_detail;
 mod get_recent_mutations;
@@ -31,6 +32,8 @@ pub struct Backends {
     pub records: Records,
     /// How long any call may take.
     pub call_deadline: Duration,
+    /// The bounds of what execute_sql returns; `None` if it is not served.
+    pub execute_sql: Option<ReadLimits>,
 }
 
 /// The built-in tools, in the order in which clients see them. A new one is one line here.
@@ -46,18 +49,22 @@ pub(crate) fn all(backends: &Backends, catalog: &Catalog) -> Result<Vec<Box<dyn 
     }
     tools.push(Box::new(get_recent_mutations::GetRecentMutations::new(backends.records.clone())));
     tools.push(Box::new(get_mutation_detail::GetMutationDetail::new(backends.records.clone())));
+    if let Some(limits) = &backends.execute_sql {
+        tools.push(Box::new(execute_sql::ExecuteSql::new(backends.gate.clone(), limits)));
+    }
     tools.push(Box::new(preview_mutation::PreviewMutation::new(&backends.gate, catalog)?));
     Ok(tools)
 }
 
 /// Names that no manifest may take, whether the tool is served or not.
-pub const NAMES: [&str; 6] = [
+pub const NAMES: [&str; 7] = [
     query_database::NAME,
     describe_database::NAME,
     explain_query::NAME,
     get_recent_mutations::NAME,
     get_mutation_detail::NAME,
     preview_mutation::NAME,
+    execute_sql::NAME,
 ];
 
 /// The info of a built-in tool that reads: arguments from their type, the envelope around `data`.

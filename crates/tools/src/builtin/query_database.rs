@@ -40,7 +40,7 @@ struct Arguments {
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum RowFormat {
+pub(super) enum RowFormat {
     #[default]
     Object,
     Array,
@@ -58,7 +58,7 @@ impl JsonSchema for RowFormat {
 
 /// `data` of the answer.
 #[derive(Debug, Serialize, JsonSchema)]
-struct QueryData {
+pub(super) struct QueryData {
     /// The result columns, in order.
     columns: Vec<ColumnData>,
     /// The rows: objects by column name, or arrays in column order.
@@ -66,7 +66,7 @@ struct QueryData {
     rows: Vec<Value>,
     /// How many rows there are in `rows`.
     row_count: usize,
-    /// Whether the query had more rows than are shown.
+    /// Whether there were more rows than are shown.
     truncated: bool,
 }
 
@@ -80,7 +80,7 @@ struct ColumnData {
 }
 
 impl QueryData {
-    fn new(result: ResultSet, format: RowFormat) -> Self {
+    pub(super) fn new(result: ResultSet, format: RowFormat) -> Self {
         let names: Vec<&String> = result.columns.iter().map(|column| &column.name).collect();
         let rows: Vec<Value> = result
             .rows

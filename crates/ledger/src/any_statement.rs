@@ -1,0 +1,147 @@
+//! A statement of the caller's own inside the gate's transaction, whatever it is.
+//!
+//! What the text is, only PostgreSQL says. The hazard is transaction control: COMMIT would end the transaction of the
+//! protocol without the outcome, RELEASE would take its savepoint away. So:
+//!
+//! ```text
+//! DEALLOCATE ALL           no EXECUTE reaches a prepared statement of ours
+//! Parse, Describe          one statement; its parameters, its result columns
+//! EXPLAIN (without any)    a plan, or a command without one
+//! a command without a plan runs inside a DO block, where PostgreSQL itself refuses transaction control (0A000)
+//! anything else            runs as it is: in a transaction block CALL and DO cannot commit either (2D000)
+//! SET CONSTRAINTS          deferred triggers run now, before what follows
+//! DEALLOCATE ALL, RESET    role and settings are as they were, so that the outcome is written as ever
+//! ```
+//! The session never goes back to its pool.
+
+use contract::{CorrelationId, ErrorCode, Failure};
+use pg::{Error, Keep, RawShape, Step, Whole, value};
+use serde_json::Value;
+
+use crate::executor::{Refusal, WriteTx, sql_failure};
+use crate::read::ResultSet;
+
+/// What a statement of the caller's own came to.
+#[derive(Debug)]
+pub struct Answered {
+    /// Its rows, as far as they are kept.
+    pub result: ResultSet,
+    /// The command tag; `None` for a command without a plan, of which PostgreSQL does not tell it inside a block.
+    pub command_tag: Option<String>,
+    /// What the tag counts.
+    pub rows_affected: u64,
+}
+
+const STASH_SQL: &str = "select pg_catalog.set_config('countersign.statement', $1, true)";
+const RUN_STASHED_SQL: &str = "do $do$ declare affected pg_catalog.int8; begin \
+    execute pg_catalog.current_setting('countersign.statement'); \
+    get diagnostics affected = row_count; \
+    perform pg_catalog.set_config('countersign.rows_affected', affected::pg_catalog.text, true); \
+    end $do$";
+const AFFECTED_SQL: &str = "select pg_catalog.current_setting('countersign.rows_affected')";
+
+const RESET_SQL: &str = "reset session authorization; reset role; reset all";
+/// What `countersign.claim` has set, which RESET ALL takes back.
+const RESTORE_SQL: &str = "select pg_catalog.set_config('synchronous_commit', \
+        case pg_catalog.current_setting('synchronous_commit') when 'off' then 'on' \
+            else pg_catalog.current_setting('synchronous_commit') end, true), \
+    pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $1, true), \
+    pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)";
+const UNDO_SQL: &str = "rollback to savepoint work";
+
+impl WriteTx<'_> {
+    /// Runs one statement of the caller's own to its end, and keeps some of its rows.
+    ///
+    /// # Errors
+    /// [`Refusal`]: the executor should hand it on.
+    pub async fn run_any(&mut self, sql: &str, params: &[Value], keep: Keep) -> Result<Answered, Refusal> {
+        self.open().await?;
+        self.lease.session().retire();
+        let outcome = self.run_guarded(sql, params, keep).await;
+        if let Err(Refusal::Failure(_)) = &outcome {
+            // Prepared statements outlive a rollback, and the next ones must find their names free.
+            self.lease.session().deallocate_after(UNDO_SQL).await.map_err(Refusal::Lost)?;
+        }
+        outcome
+    }
+
+    async fn run_guarded(&mut self, sql: &str, params: &[Value], keep: Keep) -> Result<Answered, Refusal> {
+        let session = self.lease.session();
+        session.deallocate_all().await.map_err(refusal)?;
+        // A name that the text cannot know: a statement that executes itself has no end.
+        let name = format!("cs_{}", CorrelationId::new().to_string().replace('-', ""));
+        let shape = session.describe(&name, sql, &[]).await.map_err(|error| refusal_at(error, true))?;
+        let encoded = self.encode(&shape, params).await?;
+        let session = self.lease.session();
+        // A command that takes parameters is none of transaction control, and neither is one that returns rows.
+        let is_bare = shape.columns.is_none() && shape.params.is_empty();
+        let (whole, affected) = if is_bare && session.has_no_plan(&name).await.map_err(refusal)? {
+            (Whole::default(), Some(self.run_in_block(sql).await?))
+        } else {
+            (session.run_whole(&name, &encoded, keep).await.map_err(|error| refusal_at(error, true))?, None)
+        };
+        if whole.is_empty {
+            return Err(Failure::new(ErrorCode::InvalidParams, "there is no statement in the text").into());
+        }
+        self.restore().await?;
+        let columns = self.writer.columns(self.lease, &whole.outcome.columns).await.map_err(Refusal::Lost)?;
+        let decode = |row: &Vec<Option<String>>| {
+            row.iter().zip(&columns).map(|(text, column)| value::decode(text.as_deref(), &column.ty)).collect()
+        };
+        let rows = whole.outcome.rows.iter().map(decode).collect();
+        Ok(Answered {
+            rows_affected: affected.unwrap_or_else(|| whole.outcome.rows_affected()),
+            command_tag: affected.is_none().then_some(whole.outcome.tag),
+            result: ResultSet { columns, rows, truncated: whole.truncated },
+        })
+    }
+
+    async fn encode(&mut self, shape: &RawShape, params: &[Value]) -> Result<Vec<Option<String>>, Refusal> {
+        let types = self.writer.types(self.lease, &shape.params).await.map_err(Refusal::Lost)?;
+        value::encode_all(params, &types)
+            .map_err(|error| Failure::new(ErrorCode::InvalidParams, error.to_string()).into())
+    }
+
+    /// Runs a command without a plan where it can do nothing to the transaction; how many rows it touched.
+    async fn run_in_block(&mut self, sql: &str) -> Result<u64, Refusal> {
+        let text = [Some(sql.to_owned())];
+        let stash = [Step { sql: STASH_SQL, params: &text, param_types: &[] }];
+        let session = self.lease.session();
+        session.run(&stash).await.map_err(|failed| refusal(failed.error))?;
+        // Nothing is prepared while the text runs, the block itself neither: EXECUTE would run it in itself.
+        session.deallocate_all().await.map_err(refusal)?;
+        session.batch(RUN_STASHED_SQL).await.map_err(refusal)?;
+        session.deallocate_all().await.map_err(refusal)?;
+        let outcomes = session.run(&[Step::plain(AFFECTED_SQL)]).await.map_err(|failed| refusal(failed.error))?;
+        let affected = outcomes.last().and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
+        Ok(affected.and_then(|count| count.parse().ok()).unwrap_or_default())
+    }
+
+    /// Whatever the statement has set, the rest of the transaction runs as it began.
+    async fn restore(&mut self) -> Result<(), Refusal> {
+        let timeout = [Some(self.timeout_ms.clone())];
+        let session = self.lease.session();
+        session.deallocate_all().await.map_err(refusal)?;
+        let constraints = [Step::plain("set constraints all immediate")];
+        session.run(&constraints).await.map_err(|failed| refusal(failed.error))?;
+        session.deallocate_after(RESET_SQL).await.map_err(refusal)?;
+        let settings = [Step { sql: RESTORE_SQL, params: &timeout, param_types: &[] }];
+        session.run(&settings).await.map_err(|failed| refusal(failed.error))?;
+        if !session.in_transaction() {
+            return Err(Refusal::Lost(Error::Lost(std::io::Error::other("a statement ended the write's transaction"))));
+        }
+        Ok(())
+    }
+}
+
+fn refusal(error: Error) -> Refusal {
+    refusal_at(error, false)
+}
+
+/// `own` says that a position in the error is one in the caller's text.
+fn refusal_at(error: Error, own: bool) -> Refusal {
+    match error {
+        Error::Server(error) => Failure { position: error.position.filter(|_| own), ..sql_failure(&error) }.into(),
+        error => Refusal::Lost(error),
+    }
+}

@@ -1,0 +1,122 @@
+//! A statement of anybody's in a transaction that writes: described first, then run to its end.
+//!
+//! A read stops when it has enough rows; a statement that writes must not, since the rest of what it does would be
+//! missing. So all rows are received, and only some are kept.
+
+use postgres_protocol::message::backend::Message;
+use serde_json::Value;
+
+use super::{Outcome, Session, Step, raw_columns, raw_row};
+use crate::error::{Error, ServerError};
+
+/// What is kept of the rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Keep {
+    /// How many.
+    pub rows: usize,
+    /// How many bytes of text; a single row that is larger ends the connection unread.
+    pub bytes: usize,
+}
+
+/// What a statement that ran to its end gave back.
+#[derive(Debug, Default)]
+pub struct Whole {
+    /// The rows that were kept.
+    pub outcome: Outcome,
+    /// Whether there were more.
+    pub truncated: bool,
+    /// Whether the text holds no statement at all.
+    pub is_empty: bool,
+}
+
+impl Session {
+    /// This session does not go back to its pool: nobody knows what is left in it.
+    pub fn retire(&mut self) {
+        self.outdated = true;
+    }
+
+    /// Takes back every prepared statement, whoever made it.
+    ///
+    /// SQL reaches prepared statements by name (EXECUTE), those of the protocol as well: a prepared COMMIT of ours would
+    /// be one that any text can run.
+    ///
+    /// # Errors
+    /// Whatever the server or the connection says.
+    pub async fn deallocate_all(&mut self) -> Result<(), Error> {
+        self.deallocate_after("").await
+    }
+
+    /// The same behind a constant of ours, which may hold several statements.
+    ///
+    /// # Errors
+    /// Whatever the server or the connection says.
+    pub async fn deallocate_after(&mut self, own_text: &str) -> Result<(), Error> {
+        self.prepared.clear();
+        self.batch(&format!("{own_text}; deallocate all")).await
+    }
+
+    /// Whether the statement that was described under this name is a command without a plan: DDL, SET, COMMIT, ...
+    ///
+    /// # Errors
+    /// [`Error::Server`] if it cannot be planned.
+    pub async fn has_no_plan(&mut self, name: &str) -> Result<bool, Error> {
+        let explain = format!("explain (format json, costs off) execute {name}");
+        let outcomes = self.run(&[Step::plain(&explain)]).await.map_err(|failed| failed.error)?;
+        let text = outcomes.first().and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
+        let plan: Option<Value> = text.and_then(|text| serde_json::from_str(text).ok());
+        // An empty list: there is nothing to run, neither a plan nor a command.
+        let is_empty = |plan: &Value| plan.as_array().is_some_and(Vec::is_empty);
+        Ok(plan.is_none_or(|plan| plan.pointer("/0/Plan").is_none() && !is_empty(&plan)))
+    }
+
+    /// Runs the statement that was described under this name, to its end.
+    ///
+    /// # Errors
+    /// [`Error::Server`] if it failed; after any other error it is unknown what ran.
+    pub async fn run_whole(&mut self, name: &str, params: &[Option<String>], keep: Keep) -> Result<Whole, Error> {
+        let pushed = self
+            .connection
+            .push_bind("", name, params)
+            .and_then(|()| self.connection.push_describe_portal(""))
+            .and_then(|()| self.connection.push_execute("", 0));
+        if let Err(error) = pushed {
+            self.connection.outbox().clear();
+            return Err(error.into());
+        }
+        self.connection.push_sync();
+        self.connection.flush().await?;
+        let usual = std::mem::replace(&mut self.connection.max_message_bytes, keep.bytes);
+        let received = self.receive_whole(keep).await;
+        self.connection.max_message_bytes = usual;
+        received
+    }
+
+    async fn receive_whole(&mut self, keep: Keep) -> Result<Whole, Error> {
+        let mut whole = Whole::default();
+        let mut bytes = 0;
+        let mut failure = None;
+        loop {
+            match self.connection.receive().await? {
+                Message::RowDescription(body) => whole.outcome.columns = raw_columns(&body)?,
+                Message::DataRow(body) => {
+                    bytes += body.buffer().len();
+                    if whole.outcome.rows.len() < keep.rows && bytes <= keep.bytes {
+                        whole.outcome.rows.push(raw_row(&body)?);
+                    } else {
+                        // Not a shorter row behind one that did not fit.
+                        (whole.truncated, bytes) = (true, keep.bytes);
+                    }
+                }
+                Message::CommandComplete(body) => body.tag().unwrap_or_default().clone_into(&mut whole.outcome.tag),
+                Message::EmptyQueryResponse => whole.is_empty = true,
+                Message::ErrorResponse(body) if failure.is_none() => {
+                    failure = Some(ServerError::from_fields(body.fields())?);
+                }
+                Message::ReadyForQuery(_) => {
+                    return failure.map_or(Ok(whole), |error| Err(Error::Server(Box::new(error))));
+                }
+                _ => {}
+            }
+        }
+    }
+}
