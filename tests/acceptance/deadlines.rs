@@ -69,3 +69,25 @@ async fn a_database_that_is_down_is_said_to_be_so_and_found_again_when_it_is_bac
     assert_eq!(server.query("select 1 as n").await, [json!({"n": 1})]);
     server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preview_that_takes_too_long_says_so_and_holds_nothing() {
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let tweet = untouched_tweet(&db).await;
+    let mut blocker = db.connect().await;
+    let lock = blocker.transaction().await.unwrap();
+    lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
+    let started = Instant::now();
+    let preview = json!({"tool": "like_tweet", "params": {"tweet_id": tweet}});
+    let envelope = server.call("preview_mutation", preview.clone()).await;
+    assert!((29..36).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
+    let error = &envelope["error"];
+    assert_eq!((&error["code"], &error["retryable"]), (&json!("timeout"), &json!(true)), "{envelope}");
+    assert_eq!(envelope["meta"].get("correlation_id"), None);
+    let waiting = "select 1 where not exists (select from pg_stat_activity \
+                   where wait_event_type = 'Lock' and datname = current_database())";
+    until_some(&db, waiting).await;
+    lock.rollback().await.unwrap();
+    server.succeed("preview_mutation", preview).await;
+}
