@@ -248,8 +248,10 @@ async fn no_statement_ends_the_transaction_of_its_record_or_reaches_the_next_wri
     let db = database().await;
     db.run(HAZARD_SCHEMA).await;
     db.run("do $$ begin create role nobody_in_particular; exception when duplicate_object then end $$").await;
-    let server = admin(&db).await;
-    let me = db.value("select current_user").await;
+    // As the superuser, who may do the most.
+    let mut command = Server::command(&db);
+    command.env("DATABASE_URL", db.url()).args(["--profile", "admin", "--execute-sql"]);
+    let server = Server::start(command).await;
     let mut wrong = Vec::new();
     for (index, (sql, state)) in HAZARDS.iter().enumerate() {
         let envelope = server.call("execute_sql", json!({"sql": sql})).await;
@@ -271,12 +273,12 @@ async fn no_statement_ends_the_transaction_of_its_record_or_reaches_the_next_wri
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Nothing of what failed was kept, and everything that was committed was committed durably by the server's own role.
+    // Nothing of what failed was kept, and everything that was committed was committed durably, as the ledger's owner.
     assert_eq!(db.value("select string_agg(n::text, ',' order by n) from social.log").await, "2");
     assert_eq!(db.value("select count(*) from social.deferred").await, "0");
     assert_eq!(
         db.rows("select distinct synchronous_commit, who from public.seen").await,
-        [["on".to_owned(), me]],
+        [["on", "countersign_owner"]],
         "{:?}",
         db.rows("select * from public.seen where synchronous_commit <> 'on'").await
     );
@@ -304,4 +306,23 @@ async fn a_statement_that_kills_its_own_session_or_never_ends_leaves_a_true_reco
     assert_eq!(latest(&db).await[0], "failure");
     let post = server.succeed("post_tweet", json!({"text": "still here"})).await;
     assert_eq!(post["data"]["text"], Value::from("still here"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ledger_is_out_of_reach_also_for_an_admins_own_sql() {
+    // AU02
+    let db = database().await;
+    let server = admin(&db).await;
+    server.succeed("post_tweet", json!({"text": "on the record"})).await;
+    for sql in [
+        "update countersign.mutation_audit set status = 'failure'",
+        "delete from countersign.idempotency_guard",
+        "truncate countersign.undo_call",
+        "alter table countersign.mutation_audit disable trigger all",
+        "select * from countersign.reader_login",
+    ] {
+        let error = server.fail("execute_sql", json!({"sql": sql}), "sql_error").await;
+        assert_eq!(error["sqlstate"], "42501", "{sql}: {error}");
+        assert_eq!(latest(&db).await[..2], ["failure", "42501"], "{sql}");
+    }
 }

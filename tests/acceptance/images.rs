@@ -38,9 +38,10 @@ impl Manifest {
         Server::start(self.command(db)).await
     }
 
-    /// What `countersign serve` says when it refuses it.
+    /// What `countersign serve` says when it refuses it: as the superuser, so that it is the compiler who refuses.
     pub(crate) async fn refused(&self, db: &Database) -> String {
-        let output = self.command(db).stdin(std::process::Stdio::null()).output().await.unwrap();
+        let output =
+            self.command(db).env("DATABASE_URL", db.url()).stdin(std::process::Stdio::null()).output().await.unwrap();
         assert!(!output.status.success() && output.stdout.is_empty());
         String::from_utf8(output.stderr).unwrap()
     }

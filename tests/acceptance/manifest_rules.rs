@@ -60,7 +60,7 @@ async fn a_manifest_that_cannot_be_run_as_it_is_stops_the_start() {
         ("select id from social.innocent", "rows = \"any\"\nmax_rows = 5", "schema countersign"),
         // What has no plan may do anything.
         ("commit", one, "only SELECT, INSERT"),
-        ("call social.anything(null)", one, "has no plan"),
+        ("call social.anything(null)", one, "makes no plan"),
     ] {
         db.run(
             "create or replace view social.innocent as select id from countersign.mutation_audit;

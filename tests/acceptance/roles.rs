@@ -4,7 +4,7 @@
 use std::process::{Output, Stdio};
 
 use serde_json::json;
-use testkit::{Database, Server, countersign, database};
+use testkit::{Database, Server, countersign, database, repository};
 use tokio::process::Command;
 
 /// Runs a statement as the servers' login; the SQLSTATE of its refusal.
@@ -84,6 +84,18 @@ async fn nobody_else_can_call_the_protocol() {
     let foreign = "select relname from pg_class where relnamespace = 'countersign'::regnamespace \
                    and relkind in ('r', 'S') and relowner <> 'countersign_owner'::regrole";
     assert_eq!(db.rows(foreign).await, Vec::<Vec<String>>::new(), "tables that the owner does not own");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_privilege_that_a_manifest_needs_and_the_writer_lacks_is_a_mistake_of_the_manifest() {
+    let db = database().await;
+    db.run("revoke update, delete on social.tweet from countersign_writer").await;
+    let mut command = Command::new(countersign());
+    command.env("DATABASE_URL", db.writer_url()).args(["check", "--manifest"]);
+    let output = command.arg(repository().join("manifests/social.toml")).output().await.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("delete_tweet") && said.contains("permission denied for table tweet"), "{said}");
 }
 
 /// Starts a server whose client is gone at once; what it said, and whether it started.

@@ -30,9 +30,9 @@ select current_user::text, array_to_json(array_remove(array[ \
     case when not r.rolsuper and pg_has_role(current_user, c.relowner, 'member') then 'owns the ledger' end, \
     case when not r.rolsuper and not pg_has_role(current_user, c.relowner, 'member') \
           and has_table_privilege(c.oid, 'insert, update, delete, truncate') then 'may change the ledger''s tables' end, \
-    case when r.rolcreaterole then 'may create roles' end, \
-    case when r.rolbypassrls then 'bypasses row level security' end, \
-    case when r.rolreplication then 'may replicate' end] || array( \
+    case when r.rolcreaterole and not r.rolsuper then 'may create roles' end, \
+    case when r.rolbypassrls and not r.rolsuper then 'bypasses row level security' end, \
+    case when r.rolreplication and not r.rolsuper then 'may replicate' end] || array( \
         select 'is a member of ' || g.rolname from pg_roles g \
         where not r.rolsuper and pg_has_role(current_user, g.oid, 'member') and g.rolname in ('pg_read_server_files', \
             'pg_write_server_files', 'pg_execute_server_program', 'pg_signal_backend', 'pg_write_all_data') \

@@ -55,7 +55,9 @@ fn one(
             }
         }
         Reach::Unplanned(why) if tool.is(true) => {
-            let message = format!("{key}: PostgreSQL has no plan for this, so what it touches is not known: {why}");
+            let message = format!(
+                "{key}: PostgreSQL makes no plan for this as the server's role, so what it touches is not known: {why}"
+            );
             mistakes.0.push(draft.mistake(span, message));
         }
         Reach::Planned { .. } | Reach::Unplanned(_) => {}
