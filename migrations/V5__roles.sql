@@ -90,6 +90,21 @@ begin
     end if;
 end $$;
 
+-- Takes the guard for an attempt, unless an identical one holds it or its window has not passed.
+create function countersign.take_guard(account text, tool text, caller_key text, hash text, correlation uuid)
+returns boolean language plpgsql as $$
+begin
+    insert into countersign.idempotency_guard as g (account_id, tool_name, key, holder, fingerprint, expires_at, bound_until)
+    values (account, tool, coalesce('key:' || caller_key, 'fp:' || hash), correlation, hash,
+            'infinity', clock_timestamp() + interval '24 hours')
+    on conflict (account_id, tool_name, key) do update
+        set holder = excluded.holder, fingerprint = excluded.fingerprint,
+            expires_at = excluded.expires_at, bound_until = excluded.bound_until
+        where g.expires_at <= clock_timestamp()
+          and (g.fingerprint = excluded.fingerprint or g.bound_until <= clock_timestamp());
+    return found;
+end $$;
+
 -- T1, as before, and: unless `durable`, the commit of an admission that T2 will follow does not wait for the disk. T2's
 -- commit comes later in the same log, so whatever is durable of T2, its T1 is durable too; what a crash takes of T1 it
 -- takes of T2 as well, and nothing was written. Verdicts that end the record are durable.
@@ -103,14 +118,18 @@ begin
     insert into countersign.mutation_audit
         (correlation_id, account_id, actor, tool_name, params_hash, idempotency_key, params, params_summary)
     values (correlation, account, who, tool, hash, caller_key, arguments, arguments_summary);
-    select c.verdict, c.original, c.original_result into verdict, original, original_result
-    from countersign.contend(correlation) c;
-    if verdict = 'run' and not durable then
-        perform set_config('synchronous_commit', 'off', true);
+    if countersign.take_guard(account, tool, caller_key, hash, correlation) then
+        verdict := 'run';
+        original := correlation;
+        if durable then
+            perform countersign.commit_durably();
+        else
+            perform set_config('synchronous_commit', 'off', true);
+        end if;
+        return next;
     else
-        perform countersign.commit_durably();
+        return query select * from countersign.contend(correlation);
     end if;
-    return next;
 end $$;
 comment on function countersign.admit is
     'verdict: run | duplicate (original_result has its answer) | in_flight (ask countersign.contend again) | key_reused';
@@ -133,23 +152,73 @@ begin
     end if;
 end $$;
 
+-- As before; the verdict is durable whatever it is, since T1 may be long past.
+create or replace function countersign.contend(correlation uuid)
+returns table (verdict text, original uuid, original_result json)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    mine  countersign.mutation_audit;
+    held  record;
+begin
+    perform countersign.commit_durably();
+    -- A record that was swept while it waited is final, and must not take the guard: nobody would ever give it back.
+    --     A  runs                                fails, guard free
+    --     B  waits   (swept: failure)                               contend -> run: guard held by a failure, for good
+    -- The lock keeps the sweep away until the verdict is committed; records are locked before guards, everywhere.
+    select * into mine from countersign.mutation_audit a
+    where a.correlation_id = correlation and a.status = 'pending' for update;
+    if not found then
+        raise exception 'mutation % is not to be executed here', correlation using errcode = 'CS001';
+    end if;
+
+    if countersign.take_guard(mine.account_id, mine.tool_name, mine.idempotency_key, mine.params_hash, correlation) then
+        return query select 'run', correlation, null::json;
+        return;
+    end if;
+
+    select g.fingerprint, a.correlation_id, a.status, a.result into held
+    from countersign.idempotency_guard g join countersign.mutation_audit a on a.correlation_id = g.holder
+    where g.account_id = mine.account_id and g.tool_name = mine.tool_name
+      and g.key = coalesce('key:' || mine.idempotency_key, 'fp:' || mine.params_hash);
+
+    if held.fingerprint is distinct from mine.params_hash then
+        perform countersign.finish_failure(correlation, 'idempotency_key_reused', null,
+            'the idempotency_key is bound to other arguments');
+        return query select 'key_reused', held.correlation_id, null::json;
+    elsif held.status = 'success' then
+        update countersign.mutation_audit a
+        set status = 'duplicate', duplicate_of = held.correlation_id, completed_at = clock_timestamp(),
+            elapsed_ms = countersign.age_ms(a.created_at)
+        where a.correlation_id = correlation;
+        return query select 'duplicate', held.correlation_id, held.result;
+    else
+        return query select 'in_flight', held.correlation_id, null::json;
+    end if;
+end $$;
+
+-- The claim is the record's row lock, held until T2 ends: a version of the row less to write. That this transaction has it,
+-- and has not lost it by ending, finish_success sees by a setting that ends with the transaction.
 create or replace function countersign.claim(correlation uuid, timeout_ms integer) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
     perform countersign.commit_durably(),
+            set_config('countersign.claimed', correlation::text, true),
             set_config('statement_timeout', timeout_ms::text, true),
             set_config('lock_timeout', timeout_ms::text, true),
             set_config('idle_in_transaction_session_timeout', timeout_ms::text, true);
-    update countersign.mutation_audit a set exec_xid = pg_current_xact_id()
-    where a.correlation_id = correlation and a.status = 'pending' and a.exec_xid is null;
+    -- Not FOR UPDATE: rows that point to this record may be inserted meanwhile.
+    perform from countersign.mutation_audit a
+    where a.correlation_id = correlation and a.status = 'pending' for no key update;
     if not found then
         raise exception 'mutation % is not to be executed here', correlation using errcode = 'CS001';
     end if;
 end $$;
+comment on column countersign.mutation_audit.exec_xid is 'The transaction that wrote.';
 
-alter function countersign.contend(uuid) security definer set search_path = pg_catalog, pg_temp;
-alter function countersign.finish_success(uuid, json, text, bigint, json, json, text[], text[], interval)
-    security definer set search_path = pg_catalog, pg_temp;
+-- The server makes nothing else; a regular expression for each version of a row is dear.
+alter table countersign.mutation_audit drop constraint mutation_audit_params_hash_check,
+    add constraint params_hash_is_sha256 check (octet_length(params_hash) = 64);
+
 alter function countersign.finish_failure(uuid, text, text, text) security definer set search_path = pg_catalog, pg_temp;
 alter function countersign.resolve(uuid, integer) security definer set search_path = pg_catalog, pg_temp;
 alter function countersign.sweep(interval, integer) security definer set search_path = pg_catalog, pg_temp;

@@ -14,9 +14,10 @@ declare
 begin
     update countersign.mutation_audit a
     set status = 'success', result = answer, result_summary = answer_summary, rows_affected = affected,
-        before_image = images_before, after_image = images_after, rollback_action = undo,
+        before_image = images_before, after_image = images_after, rollback_action = undo, exec_xid = pg_current_xact_id(),
         completed_at = clock_timestamp(), elapsed_ms = countersign.age_ms(a.created_at)
-    where a.correlation_id = correlation and a.status = 'pending' and a.exec_xid = pg_current_xact_id()
+    where a.correlation_id = correlation and a.status = 'pending'
+      and current_setting('countersign.claimed', true) = correlation::text
     returning a.* into mine;
     if not found then
         raise exception 'mutation % is not to be completed here', correlation using errcode = 'CS001';
@@ -40,16 +41,17 @@ begin
           and rest.position not in (select m.position from made m where m.correlation_id = rest.correlation_id)
     );
 
-    -- In one order, whoever comes: two writes that reverse each other must not wait for each other.
-    perform from countersign.idempotency_guard g
-    where g.holder = correlation or g.holder = any (reversed)
-    order by g.account_id, g.tool_name, g.key for update;
-
+    if reversed is not null then
+        -- In one order, whoever comes: two writes that reverse each other must not wait for each other.
+        perform from countersign.idempotency_guard g
+        where g.holder = correlation or g.holder = any (reversed)
+        order by g.account_id, g.tool_name, g.key for update;
+        -- A write that was reversed no longer counts: the same call may run again.
+        update countersign.idempotency_guard g set expires_at = '-infinity'
+        where g.holder = any (reversed) and g.key like 'fp:%';
+    end if;
     -- A caller's own key names one intent and stays bound to it; without one, the window counts.
     update countersign.idempotency_guard g
     set expires_at = case when mine.idempotency_key is null then clock_timestamp() + time_window else g.bound_until end
     where g.holder = correlation;
-    -- A write that was reversed no longer counts: the same call may run again.
-    update countersign.idempotency_guard g set expires_at = '-infinity'
-    where g.holder = any (reversed) and g.key like 'fp:%';
 end $$;

@@ -46,7 +46,8 @@ const RESTORE_SQL: &str = "select pg_catalog.set_config('synchronous_commit', \
         case pg_catalog.current_setting('synchronous_commit') when 'off' then 'on' \
             else pg_catalog.current_setting('synchronous_commit') end, true), \
     pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $1, true), \
-    pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)";
+    pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true), \
+    pg_catalog.set_config('countersign.claimed', $2, true)";
 const UNDO_SQL: &str = "rollback to savepoint work";
 
 impl WriteTx<'_> {
@@ -119,13 +120,13 @@ impl WriteTx<'_> {
 
     /// Whatever the statement has set, the rest of the transaction runs as it began.
     async fn restore(&mut self) -> Result<(), Refusal> {
-        let timeout = [Some(self.timeout_ms.clone())];
+        let claimed = [Some(self.timeout_ms.clone()), self.claimed.clone()];
         let session = self.lease.session();
         session.deallocate_all().await.map_err(refusal)?;
         let constraints = [Step::plain("set constraints all immediate")];
         session.run(&constraints).await.map_err(|failed| refusal(failed.error))?;
         session.deallocate_after(RESET_SQL).await.map_err(refusal)?;
-        let settings = [Step { sql: RESTORE_SQL, params: &timeout, param_types: &[] }];
+        let settings = [Step { sql: RESTORE_SQL, params: &claimed, param_types: &[] }];
         session.run(&settings).await.map_err(|failed| refusal(failed.error))?;
         if !session.in_transaction() {
             return Err(Refusal::Lost(Error::Lost(std::io::Error::other("a statement ended the write's transaction"))));

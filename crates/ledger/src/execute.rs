@@ -95,6 +95,7 @@ async fn succeed(
     ];
     let steps = [
         Step::plain("set constraints all immediate"),
+        // Not left to COMMIT: a mode that a statement has set for its subtransaction (READ ONLY) ends with it.
         Step::plain("release savepoint work"),
         Step { sql: FINISH_SUCCESS_SQL, params: &params, param_types: &[] },
         Step::plain("commit"),

@@ -103,6 +103,8 @@ pub struct WriteTx<'a> {
     pub(crate) writer: &'a Writer,
     /// What `countersign.claim` limits statements and waits to.
     pub(crate) timeout_ms: String,
+    /// Which record it has claimed, if any.
+    pub(crate) claimed: Option<String>,
     /// What opens the transaction, sent together with the first statements: one round trip less.
     opening: Option<Opening>,
 }
@@ -124,10 +126,12 @@ const OPENING_STEPS: usize = 3;
 
 impl<'a> WriteTx<'a> {
     pub(crate) fn new(lease: &'a mut Lease, writer: &'a Writer, opening: Opening) -> Self {
-        let timeout_ms = match &opening {
-            Opening::Claim([_, timeout_ms]) | Opening::Limits([timeout_ms]) => timeout_ms.clone().unwrap_or_default(),
+        let (claimed, timeout_ms) = match &opening {
+            Opening::Claim([claimed, timeout_ms]) => (claimed.clone(), timeout_ms),
+            Opening::Limits([timeout_ms]) => (None, timeout_ms),
         };
-        Self { lease, writer, timeout_ms, opening: Some(opening) }
+        let timeout_ms = timeout_ms.clone().unwrap_or_default();
+        Self { lease, writer, timeout_ms, claimed, opening: Some(opening) }
     }
 
     /// Opens the transaction, if no statement did.
