@@ -90,6 +90,9 @@ begin
     end if;
 end $$;
 
+-- The functions of a write have no sequential scans in their plans: the tables grow by thousands between two ANALYZE, and a
+-- plan that was made for a small one would be kept.
+
 -- Takes the guard for an attempt, unless an identical one holds it or its window has not passed.
 create function countersign.take_guard(account text, tool text, caller_key text, hash text, correlation uuid)
 returns boolean language plpgsql as $$
@@ -113,7 +116,7 @@ create function countersign.admit(
     correlation uuid, account text, who text, tool text, hash text, caller_key text,
     arguments json, arguments_summary text, durable boolean
 ) returns table (verdict text, original uuid, original_result json)
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 begin
     insert into countersign.mutation_audit
         (correlation_id, account_id, actor, tool_name, params_hash, idempotency_key, params, params_summary)
@@ -155,7 +158,7 @@ end $$;
 -- As before; the verdict is durable whatever it is, since T1 may be long past.
 create or replace function countersign.contend(correlation uuid)
 returns table (verdict text, original uuid, original_result json)
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
     mine  countersign.mutation_audit;
     held  record;
@@ -199,7 +202,7 @@ end $$;
 -- The claim is the record's row lock, held until T2 ends: a version of the row less to write. That this transaction has it,
 -- and has not lost it by ending, finish_success sees by a setting that ends with the transaction.
 create or replace function countersign.claim(correlation uuid, timeout_ms integer) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 begin
     perform countersign.commit_durably(),
             set_config('countersign.claimed', correlation::text, true),

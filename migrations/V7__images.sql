@@ -7,7 +7,7 @@ create function countersign.finish_success(
     correlation uuid, answer json, answer_summary text, affected bigint, images_before json, images_after json,
     undo json, undo_tools text[], undo_fingerprints text[], time_window interval
 ) returns void
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
     mine      countersign.mutation_audit;
     reversed  uuid[];

@@ -21,6 +21,7 @@ mod demo;
 mod describe_database;
 mod drift;
 mod duplicates;
+mod durability;
 mod execute_sql;
 mod explain_query;
 mod hostile_arguments;

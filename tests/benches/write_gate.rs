@@ -31,7 +31,11 @@ use tokio_postgres::{Client, NoTls};
 const ROUNDS: usize = 15;
 const WRITES_PER_ROUND: usize = 100;
 const IN_FLIGHT: usize = 16;
-const RECORDS: u32 = 1_000_000;
+
+/// How many records the second ledger has; `COUNTERSIGN_BENCH_RECORDS` takes another number.
+fn records() -> u32 {
+    std::env::var("COUNTERSIGN_BENCH_RECORDS").map_or(1_000_000, |number| number.parse().expect("a number"))
+}
 
 /// The statement that both sides run.
 const INSERT: &str = "insert into public.item (n, note) values ($1, $2) returning id";
@@ -58,7 +62,7 @@ async fn main() {
     )
     .expect("a cluster");
     let empty = Side::make(&cluster, "few", 0).await;
-    let full = Side::make(&cluster, "many", RECORDS).await;
+    let full = Side::make(&cluster, "many", records()).await;
     println!("sequential, {} writes a side, fsync on", ROUNDS * WRITES_PER_ROUND);
     sequential(&empty, &full).await;
     println!("{IN_FLIGHT} in flight, {} writes a side", ROUNDS * WRITES_PER_ROUND * 2);
@@ -208,10 +212,11 @@ async fn sequential(empty: &Side, full: &Side) {
     for (name, at) in [("p50", 0.5), ("p99", 0.99)] {
         let [hand, gate, million] = [0, 1, 2].map(|side: usize| percentile(&mut times[side], at));
         println!(
-            "{name}  by hand {:>6} us   gate {:>6} us   ratio {:.2}   with {RECORDS} records {:>6} us   ratio to empty {:.2}",
+            "{name}  by hand {:>6} us   gate {:>6} us   ratio {:.2}   with {} records {:>6} us   ratio to empty {:.2}",
             hand.as_micros(),
             gate.as_micros(),
             gate.as_secs_f64() / hand.as_secs_f64(),
+            records(),
             million.as_micros(),
             million.as_secs_f64() / gate.as_secs_f64(),
         );
@@ -251,8 +256,9 @@ async fn in_flight(empty: &Side, full: &Side) {
     }
     let [hand, gate, million] = took.map(|took| took.as_secs_f64());
     println!(
-        "throughput of the gate to that by hand {:.2}, with {RECORDS} records to empty {:.2}",
+        "throughput of the gate to that by hand {:.2}, with {} records to empty {:.2}",
         hand / gate,
+        records(),
         gate / million
     );
 }

@@ -1,0 +1,106 @@
+//! What an acknowledged write survives, and what the intent of one does (attacks CR04, CR09).
+
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use testkit::{Database, RawServer, Server, lone_database};
+
+use crate::writes::{until_some, untouched_tweet};
+
+/// PostgreSQL, whose write-ahead log reaches the disk only when somebody waits for it: the process that would write it
+/// meanwhile is stopped. Killing it is a crash of the server: what was not flushed is gone.
+struct Crash<'a> {
+    db: &'a Database,
+    wal_writer: Pid,
+}
+
+impl<'a> Crash<'a> {
+    async fn prepare(db: &'a Database) -> Self {
+        let pid = until_some(db, "select pid from pg_stat_activity where backend_type = 'walwriter'").await;
+        let wal_writer = Pid::from_raw(pid.parse().unwrap());
+        kill(wal_writer, Signal::SIGSTOP).unwrap();
+        Self { db, wal_writer }
+    }
+
+    async fn now(self) {
+        let started = self.db.value("select pg_postmaster_start_time()").await;
+        kill(self.wal_writer, Signal::SIGKILL).unwrap();
+        // The postmaster ends every backend and recovers; until then connections are refused or die.
+        let url = self.db.url();
+        tokio::time::timeout(Duration::from_secs(30), async {
+            loop {
+                if let Ok((client, connection)) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await {
+                    let running = tokio::spawn(connection);
+                    let other = format!(
+                        "select 1 from pg_stat_activity where backend_type = 'walwriter' and pid <> {}",
+                        self.wal_writer
+                    );
+                    if client.query(&other, &[]).await.is_ok_and(|rows| !rows.is_empty()) {
+                        break;
+                    }
+                    running.abort();
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .expect("PostgreSQL recovers");
+        assert_eq!(self.db.value("select pg_postmaster_start_time()").await, started, "a crash, not a restart");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acknowledged_write_survives_a_crash_whatever_the_roles_default_is() {
+    // CR09
+    let db = lone_database().await;
+    db.run("alter role countersign_writer set synchronous_commit = off").await;
+    let server = Server::on(&db).await;
+    let crash = Crash::prepare(&db).await;
+    let answer = server.succeed("post_tweet", json!({"text": "acknowledged"})).await;
+    // A refusal is final as well.
+    server.fail("like_tweet", json!({"tweet_id": 999_999}), "sql_error").await;
+    crash.now().await;
+    assert_eq!(db.value("select count(*) from social.tweet where text = 'acknowledged'").await, "1");
+    let receipt = answer["meta"]["correlation_id"].as_str().unwrap();
+    let records = "select string_agg(status, ' ' order by id) from countersign.mutation_audit";
+    assert_eq!(db.value(records).await, "success failure");
+    let detail = server.succeed("get_mutation_detail", json!({"correlation_id": receipt})).await;
+    assert_eq!(detail["data"]["result"], answer["data"]);
+}
+
+/// The records after a crash of PostgreSQL that follows a kill -9 of the server in the middle of a write.
+async fn records_after_losing_both(durable: bool) -> Vec<Vec<String>> {
+    let db = lone_database().await;
+    let tweet = untouched_tweet(&db).await;
+    let likes = "select count(*) from social.tweet_like";
+    let before = db.value(likes).await;
+    let blocker = db.connect().await;
+    let mut command = Server::command(&db);
+    command.env("COUNTERSIGN_DURABLE_ADMISSION", durable.to_string());
+    let mut server = RawServer::start(command, "2025-06-18").await;
+    let crash = Crash::prepare(&db).await;
+    blocker.batch_execute("begin; lock table social.tweet_like in access exclusive mode").await.unwrap();
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "like_tweet", "arguments": {"tweet_id": tweet}}});
+    server.send(&call.to_string()).await;
+    until_some(&db, "select 1 from pg_stat_activity where wait_event_type = 'Lock' and usename = 'countersign_writer'")
+        .await;
+    kill(Pid::from_raw(i32::try_from(server.pid()).unwrap()), Signal::SIGKILL).unwrap();
+    crash.now().await;
+    assert_eq!(db.value(likes).await, before, "nothing was written");
+    db.run("select countersign.sweep(interval '0', 1000)").await;
+    db.rows("select status, error_code from countersign.mutation_audit").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_intent_that_is_to_be_durable_is_there_after_the_crash() {
+    // CR04: and the transaction that claimed it is gone, whatever its id means now.
+    assert_eq!(records_after_losing_both(true).await, [["failure", "in_doubt_aborted"]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn otherwise_intent_and_write_are_gone_together() {
+    assert_eq!(records_after_losing_both(false).await, Vec::<Vec<String>>::new());
+}
