@@ -260,3 +260,17 @@ async fn fingerprints_with_a_key_tell_nothing_and_agree_between_servers_that_hav
     let hashes = db.rows("select distinct params_hash from countersign.mutation_audit").await.concat();
     assert_eq!(hashes.len(), 2, "with a key and without: {hashes:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_integer_has_one_meaning_however_it_is_spelled() {
+    // ID09, X-04
+    let db = database().await;
+    let server = Server::forgetful(&db).await;
+    let tweet = untouched_tweet(&db).await;
+    server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
+    for spelling in [format!("{tweet}.0"), format!("{tweet}e0"), format!("{tweet}.00")] {
+        let same: Value = serde_json::from_str(&format!("{{\"tweet_id\": {spelling}}}")).unwrap();
+        assert_eq!(server.succeed("like_tweet", same).await["data"]["duplicate"], true, "{spelling}");
+    }
+    assert_eq!(statuses(&db).await, "duplicate 3, success 1");
+}

@@ -52,7 +52,15 @@ async fn recent_mutations_are_listed_newest_first_with_these_fields_only() {
         let listed = server.succeed("get_recent_mutations", filter.clone()).await;
         assert_eq!(listed["data"]["count"], count, "{filter}");
     }
-    for wrong in [json!({"limit": 0}), json!({"limit": 101}), json!({"status": "done"}), json!({"account_id": "x"})] {
+    // AU09, AU10: whose records these are is not the agent's to say, and there are bounds.
+    for wrong in [
+        json!({"limit": 0}),
+        json!({"limit": 101}),
+        json!({"limit": 1_000_000_000, "offset": -1}),
+        json!({"status": "done"}),
+        json!({"account_id": "x"}),
+        json!({"principal": "someone-else"}),
+    ] {
         server.fail("get_recent_mutations", wrong, "invalid_params").await;
     }
 }

@@ -23,6 +23,7 @@ mod drift;
 mod duplicates;
 mod durability;
 mod execute_sql;
+mod executors;
 mod explain_query;
 mod hostile_arguments;
 mod images;

@@ -18,7 +18,7 @@ use contract::{CorrelationId, ErrorCode, Failure};
 use pg::{Error, Keep, RawShape, Step, Whole, value};
 use serde_json::Value;
 
-use crate::executor::{Refusal, WriteTx, sql_failure};
+use crate::executor::{Refusal, WriteTx, gone, sql_failure};
 use crate::read::ResultSet;
 
 /// What a statement of the caller's own came to.
@@ -129,7 +129,7 @@ impl WriteTx<'_> {
         let settings = [Step { sql: RESTORE_SQL, params: &claimed, param_types: &[] }];
         session.run(&settings).await.map_err(|failed| refusal(failed.error))?;
         if !session.in_transaction() {
-            return Err(Refusal::Lost(Error::Lost(std::io::Error::other("a statement ended the write's transaction"))));
+            return Err(gone());
         }
         Ok(())
     }

@@ -107,6 +107,8 @@ pub struct WriteTx<'a> {
     pub(crate) claimed: Option<String>,
     /// What opens the transaction, sent together with the first statements: one round trip less.
     opening: Option<Opening>,
+    /// The transaction is gone: nothing may run on this session any more, since it would commit by itself.
+    gone: bool,
 }
 
 /// What stands between BEGIN and the savepoint.
@@ -131,7 +133,7 @@ impl<'a> WriteTx<'a> {
             Opening::Limits([timeout_ms]) => (None, timeout_ms),
         };
         let timeout_ms = timeout_ms.clone().unwrap_or_default();
-        Self { lease, writer, timeout_ms, claimed, opening: Some(opening) }
+        Self { lease, writer, timeout_ms, claimed, opening: Some(opening), gone: false }
     }
 
     /// Opens the transaction, if no statement did.
@@ -144,6 +146,15 @@ impl<'a> WriteTx<'a> {
     /// # Errors
     /// [`Refusal`]: the executor should hand it on.
     pub async fn run(&mut self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, Refusal> {
+        if self.gone {
+            return Err(gone());
+        }
+        let outcome = self.run_in_transaction(statements).await;
+        self.gone = matches!(outcome, Err(Refusal::Lost(_)));
+        outcome
+    }
+
+    async fn run_in_transaction(&mut self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, Refusal> {
         let opening = self.opening.take();
         let mut steps = Vec::with_capacity(OPENING_STEPS + statements.len());
         if let Some(opening) = &opening {
@@ -177,9 +188,7 @@ impl<'a> WriteTx<'a> {
         };
         if !self.lease.session().in_transaction() {
             // No statement of a manifest can do that (the compiler refuses them); an executor in Rust could try.
-            return Err(Refusal::Lost(pg::Error::Lost(std::io::Error::other(
-                "a statement ended the write's transaction",
-            ))));
+            return Err(gone());
         }
         let mut rows = Vec::with_capacity(statements.len());
         for outcome in outcomes.into_iter().skip(opening_steps) {
@@ -189,6 +198,10 @@ impl<'a> WriteTx<'a> {
         }
         Ok(rows)
     }
+}
+
+pub(crate) fn gone() -> Refusal {
+    Refusal::Lost(pg::Error::Lost(std::io::Error::other("a statement ended the write's transaction")))
 }
 
 /// What an agent is told of a tool that was made for the database as it was; `why` says what does not fit.

@@ -3,6 +3,7 @@
 use contract::{ErrorCode, Failure, PgType, Principal, REDACTED, Redaction, Scalar, TypeKind};
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
+use ledger::canonical_json;
 use manifest::{ParamSource, ToolSpec};
 use serde_json::{Map, Number, Value};
 
@@ -84,17 +85,16 @@ pub(crate) fn redaction(spec: &ToolSpec, params: &Map<String, Value>) -> Redacti
     Redaction::new(spec.sensitive_params().map(|param| param.name.as_str()), params)
 }
 
-/// `7.0` is the integer 7 to JSON Schema, so it is to an integer parameter.
+/// `7.0` and `0.7e1` are the integer 7 to JSON Schema, so they are to an integer parameter.
 fn one_spelling(value: Value, ty: &PgType) -> Value {
     match (value, &ty.base().kind) {
         (Value::Number(number), TypeKind::Scalar(Scalar::Int2 | Scalar::Int4 | Scalar::Int8)) => {
-            let text = number.to_string();
-            match text.split_once('.') {
-                Some((whole, fraction)) if fraction.bytes().all(|digit| digit == b'0') => {
-                    whole.parse::<Number>().map_or(Value::Number(number), Value::Number)
-                }
-                _ => Value::Number(number),
-            }
+            let text = canonical_json(&Value::Number(number.clone()));
+            let whole = match text.split_once('.') {
+                Some((whole, fraction)) if fraction.bytes().all(|digit| digit == b'0') => whole,
+                _ => &text,
+            };
+            whole.parse::<Number>().map_or(Value::Number(number), Value::Number)
         }
         (Value::Array(items), TypeKind::Array { element, .. }) => {
             items.into_iter().map(|item| one_spelling(item, element)).collect()
