@@ -65,6 +65,22 @@ async fn the_writer_changes_the_ledger_through_the_protocol_and_in_no_other_way(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn servers_seal_and_cannot_prune() {
+    let db = database().await;
+    Server::on(&db).await.succeed("post_tweet", json!({"text": "on the record"})).await;
+    for (arguments, said) in [
+        (&["audit", "seal"] as &[&str], "\"records\":1"),
+        (&["audit", "verify"], "1 records in 1 entries"),
+        (&["audit", "prune", "--older-than", "90d"], "may not prune: use a member of countersign_owner"),
+    ] {
+        let output =
+            Command::new(countersign()).env("DATABASE_URL", db.writer_url()).args(arguments).output().await.unwrap();
+        let all = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(all.contains(said), "{arguments:?}: {all}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nobody_else_can_call_the_protocol() {
     let db = database().await;
     let server = Server::on(&db).await;

@@ -128,5 +128,5 @@ fn print_configuration(program: &Path) {
     say(&pretty(json!({"servers": {"countersign-demo": stdio}})));
     say("");
     say("On a database of your own: `countersign init` once, then \"args\": [\"serve\", \"--manifest\", \"FILE\"] and");
-    say("\"env\": {\"DATABASE_URL\": \"postgresql://user@host:5432/dbname\"}.");
+    say("\"env\": {\"DATABASE_URL\": \"postgresql://countersign_writer:PASSWORD@host:5432/dbname\"}.");
 }

@@ -17,10 +17,14 @@ pub(crate) async fn run(arguments: PruneArgs, settings: &Settings) -> anyhow::Re
         say(&format!("Would remove {} made before {made_before}.", records(survey.prunable)));
         stay(survey);
     } else {
-        let pruned = audit
-            .prune(arguments.older_than, &user())
-            .await
-            .context("not everything was pruned; what was is recorded in the ledger, and it can be run again")?;
+        let pruned = audit.prune(arguments.older_than, &user()).await.map_err(|error| {
+            let may_not = error.server().is_some_and(|error| error.sqlstate == "42501");
+            anyhow::Error::from(error).context(if may_not {
+                "this login may not prune: use a member of countersign_owner, such as the role that ran `countersign init`"
+            } else {
+                "not everything was pruned; what was is recorded in the ledger, and it can be run again"
+            })
+        })?;
         say(&format!("Removed {} made before {}.", records(pruned.removed), pruned.made_before));
         stay(pruned.left);
     }
