@@ -62,7 +62,7 @@ impl Ledger {
     /// The ledger in this database. Opens no connection yet; see [`check`] for whether it is there.
     #[must_use]
     pub fn new(target: Target, settings: Settings) -> Self {
-        let writer = Writer::new(target);
+        let writer = Writer::new(target, settings.sessions);
         Self { gate: Gate::new(writer.clone(), settings), writer }
     }
 

@@ -14,6 +14,8 @@ pub struct Settings {
     /// Whether the commit of an intent waits for the disk by itself. Without, it becomes durable with its write, and a
     /// crash in between takes both.
     pub durable_admission: bool,
+    /// The most writes at once; more wait, within their deadlines. Writes that commit together share a wait for the disk.
+    pub sessions: usize,
 }
 
 impl Default for Settings {
@@ -22,6 +24,7 @@ impl Default for Settings {
             fingerprints: Fingerprints::default(),
             duplicate_memory: Duration::from_secs(30),
             durable_admission: false,
+            sessions: 16,
         }
     }
 }

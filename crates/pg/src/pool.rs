@@ -35,15 +35,11 @@ pub struct Pool {
     pool: Deadpool<Manager>,
 }
 
-/// How often a session from the pool may turn out to be dead before a call gives up: a restart of PostgreSQL kills all
-/// of them at once.
-const MAX_SESSIONS: usize = 8;
-
 impl Pool {
-    /// A pool that opens a session when one is needed, at most [`MAX_SESSIONS`] at once.
+    /// A pool that opens a session when one is needed, at most `sessions` at once.
     #[must_use]
-    pub fn new(target: Target, settings: Vec<(&'static str, &'static str)>) -> Self {
-        let builder = Deadpool::builder(Manager { target, settings }).max_size(MAX_SESSIONS);
+    pub fn new(target: Target, settings: Vec<(&'static str, &'static str)>, sessions: usize) -> Self {
+        let builder = Deadpool::builder(Manager { target, settings }).max_size(sessions);
         // Without timeouts of its own a pool needs no runtime, and building it cannot fail.
         let pool = builder.build().unwrap_or_else(|_| unreachable!("a pool without timeouts can be built"));
         Self { pool }

@@ -21,15 +21,15 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer on this database. Opens no connection yet.
+    /// A writer on this database, over at most so many sessions. Opens no connection yet.
     #[must_use]
-    pub fn new(target: Target) -> Self {
+    pub fn new(target: Target, sessions: usize) -> Self {
         // What a manifest does not qualify is looked up in PostgreSQL's own schema and nowhere else, so that no table
         // put in front of the search path can take a write (attack MA07).
         // And whatever the role's or the database's default: the ledger's functions need to see, statement by statement, what
         // was committed before it.
         let settings = vec![("search_path", "pg_catalog"), ("default_transaction_isolation", "read committed")];
-        Self { pool: Pool::new(target, settings), types: Arc::default() }
+        Self { pool: Pool::new(target, settings, sessions), types: Arc::default() }
     }
 
     /// A session, before `deadline`.

@@ -157,6 +157,12 @@ keys! {
         /// The most bytes of a result, as text; 1048576 by default.
         #[arg(long, env = "COUNTERSIGN_MAX_RESULT_BYTES", value_name = "BYTES")]
         max_result_bytes: Bounded<65_536, 16_777_216>,
+        /// The most connections for reading, opened when they are needed; 8 by default.
+        #[arg(long, env = "COUNTERSIGN_READ_SESSIONS", value_name = "SESSIONS")]
+        read_sessions: Bounded<1, 1000>,
+        /// The most connections for writing, opened when they are needed; 16 by default.
+        #[arg(long, env = "COUNTERSIGN_WRITE_SESSIONS", value_name = "SESSIONS")]
+        write_sessions: Bounded<1, 1000>,
     }
 }
 

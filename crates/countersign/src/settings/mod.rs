@@ -111,7 +111,7 @@ impl Sources {
             execute_sql: execute_sql.unwrap_or_default(),
             content: content.unwrap_or_default(),
             strict_roles: write.strict_roles.unwrap_or_default(),
-            ledger: ledger_settings(&write, key)?,
+            ledger: ledger_settings(&write, &limits, key)?,
             connect_timeout: connect_timeout_ms.map_or(DEFAULT_CONNECT_TIMEOUT, |ms| millis(ms.get())),
             call_deadline: limits.call_deadline_ms.map_or(ReadLimits::default().deadline, |ms| millis(ms.get())),
             read_limits: read_limits(&limits)?,
@@ -144,7 +144,11 @@ impl Settings {
 /// The shortest key of the fingerprints, in bytes: shorter ones can be guessed.
 const MIN_KEY_BYTES: usize = 16;
 
-fn ledger_settings(write: &WriteKeys, key: Option<GivenSecret>) -> anyhow::Result<ledger::Settings> {
+fn ledger_settings(
+    write: &WriteKeys,
+    limits: &LimitKeys,
+    key: Option<GivenSecret>,
+) -> anyhow::Result<ledger::Settings> {
     if let Some(key) = key.as_ref().filter(|key| key.text.expose().len() < MIN_KEY_BYTES) {
         bail!("{} is too short: a key of fingerprints has {MIN_KEY_BYTES} bytes or more", key.origin);
     }
@@ -155,6 +159,7 @@ fn ledger_settings(write: &WriteKeys, key: Option<GivenSecret>) -> anyhow::Resul
             .duplicate_memory_s
             .map_or(default.duplicate_memory, |seconds| Duration::from_secs(seconds.get().into())),
         durable_admission: write.durable_admission.unwrap_or(default.durable_admission),
+        sessions: limits.write_sessions.map_or(default.sessions, |sessions| sessions.get() as usize),
     })
 }
 
@@ -169,6 +174,7 @@ fn read_limits(limits: &LimitKeys) -> anyhow::Result<ReadLimits> {
         default_rows,
         max_rows,
         max_bytes: limits.max_result_bytes.map_or(default.max_bytes, |bytes| bytes.get() as usize),
+        sessions: limits.read_sessions.map_or(default.sessions, |sessions| sessions.get() as usize),
         deadline: limits.query_timeout_ms.map_or(default.deadline, |ms| millis(ms.get())),
     })
 }

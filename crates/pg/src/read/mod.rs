@@ -32,11 +32,13 @@ pub struct ReadLimits {
     pub max_bytes: usize,
     /// From the call to the answer, waiting for a connection included.
     pub deadline: Duration,
+    /// The most reads at once; more wait, within their deadlines.
+    pub sessions: usize,
 }
 
 impl Default for ReadLimits {
     fn default() -> Self {
-        Self { default_rows: 500, max_rows: 10_000, max_bytes: 1 << 20, deadline: Duration::from_secs(30) }
+        Self { default_rows: 500, max_rows: 10_000, max_bytes: 1 << 20, deadline: Duration::from_secs(30), sessions: 8 }
     }
 }
 
@@ -104,7 +106,7 @@ impl Reader {
             // Compiling takes seconds where the estimates are off, as on the catalog, and 500 rows never pay for it.
             ("jit", "off"),
         ];
-        let pool = Pool::new(target, settings);
+        let pool = Pool::new(target, settings, limits.sessions);
         Self { pool, types: Arc::default(), shapes: Arc::default(), limits }
     }
 
