@@ -21,16 +21,21 @@ language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     item  record;
 begin
+    -- Another `init` may make them at the same time, in another database.
     begin
         if to_regrole('countersign_owner') is null then
             create role countersign_owner nologin;
         end if;
+    exception when duplicate_object or unique_violation then
+        null;
+    end;
+    begin
         if not exists (select from pg_roles where rolname = writer) then
             -- Without a password: whoever runs the server gives it one, or lets it in another way (pg_hba.conf).
             execute format('create role %I login nosuperuser nocreatedb nocreaterole noreplication nobypassrls', writer);
         end if;
     exception when duplicate_object or unique_violation then
-        null; -- Another `init`, at the same time, in another database.
+        null;
     end;
     if not pg_has_role(current_user, 'countersign_owner', 'usage') then
         execute format('grant countersign_owner to %I', current_user);
@@ -76,10 +81,16 @@ begin
     end loop;
 end $$;
 
--- How the server logs in to read.
+-- How the server logs in to read. Not within a write: an agent's SQL has no business with it.
 create function countersign.reader_credentials() returns table (role_name name, password text)
-language sql stable security definer set search_path = pg_catalog, pg_temp as
-$$ select l.role_name, l.password from countersign.reader_login l $$;
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    if coalesce(current_setting('countersign.claimed', true), '') <> '' then
+        raise exception 'the reader''s login is for servers' using errcode = '42501';
+    end if;
+    return query select l.role_name, l.password from countersign.reader_login l;
+end $$;
+comment on table countersign.reader_login is 'How servers log in to read; they get it from countersign.reader_credentials.';
 
 -- A success that was acknowledged has to survive a crash of the server, whatever the role's default.
 create function countersign.commit_durably() returns void
@@ -222,7 +233,21 @@ comment on column countersign.mutation_audit.exec_xid is 'The transaction that w
 alter table countersign.mutation_audit drop constraint mutation_audit_params_hash_check,
     add constraint params_hash_is_sha256 check (octet_length(params_hash) = 64);
 
-alter function countersign.finish_failure(uuid, text, text, text) security definer set search_path = pg_catalog, pg_temp;
+-- As before, and durable: an end that was answered is not forgotten in a crash.
+create or replace function countersign.finish_failure(correlation uuid, code text, state text, reason text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    perform countersign.commit_durably();
+    update countersign.mutation_audit a
+    set status = 'failure', error_code = code, error_sqlstate = state, error_message = reason,
+        completed_at = clock_timestamp(), elapsed_ms = countersign.age_ms(a.created_at)
+    where a.correlation_id = correlation and a.status = 'pending';
+    if not found then
+        raise exception 'mutation % is not to be completed here', correlation using errcode = 'CS001';
+    end if;
+    update countersign.idempotency_guard g set expires_at = '-infinity' where g.holder = correlation;
+end $$;
+
 alter function countersign.resolve(uuid, integer) security definer set search_path = pg_catalog, pg_temp;
 alter function countersign.sweep(interval, integer) security definer set search_path = pg_catalog, pg_temp;
 alter function countersign.protect_record() set search_path = pg_catalog, pg_temp;

@@ -130,6 +130,7 @@ begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'records are sealed in read committed transactions only' using errcode = '25001';
     end if;
+    perform countersign.commit_durably();
     settled := countersign.settled_id();
     after := countersign.sealed_to();
     while sealed < most loop

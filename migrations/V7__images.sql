@@ -10,8 +10,13 @@ create function countersign.finish_success(
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
     mine      countersign.mutation_audit;
+    touched   uuid[];
     reversed  uuid[];
 begin
+    -- A function that the statements called may have switched it off since the claim.
+    if current_setting('synchronous_commit') = 'off' then
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
     update countersign.mutation_audit a
     set status = 'success', result = answer, result_summary = answer_summary, rows_affected = affected,
         before_image = images_before, after_image = images_after, rollback_action = undo, exec_xid = pg_current_xact_id(),
@@ -32,20 +37,17 @@ begin
         update countersign.undo_call u set reversed_by = correlation
         where u.account_id = mine.account_id and u.fingerprint = mine.params_hash and u.reversed_by is null
           and u.correlation_id <> correlation
-        returning u.correlation_id, u.position
+        returning u.correlation_id
     )
-    select array_agg(distinct made.correlation_id) into reversed from made
-    where not exists (
-        select from countersign.undo_call rest
-        where rest.correlation_id = made.correlation_id and rest.reversed_by is null
-          and rest.position not in (select m.position from made m where m.correlation_id = rest.correlation_id)
-    );
-
-    if reversed is not null then
-        -- In one order, whoever comes: two writes that reverse each other must not wait for each other.
+    select array_agg(distinct made.correlation_id) into touched from made;
+    if touched is not null then
+        -- In one order, whoever comes: two writes that reverse each other must not wait for each other. And two undo calls
+        -- of one write that finish together take turns here, so that the later one sees the mark of the earlier one.
         perform from countersign.idempotency_guard g
-        where g.holder = correlation or g.holder = any (reversed)
+        where g.holder = correlation or g.holder = any (touched)
         order by g.account_id, g.tool_name, g.key for update;
+        select array_agg(t.id) into reversed from unnest(touched) as t (id)
+        where not exists (select from countersign.undo_call u where u.correlation_id = t.id and u.reversed_by is null);
         -- A write that was reversed no longer counts: the same call may run again.
         update countersign.idempotency_guard g set expires_at = '-infinity'
         where g.holder = any (reversed) and g.key like 'fp:%';

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use testkit::{Database, Server, database};
 
-use crate::writes::{likes, untouched_tweet};
+use crate::images::Manifest;
+use crate::writes::{likes, until_some, untouched_tweet};
 
 /// How many records there are of each status.
 async fn statuses(db: &Database) -> String {
@@ -292,4 +293,60 @@ async fn one_connection_is_enough_for_everybody_in_turn() {
     let connections =
         "select count(*) from pg_stat_activity where datname = current_database() and usename = 'countersign_writer'";
     assert_eq!(db.value(connections).await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn undo_calls_that_finish_together_reverse_their_write_all_the_same() {
+    let db = database().await;
+    let (here, there) = tokio::join!(Server::on(&db), Server::on(&db));
+    let thread = json!({"tweets": ["one", "two"]});
+    let posted = here.succeed("post_thread", thread.clone()).await;
+    let undo = posted["meta"]["rollback"]["undo_calls"].as_array().unwrap().clone();
+    // Both have deleted their tweet, and neither has finished, when the guard of the thread comes free.
+    let mut blocker = db.connect().await;
+    let lock = blocker.transaction().await.unwrap();
+    lock.batch_execute("select from countersign.idempotency_guard where tool_name = 'post_thread' for update")
+        .await
+        .unwrap();
+    let both = async {
+        tokio::join!(
+            here.succeed("delete_tweet", undo[0]["params"].clone()),
+            there.succeed("delete_tweet", undo[1]["params"].clone())
+        )
+    };
+    let release = async {
+        let waiting = "select 1 from (select count(*) as n from pg_stat_activity where wait_event_type = 'Lock' \
+                       and usename = 'countersign_writer' and datname = current_database()) s where n = 2";
+        until_some(&db, waiting).await;
+        lock.rollback().await.unwrap();
+    };
+    tokio::join!(both, release);
+    assert_eq!(here.succeed("post_thread", thread).await["data"]["duplicate"], Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_record_takes_it_gives_back() {
+    let db = database().await;
+    db.run("create table social.blob (id int primary key, body text)").await;
+    let rows = |count: u32| {
+        let sql = format!(
+            "insert into social.blob select n, repeat('x', 900000) from generate_series(1, {count}) n returning id, body"
+        );
+        Manifest::new(&format!(
+            "[[tool]]\nname = \"fill\"\naccess = \"write\"\ndescription = \"Fill.\"\nsql = \"{sql}\"\nrows = \"some\"\n\
+             max_rows = 100\nundo = {{ irreversible = \"No.\" }}\n"
+        ))
+    };
+    let refused = rows(5).on(&db).await.fail("fill", json!({}), "result_too_large").await;
+    assert!(refused["message"].as_str().unwrap().contains("a record keeps 4194304; nothing was written"), "{refused}");
+    assert_eq!(db.value("select count(*) from social.blob").await, "0");
+
+    let manifest = rows(4);
+    let server = manifest.on(&db).await;
+    let original = server.succeed("fill", json!({})).await;
+    assert_eq!(server.succeed("fill", json!({})).await["data"]["cached_result"], original["data"], "from memory");
+    let other = manifest.on(&db).await;
+    assert_eq!(other.succeed("fill", json!({})).await["data"]["cached_result"], original["data"], "from the ledger");
+    let receipt = json!({"correlation_id": original["meta"]["correlation_id"]});
+    assert_eq!(server.succeed("get_mutation_detail", receipt).await["data"]["result"], original["data"]);
 }

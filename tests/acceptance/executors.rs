@@ -63,7 +63,9 @@ async fn an_error_that_the_executor_swallowed_is_no_success() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_the_executor_ended_has_no_outcome() {
     let db = database().await;
-    for statements in [&["rollback", INSERT], &["rollback", "begin"]] as [&[&str]; 2] {
+    for statements in
+        [&["rollback", INSERT], &["rollback", "begin"], &["rollback", "select 1/0", INSERT]] as [&[&str]; 3]
+    {
         let (stopped, records) = perform(&db, statements).await;
         assert_eq!(stopped.failure.code, ErrorCode::InDoubtAborted, "{stopped:?}");
         assert!(records.iter().all(|record| record == &["failure", "in_doubt_aborted"]), "{records:?}");

@@ -166,7 +166,7 @@ enum Answer {
 async fn ask(writer: &Writer, sql: &str, params: &[Option<String>], deadline: Instant) -> Result<Answer, pg::Error> {
     let mut lease = writer.lease(deadline).await?;
     let step = Step { sql, params, param_types: &[] };
-    let outcomes = tokio::time::timeout_at(deadline, lease.session().run(&[step]))
+    let outcomes = tokio::time::timeout_at(deadline, lease.session().run_large(&[step]))
         .await
         .map_err(|_| pg::Error::Deadline)?
         .map_err(|failed| failed.error)?;

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use contract::{CorrelationId, Failure};
+use contract::{CorrelationId, ErrorCode, Failure};
 use pg::{Lease, ServerError, Step, StepError, Writer};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::executor::{Opening, Refusal, Work, WriteTx, sql_failure};
 use crate::fingerprint::Fingerprints;
 use crate::gate::Attempt;
+use crate::intent::MAX_OUTCOME_BYTES;
 use crate::records::summary;
 
 /// T2 did not succeed.
@@ -50,6 +51,9 @@ pub(crate) async fn execute(
         lost => lost,
     };
     match work {
+        Ok(work) if outcome_bytes(&work) > MAX_OUTCOME_BYTES => {
+            fail(lease, correlation_id, too_large_to_keep(&work)).await
+        }
         Ok(work) => match succeed(lease, correlation_id, attempt, &work, fingerprints).await {
             Ok(()) => Ok(work),
             // A deferred constraint: the work is refused after all.
@@ -61,6 +65,22 @@ pub(crate) async fn execute(
         Err(Refusal::Failure(failure)) => fail(lease, correlation_id, failure.redacted(&attempt.redaction)).await,
         Err(Refusal::Lost(error)) => Err(Unfinished::InDoubt(error)),
     }
+}
+
+/// What of the work goes into the record, in bytes of JSON.
+fn outcome_bytes(work: &Work) -> usize {
+    let image = |image: &Option<Value>| image.as_ref().map_or(0, |image| image.to_string().len());
+    let undo = serde_json::to_string(&work.rollback).map_or(0, |undo| undo.len());
+    work.data.to_string().len() + image(&work.before) + image(&work.after) + undo
+}
+
+fn too_large_to_keep(work: &Work) -> Failure {
+    let message = format!(
+        "the result of the write, with its images and undo calls, is {} bytes of JSON, and a record keeps \
+         {MAX_OUTCOME_BYTES}; nothing was written",
+        outcome_bytes(work)
+    );
+    Failure::new(ErrorCode::ResultTooLarge, message).hint("Write fewer rows in one call, or return fewer columns.")
 }
 
 async fn succeed(

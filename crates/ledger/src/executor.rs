@@ -178,6 +178,8 @@ impl<'a> WriteTx<'a> {
             Ok(outcomes) => outcomes,
             Err(failed) => {
                 return Err(match failed.error {
+                    // An earlier statement of these has ended the transaction.
+                    pg::Error::Server(_) if failed.step >= opening_steps && self.lease.session().is_idle() => gone(),
                     pg::Error::Server(error) if failed.step >= opening_steps => statement_failure(&error).into(),
                     // All of it has arrived, so the transaction can go back to its savepoint.
                     pg::Error::MessageTooLarge { .. } if self.lease.session().in_transaction() => too_large().into(),

@@ -92,33 +92,42 @@ fn push(out: &mut String, value: &Value) {
     }
 }
 
-/// The largest exponent that is written out; PostgreSQL's numeric takes no more before the point.
-const MAX_EXPONENT: i32 = 131_072;
+/// The most zeros that are written out for an exponent. More are spelled as an exponent, whichever way they came: a number
+/// of ten bytes must not become one of a hundred thousand.
+const MAX_ZEROS: i64 = 40;
 
-/// `1.5e3` as `1500`, `25E-1` as `2.5`, `-0` as `0`; a number without an exponent as it is.
+/// `1.5e3` as `1500`, `25E-1` as `2.5`, `-0` as `0`; beyond [`MAX_ZEROS`] the digits and an exponent.
 fn without_exponent(number: &str) -> String {
-    let Some((mantissa, exponent)) = number.split_once(['e', 'E']) else {
-        return if number == "-0" { "0".to_owned() } else { number.to_owned() };
-    };
-    let Some(exponent) = exponent.parse::<i32>().ok().filter(|exponent| exponent.abs() <= MAX_EXPONENT) else {
-        return number.to_ascii_lowercase();
-    };
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let Ok(exponent) = exponent.parse::<i64>() else { return number.to_ascii_lowercase() };
     let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let mut digits = format!("{whole}{fraction}");
-    let decimals = i32::try_from(fraction.len()).unwrap_or(i32::MAX) - exponent;
-    match usize::try_from(decimals) {
-        Ok(0) => {}
-        Ok(decimals) => {
-            let missing = (decimals + 1).saturating_sub(digits.len());
-            digits.insert_str(0, &"0".repeat(missing));
-            digits.insert(digits.len() - decimals, '.');
-        }
-        Err(_) => digits.push_str(&"0".repeat(decimals.unsigned_abs() as usize)),
+    let joined = format!("{whole}{fraction}");
+    let digits = joined.trim_start_matches('0');
+    // How many digits stand behind the point; that many zeros follow if it is negative.
+    let decimals = i64::try_from(fraction.len()).unwrap_or(i64::MAX).saturating_sub(exponent);
+    if digits.is_empty() && decimals <= 0 {
+        return "0".to_owned();
     }
-    let trimmed = digits.trim_start_matches('0');
-    let whole = if trimmed.is_empty() || trimmed.starts_with('.') { format!("0{trimmed}") } else { trimmed.to_owned() };
-    format!("{sign}{whole}")
+    let significant = digits.trim_end_matches('0');
+    let length = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX);
+    if decimals <= 0 {
+        let zeros = (length(digits) - length(significant)).saturating_sub(decimals);
+        if zeros > MAX_ZEROS {
+            return format!("{sign}{significant}e{zeros}");
+        }
+        return format!("{sign}{significant}{}", "0".repeat(usize::try_from(zeros).unwrap_or_default()));
+    }
+    let leading = decimals - length(digits);
+    if leading > MAX_ZEROS {
+        let digits = if digits.is_empty() { "0" } else { digits };
+        return format!("{sign}{digits}e-{decimals}");
+    }
+    let padded = format!("{}{digits}", "0".repeat(usize::try_from(leading + 1).unwrap_or_default()));
+    let point = padded.len() - usize::try_from(decimals).unwrap_or_default();
+    let (whole, fraction) = padded.split_at_checked(point).unwrap_or((&padded, ""));
+    let sign = if digits.is_empty() && whole == "0" && fraction.is_empty() { "" } else { sign };
+    format!("{sign}{whole}.{fraction}")
 }
 
 #[cfg(test)]
@@ -159,8 +168,17 @@ mod tests {
     #[test]
     fn exponents_are_written_out() {
         let spelled: Vec<String> =
-            ["1e0", "25E-1", "-1.50e1", "1e-3", "0e5", "12.5e+2", "1e999999999"].map(without_exponent).into();
-        assert_eq!(spelled, ["1", "2.5", "-15.0", "0.001", "0", "1250", "1e999999999"]);
+            ["1e0", "25E-1", "-1.50e1", "1e-3", "0e5", "12.5e+2", "-0", "0.50", "-0.0"].map(without_exponent).into();
+        assert_eq!(spelled, ["1", "2.5", "-15.0", "0.001", "0", "1250", "0", "0.50", "-0.0"]);
+    }
+
+    #[test]
+    fn a_short_number_stays_short_whatever_its_exponent() {
+        let spelled: Vec<String> =
+            ["1e131072", "150e131070", "-2.5e-5000", "1e999999999999"].map(without_exponent).into();
+        assert_eq!(spelled, ["1e131072", "15e131071", "-25e-5001", "1e999999999999"]);
+        assert_eq!(without_exponent(&format!("15{}", "0".repeat(60))), without_exponent("1.5e61"));
+        assert_eq!(without_exponent("1e-9223372036854775808").len(), 22);
     }
 
     proptest::proptest! {

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admit::{self, Verdict};
 use crate::executor::{Executor, Work, sql_failure, too_large};
-use crate::intent::Intent;
+use crate::intent::{Intent, MAX_PARAMS_BYTES};
 use crate::memory::{CallKey, Entered, Memory, Ticket};
 use crate::{Settings, execute, preview, resolve, standing};
 
@@ -169,11 +169,20 @@ impl Protocol {
             fingerprint: fingerprint.as_str().to_owned(),
             idempotency_key: self.attempt.idempotency_key.clone(),
         };
+        let intent = Intent::new(self.correlation_id, &self.attempt, &fingerprint);
+        if intent.params_bytes() > MAX_PARAMS_BYTES {
+            let message = format!(
+                "the parameters are {} bytes of JSON, and a record takes {MAX_PARAMS_BYTES}; nothing was written",
+                intent.params_bytes()
+            );
+            let failure = Failure::new(ErrorCode::InvalidParams, message).hint("Write less in one call.");
+            return Err(Stopped { correlation_id: None, failure: failure.into() });
+        }
         let ticket = match self.remembered(&call).await {
             Remembered::Answer(answer) => return answer,
             Remembered::Unknown(ticket) => ticket,
         };
-        let outcome = self.go(&Intent::new(self.correlation_id, &self.attempt, &fingerprint)).await;
+        let outcome = self.go(&intent).await;
         match &outcome {
             Ok(Settled::Executed { correlation_id: original, .. } | Settled::Duplicate { original, .. }) => {
                 ticket.succeeded(*original);
@@ -296,6 +305,8 @@ impl Protocol {
         let failure = match error.sqlstate.get(..2) {
             // A conflict that shows at COMMIT, under an isolation level of the operator's.
             Some("40") => sql_failure(error).redacted(&self.attempt.redaction),
+            // Out of time while it waited for a guard or an undo call of another write.
+            _ if matches!(error.sqlstate.as_str(), "57014" | "55P03") => sql_failure(error),
             _ => {
                 let message = self.attempt.redaction.text(&error.message);
                 admit::ledger_failure(&pg::Error::Server(Box::new(ServerError { message, ..error.clone() })))

@@ -14,7 +14,18 @@ pub(crate) struct Intent {
     columns: [Option<String>; 8],
 }
 
+/// The most bytes that a record's parameters may have as JSON, and its result, images and undo calls together: what the
+/// ledger takes it must be able to give back in one answer (8 MiB).
+pub(crate) const MAX_PARAMS_BYTES: usize = 2 << 20;
+pub(crate) const MAX_OUTCOME_BYTES: usize = 4 << 20;
+
 impl Intent {
+    /// How large the parameters are, in bytes of JSON.
+    pub(crate) fn params_bytes(&self) -> usize {
+        let [.., params, _] = &self.columns;
+        params.as_ref().map_or(0, String::len)
+    }
+
     pub(crate) fn new(correlation_id: CorrelationId, attempt: &Attempt, fingerprint: &Fingerprint) -> Self {
         let params = Value::Object(attempt.redaction.params(&attempt.params));
         let columns = [

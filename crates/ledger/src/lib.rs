@@ -7,13 +7,13 @@
 //!     resolve  after a lost connection: the record's row lock arbitrates, the record says the truth
 //! ```
 //!
-//! Where things are: `gate` is the protocol's order, `admit`, `execute` and `resolve` its steps (their SQL is in
-//! `migrations/V2__protocol.sql`); `executor` is what a write tool implements; `fingerprint` decides which calls are
-//! the same; `preview` shows a write without making it; `any_statement`
-//! runs a text that is the caller's own; `memory` knows the calls of the last half minute and `standing` asks
-//! whether they still count; `records` reads the ledger; `read` is the read path of `pg`, handed on; `sweep` ends what killed servers left pending; `schema` makes and
-//! checks it; `audit` is for people: every account's records, seals over them, pruning; `roles` are
-//! its owner and the server's login, `reader_role` is the login of the read path.
+//! Where things are: `gate` is the protocol's order; `memory` knows the calls of the last half minute and `standing` asks
+//! whether they still count; `intent`, `admit`, `execute` and `resolve` are its steps (their SQL is in `migrations/`: V2,
+//! V5, V7); `executor` is what a write tool implements; `any_statement` runs a text that is the caller's own; `preview` shows
+//! a write without making it; `fingerprint` decides which calls are the same; `records` reads the ledger, `audit` is for
+//! people: every account's records, seals over them, pruning; `sweep` ends what killed servers left pending; `schema` makes
+//! and checks the ledger; `roles` are its owner and the servers' login, `reader_role` is the login of the read path; `read` is
+//! the read path of `pg`, handed on.
 //!
 //! This crate must never know what a tool or a manifest is, nor MCP.
 
@@ -47,6 +47,8 @@ pub use roles::{DEFAULT_WRITER, excess_of_server};
 pub use schema::{SchemaError, check, init, load_once};
 pub use settings::Settings;
 
+use std::time::Duration;
+
 use contract::{Describe, DescribeError, StatementShape};
 use pg::Writer;
 pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Target};
@@ -56,6 +58,7 @@ pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Target};
 pub struct Ledger {
     writer: Writer,
     gate: Gate,
+    call_deadline: Duration,
 }
 
 impl Ledger {
@@ -63,7 +66,8 @@ impl Ledger {
     #[must_use]
     pub fn new(target: Target, settings: Settings) -> Self {
         let writer = Writer::new(target, settings.sessions);
-        Self { gate: Gate::new(writer.clone(), settings), writer }
+        let call_deadline = settings.call_deadline;
+        Self { gate: Gate::new(writer.clone(), settings), writer, call_deadline }
     }
 
     /// The way to write.
@@ -86,7 +90,7 @@ impl Ledger {
     /// What was written.
     #[must_use]
     pub fn records(&self) -> Records {
-        Records::new(self.writer.clone())
+        Records::new(self.writer.clone(), self.call_deadline)
     }
 }
 

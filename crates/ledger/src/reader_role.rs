@@ -67,7 +67,8 @@ const POWER_SQL: &str = "\
 select current_user, case \
     when (select rolsuper from pg_catalog.pg_roles where rolname = current_user) then 'is a superuser' \
     else (select 'is a member of ' || rolname from pg_catalog.pg_roles \
-          where rolname in ('pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program', 'pg_signal_backend') \
+          where (rolsuper or rolname in \
+                ('pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program', 'pg_signal_backend')) \
             and pg_catalog.pg_has_role(current_user, oid, 'member') order by rolname limit 1) end";
 
 /// Makes sure that the reader's login cannot read files, run programs or signal others.

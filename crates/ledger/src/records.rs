@@ -53,9 +53,9 @@ pub struct RecordFilter {
 #[derive(Debug, Clone)]
 pub struct Records {
     writer: Writer,
+    /// How long an answer may take.
+    deadline: Duration,
 }
-
-const DEADLINE: Duration = Duration::from_secs(30);
 
 /// RFC 3339 with milliseconds and Z, whatever the session's time zone.
 macro_rules! rfc3339 {
@@ -89,8 +89,8 @@ const DETAIL_SQL: &str = concat!(
 );
 
 impl Records {
-    pub(crate) fn new(writer: Writer) -> Self {
-        Self { writer }
+    pub(crate) fn new(writer: Writer, deadline: Duration) -> Self {
+        Self { writer, deadline }
     }
 
     /// The newest records of the account, newest first, without hashes, undo or account.
@@ -140,10 +140,10 @@ impl Records {
     }
 
     async fn try_objects(&self, sql: &str, params: &[Option<String>]) -> Result<Vec<Map<String, Value>>, pg::Error> {
-        let deadline = Instant::now() + DEADLINE;
+        let deadline = Instant::now() + self.deadline;
         let mut lease = self.writer.lease(deadline).await?;
         let step = Step { sql, params, param_types: &[] };
-        let outcomes = tokio::time::timeout_at(deadline, lease.session().run(&[step]))
+        let outcomes = tokio::time::timeout_at(deadline, lease.session().run_large(&[step]))
             .await
             .map_err(|_| pg::Error::Deadline)?
             .map_err(|failed| failed.error)?;

@@ -75,7 +75,7 @@ async fn ask_record(
     let wait_ms = deadline.saturating_duration_since(Instant::now()).as_millis().clamp(1, i32::MAX as u128);
     let params = [Some(correlation_id.to_string()), Some(wait_ms.to_string())];
     let step = Step { sql: RESOLVE_SQL, params: &params, param_types: &[] };
-    let outcomes = tokio::time::timeout_at(deadline, lease.session().run(&[step]))
+    let outcomes = tokio::time::timeout_at(deadline, lease.session().run_large(&[step]))
         .await
         .map_err(|_| pg::Error::Deadline)?
         .map_err(|failed| failed.error)?;

@@ -25,19 +25,26 @@ pub(crate) async fn ensure(session: &mut Session, writer: &str) -> Result<(), pg
 
 /// Everything that lets a login do more than the manifests' statements and the ledger's protocol need.
 const EXCESS_SQL: &str = "\
-select current_user::text, array_to_json(array_remove(array[ \
-    case when r.rolsuper then 'is a superuser' end, \
-    case when not r.rolsuper and pg_has_role(current_user, c.relowner, 'member') then 'owns the ledger' end, \
-    case when not r.rolsuper and not pg_has_role(current_user, c.relowner, 'member') \
-          and has_table_privilege(c.oid, 'insert, update, delete, truncate') then 'may change the ledger''s tables' end, \
-    case when r.rolcreaterole and not r.rolsuper then 'may create roles' end, \
-    case when r.rolbypassrls and not r.rolsuper then 'bypasses row level security' end, \
-    case when r.rolreplication and not r.rolsuper then 'may replicate' end] || array( \
-        select 'is a member of ' || g.rolname from pg_roles g \
-        where not r.rolsuper and pg_has_role(current_user, g.oid, 'member') and g.rolname in ('pg_read_server_files', \
-            'pg_write_server_files', 'pg_execute_server_program', 'pg_signal_backend', 'pg_write_all_data') \
-        order by 1), null)) \
-from pg_roles r, pg_class c where r.rolname = current_user and c.oid = 'countersign.mutation_audit'::regclass";
+with mine as (select g.* from pg_roles g where pg_has_role(current_user, g.oid, 'member')), \
+     me as (select r.rolsuper from pg_roles r where r.rolname = current_user) \
+select current_user::text, array_to_json(case when me.rolsuper then array['is a superuser'] else array( \
+    select x.power from (values \
+        (1, (select 'may become the superuser ' || string_agg(rolname, ', ' order by rolname) from mine where rolsuper)), \
+        (2, case when exists (select from pg_class c where c.relnamespace = 'countersign'::regnamespace \
+                              and c.relkind = 'r' and pg_has_role(current_user, c.relowner, 'member')) \
+            then 'owns the ledger' end), \
+        (3, case when exists (select from pg_class c where c.relnamespace = 'countersign'::regnamespace \
+                              and c.relkind = 'r' and not pg_has_role(current_user, c.relowner, 'member') \
+                              and has_table_privilege(c.oid, 'insert, update, delete, truncate')) \
+            then 'may change the ledger''s tables' end), \
+        (4, (select 'may create roles' from mine where rolcreaterole limit 1)), \
+        (5, (select 'bypasses row level security' from mine where rolbypassrls limit 1)), \
+        (6, (select 'may replicate' from mine where rolreplication limit 1)), \
+        (7, (select 'is a member of ' || string_agg(rolname, ', ' order by rolname) from mine \
+             where rolname in ('pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program', \
+                               'pg_signal_backend', 'pg_write_all_data'))) \
+    ) as x (number, power) where x.power is not null order by x.number) end) \
+from me";
 
 /// Why this login can do more than a server needs; `None` if it cannot.
 ///

@@ -14,6 +14,8 @@ pub struct Settings {
     /// Whether the commit of an intent waits for the disk by itself. Without, it becomes durable with its write, and a
     /// crash in between takes both.
     pub durable_admission: bool,
+    /// How long a call may take: a record that is much older, and that nobody works on, was abandoned.
+    pub call_deadline: Duration,
     /// The most writes at once; more wait, within their deadlines. Writes that commit together share a wait for the disk.
     pub sessions: usize,
 }
@@ -24,6 +26,7 @@ impl Default for Settings {
             fingerprints: Fingerprints::default(),
             duplicate_memory: Duration::from_secs(30),
             durable_admission: false,
+            call_deadline: Duration::from_secs(30),
             sessions: 16,
         }
     }

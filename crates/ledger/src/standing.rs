@@ -19,7 +19,7 @@ pub(crate) async fn result(
     let mut lease = writer.lease(deadline).await?;
     let params = [Some(original.to_string())];
     let step = Step { sql: STANDING_SQL, params: &params, param_types: &[] };
-    let outcomes = tokio::time::timeout_at(deadline, lease.session().run(&[step]))
+    let outcomes = tokio::time::timeout_at(deadline, lease.session().run_large(&[step]))
         .await
         .map_err(|_| pg::Error::Deadline)?
         .map_err(|failed| failed.error)?;

@@ -14,8 +14,8 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::Ledger;
 
-/// Older than a call's deadline, its grace and the time to resolve it.
-const OLDER_THAN: Duration = Duration::from_secs(60);
+/// What a record may be older than its call's deadline: the grace of its statements and the time to resolve it.
+const BEYOND_DEADLINE: Duration = Duration::from_secs(30);
 const EVERY: Duration = Duration::from_secs(60);
 const DEADLINE: Duration = Duration::from_secs(30);
 /// What is left comes with the next sweep.
@@ -31,7 +31,7 @@ impl Ledger {
     pub async fn sweep(&self) -> Result<Vec<CorrelationId>, pg::Error> {
         let deadline = Instant::now() + DEADLINE;
         let mut lease = self.writer.lease(deadline).await?;
-        let params = [Some(OLDER_THAN.as_secs().to_string()), Some(MOST.to_string())];
+        let params = [Some((self.call_deadline + BEYOND_DEADLINE).as_secs().to_string()), Some(MOST.to_string())];
         let step = Step { sql: SWEEP_SQL, params: &params, param_types: &[] };
         let outcomes = tokio::time::timeout_at(deadline, lease.session().run(&[step]))
             .await

@@ -155,6 +155,17 @@ impl Session {
         self.collect(steps, parsing).await
     }
 
+    /// The same for rows of our own that may be as large as a whole pipeline's answer: records of the ledger.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub async fn run_large(&mut self, steps: &[Step<'_>]) -> Result<Vec<Outcome>, StepError> {
+        let usual = std::mem::replace(&mut self.connection.max_message_bytes, MAX_PIPELINE_BYTES);
+        let outcome = self.run(steps).await;
+        self.connection.max_message_bytes = usual;
+        outcome
+    }
+
     /// Queues one step; the name under which its statement is being prepared now, if it was not before.
     fn push_step(&mut self, step: &Step<'_>) -> Result<Option<String>, Error> {
         let key = (step.sql.to_owned(), step.param_types.to_vec());

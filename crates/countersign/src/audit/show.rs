@@ -9,7 +9,7 @@ use crate::settings::Settings;
 use crate::terminal::say;
 
 /// What is shown, in this order: the heading and the column. What is null is left out.
-const FIELDS: [(&str, &str); 22] = [
+const FIELDS: [(&str, &str); 23] = [
     ("correlation id", "correlation_id"),
     ("record", "id"),
     ("status", "status"),
@@ -30,6 +30,7 @@ const FIELDS: [(&str, &str); 22] = [
     ("sealed in entry", "seal_entry"),
     ("parameters", "params"),
     ("before", "before_image"),
+    ("after", "after_image"),
     ("result", "result"),
     ("undo", "rollback_action"),
 ];

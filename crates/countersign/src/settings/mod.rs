@@ -113,7 +113,7 @@ impl Sources {
             strict_roles: write.strict_roles.unwrap_or_default(),
             ledger: ledger_settings(&write, &limits, key)?,
             connect_timeout: connect_timeout_ms.map_or(DEFAULT_CONNECT_TIMEOUT, |ms| millis(ms.get())),
-            call_deadline: limits.call_deadline_ms.map_or(ReadLimits::default().deadline, |ms| millis(ms.get())),
+            call_deadline: call_deadline(&limits),
             read_limits: read_limits(&limits)?,
         };
         if !settings.has_profile(&settings.profile) {
@@ -159,8 +159,13 @@ fn ledger_settings(
             .duplicate_memory_s
             .map_or(default.duplicate_memory, |seconds| Duration::from_secs(seconds.get().into())),
         durable_admission: write.durable_admission.unwrap_or(default.durable_admission),
+        call_deadline: call_deadline(limits),
         sessions: limits.write_sessions.map_or(default.sessions, |sessions| sessions.get() as usize),
     })
+}
+
+fn call_deadline(limits: &LimitKeys) -> Duration {
+    limits.call_deadline_ms.map_or(ledger::Settings::default().call_deadline, |ms| millis(ms.get()))
 }
 
 fn read_limits(limits: &LimitKeys) -> anyhow::Result<ReadLimits> {

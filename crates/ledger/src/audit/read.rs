@@ -42,7 +42,7 @@ const SHOW_SQL: &str = concat!(
     rfc3339!("a.created_at"),
     " as created_at, ",
     rfc3339!("a.completed_at"),
-    " as completed_at, a.elapsed_ms, a.idempotency_key, a.params_hash, a.params, a.result, a.rows_affected, a.before_image, \
+    " as completed_at, a.elapsed_ms, a.idempotency_key, a.params_hash, a.params, a.result, a.rows_affected, a.before_image, a.after_image, \
      a.rollback_action, a.error_code, a.error_sqlstate, a.error_message, a.exec_xid::text as exec_xid, a.duplicate_of, \
      (select count(*) from countersign.mutation_audit d where d.duplicate_of = a.correlation_id) as duplicates, \
      (select json_agg(d.correlation_id) from (select d.correlation_id from countersign.mutation_audit d \
