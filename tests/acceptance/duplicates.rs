@@ -110,6 +110,10 @@ async fn reversed_writes_no_longer_count_also_when_another_server_reversed_them(
     let id = first["meta"]["correlation_id"].clone();
     let detail = here.succeed("get_mutation_detail", json!({"correlation_id": id})).await;
     assert_eq!(detail["data"]["reversed_by"], json!([undo["meta"]["correlation_id"]]));
+    // And the other way round: the chain can be followed from both ends.
+    let undoing = json!({"correlation_id": undo["meta"]["correlation_id"]});
+    let detail = there.succeed("get_mutation_detail", undoing).await;
+    assert_eq!(detail["data"]["reverses"], json!([first["meta"]["correlation_id"]]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -295,25 +299,42 @@ async fn one_connection_is_enough_for_everybody_in_turn() {
     assert_eq!(db.value(connections).await, "1");
 }
 
+/// One write that two calls undo, in any order.
+const PAIRS: &str = r#"
+[[tool]]
+name = "add_pair"
+access = "write"
+description = "Add two rows."
+sql = "insert into social.half (n) values (1), (2) returning n"
+rows = "some"
+max_rows = 2
+undo = { tool = "drop_half", params = { n = "result.n" }, for_each = "result" }
+
+[[tool]]
+name = "drop_half"
+access = "write"
+description = "Drop one of them."
+sql = "delete from social.half where n = $1 returning n"
+rows = "one"
+param = [{ name = "n", description = "Which." }]
+undo = { irreversible = "It is a test." }
+"#;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn undo_calls_that_finish_together_reverse_their_write_all_the_same() {
     let db = database().await;
-    let (here, there) = tokio::join!(Server::on(&db), Server::on(&db));
-    let thread = json!({"tweets": ["one", "two"]});
-    let posted = here.succeed("post_thread", thread.clone()).await;
-    let undo = posted["meta"]["rollback"]["undo_calls"].as_array().unwrap().clone();
-    // Both have deleted their tweet, and neither has finished, when the guard of the thread comes free.
+    db.run("create table social.half (n int primary key)").await;
+    let manifest = Manifest::new(PAIRS);
+    let (here, there) = tokio::join!(manifest.on(&db), manifest.on(&db));
+    let added = here.succeed("add_pair", json!({})).await;
+    assert_eq!(added["meta"]["rollback"]["undo_calls"].as_array().unwrap().len(), 2);
+    // Both have dropped their row, and neither has finished, when the guard of the write comes free.
     let mut blocker = db.connect().await;
     let lock = blocker.transaction().await.unwrap();
-    lock.batch_execute("select from countersign.idempotency_guard where tool_name = 'post_thread' for update")
-        .await
-        .unwrap();
-    let both = async {
-        tokio::join!(
-            here.succeed("delete_tweet", undo[0]["params"].clone()),
-            there.succeed("delete_tweet", undo[1]["params"].clone())
-        )
-    };
+    let guard = "select from countersign.idempotency_guard where tool_name = 'add_pair' for update";
+    lock.batch_execute(guard).await.unwrap();
+    let both =
+        async { tokio::join!(here.succeed("drop_half", json!({"n": 1})), there.succeed("drop_half", json!({"n": 2}))) };
     let release = async {
         let waiting = "select 1 from (select count(*) as n from pg_stat_activity where wait_event_type = 'Lock' \
                        and usename = 'countersign_writer' and datname = current_database()) s where n = 2";
@@ -321,7 +342,7 @@ async fn undo_calls_that_finish_together_reverse_their_write_all_the_same() {
         lock.rollback().await.unwrap();
     };
     tokio::join!(both, release);
-    assert_eq!(here.succeed("post_thread", thread).await["data"]["duplicate"], Value::Null);
+    assert_eq!(here.succeed("add_pair", json!({})).await["data"]["duplicate"], Value::Null);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -70,6 +70,24 @@ async fn an_acknowledged_write_survives_a_crash_whatever_the_roles_default_is() 
     assert_eq!(detail["data"]["result"], answer["data"]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn without_waiting_for_the_disk_the_same_write_is_lost_although_it_was_acknowledged() {
+    // The control of the test above: it can see.
+    let db = lone_database().await;
+    db.run("alter role countersign_writer set synchronous_commit = off").await;
+    let finish = db.value("select pg_get_functiondef('countersign.finish_success'::regproc)").await;
+    let condition = "current_setting('synchronous_commit') = 'off'";
+    assert!(finish.contains(condition), "the control no longer fits the protocol: {finish}");
+    db.run(&finish.replace(condition, "false")).await;
+    db.run("create or replace function countersign.commit_durably() returns void language plpgsql as 'begin end'")
+        .await;
+    let server = Server::on(&db).await;
+    let crash = Crash::prepare(&db).await;
+    server.succeed("post_tweet", json!({"text": "acknowledged"})).await;
+    crash.now().await;
+    assert_eq!(db.value("select count(*) from social.tweet where text = 'acknowledged'").await, "0");
+}
+
 /// The records after a crash of PostgreSQL that follows a kill -9 of the server in the middle of a write.
 async fn records_after_losing_both(durable: bool) -> Vec<Vec<String>> {
     let db = lone_database().await;

@@ -30,6 +30,14 @@ async fn a_revoked_privilege() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_cannot_be_claimed() {
+    let db = database().await;
+    let server = Server::on(&db).await;
+    db.run("revoke execute on function countersign.claim(uuid, integer) from countersign_writer").await;
+    refuses(&db, &server, "42501").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_read_only_database() {
     let db = database().await;
     db.run(&format!("alter database {} set default_transaction_read_only = on", db.name())).await;

@@ -29,7 +29,7 @@ async def main(program: str, manifest: str) -> None:
         assert tools["like_tweet"].annotations.read_only_hint is False
         print(f"{len(tools)} tools")
 
-        async def call(tool: str, **arguments: object) -> dict:
+        async def call(tool: str, /, **arguments: object) -> dict:
             result = await session.call_tool(tool, arguments)
             assert json.loads(result.content[0].text) == result.structured_content
             assert result.is_error is not result.structured_content["success"]
@@ -54,7 +54,10 @@ async def main(program: str, manifest: str) -> None:
         detail = await call("get_mutation_detail", correlation_id=liked["meta"]["correlation_id"])
         assert detail["data"]["reversed_by"] == [undone["meta"]["correlation_id"]], detail
         recent = await call("get_recent_mutations", limit=3)
-        assert [entry["status"] for entry in recent["data"]["mutations"]] == ["success", "duplicate", "success"]
+        # The duplicate was answered from memory: it has no record.
+        assert [entry["status"] for entry in recent["data"]["mutations"]] == ["success", "success"]
+        preview = await call("preview_mutation", tool="like_tweet", params={"tweet_id": tweet_id})
+        assert preview["data"]["result"] == liked["data"], preview
     print("session complete")
 
 

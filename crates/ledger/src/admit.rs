@@ -34,7 +34,7 @@ const CONTEND_SQL: &str = "select * from countersign.contend($1)";
 const GIVE_UP_SQL: &str = "select countersign.finish_failure($1, 'duplicate_in_flight', null, $2)";
 
 /// The SQLSTATE of a record that is no longer this attempt's (migrations).
-const FENCED: &str = "CS001";
+pub(crate) const FENCED: &str = "CS001";
 
 /// How often a waiting duplicate asks again: soon at first, since most writes take milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);

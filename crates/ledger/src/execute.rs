@@ -14,6 +14,7 @@ use pg::{Lease, ServerError, Step, StepError, Writer};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::admit::FENCED;
 use crate::executor::{Opening, Refusal, Work, WriteTx, sql_failure};
 use crate::fingerprint::Fingerprints;
 use crate::gate::Attempt;
@@ -63,7 +64,12 @@ pub(crate) async fn execute(
             Err(StepError { error, .. }) => Err(unfinished(error)),
         },
         Err(Refusal::Failure(failure)) => fail(lease, correlation_id, failure.redacted(&attempt.redaction)).await,
-        Err(Refusal::Lost(error)) => Err(Unfinished::InDoubt(error)),
+        // Not this attempt's any more: the record says what became of it.
+        Err(Refusal::Lost(pg::Error::Server(error))) if error.sqlstate == FENCED => {
+            Err(Unfinished::InDoubt(pg::Error::Server(error)))
+        }
+        // T2 could not even begin: no right to claim, or no time left for it.
+        Err(Refusal::Lost(error)) => Err(unfinished(error)),
     }
 }
 

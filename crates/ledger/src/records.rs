@@ -81,7 +81,9 @@ const DETAIL_SQL: &str = concat!(
      a.result_summary, a.result, a.rows_affected, a.before_image, a.after_image, a.rollback_action, a.error_code, a.error_sqlstate, \
      a.error_message, a.elapsed_ms, a.account_id, a.actor, a.duplicate_of, \
      (select json_agg(u.reversed_by order by u.position) from countersign.undo_call u \
-      where u.correlation_id = a.correlation_id and u.reversed_by is not null) as reversed_by, ",
+      where u.correlation_id = a.correlation_id and u.reversed_by is not null) as reversed_by, \
+     (select json_agg(distinct u.correlation_id) from countersign.undo_call u \
+      where u.reversed_by = a.correlation_id) as reverses, ",
     rfc3339!("a.created_at"),
     " as created_at, ",
     rfc3339!("a.completed_at"),
