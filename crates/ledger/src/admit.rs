@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use contract::{CorrelationId, ErrorCode, Failure};
-use pg::{Lease, Step, Writer};
+use pg::{Lease, Writer};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -112,15 +112,7 @@ impl Admission<'_> {
     async fn give_up(&self) -> Result<Verdict, Stopped> {
         let params = [Some(self.intent.correlation_id.to_string()), Some(STILL_RUNNING.to_owned())];
         let deadline = Instant::now() + GIVE_UP_TIMEOUT;
-        let given_up = async {
-            let mut lease = self.writer.lease(deadline).await?;
-            let step = Step { sql: GIVE_UP_SQL, params: &params, param_types: &[] };
-            tokio::time::timeout_at(deadline, lease.session().run(&[step]))
-                .await
-                .map_err(|_| pg::Error::Deadline)?
-                .map_err(|failed| failed.error)
-        };
-        match given_up.await {
+        match self.writer.ask(GIVE_UP_SQL, &params, deadline).await {
             Ok(_) => Ok(Verdict::Refused(Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING))),
             Err(error) => Err(self.abandoned(error).await),
         }
@@ -165,12 +157,7 @@ enum Answer {
 
 async fn ask(writer: &Writer, sql: &str, params: &[Option<String>], deadline: Instant) -> Result<Answer, pg::Error> {
     let mut lease = writer.lease(deadline).await?;
-    let step = Step { sql, params, param_types: &[] };
-    let outcomes = tokio::time::timeout_at(deadline, lease.session().run_large(&[step]))
-        .await
-        .map_err(|_| pg::Error::Deadline)?
-        .map_err(|failed| failed.error)?;
-    let row = outcomes.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next()).unwrap_or_default();
+    let row = lease.ask(sql, params, deadline).await?.rows.into_iter().next().unwrap_or_default();
     let [verdict, original, cached_result] = <[Option<String>; 3]>::try_from(row).unwrap_or_default();
     let original = original.as_deref().and_then(CorrelationId::parse);
     match (verdict.as_deref(), original) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contract::{AccountId, CorrelationId};
-use pg::{Step, Writer};
+use pg::Writer;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -144,12 +144,7 @@ impl Records {
     async fn try_objects(&self, sql: &str, params: &[Option<String>]) -> Result<Vec<Map<String, Value>>, pg::Error> {
         let deadline = Instant::now() + self.deadline;
         let mut lease = self.writer.lease(deadline).await?;
-        let step = Step { sql, params, param_types: &[] };
-        let outcomes = tokio::time::timeout_at(deadline, lease.session().run_large(&[step]))
-            .await
-            .map_err(|_| pg::Error::Deadline)?
-            .map_err(|failed| failed.error)?;
-        let outcome = outcomes.into_iter().next().unwrap_or_default();
+        let outcome = lease.ask(sql, params, deadline).await?;
         let columns = self.writer.columns(&mut lease, &outcome.columns).await?;
         Ok(outcome.rows.iter().map(|row| as_object(row, &columns)).collect())
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contract::{CorrelationId, ErrorCode, Failure, Rollback};
-use pg::{Step, Writer};
+use pg::Writer;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -55,13 +55,7 @@ async fn ask(writer: &Writer, intent: &Intent, deadline: Instant) -> Result<Resu
         return Ok(truth);
     }
     // T1 never committed either. From here on it cannot, and the receipt that the caller gets finds a record.
-    let mut lease = writer.lease(deadline).await?;
-    let step = Step { sql: ABORTED_SQL, params: intent.columns(), param_types: &[] };
-    tokio::time::timeout_at(deadline, lease.session().run(&[step]))
-        .await
-        .map_err(|_| pg::Error::Deadline)?
-        .map_err(|failed| failed.error)?;
-    drop(lease);
+    writer.ask(ABORTED_SQL, intent.columns(), deadline).await?;
     // A T1 that was on its way after all has committed meanwhile.
     Ok(ask_record(writer, intent.correlation_id, deadline).await?.unwrap_or_else(|| Err(aborted())))
 }
@@ -74,12 +68,7 @@ async fn ask_record(
     let mut lease = writer.lease(deadline).await?;
     let wait_ms = deadline.saturating_duration_since(Instant::now()).as_millis().clamp(1, i32::MAX as u128);
     let params = [Some(correlation_id.to_string()), Some(wait_ms.to_string())];
-    let step = Step { sql: RESOLVE_SQL, params: &params, param_types: &[] };
-    let outcomes = tokio::time::timeout_at(deadline, lease.session().run_large(&[step]))
-        .await
-        .map_err(|_| pg::Error::Deadline)?
-        .map_err(|failed| failed.error)?;
-    let row = outcomes.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next());
+    let row = lease.ask(RESOLVE_SQL, &params, deadline).await?.rows.into_iter().next();
     let Some([status, code, message, result, rows, undo]) =
         row.and_then(|row| <[Option<String>; 6]>::try_from(row).ok())
     else {
@@ -113,12 +102,6 @@ pub(crate) async fn is_recorded(
     correlation_id: CorrelationId,
     deadline: Instant,
 ) -> Result<bool, pg::Error> {
-    let mut lease = writer.lease(deadline).await?;
-    let params = [Some(correlation_id.to_string())];
-    let step = Step { sql: RECORDED_SQL, params: &params, param_types: &[] };
-    let outcomes = tokio::time::timeout_at(deadline, lease.session().run(&[step]))
-        .await
-        .map_err(|_| pg::Error::Deadline)?
-        .map_err(|failed| failed.error)?;
-    Ok(outcomes.first().is_some_and(|outcome| !outcome.rows.is_empty()))
+    let outcome = writer.ask(RECORDED_SQL, &[Some(correlation_id.to_string())], deadline).await?;
+    Ok(!outcome.rows.is_empty())
 }

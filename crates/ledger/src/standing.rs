@@ -1,7 +1,7 @@
 //! Whether a success still stands: asked by primary key, for calls that this server remembers.
 
 use contract::CorrelationId;
-use pg::{Step, Writer};
+use pg::Writer;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -16,14 +16,8 @@ pub(crate) async fn result(
     original: CorrelationId,
     deadline: Instant,
 ) -> Result<Option<Value>, pg::Error> {
-    let mut lease = writer.lease(deadline).await?;
-    let params = [Some(original.to_string())];
-    let step = Step { sql: STANDING_SQL, params: &params, param_types: &[] };
-    let outcomes = tokio::time::timeout_at(deadline, lease.session().run_large(&[step]))
-        .await
-        .map_err(|_| pg::Error::Deadline)?
-        .map_err(|failed| failed.error)?;
-    let row = outcomes.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next());
+    let outcome = writer.ask(STANDING_SQL, &[Some(original.to_string())], deadline).await?;
+    let row = outcome.rows.into_iter().next();
     let text = row.and_then(|row| row.into_iter().next().flatten());
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }

@@ -9,7 +9,6 @@
 use std::time::Duration;
 
 use contract::CorrelationId;
-use pg::Step;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::Ledger;
@@ -30,14 +29,8 @@ impl Ledger {
     /// Whatever the database says; the next sweep will find them.
     pub async fn sweep(&self) -> Result<Vec<CorrelationId>, pg::Error> {
         let deadline = Instant::now() + DEADLINE;
-        let mut lease = self.writer.lease(deadline).await?;
         let params = [Some((self.call_deadline + BEYOND_DEADLINE).as_secs().to_string()), Some(MOST.to_string())];
-        let step = Step { sql: SWEEP_SQL, params: &params, param_types: &[] };
-        let outcomes = tokio::time::timeout_at(deadline, lease.session().run(&[step]))
-            .await
-            .map_err(|_| pg::Error::Deadline)?
-            .map_err(|failed| failed.error)?;
-        let ended = outcomes.into_iter().flat_map(|outcome| outcome.rows).flatten().flatten();
+        let ended = self.writer.ask(SWEEP_SQL, &params, deadline).await?.rows.into_iter().flatten().flatten();
         Ok(ended.filter_map(|id| CorrelationId::parse(&id)).collect())
     }
 

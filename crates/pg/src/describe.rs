@@ -34,12 +34,12 @@ const GENERIC_PLAN_SQL: &str = "select pg_catalog.set_config('plan_cache_mode', 
 impl Describe for Writer {
     async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
         let deadline = Instant::now() + DESCRIBE_DEADLINE;
-        let answer = match self.ask(sql, param_types, deadline).await {
+        let answer = match self.describe_once(sql, param_types, deadline).await {
             // The session may have died in the pool (PostgreSQL restarted): a fresh one can be asked the same.
             Err(Error::Lost(error)) => {
                 tracing::info!(%error, "a pooled connection was lost; describing again on a fresh one");
                 self.forget_idle();
-                self.ask(sql, param_types, deadline).await
+                self.describe_once(sql, param_types, deadline).await
             }
             answer => answer,
         };
@@ -49,7 +49,7 @@ impl Describe for Writer {
 
 impl Writer {
     /// The inner result is PostgreSQL's judgement of `sql`; the outer error says that it could not be had.
-    async fn ask(
+    async fn describe_once(
         &self,
         sql: &str,
         param_types: &[u32],

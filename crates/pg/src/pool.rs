@@ -6,7 +6,7 @@ use deadpool::managed::{self, Metrics, Object, Pool as Deadpool, RecycleError, R
 use tokio::time::Instant;
 
 use crate::error::{ConnectError, Error};
-use crate::session::Session;
+use crate::session::{Outcome, Session, Step};
 use crate::target::Target;
 use crate::wire;
 
@@ -84,6 +84,19 @@ impl Lease {
     /// The session.
     pub fn session(&mut self) -> &mut Session {
         self.session.as_mut().unwrap_or_else(|| unreachable!("a lease holds its session until it is dropped"))
+    }
+
+    /// Runs one statement of our own to its end, before `deadline`; a row may be as large as a record of the ledger.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`], or whatever the session says.
+    pub async fn ask(&mut self, sql: &str, params: &[Option<String>], deadline: Instant) -> Result<Outcome, Error> {
+        let step = Step { sql, params, param_types: &[] };
+        let outcomes = tokio::time::timeout_at(deadline, self.session().run_large(&[step]))
+            .await
+            .map_err(|_| Error::Deadline)?
+            .map_err(|failed| failed.error)?;
+        Ok(outcomes.into_iter().next().unwrap_or_default())
     }
 
     /// Throws the session away, whatever its state.

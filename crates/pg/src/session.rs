@@ -159,7 +159,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::run`].
-    pub async fn run_large(&mut self, steps: &[Step<'_>]) -> Result<Vec<Outcome>, StepError> {
+    pub(crate) async fn run_large(&mut self, steps: &[Step<'_>]) -> Result<Vec<Outcome>, StepError> {
         let usual = std::mem::replace(&mut self.connection.max_message_bytes, MAX_PIPELINE_BYTES);
         let outcome = self.run(steps).await;
         self.connection.max_message_bytes = usual;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::columns;
 use crate::error::Error;
 use crate::pool::{Lease, Pool};
-use crate::session::RawColumn;
+use crate::session::{Outcome, RawColumn};
 use crate::target::Target;
 use crate::types::TypeCatalog;
 
@@ -38,6 +38,14 @@ impl Writer {
     /// Why there is none.
     pub async fn lease(&self, deadline: Instant) -> Result<Lease, Error> {
         self.pool.lease(deadline).await
+    }
+
+    /// Runs one statement of our own on a session of the pool, before `deadline`.
+    ///
+    /// # Errors
+    /// As [`Lease::ask`], or why there is no session.
+    pub async fn ask(&self, sql: &str, params: &[Option<String>], deadline: Instant) -> Result<Outcome, Error> {
+        self.lease(deadline).await?.ask(sql, params, deadline).await
     }
 
     /// After a lost connection: the other sessions of the pool may be lost as well.
