@@ -74,3 +74,11 @@ fn only_mcp_knows_rmcp_and_only_pg_opens_connections() {
         assert!(!(has("tokio-postgres") || has("postgres-protocol")) || may_connect, "{name} opens connections");
     }
 }
+
+#[test]
+fn no_layer_of_the_read_path_is_switched_off_but_in_tests() {
+    let mut grep = Command::new("grep");
+    grep.args(["-rlE", "(Reader|Layers)::without", "crates"]).current_dir(testkit::repository());
+    let found = String::from_utf8(grep.output().unwrap().stdout).unwrap();
+    assert_eq!(found.trim(), "crates/pg/src/read/mod.rs");
+}

@@ -27,6 +27,7 @@ mod executors;
 mod explain_query;
 mod hostile_arguments;
 mod images;
+mod layers;
 mod ledger_records;
 mod lost_commit;
 mod manifest_read;

@@ -92,6 +92,44 @@ async fn whatever_writes_is_refused_and_nothing_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_acts_beyond_the_transaction_is_not_called() {
+    // SE14, SE18, RD08: `layers.rs` has the rest.
+    let db = database().await;
+    db.run(
+        "create function social.own(int) returns int language sql as 'select $1';
+         create view social.hidden as select pg_cancel_backend(pid) from pg_stat_activity where pid = 0;
+         grant select on social.hidden to countersign_reader",
+    )
+    .await;
+    let server = Server::on(&db).await;
+    for (query, function) in [
+        ("select pg_cancel_backend(0)", "pg_cancel_backend"),
+        ("select 1 where pg_terminate_backend($1)", "pg_terminate_backend"),
+        ("select case when $1 = 0 then 1 else 1/0 end, pg_cancel_backend(0)", "pg_cancel_backend"),
+        ("table social.hidden", "pg_cancel_backend"),
+        ("select query_to_xml('select 1', true, true, '')", "query_to_xml"),
+    ] {
+        let params = if query.contains("$1") { json!([0]) } else { json!([]) };
+        let arguments = json!({"query": query, "params": params});
+        let error = server.fail("query_database", arguments, "not_permitted").await;
+        assert!(error["message"].as_str().unwrap().contains(&format!("{function} may not be called")), "{error}");
+    }
+    // What is harmless is not touched: also where a plan for any values cannot be made.
+    let query = "select case when $1 = 0 then 1 else 1/0 end as n, 'pg_cancel_backend(1)' as t, social.own(2) as own";
+    for _ in 0..2 {
+        let answer = server.succeed("query_database", json!({"query": query, "params": [0]})).await;
+        assert_eq!(answer["data"]["rows"], json!([{"n": 1, "t": "pg_cancel_backend(1)", "own": 2}]));
+    }
+    let error = server.fail("query_database", json!({"query": query, "params": [1]}), "sql_error").await;
+    assert_eq!(error["sqlstate"], "22012", "{error}");
+    // Not everybody's: refused until it is granted to the login by name.
+    db.run("revoke execute on function social.own(int) from public").await;
+    server.fail("query_database", json!({"query": "select social.own(3)"}), "not_permitted").await;
+    db.run("grant execute on function social.own(int) to countersign_reader").await;
+    assert_eq!(server.query("select social.own(4)").await, [json!({"own": 4})]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_call_cannot_affect_the_next() {
     // D1-08, X-17, X-22
     let db = database().await;

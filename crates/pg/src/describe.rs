@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::columns;
 use crate::error::{Error, ServerError};
+use crate::plan::{For, Planned, plan};
 use crate::reach::reach;
 use crate::session::{RawColumn, Session, Step};
 use crate::types::TypeCatalog;
@@ -27,9 +28,6 @@ const DESCRIBED: &str = "countersign_described";
 const NOT_NULL_SQL: &str = "\
 select true from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid \
 where a.attrelid = $1 and a.attnum = $2 and a.attnotnull and not a.attisdropped and c.relkind <> 'f'";
-
-/// Values would be folded into the plan: an outer join over `id = NULL` leaves nothing of itself.
-const GENERIC_PLAN_SQL: &str = "select pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', true)";
 
 impl Describe for Writer {
     async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
@@ -80,7 +78,7 @@ async fn ask_on(
     for &oid in &raw.params {
         params.push(types.resolve(session, oid).await?);
     }
-    let planned = plan(session, params.len()).await?;
+    let planned = plan(session, DESCRIBED, For::AnyValues(params.len())).await?;
     let Some(raw_columns) = raw.columns else {
         return Ok(match planned {
             // Not a statement that is planned. COMMIT in a manifest would end the transaction of the write protocol.
@@ -126,21 +124,12 @@ async fn declared_not_null(session: &mut Session, columns: &[RawColumn]) -> Resu
     Ok(outcomes.iter().map(|outcome| !outcome.rows.is_empty()).collect())
 }
 
-/// What planning the statement described last shows.
-enum Planned {
-    Plan(Value),
-    /// A command that has no plan.
-    Utility,
-    /// It cannot be planned here and now; why.
-    Unknown(String),
-}
-
 impl Planned {
     /// Whether the statement may give NULL for a column that has none. If there is no plan to see, it may.
     fn may_add_nulls(&self) -> bool {
         match self {
             Self::Plan(plan) => adds_nulls(plan),
-            Self::Utility | Self::Unknown(_) => true,
+            Self::Utility | Self::Refused(_) => true,
         }
     }
 
@@ -148,30 +137,8 @@ impl Planned {
         match self {
             Self::Plan(plan) => reach(plan),
             Self::Utility => Reach::Unplanned("it is a command".to_owned()),
-            Self::Unknown(why) => Reach::Unplanned(why.clone()),
+            Self::Refused(error) => Reach::Unplanned(error.to_string()),
         }
-    }
-}
-
-/// Plans the statement described last.
-async fn plan(session: &mut Session, params: usize) -> Result<Planned, Error> {
-    let nulls = vec!["null"; params].join(", ");
-    let arguments = if params == 0 { nulls } else { format!("({nulls})") };
-    let explain = format!("explain (format json, costs off, verbose) execute {DESCRIBED}{arguments}");
-    match session.run(&[Step::plain(GENERIC_PLAN_SQL), Step::plain(&explain)]).await {
-        Ok(outcomes) => {
-            let plan = outcomes.last().and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
-            let plan: Option<Value> = plan.and_then(|text| serde_json::from_str(text).ok());
-            Ok(match plan {
-                Some(plan) if plan.pointer("/0/Plan").is_some() => Planned::Plan(plan),
-                Some(_) => Planned::Utility,
-                None => Planned::Unknown("EXPLAIN gave none".to_owned()),
-            })
-        }
-        Err(failed) => match failed.error {
-            Error::Server(error) if !error.retryable() => Ok(Planned::Unknown(error.to_string())),
-            error => Err(error),
-        },
     }
 }
 

@@ -38,15 +38,32 @@ impl Found {
                 self.changes |= text("Node Type") == Some("ModifyTable");
                 node.values().for_each(|value| self.look(value));
             }
-            Value::String(text) => self.schemas.extend(schemas_of_calls(text)),
+            Value::String(text) => self.schemas.extend(calls(text).into_iter().filter_map(|call| call.schema)),
             _ => {}
         }
     }
 }
 
-/// The schema of every `schema.function(` in an expression as PostgreSQL writes it.
-fn schemas_of_calls(expression: &str) -> Vec<String> {
-    let mut schemas = Vec::new();
+/// A function that is called, as PostgreSQL writes it: with its schema unless the search path finds it without.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FunctionCall {
+    pub(crate) schema: Option<String>,
+    pub(crate) name: String,
+}
+
+/// Every function that the expressions of a plan call, each once.
+pub(crate) fn called(plan: &Value) -> BTreeSet<FunctionCall> {
+    match plan {
+        Value::Array(items) => items.iter().flat_map(called).collect(),
+        Value::Object(node) => node.values().flat_map(called).collect(),
+        Value::String(text) => calls(text).into_iter().collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+/// Every `function(` and `schema.function(` in an expression as PostgreSQL writes it.
+fn calls(expression: &str) -> Vec<FunctionCall> {
+    let mut calls = Vec::new();
     let mut rest = expression.chars().peekable();
     // The last two names of a path, as long as it goes on.
     let (mut schema, mut last): (Option<String>, Option<String>) = (None, None);
@@ -62,10 +79,10 @@ fn schemas_of_calls(expression: &str) -> Vec<String> {
             }
             '(' => {
                 rest.next();
-                if last.is_some() {
-                    schemas.extend(schema.take());
+                if let Some(name) = last.take() {
+                    calls.push(FunctionCall { schema: schema.take(), name });
                 }
-                (schema, last) = (None, None);
+                schema = None;
             }
             _ => match name(&mut rest) {
                 Some(name) => last = Some(name),
@@ -76,7 +93,7 @@ fn schemas_of_calls(expression: &str) -> Vec<String> {
             },
         }
     }
-    schemas
+    calls
 }
 
 /// An identifier, plain or in double quotes.
@@ -127,7 +144,18 @@ mod tests {
             ("db.countersign.f(1)", vec!["countersign"]),
             ("größe.f(x)", vec!["größe"]),
         ] {
-            assert_eq!(schemas_of_calls(expression), schemas, "{expression}");
+            let found: Vec<String> = calls(expression).into_iter().filter_map(|call| call.schema).collect();
+            assert_eq!(found, schemas, "{expression}");
         }
+    }
+
+    #[test]
+    fn every_call_of_a_plan_is_found_once() {
+        let plan = serde_json::json!([{"Plan": {
+            "Node Type": "Seq Scan", "Output": ["pg_cancel_backend(pid)", "lower(a)"],
+            "Filter": "(lower(b) = 'upper(x)'::text)", "Plans": [{"Function Call": "public.dblink('x'::text)"}]
+        }}]);
+        let names: Vec<String> = called(&plan).into_iter().map(|call| call.name).collect();
+        assert_eq!(names, ["lower", "pg_cancel_backend", "dblink"]);
     }
 }

@@ -4,9 +4,12 @@
 //! trip instead of two; `explain` shows the plan of a read without running it.
 
 mod explain;
+mod functions;
+mod layers;
 mod run;
 mod shapes;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +22,9 @@ use crate::error::{Error, ServerError};
 use crate::pool::{Lease, Pool};
 use crate::target::Target;
 use crate::types::TypeCatalog;
+use functions::Functions;
+pub use layers::Layer;
+use layers::Layers;
 use shapes::Shapes;
 
 /// The bounds of a read.
@@ -76,6 +82,14 @@ pub enum ReadError {
     /// Its plan has a node that PostgreSQL would not run in a transaction that cannot write.
     #[error("the plan has a {0} node, which writes")]
     PlannedWrite(String),
+    /// It calls a function that acts beyond the transaction.
+    #[error("{function} may not be called in a read: {why}")]
+    ForbiddenFunction {
+        /// Its name.
+        function: String,
+        /// What it does, or whose it is: the end of a sentence.
+        why: String,
+    },
     /// The parameters do not fit the statement.
     #[error("{0}")]
     Params(String),
@@ -93,21 +107,46 @@ pub struct Reader {
     pool: Pool,
     types: Arc<TypeCatalog>,
     shapes: Arc<Shapes>,
+    functions: Arc<Functions>,
     limits: ReadLimits,
+    layers: Layers,
+    /// The name of a statement while it is described. Nobody can guess it: SQL's EXECUTE reaches prepared statements, and
+    /// one that executes itself takes PostgreSQL 15 down.
+    described: Arc<str>,
 }
 
 impl Reader {
     /// A reader of this database. Opens no connection yet.
     #[must_use]
     pub fn new(target: Target, limits: ReadLimits) -> Self {
-        let settings = vec![
-            // One more layer: what runs outside our own transaction could not write either.
-            ("default_transaction_read_only", "on"),
-            // Compiling takes seconds where the estimates are off, as on the catalog, and 500 rows never pay for it.
-            ("jit", "off"),
-        ];
+        Self::with_layers(target, limits, Layers::default())
+    }
+
+    /// A reader that lacks one layer of its defence: for the tests that show what the others hold.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without(layer: Layer, target: Target, limits: ReadLimits) -> Self {
+        Self::with_layers(target, limits, Layers::without(layer))
+    }
+
+    fn with_layers(target: Target, limits: ReadLimits, layers: Layers) -> Self {
+        // Compiling takes seconds where the estimates are off, as on the catalog, and 500 rows never pay for it.
+        let mut settings = vec![("jit", "off")];
+        if layers.has(Layer::ReadOnlyDefault) {
+            // What runs outside our own transaction could not write either.
+            settings.push(("default_transaction_read_only", "on"));
+        }
         let pool = Pool::new(target, settings, limits.sessions);
-        Self { pool, types: Arc::default(), shapes: Arc::default(), limits }
+        let described = format!("agent_{:016x}", RandomState::new().build_hasher().finish()).into();
+        Self {
+            pool,
+            types: Arc::default(),
+            shapes: Arc::default(),
+            functions: Arc::default(),
+            limits,
+            layers,
+            described,
+        }
     }
 
     /// The bounds.

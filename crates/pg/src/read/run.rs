@@ -12,15 +12,13 @@ use contract::Column;
 use postgres_protocol::message::backend::Message;
 use serde_json::Value;
 
+use super::functions::Checked;
 use super::shapes::Shape;
-use super::{ReadError, ReadRequest, Reader, ResultSet, refusal, too_large};
+use super::{Layer, ReadError, ReadRequest, Reader, ResultSet, refusal, too_large};
 use crate::columns;
 use crate::error::{Error, ServerError};
 use crate::session::{RawColumn, RawShape, Session, raw_columns, raw_row};
 use crate::value;
-
-/// The name of a statement that is described first. It has one because looking up its types uses others in between.
-const DESCRIBED: &str = "agent";
 
 /// What is still to come when an answer is given: the end of DISCARD ALL.
 pub(super) const OWED_BY_CLEANING: usize = 1;
@@ -38,7 +36,7 @@ impl Reader {
             let params = encode(&shape, request.params)?;
             self.push_opening(session)?;
             let oids: Vec<u32> = shape.params.iter().map(|ty| ty.oid).collect();
-            session.connection.push_parse("", request.sql, &oids)?;
+            push_or_clear(session, |session| session.connection.push_parse("", request.sql, &oids))?;
             match self.fetch(session, &shape, "", &params, request, OPENING_STATEMENTS).await {
                 // Nothing has run: the text did not even parse with the types that it had before.
                 Err(Fetched::Unparsed(_)) => {
@@ -48,10 +46,20 @@ impl Reader {
                 outcome => return outcome.map_err(Fetched::into_error),
             }
         }
+        if !self.layers.has(Layer::ExtendedProtocol) {
+            return self.run_simple(session, request.sql).await;
+        }
         let shape = Arc::new(self.describe(session, request.sql).await?);
-        self.shapes.put(request.sql, &shape);
         let params = encode(&shape, request.params)?;
-        self.run_described(session, &shape, DESCRIBED, &params, request).await
+        let checked = if self.layers.has(Layer::Functions) {
+            self.functions.check(session, &self.described, &params).await?
+        } else {
+            Checked::Always
+        };
+        if checked == Checked::Always {
+            self.shapes.put(request.sql, &shape);
+        }
+        self.run_described(session, &shape, &self.described, &params, request).await
     }
 
     /// Runs a statement that has been described under this name.
@@ -74,7 +82,14 @@ impl Reader {
             "select set_config('statement_timeout', '{timeout_ms}', true), set_config('lock_timeout', '{timeout_ms}', true), \
              set_config('idle_in_transaction_session_timeout', '{timeout_ms}', true)"
         );
-        for own_text in ["begin read only", &limits] {
+        let begin = if self.layers.has(Layer::ReadOnlyTransaction) { "begin read only" } else { "begin read write" };
+        let first = match (self.layers.has(Layer::FixedMode), self.layers.has(Layer::Timeouts)) {
+            (true, true) => limits.as_str(),
+            (true, false) => "select 1",
+            // Commands take no snapshot, and so leave the mode open.
+            (false, _) => "reset search_path",
+        };
+        for own_text in [begin, first] {
             session.connection.push_parse("", own_text, &[])?;
             session.connection.push_bind("", "", &[])?;
             session.connection.push_execute("", 0)?;
@@ -85,16 +100,45 @@ impl Reader {
     /// Opens the transaction and describes the agent's statement in it; nothing of the agent's runs.
     pub(super) async fn describe(&self, session: &mut Session, sql: &str) -> Result<Shape, ReadError> {
         self.push_opening(session)?;
-        session.push_describe(DESCRIBED, sql, &[])?;
+        push_or_clear(session, |session| session.push_describe(&self.described, sql, &[]))?;
         session.connection.flush().await.map_err(Error::Lost)?;
         let RawShape { params: param_oids, columns: raw } = session.receive_shape().await.map_err(refusal)?;
-        let Some(raw) = raw else { return Err(ReadError::NoResultColumns) };
+        let raw = match raw {
+            Some(raw) => raw,
+            None if !self.layers.has(Layer::ResultColumns) => Vec::new(),
+            None => return Err(ReadError::NoResultColumns),
+        };
         let mut params = Vec::with_capacity(param_oids.len());
         for oid in param_oids {
             params.push(self.types.resolve(session, oid).await?);
         }
         let columns = columns::resolve(&self.types, session, &raw).await?;
         Ok(Shape { params, columns, column_oids: raw.iter().map(|column| column.type_oid).collect() })
+    }
+
+    /// The end of the transaction, and what leaves nothing of the call in the session.
+    fn push_closing(&self, session: &mut Session) -> Result<(), Error> {
+        let end = if self.layers.has(Layer::Rollback) { "rollback" } else { "commit" };
+        session.connection.push_own_text(end)?;
+        if self.layers.has(Layer::DiscardAll) {
+            session.push_discard_all()?;
+        } else {
+            session.connection.push_own_text("select 1")?;
+        }
+        Ok(())
+    }
+
+    /// What a server does that trusts the simple protocol: only ever without [`Layer::ExtendedProtocol`].
+    async fn run_simple(&self, session: &mut Session, sql: &str) -> Result<ResultSet, ReadError> {
+        self.push_opening(session)?;
+        push_or_clear(session, |session| Ok(session.connection.push_own_text(sql)?))?;
+        session.connection.push_sync();
+        self.push_closing(session)?;
+        session.connection.flush().await.map_err(Error::Lost)?;
+        let outcome = session.finish().await.map_err(refusal);
+        session.finish().await?;
+        session.finish().await?;
+        outcome.map(|()| ResultSet { columns: Vec::new(), rows: Vec::new(), truncated: false })
     }
 
     /// Runs the statement up to the limits, rolls back and cleans the session. The end of the cleaning is not waited for.
@@ -114,8 +158,7 @@ impl Reader {
         connection.push_describe_portal("")?;
         connection.push_execute("", one_more)?;
         connection.push_sync();
-        connection.push_own_text("rollback")?;
-        session.push_discard_all()?;
+        self.push_closing(session)?;
         // Only a statement without a name is parsed in this very pipeline.
         let progress = if statement.is_empty() { Progress::Unparsed } else { Progress::Unbound };
         let mut rows = Rows::new(shape, progress, row_limit as usize, self.limits.max_bytes);
@@ -147,6 +190,11 @@ impl Reader {
             }
         }
     }
+}
+
+/// A text that cannot be sent takes with it what was to go before it: nothing of a call may go out with the next one.
+fn push_or_clear(session: &mut Session, push: impl FnOnce(&mut Session) -> Result<(), Error>) -> Result<(), Error> {
+    push(session).inspect_err(|_| session.connection.outbox().clear())
 }
 
 /// What keeps a statement from giving rows.

@@ -100,6 +100,34 @@ pub(super) fn push_quoted(out: &mut String, text: &str) {
     out.push('"');
 }
 
+/// A `text[]` of these.
+pub(crate) fn text_array(texts: &[String]) -> String {
+    let mut out = String::from("{");
+    for (index, text) in texts.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        push_quoted(&mut out, text);
+    }
+    out.push('}');
+    out
+}
+
+/// A literal of SQL, of no type yet. Whatever `standard_conforming_strings` says: a backslash makes it an E'' one.
+pub(crate) fn sql_literal(text: Option<&str>) -> String {
+    let Some(text) = text else { return "null".to_owned() };
+    let prefix = if text.contains('\\') { "E" } else { "" };
+    let mut out = format!("{prefix}'");
+    for c in text.chars() {
+        if matches!(c, '\'' | '\\') {
+            out.push(c);
+        }
+        out.push(c);
+    }
+    out.push('\'');
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,6 +153,13 @@ mod tests {
         for broken in ["", "{", "{a", "{\"a", "{a}}", "a", "{a,}b", "{{{{{{{1}}}}}}}", "[1:2={1}"] {
             assert_eq!(parse_array(broken, ','), None, "{broken}");
         }
+    }
+
+    #[test]
+    fn a_literal_ends_where_it_should() {
+        assert_eq!(sql_literal(None), "null");
+        assert_eq!(sql_literal(Some("it's")), "'it''s'");
+        assert_eq!(sql_literal(Some(r"a\' or 1")), r"E'a\\'' or 1'");
     }
 
     proptest::proptest! {

@@ -10,3 +10,4 @@ mod literal;
 
 pub use decode::decode;
 pub use encode::{EncodeError, encode, encode_all};
+pub(crate) use literal::{sql_literal, text_array};

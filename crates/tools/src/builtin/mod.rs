@@ -170,6 +170,9 @@ pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
             Failure { sqlstate: Some(error.sqlstate), detail: Some(error.message), ..not_read_only() }
         }
         ReadError::PlannedWrite(_) => Failure { detail: Some(error.to_string()), ..not_read_only() },
+        ReadError::ForbiddenFunction { .. } => {
+            Failure::new(ErrorCode::NotPermitted, format!("{PREFIX}{error}")).hint("Nothing was executed.")
+        }
         ReadError::Params(reason) => Failure::new(ErrorCode::InvalidParams, format!("{PREFIX}{reason}")),
         ReadError::TooLarge(error) => Failure::new(ErrorCode::ResultTooLarge, format!("{PREFIX}{error}"))
             .hint("Select fewer or shorter columns, for example left(column, 200)."),

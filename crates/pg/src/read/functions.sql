@@ -1,0 +1,49 @@
+-- Which of the functions with these names a read may not call, and why. By name, since that is what a plan shows: a name
+-- is refused if any function that it may stand for is.
+select f.proname, f.why
+from (
+    select p.proname,
+        case
+            when n.nspname = 'pg_catalog' and p.proname in ('pg_cancel_backend', 'pg_terminate_backend')
+                then 'it stops other sessions'
+            when n.nspname = 'pg_catalog' and (
+                    p.proname in ('pg_logical_emit_message', 'pg_replication_slot_advance', 'pg_drop_replication_slot',
+                                  'pg_sync_replication_slots', 'gin_clean_pending_list')
+                    or p.proname ~ '^(pg_create_|pg_copy_).*_replication_slot$' or p.proname ~ '^pg_logical_slot_'
+                    or p.proname ~ '^(brin_(de)?summarize|binary_upgrade_|pg_(restore|clear)_\w+_stats)')
+                then 'what it does is not undone by ROLLBACK'
+            -- READ ONLY stops these from PostgreSQL 16 on.
+            when n.nspname = 'pg_catalog'
+                    and p.proname in ('lo_creat', 'lo_create', 'lo_from_bytea', 'lo_put', 'lowrite', 'lo_truncate',
+                                      'lo_truncate64', 'lo_unlink', 'lo_import', 'lo_export')
+                then 'it writes large objects or files'
+            when n.nspname = 'pg_catalog' and p.proname = 'pg_notify' then 'it tells other sessions something'
+            when n.nspname = 'pg_catalog' and (p.proname ~ '^(query|cursor)_to_xml' or p.proname in ('ts_stat', 'ts_rewrite'))
+                then 'it runs SQL that is given as text'
+            when e.extname = 'tablefunc' and p.proname ~ '^(crosstab|connectby)' or e.extname = 'xml2' and p.proname = 'xpath_table'
+                then 'it runs SQL that is given as text'
+            when e.extname in ('dblink', 'http', 'pg_net') then 'it reaches other servers'
+            when e.extname in ('adminpack', 'pageinspect', 'pg_surgery', 'pg_prewarm', 'pg_walinspect')
+                then 'it works on files beneath the tables'
+            -- Not what every role may call, and granted neither to this login nor to a role that it is in: only a
+            -- superuser or its owner can.
+            when not exists (
+                    select from pg_catalog.aclexplode(coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))) a
+                    where a.privilege_type = 'EXECUTE'
+                        and (a.grantee = 0
+                             or a.grantee <> p.proowner and a.grantee = r.oid
+                             or a.grantee <> p.proowner and not r.rolsuper and pg_catalog.pg_has_role(r.oid, a.grantee, 'usage')))
+                then 'it is not granted to this login or to everybody'
+        end as why
+    from pg_catalog.pg_proc p
+        join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+        cross join (select oid, rolsuper from pg_catalog.pg_roles where rolname = session_user) r
+        left join pg_catalog.pg_depend d
+            on d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass and d.objid = p.oid and d.deptype = 'e'
+        left join pg_catalog.pg_extension e on e.oid = d.refobjid
+            and d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass
+    where p.proname = any ($1::pg_catalog.name[])
+) f
+where f.why is not null
+order by f.proname
+limit 1

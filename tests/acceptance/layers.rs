@@ -1,0 +1,169 @@
+//! Read only with every single layer taken away in turn (design.md sections 1 and 4, promises D2-17, X-23 to X-28).
+//!
+//! Every hostile statement of `tests/attacks/reads.jsonl` runs through the read path as the login that `init` makes, as a
+//! login of an operator's own, and as a superuser, with all layers and with each one missing. What it did is looked up
+//! afterwards: in the database, in its session, to another session of the same login, in files, on the network.
+//! `cargo test -p acceptance layers -- --nocapture` prints who stopped what.
+#![allow(clippy::print_stdout, clippy::disallowed_macros, reason = "the matrix is there to be read")]
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ledger::read::{ReadError, ReadLimits, ReadRequest, Reader};
+use pg::{Layer, Target};
+use serde_json::Value;
+
+use world::{Attack, Harm, World};
+
+/// Attacks on time end here; the others must get to where they do harm, however busy the machine is.
+const SHORT: Duration = Duration::from_millis(300);
+const LONG: Duration = Duration::from_secs(10);
+
+fn reader(target: &Target, missing: Option<Layer>, deadline: Duration) -> Reader {
+    let limits = ReadLimits { deadline, sessions: 1, ..ReadLimits::default() };
+    match missing {
+        None => Reader::new(target.clone(), limits),
+        Some(layer) => Reader::without(layer, target.clone(), limits),
+    }
+}
+
+/// Who said no, or that nobody did.
+fn stopped_by(outcome: &Result<(), ReadError>) -> &'static str {
+    let Err(error) = outcome else { return "-" };
+    match error {
+        ReadError::NoResultColumns => "result columns",
+        ReadError::WouldWrite(_) => "read only transaction",
+        ReadError::ForbiddenFunction { .. } => "functions",
+        ReadError::TooLarge(_) => "bytes",
+        ReadError::Database(pg::Error::Deadline) => "deadline",
+        ReadError::Database(pg::Error::Server(error)) => match error.sqlstate.as_str() {
+            "42601" if error.message.contains("multiple commands") => "extended protocol",
+            "42501" | "2F003" => "login",
+            "57014" => "timeouts",
+            "25001" => "fixed mode",
+            "25006" => "read only transaction",
+            _ => "PostgreSQL",
+        },
+        _ => "PostgreSQL",
+    }
+}
+
+/// What the statements of an attack came to, one after the other on one pool.
+async fn carry_out(reader: &Reader, attack: &Attack) -> (Result<(), ReadError>, Vec<Value>) {
+    let mut seen = Vec::new();
+    let mut outcome = Ok(());
+    for sql in &attack.sql {
+        match reader.query(&ReadRequest { sql, params: &[], row_limit: None }).await {
+            Ok(result) => seen.extend(result.rows.into_iter().flatten()),
+            Err(error) => outcome = Err(error),
+        }
+    }
+    (outcome, seen)
+}
+
+struct Login {
+    name: &'static str,
+    target: Target,
+}
+
+/// For one login: who stopped which attacks with all layers, and what they did with one missing.
+#[derive(Default)]
+struct Findings {
+    stopped_by: BTreeMap<&'static str, Vec<String>>,
+    harm_without: Vec<(Layer, Vec<(String, Harm)>)>,
+}
+
+struct Matrix<'a> {
+    world: World,
+    attacks: &'a [Attack],
+}
+
+impl Matrix<'_> {
+    /// Every attack with this layer missing; what each did.
+    async fn run(&mut self, login: &Login, missing: Option<Layer>, findings: &mut Findings) -> Vec<(String, Harm)> {
+        let patient = reader(&login.target, missing, LONG);
+        let hasty = reader(&login.target, missing, SHORT);
+        let mut harms = Vec::new();
+        self.world.watch(&login.target).await;
+        let clean = world::session_state(&patient).await;
+        for attack in self.attacks.iter().filter(|attack| missing.is_none() || !attack.takes_time()) {
+            let reader = if attack.takes_time() { &hasty } else { &patient };
+            let (outcome, seen) = carry_out(reader, attack).await;
+            if missing.is_none() {
+                findings.stopped_by.entry(stopped_by(&outcome)).or_default().push(attack.id.clone());
+            }
+            let mut harm = self.world.harm(&seen).await;
+            harm.network &= !attack.may_connect();
+            harm.left |= world::session_state(&patient).await != clean;
+            if harm.any() {
+                self.world.restore(&login.target).await;
+                harms.push((attack.id.clone(), harm));
+            }
+        }
+        // A signal may arrive after the answer: the last word on it.
+        if !self.world.sibling_runs().await {
+            harms.push(("one of these".to_owned(), Harm { stopped: true, ..Harm::default() }));
+        }
+        harms
+    }
+}
+
+/// Runs everything as this login; harm that was done with one layer missing goes to `judge`.
+async fn survey(matrix: &mut Matrix<'_>, login: &Login, judge: fn(Layer, &[(String, Harm)])) {
+    let mut findings = Findings::default();
+    let with_all = matrix.run(login, None, &mut findings).await;
+    assert!(with_all.is_empty(), "{} with all layers: {with_all:?}", login.name);
+    for layer in Layer::ALL {
+        let harms = matrix.run(login, Some(layer), &mut findings).await;
+        judge(layer, &harms);
+        findings.harm_without.push((layer, harms));
+    }
+    print(login.name, &findings);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_changes_with_any_single_layer_missing() {
+    let (world, db) = World::new().await;
+    let attacks = world.attacks();
+    let mut matrix = Matrix { world, attacks: &attacks };
+    let made_by_init = Login { name: "countersign_reader", target: ledger::reader_login(&db.target()).await.unwrap() };
+    survey(&mut matrix, &made_by_init, |layer, harms| {
+        assert!(!harms.iter().any(|(_, harm)| harm.changed), "without {layer:?}: {harms:?}");
+    })
+    .await;
+    let own = Login { name: "agent_ro", target: db.target().as_role("agent_ro", None) };
+    let with_all = matrix.run(&own, None, &mut Findings::default()).await;
+    assert!(with_all.is_empty(), "{} with all layers: {with_all:?}", own.name);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn even_a_superuser_does_no_harm_with_all_layers() {
+    let (world, db) = World::new().await;
+    let attacks = world.attacks();
+    let mut matrix = Matrix { world, attacks: &attacks };
+    // A superuser is the layer of the login missing already. That harm shows when the next one is missing is what tells
+    // that this test can see it.
+    survey(&mut matrix, &Login { name: "superuser", target: db.target() }, |layer, harms| match layer {
+        Layer::Functions => assert!(harms.len() > 10, "without {layer:?}: {harms:?}"),
+        Layer::ResultColumns => assert!(harms.iter().any(|(id, harm)| id == "SE10" && harm.file), "{harms:?}"),
+        Layer::ReadOnlyTransaction => assert!(harms.iter().any(|(id, harm)| id == "WR17" && harm.changed), "{harms:?}"),
+        Layer::DiscardAll => assert!(harms.iter().any(|(id, harm)| id == "SE16" && harm.left), "{harms:?}"),
+        _ => {}
+    })
+    .await;
+}
+
+fn print(login: &str, findings: &Findings) {
+    println!("\n{login}: no harm with all layers. Who stopped what:");
+    for (by, attacks) in &findings.stopped_by {
+        let by = if *by == "-" { "ran, and left nothing" } else { by };
+        println!("  {by:<22} {:>3}  {}", attacks.len(), attacks.join(" "));
+    }
+    for (layer, harms) in &findings.harm_without {
+        let harms: Vec<String> = harms.iter().map(|(attack, harm)| format!("{attack} ({harm})")).collect();
+        let harms = if harms.is_empty() { "no harm".to_owned() } else { harms.join(", ") };
+        println!("  without {:<20} {harms}", format!("{layer:?}:"));
+    }
+}
