@@ -5,6 +5,7 @@
 //! envelope back. A transport to come (HTTP, SSE) is a module beside `stdio` that serves the same [`Server`].
 
 mod client;
+mod packed;
 mod server;
 mod stdio;
 mod strict_json;

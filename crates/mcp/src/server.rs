@@ -5,14 +5,16 @@ use std::sync::Arc;
 use contract::{Envelope, Principal};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult, ErrorData,
-    Implementation, ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig,
-    SubscriptionFilter, Tool, ToolAnnotations,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorData, Implementation,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    ToolAnnotations,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tools::{ToolInfo, Toolset};
+
+use crate::packed;
 
 /// Where the envelope stands in a tool result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,19 +66,9 @@ impl Server {
     }
 
     fn result(&self, envelope: &Envelope) -> Result<CallToolResult, ErrorData> {
-        let unserializable = |error: serde_json::Error| ErrorData::internal_error(error.to_string(), None);
-        let text = match self.content {
-            Content::Structured => Vec::new(),
-            Content::Text | Content::Both => {
-                vec![ContentBlock::text(serde_json::to_string(envelope).map_err(unserializable)?)]
-            }
-        };
-        let mut result =
-            if envelope.is_success() { CallToolResult::success(text) } else { CallToolResult::error(text) };
-        if self.content != Content::Text {
-            result.structured_content = Some(serde_json::to_value(envelope).map_err(unserializable)?);
-        }
-        Ok(result)
+        let text =
+            serde_json::to_string(envelope).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        Ok(packed::pack(text, envelope.is_success(), self.content))
     }
 }
 

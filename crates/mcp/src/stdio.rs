@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Server, strict_json};
+use crate::{Server, packed, strict_json};
 
 /// Why serving ended early.
 #[derive(Debug, thiserror::Error)]
@@ -140,9 +140,9 @@ where
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
         let output = Arc::clone(&self.output);
         async move {
-            let mut line = serde_json::to_vec(&item)?;
-            line.push(b'\n');
+            // Not before it is this answer's turn: a line takes as much room as all that it is made of.
             let mut output = output.lock().await;
+            let line = packed::line(item)?;
             output.write_all(&line).await?;
             output.flush().await
         }

@@ -133,6 +133,12 @@ pub enum Error {
         /// What is allowed, in bytes.
         limit: usize,
     },
+    /// A row is made of more values than this session converts.
+    #[error("a row of more than {limit} values is larger than allowed")]
+    TooManyValues {
+        /// What is allowed.
+        limit: usize,
+    },
     /// The deadline passed before the work was done.
     #[error("the deadline passed")]
     Deadline,
