@@ -4,6 +4,7 @@
 //! trip instead of two; `explain` shows the plan of a read without running it.
 
 mod explain;
+mod rendered;
 mod run;
 mod shapes;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use contract::Column;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio::time::error::Elapsed;
 
@@ -19,6 +21,7 @@ use crate::error::{Error, ServerError};
 use crate::pool::{Lease, Pool};
 use crate::target::Target;
 use crate::types::TypeCatalog;
+pub use rendered::RowForm;
 use shapes::Shapes;
 
 /// The bounds of a read.
@@ -28,7 +31,7 @@ pub struct ReadLimits {
     pub default_rows: u32,
     /// The most rows that a caller can ask for.
     pub max_rows: u32,
-    /// Bytes of the result in text form, a single row included.
+    /// Bytes of the rows, as PostgreSQL sends them and as JSON text; a single row included.
     pub max_bytes: usize,
     /// From the call to the answer, waiting for a connection included.
     pub deadline: Duration,
@@ -51,6 +54,8 @@ pub struct ReadRequest<'a> {
     pub params: &'a [Value],
     /// Rows to return at the most; the default of [`ReadLimits`] if `None`.
     pub row_limit: Option<u32>,
+    /// What each row looks like.
+    pub form: RowForm,
 }
 
 /// What was read.
@@ -58,8 +63,8 @@ pub struct ReadRequest<'a> {
 pub struct ResultSet {
     /// The columns, their names made unique.
     pub columns: Vec<Column>,
-    /// The rows, each as long as `columns`.
-    pub rows: Vec<Vec<Value>>,
+    /// The rows as JSON text: objects by column name, or arrays as long as `columns`.
+    pub rows: Vec<Box<RawValue>>,
     /// Whether there was more than the limits on rows and bytes let through.
     pub truncated: bool,
 }
@@ -199,7 +204,7 @@ fn refusal(error: Error) -> ReadError {
 
 fn too_large(error: Error) -> ReadError {
     match error {
-        error @ Error::MessageTooLarge { .. } => ReadError::TooLarge(error),
+        error @ (Error::MessageTooLarge { .. } | Error::TooManyValues { .. }) => ReadError::TooLarge(error),
         error => ReadError::Database(error),
     }
 }
