@@ -1,6 +1,7 @@
 //! MCP requests to the registry, envelopes to MCP results.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::{Envelope, Principal};
 use rmcp::handler::server::ServerHandler;
@@ -40,6 +41,10 @@ pub struct Server {
     pub(crate) session: CancellationToken,
 }
 
+/// How long a read goes on after its client has closed its end: a script that pipes its questions in and reads on gets the
+/// quick answers, and no backend works for long for nobody.
+const LAST_ANSWERS: Duration = Duration::from_millis(100);
+
 const INSTRUCTIONS: &str = "A PostgreSQL database. See what is in it with describe_database, read with query_database, \
     look at a plan with explain_query. Write only with the write tools: each write is recorded, happens once however \
     often it is repeated, and its answer says in meta.rollback how to undo it. preview_mutation shows what a write would do. Keep meta.correlation_id: \
@@ -63,6 +68,12 @@ impl Server {
             ErrorData::invalid_params(message, None)
         })?;
         self.result(&envelope)
+    }
+
+    /// Ends when the client has closed its end and what was nearly done has had its time.
+    async fn deserted(&self) {
+        self.session.cancelled().await;
+        tokio::time::sleep(LAST_ANSWERS).await;
     }
 
     fn result(&self, envelope: &Envelope) -> Result<CallToolResult, ErrorData> {
@@ -107,10 +118,14 @@ impl ServerHandler for Server {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let only_reads = self.tools.registry().info(&params.name).is_some_and(|info| info.hints.read_only);
         tokio::select! {
             result = self.call(params) => result.map(CallToolResponse::from),
             // Dropping the call frees its backend; a write goes on to its recorded end.
             () = context.ct.cancelled() => Err(ErrorData::invalid_request("the call was cancelled", None)),
+            () = self.deserted(), if only_reads => {
+                Err(ErrorData::invalid_request("the call was cancelled: the client closed its end", None))
+            }
         }
     }
 
