@@ -129,6 +129,11 @@ impl Reader {
         self.pool.lease(Instant::now() + self.limits.deadline).await
     }
 
+    /// Waits until PostgreSQL has been told of every session that is to stop: before the process ends.
+    pub async fn drain(&self) {
+        self.pool.drain().await;
+    }
+
     /// Runs one read. Cancelling the future frees the backend.
     ///
     /// # Errors
