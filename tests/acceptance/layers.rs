@@ -11,9 +11,8 @@ mod world;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ledger::read::{ReadError, ReadLimits, ReadRequest, Reader};
+use ledger::read::{ReadError, ReadLimits, ReadRequest, Reader, RowForm};
 use pg::{Layer, Target};
-use serde_json::Value;
 
 use world::{Attack, Harm, World};
 
@@ -51,12 +50,12 @@ fn stopped_by(outcome: &Result<(), ReadError>) -> &'static str {
 }
 
 /// What the statements of an attack came to, one after the other on one pool.
-async fn carry_out(reader: &Reader, attack: &Attack) -> (Result<(), ReadError>, Vec<Value>) {
+async fn carry_out(reader: &Reader, attack: &Attack) -> (Result<(), ReadError>, Vec<String>) {
     let mut seen = Vec::new();
     let mut outcome = Ok(());
     for sql in &attack.sql {
-        match reader.query(&ReadRequest { sql, params: &[], row_limit: None }).await {
-            Ok(result) => seen.extend(result.rows.into_iter().flatten()),
+        match reader.query(&ReadRequest { sql, params: &[], row_limit: None, form: RowForm::Array }).await {
+            Ok(result) => seen.extend(result.rows.iter().map(|row| row.get().to_owned())),
             Err(error) => outcome = Err(error),
         }
     }

@@ -20,7 +20,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ledger::read::{ReadLimits, ReadRequest, Reader};
+use ledger::read::{ReadLimits, ReadRequest, Reader, RowForm};
 use serde_json::{Value, json};
 use testkit::{Database, Server, database};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -91,12 +91,12 @@ impl Bare {
 
 async fn core_by_key(reader: &Reader, id: i64) {
     let params = [json!(id)];
-    let request = ReadRequest { sql: BY_KEY, params: &params, row_limit: None };
+    let request = ReadRequest { sql: BY_KEY, params: &params, row_limit: None, form: RowForm::Object };
     assert_eq!(reader.query(&request).await.unwrap().rows.len(), 1);
 }
 
 async fn core_large(reader: &Reader) {
-    let request = ReadRequest { sql: LARGE, params: &[], row_limit: Some(10_000) };
+    let request = ReadRequest { sql: LARGE, params: &[], row_limit: Some(10_000), form: RowForm::Object };
     assert_eq!(reader.query(&request).await.unwrap().rows.len(), 10_000);
 }
 

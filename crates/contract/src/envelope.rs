@@ -2,6 +2,7 @@
 
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::{CorrelationId, ErrorCode, Redaction};
@@ -10,12 +11,12 @@ use crate::{CorrelationId, ErrorCode, Redaction};
 pub const TOOL_VERSION: &str = "1.0";
 
 /// What a tool answers: data, or a failure that tells a model how to go on. Serialized once, at the edge.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Envelope {
     /// The tool did what it was asked, or found that an identical call already had.
     Success {
-        /// The tool's own result: always a JSON object.
-        data: Value,
+        /// The tool's own result: always a JSON object. As text, which a large answer is a fraction of as a tree.
+        data: Box<RawValue>,
         /// Version, time taken and, for a write, its receipt and its undo.
         meta: Meta,
     },
@@ -192,7 +193,8 @@ mod tests {
 
     #[test]
     fn a_read_answers_without_the_keys_of_a_write() {
-        let envelope = Envelope::Success { data: serde_json::json!({"n": 1}), meta: Meta::new(TOOL_VERSION, 3) };
+        let data = RawValue::from_string(r#"{"n":1}"#.to_owned()).unwrap();
+        let envelope = Envelope::Success { data, meta: Meta::new(TOOL_VERSION, 3) };
         assert_eq!(
             serde_json::to_string(&envelope).unwrap(),
             r#"{"success":true,"data":{"n":1},"meta":{"tool_version":"1.0","elapsed_ms":3}}"#

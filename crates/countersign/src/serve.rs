@@ -34,10 +34,13 @@ pub(crate) async fn run(arguments: &ServeArgs, sources: Sources, settings: Setti
     tokio::spawn(workshop.ledger.clone().keep_swept());
     let toolbox = Toolbox::new(shelves);
     let server = wiring::server(&toolbox, &settings);
-    let gate = workshop.backends.gate.clone();
+    let backends = workshop.backends.clone();
     tokio::spawn(reload::at_every(hangup, Reloader { sources, running: settings, workshop, toolbox }));
     let served = mcp::serve_stdio(server, stop_on_signals()?).await;
-    gate.drain().await;
+    backends.gate.drain().await;
+    if let Some(reader) = &backends.reader {
+        reader.drain().await;
+    }
     drop(private);
     Ok(served?)
 }

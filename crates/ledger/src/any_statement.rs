@@ -86,14 +86,11 @@ impl WriteTx<'_> {
         }
         self.restore().await?;
         let columns = self.writer.columns(self.lease, &whole.outcome.columns).await.map_err(Refusal::Lost)?;
-        let decode = |row: &Vec<Option<String>>| {
-            row.iter().zip(&columns).map(|(text, column)| value::decode(text.as_deref(), &column.ty)).collect()
-        };
-        let rows = whole.outcome.rows.iter().map(decode).collect();
+        let result = ResultSet::fitting(columns, &whole.outcome.rows, keep.bytes, whole.truncated);
         Ok(Answered {
             rows_affected: affected.unwrap_or_else(|| whole.outcome.rows_affected()),
             command_tag: affected.is_none().then_some(whole.outcome.tag),
-            result: ResultSet { columns, rows, truncated: whole.truncated },
+            result,
         })
     }
 

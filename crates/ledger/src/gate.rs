@@ -138,6 +138,7 @@ impl Gate {
     pub async fn drain(&self) {
         self.running.close();
         self.running.wait().await;
+        self.writer.drain().await;
     }
 }
 

@@ -81,7 +81,7 @@ fn failure(error: &pg::Error) -> Failure {
             ErrorCode::Timeout,
             "the preview did not finish within its deadline and was rolled back; nothing was written",
         ),
-        pg::Error::MessageTooLarge { .. } => too_large(),
+        pg::Error::MessageTooLarge { .. } | pg::Error::TooManyValues { .. } => too_large(),
         pg::Error::Server(error) => sql_failure(error),
         pg::Error::Lost(error) => {
             tracing::warn!(%error, "a preview lost its connection");

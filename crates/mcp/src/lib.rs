@@ -5,6 +5,10 @@
 //! envelope back. A transport to come (HTTP, SSE) is a module beside `stdio` that serves the same [`Server`].
 
 mod client;
+mod in_flight;
+mod lines;
+mod overlong;
+mod packed;
 mod server;
 mod stdio;
 mod strict_json;

@@ -1,18 +1,21 @@
 //! MCP requests to the registry, envelopes to MCP results.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::{Envelope, Principal};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult, ErrorData,
-    Implementation, ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig,
-    SubscriptionFilter, Tool, ToolAnnotations,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorData, Implementation,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    ToolAnnotations,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tools::{ToolInfo, Toolset};
+
+use crate::packed;
 
 /// Where the envelope stands in a tool result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,6 +40,10 @@ pub struct Server {
     /// Cancelled at the end of the session.
     pub(crate) session: CancellationToken,
 }
+
+/// How long a read goes on after its client has closed its end: a script that pipes its questions in and reads on gets the
+/// quick answers, and no backend works for long for nobody.
+const LAST_ANSWERS: Duration = Duration::from_millis(100);
 
 const INSTRUCTIONS: &str = "A PostgreSQL database. See what is in it with describe_database, read with query_database, \
     look at a plan with explain_query. Write only with the write tools: each write is recorded, happens once however \
@@ -63,20 +70,16 @@ impl Server {
         self.result(&envelope)
     }
 
+    /// Ends when the client has closed its end and what was nearly done has had its time.
+    async fn deserted(&self) {
+        self.session.cancelled().await;
+        tokio::time::sleep(LAST_ANSWERS).await;
+    }
+
     fn result(&self, envelope: &Envelope) -> Result<CallToolResult, ErrorData> {
-        let unserializable = |error: serde_json::Error| ErrorData::internal_error(error.to_string(), None);
-        let text = match self.content {
-            Content::Structured => Vec::new(),
-            Content::Text | Content::Both => {
-                vec![ContentBlock::text(serde_json::to_string(envelope).map_err(unserializable)?)]
-            }
-        };
-        let mut result =
-            if envelope.is_success() { CallToolResult::success(text) } else { CallToolResult::error(text) };
-        if self.content != Content::Text {
-            result.structured_content = Some(serde_json::to_value(envelope).map_err(unserializable)?);
-        }
-        Ok(result)
+        let text =
+            serde_json::to_string(envelope).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        Ok(packed::pack(text, envelope.is_success(), self.content))
     }
 }
 
@@ -115,10 +118,14 @@ impl ServerHandler for Server {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let only_reads = self.tools.registry().info(&params.name).is_some_and(|info| info.hints.read_only);
         tokio::select! {
             result = self.call(params) => result.map(CallToolResponse::from),
             // Dropping the call frees its backend; a write goes on to its recorded end.
             () = context.ct.cancelled() => Err(ErrorData::invalid_request("the call was cancelled", None)),
+            () = self.deserted(), if only_reads => {
+                Err(ErrorData::invalid_request("the call was cancelled: the client closed its end", None))
+            }
         }
     }
 

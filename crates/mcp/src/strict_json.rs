@@ -1,81 +1,96 @@
-//! JSON in which no object has the same key twice.
+//! JSON in which no object has the same key twice, and which is not made of too many values.
 //!
 //! serde_json keeps the last of two equal keys without a word, while the client may have meant the first one, and a
-//! reviewer may have read it (attack ID10). So such a message is refused.
+//! reviewer may have read it (attack ID10). So such a message is refused. And a value takes a hundred bytes and more once
+//! it is read, so four megabytes of `1,1,1` would be half a gigabyte: they are counted before anything is kept.
 
 use std::collections::HashSet;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// Reads `text` and keeps nothing of it.
+/// The most values in a message, at any depth: room for 65,535 parameters, the most that PostgreSQL takes. A number counts
+/// as two, since it is kept as text.
+const MAX_VALUES: usize = 140_000;
+
+/// Reads `text` and keeps nothing of it; how many values there are in it.
 ///
 /// # Errors
-/// What is wrong with it: it is not JSON, or an object has a key twice.
-pub(crate) fn check(text: &[u8]) -> Result<(), serde_json::Error> {
-    serde_json::from_slice::<Strict>(text).map(|Strict| ())
+/// What is wrong with it: it is not JSON; or else (`is_data`) an object has a key twice, or there are too many values.
+pub(crate) fn check(text: &[u8]) -> Result<usize, serde_json::Error> {
+    let mut count = 0;
+    let mut reader = serde_json::Deserializer::from_slice(text);
+    Strict(&mut count).deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(count)
 }
 
-struct Strict;
+struct Strict<'a>(&'a mut usize);
 
-impl<'de> Deserialize<'de> for Strict {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(StrictVisitor)
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        *self.0 += 1;
+        if *self.0 > MAX_VALUES {
+            return Err(D::Error::custom(format_args!(
+                "the message holds more than {MAX_VALUES} JSON values, of which a number counts as two; give many as one text"
+            )));
+        }
+        deserializer.deserialize_any(self)
     }
 }
 
-struct StrictVisitor;
-
-impl<'de> Visitor<'de> for StrictVisitor {
-    type Value = Strict;
+impl<'de> Visitor<'de> for Strict<'_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Strict, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut keys = HashSet::new();
         while let Some(key) = map.next_key::<String>()? {
             if keys.contains(&key) {
                 return Err(A::Error::custom(format_args!("the key {key:?} stands twice in one object")));
             }
             keys.insert(key);
-            map.next_value::<Strict>()?;
+            map.next_value_seed(Strict(self.0))?;
         }
-        Ok(Strict)
+        Ok(())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Strict, A::Error> {
-        while items.next_element::<Strict>()?.is_some() {}
-        Ok(Strict)
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(Strict(self.0))?.is_some() {}
+        Ok(())
     }
 
-    fn visit_bool<E: Error>(self, _: bool) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
+        Ok(())
     }
 
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
+        Ok(())
     }
 
-    fn visit_u64<E: Error>(self, _: u64) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
+        Ok(())
     }
 
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
+        Ok(())
     }
 
-    fn visit_str<E: Error>(self, _: &str) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_str<E: Error>(self, _: &str) -> Result<(), E> {
+        Ok(())
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Strict, E> {
-        Ok(Strict)
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
     }
 
-    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<Strict, D::Error> {
-        IgnoredAny::deserialize(deserializer).map(|_| Strict)
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        serde::Deserialize::deserialize(deserializer).map(|IgnoredAny| ())
     }
 }
 
@@ -88,6 +103,15 @@ mod tests {
         for twice in [r#"{"a":1,"a":2}"#, r#"{"x":[{"a":1,"b":2,"a":3}]}"#, r#"{"a":1,"\u0061":2}"#] {
             assert!(check(twice.as_bytes()).unwrap_err().to_string().contains("\"a\" stands twice"), "{twice}");
         }
+    }
+
+    #[test]
+    fn values_are_counted_at_any_depth_and_too_many_are_refused() {
+        assert_eq!(check(br#"{"a":[1,{"b":null}],"c":"x"}"#).unwrap(), 7);
+        let many = |count| format!("[{}1]", "1,".repeat(count));
+        assert!(check(many(65_600).as_bytes()).is_ok());
+        let error = check(many(70_000).as_bytes()).unwrap_err();
+        assert!(error.is_data() && error.to_string().contains("140000 JSON values"), "{error}");
     }
 
     #[test]

@@ -28,11 +28,29 @@ pub struct ServerError {
     pub table: Option<String>,
 }
 
+/// The most that is kept of one field, in bytes: an error may quote a value of any size.
+const MAX_FIELD_BYTES: usize = 8 * 1024;
+
+fn shortened(bytes: &[u8]) -> String {
+    match bytes.get(..MAX_FIELD_BYTES) {
+        Some(start) if bytes.len() > MAX_FIELD_BYTES => {
+            let mut text = String::from_utf8_lossy(start).into_owned();
+            // A character that was cut in the middle.
+            while text.ends_with(char::REPLACEMENT_CHARACTER) {
+                text.pop();
+            }
+            text.push('…');
+            text
+        }
+        _ => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
 impl ServerError {
     pub(crate) fn from_fields(mut fields: ErrorFields<'_>) -> io::Result<Self> {
         let mut error = Self::default();
         while let Some(field) = fields.next()? {
-            let value = || String::from_utf8_lossy(field.value_bytes()).into_owned();
+            let value = || shortened(field.value_bytes());
             match field.type_() {
                 b'V' => error.severity = value(),
                 b'C' => error.sqlstate = value(),
@@ -131,6 +149,12 @@ pub enum Error {
         /// What the server announced, in bytes.
         size: usize,
         /// What is allowed, in bytes.
+        limit: usize,
+    },
+    /// A row is made of more values than this session converts.
+    #[error("a row of more than {limit} values is larger than allowed")]
+    TooManyValues {
+        /// What is allowed.
         limit: usize,
     },
     /// The deadline passed before the work was done.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use deadpool::managed::{self, Metrics, Object, Pool as Deadpool, RecycleError, RecycleResult};
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 
 use crate::error::{ConnectError, Error};
 use crate::session::{Outcome, Session, Step};
@@ -14,6 +15,8 @@ use crate::wire;
 struct Manager {
     target: Target,
     settings: Vec<(&'static str, &'static str)>,
+    /// Sessions that are being stopped.
+    stopping: TaskTracker,
 }
 
 impl managed::Manager for Manager {
@@ -39,7 +42,8 @@ impl Pool {
     /// A pool that opens a session when one is needed, at most `sessions` at once.
     #[must_use]
     pub fn new(target: Target, settings: Vec<(&'static str, &'static str)>, sessions: usize) -> Self {
-        let builder = Deadpool::builder(Manager { target, settings }).max_size(sessions);
+        let manager = Manager { target, settings, stopping: TaskTracker::new() };
+        let builder = Deadpool::builder(manager).max_size(sessions);
         // Without timeouts of its own a pool needs no runtime, and building it cannot fail.
         let pool = builder.build().unwrap_or_else(|_| unreachable!("a pool without timeouts can be built"));
         Self { pool }
@@ -62,6 +66,16 @@ impl Pool {
     #[must_use]
     pub fn target(&self) -> &Target {
         &self.pool.manager().target
+    }
+
+    /// Waits until PostgreSQL has been told of every session that is to stop: a process that ends before leaves backends
+    /// behind, which do not notice that their client is gone until they have something to send.
+    pub async fn drain(&self) {
+        let stopping = &self.pool.manager().stopping;
+        stopping.close();
+        if tokio::time::timeout(CANCEL_TIMEOUT, stopping.wait()).await.is_err() {
+            tracing::warn!("the server did not take all cancel requests");
+        }
     }
 
     /// The server has restarted, or so it seems: whatever lies in the pool is of no use.
@@ -102,7 +116,7 @@ impl Lease {
     /// Throws the session away, whatever its state.
     pub fn discard(mut self) {
         if let Some(session) = self.session.take() {
-            stop(Object::take(session));
+            stop(session);
         }
     }
 }
@@ -110,15 +124,17 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(session) = self.session.take_if(|session| !session.is_reusable()) {
-            stop(Object::take(session));
+            stop(session);
         }
     }
 }
 
-fn stop(session: Session) {
+fn stop(session: Object<Manager>) {
+    let stopping = Object::pool(&session).map(|pool| pool.manager().stopping.clone()).unwrap_or_default();
+    let session = Object::take(session);
     let is_idle = session.is_idle();
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-    runtime.spawn(async move {
+    let stopped = async move {
         if !is_idle {
             let cancelled = tokio::time::timeout(CANCEL_TIMEOUT, wire::cancel(&session.cancel_key())).await;
             if !matches!(cancelled, Ok(Ok(()))) {
@@ -127,5 +143,6 @@ fn stop(session: Session) {
         }
         // The socket stays open until the cancel is in: a closed one would let the backend's number be used again.
         session.close().await;
-    });
+    };
+    runtime.spawn(stopping.track_future(stopped));
 }

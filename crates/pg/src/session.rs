@@ -270,7 +270,11 @@ impl Session {
         let mut failure = None;
         loop {
             match self.connection.receive().await? {
-                Message::ParameterDescription(body) => shape.params = body.parameters().collect()?,
+                Message::ParameterDescription(body) => match body.parameters().collect() {
+                    Ok(params) => shape.params = params,
+                    // PostgreSQL describes any number of parameters, with a count of 16 bits; Bind takes no more.
+                    Err(_) => failure = Some(too_many_params()),
+                },
                 Message::RowDescription(body) => shape.columns = Some(raw_columns(&body)?),
                 Message::ErrorResponse(body) => failure = Some(ServerError::from_fields(body.fields())?),
                 Message::ReadyForQuery(_) => {
@@ -317,6 +321,17 @@ impl Session {
     /// Ends the session politely.
     pub async fn close(self) {
         self.connection.terminate().await;
+    }
+}
+
+fn too_many_params() -> ServerError {
+    ServerError {
+        severity: "ERROR".to_owned(),
+        // program_limit_exceeded
+        sqlstate: "54000".to_owned(),
+        message: format!("a statement takes at most {} parameters", u16::MAX),
+        hint: Some("Give many values as one array: ... = any($1).".to_owned()),
+        ..ServerError::default()
     }
 }
 

@@ -53,6 +53,11 @@ impl Writer {
         self.pool.forget_idle();
     }
 
+    /// Waits until PostgreSQL has been told of every session that is to stop.
+    pub async fn drain(&self) {
+        self.pool.drain().await;
+    }
+
     /// The types of these oids.
     ///
     /// # Errors

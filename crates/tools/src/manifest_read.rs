@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use contract::{ErrorCode, Failure};
-use ledger::read::{ReadRequest, Reader};
+use ledger::read::{ReadRequest, Reader, RowForm};
 use manifest::ToolSpec;
 use serde_json::{Map, Value};
 
@@ -38,23 +38,24 @@ impl Tool for ManifestRead {
             let redaction = redaction(&self.spec, &params);
             let params: Vec<Value> = params.into_iter().map(|(_, value)| value).collect();
             let Some(statement) = self.spec.statements.last() else { return Answer::read(&Map::new()) };
-            let request = ReadRequest { sql: &statement.sql, params: &params, row_limit: None };
+            let request = ReadRequest { sql: &statement.sql, params: &params, row_limit: None, form: RowForm::Object };
             let result = self
                 .reader
                 .query(&request)
                 .await
                 .map_err(|error| drift::read_failure(error, self.reader.limits().deadline).redacted(&redaction))?;
             drift::check(&statement.shape, &result.columns)?;
-            let names: Vec<String> = result.columns.into_iter().map(|column| column.name).collect();
-            let rows: Vec<Map<String, Value>> =
-                result.rows.into_iter().map(|row| names.iter().cloned().zip(row).collect()).collect();
+            let rows = result.rows;
             if !self.spec.rows.allows(rows.len() as u64) {
                 let message =
                     format!("the query gave {} row(s) where {} is right", rows.len(), self.spec.rows.as_str());
                 return Err(Failure::new(ErrorCode::RowCountMismatch, message).into());
             }
             if self.spec.rows.is_single() {
-                return Answer::read(&rows.into_iter().next().unwrap_or_default());
+                return match rows.first() {
+                    Some(row) => Answer::read(row),
+                    None => Answer::read(&Map::new()),
+                };
             }
             Answer::read(&super::builtin::RowsPage { row_count: rows.len(), rows, truncated: result.truncated })
         })

@@ -121,12 +121,14 @@ impl Tool for ManifestWrite {
 /// The answer of any tool that writes: what came of its attempt at the gate.
 pub(crate) fn answer(tool: &str, outcome: Result<Settled, Stopped>) -> Outcome {
     match outcome {
-        Ok(Settled::Executed { correlation_id, data, rows_affected, rollback }) => Ok(Answer {
-            data,
-            correlation_id: Some(correlation_id),
-            rows_affected: Some(rows_affected),
-            rollback: Some(rollback),
-        }),
+        Ok(Settled::Executed { correlation_id, data, rows_affected, rollback }) => {
+            Answer::read(&data).map(|answer| Answer {
+                correlation_id: Some(correlation_id),
+                rows_affected: Some(rows_affected),
+                rollback: Some(rollback),
+                ..answer
+            })
+        }
         Ok(Settled::Duplicate { correlation_id, original, cached_result }) => {
             let data = DuplicateData {
                 duplicate: true,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use contract::{CorrelationId, Failure, Principal, Rollback};
 use manifest::Access;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -76,8 +77,8 @@ pub struct Call {
 /// What a tool answers when it did what it was asked.
 #[derive(Debug)]
 pub struct Answer {
-    /// `data` of the envelope: an object.
-    pub data: Value,
+    /// `data` of the envelope: an object, as the text that is sent.
+    pub data: Box<RawValue>,
     /// The receipt; writes only.
     pub correlation_id: Option<CorrelationId>,
     /// Rows touched; writes that happened only.
@@ -92,7 +93,7 @@ impl Answer {
     /// # Errors
     /// [`Refused`] with `internal_error`.
     pub fn read(data: &impl serde::Serialize) -> Outcome {
-        match serde_json::to_value(data) {
+        match to_raw_value(data) {
             Ok(data) => Ok(Self { data, correlation_id: None, rows_affected: None, rollback: None }),
             Err(error) => {
                 tracing::error!(%error, "a result cannot be serialized");

@@ -207,11 +207,11 @@ impl World {
     }
 
     /// What has happened since the last time.
-    pub(super) async fn harm(&mut self, seen: &[Value]) -> Harm {
+    pub(super) async fn harm(&mut self, seen: &[String]) -> Harm {
         let now = self.traps.connections.load(Ordering::SeqCst);
         let network = now != self.seen_connections;
         self.seen_connections = now;
-        let shown = seen.iter().map(Value::to_string).collect::<String>();
+        let shown = seen.concat();
         let written = self.traps.file().exists();
         Harm {
             changed: self.state().await != self.before,

@@ -6,7 +6,7 @@ use tokio_postgres::types::Type;
 
 use super::run::encode;
 use super::shapes::Shape;
-use super::{ReadError, ReadRequest, Reader, refusal, settle};
+use super::{ReadError, ReadRequest, Reader, RowForm, refusal, settle};
 use crate::columns;
 use crate::error::Error;
 use crate::session::Session;
@@ -67,13 +67,14 @@ impl Reader {
         }
         let columns = columns::resolve(&self.types, session, &raw).await?;
         let shape = Shape { params: own.params, columns, column_oids: vec![Type::JSON.oid()] };
-        let request = ReadRequest { sql: &text, params, row_limit: Some(1) };
+        let request = ReadRequest { sql: &text, params, row_limit: Some(1), form: RowForm::Array };
         let result = self.run_described(session, &shape, EXPLAINED, &text_params, &request).await;
         let result = result.map_err(|error| match error {
             ReadError::Database(error) => ReadError::Database(in_own_text(error)),
             error => error,
         })?;
-        let plan = result.rows.into_iter().flatten().next().unwrap_or_default();
+        let plan: Option<[Value; 1]> = result.rows.first().and_then(|row| serde_json::from_str(row.get()).ok());
+        let [plan] = plan.unwrap_or_default();
         match writing_node(&plan) {
             Some(node) => Err(ReadError::PlannedWrite(node.to_owned())),
             None => Ok(plan),

@@ -6,6 +6,7 @@
 mod explain;
 mod functions;
 mod layers;
+mod rendered;
 mod run;
 mod shapes;
 
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use contract::Column;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio::time::error::Elapsed;
 
@@ -25,6 +27,7 @@ use crate::types::TypeCatalog;
 use functions::Functions;
 pub use layers::Layer;
 use layers::Layers;
+pub use rendered::RowForm;
 use shapes::Shapes;
 
 /// The bounds of a read.
@@ -34,7 +37,7 @@ pub struct ReadLimits {
     pub default_rows: u32,
     /// The most rows that a caller can ask for.
     pub max_rows: u32,
-    /// Bytes of the result in text form, a single row included.
+    /// Bytes of the rows, as PostgreSQL sends them and as JSON text; a single row included.
     pub max_bytes: usize,
     /// From the call to the answer, waiting for a connection included.
     pub deadline: Duration,
@@ -57,6 +60,8 @@ pub struct ReadRequest<'a> {
     pub params: &'a [Value],
     /// Rows to return at the most; the default of [`ReadLimits`] if `None`.
     pub row_limit: Option<u32>,
+    /// What each row looks like.
+    pub form: RowForm,
 }
 
 /// What was read.
@@ -64,8 +69,8 @@ pub struct ReadRequest<'a> {
 pub struct ResultSet {
     /// The columns, their names made unique.
     pub columns: Vec<Column>,
-    /// The rows, each as long as `columns`.
-    pub rows: Vec<Vec<Value>>,
+    /// The rows as JSON text: objects by column name, or arrays as long as `columns`.
+    pub rows: Vec<Box<RawValue>>,
     /// Whether there was more than the limits on rows and bytes let through.
     pub truncated: bool,
 }
@@ -163,6 +168,11 @@ impl Reader {
         self.pool.lease(Instant::now() + self.limits.deadline).await
     }
 
+    /// Waits until PostgreSQL has been told of every session that is to stop: before the process ends.
+    pub async fn drain(&self) {
+        self.pool.drain().await;
+    }
+
     /// Runs one read. Cancelling the future frees the backend.
     ///
     /// # Errors
@@ -238,7 +248,7 @@ fn refusal(error: Error) -> ReadError {
 
 fn too_large(error: Error) -> ReadError {
     match error {
-        error @ Error::MessageTooLarge { .. } => ReadError::TooLarge(error),
+        error @ (Error::MessageTooLarge { .. } | Error::TooManyValues { .. }) => ReadError::TooLarge(error),
         error => ReadError::Database(error),
     }
 }

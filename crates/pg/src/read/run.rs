@@ -13,6 +13,7 @@ use postgres_protocol::message::backend::Message;
 use serde_json::Value;
 
 use super::functions::Checked;
+use super::rendered::Rendered;
 use super::shapes::Shape;
 use super::{Layer, ReadError, ReadRequest, Reader, ResultSet, refusal, too_large};
 use crate::columns;
@@ -161,14 +162,15 @@ impl Reader {
         self.push_closing(session)?;
         // Only a statement without a name is parsed in this very pipeline.
         let progress = if statement.is_empty() { Progress::Unparsed } else { Progress::Unbound };
-        let mut rows = Rows::new(shape, progress, row_limit as usize, self.limits.max_bytes);
+        let rendered = Rendered::new(request.form, self.limits.max_bytes);
+        let mut rows = Rows::new(shape, progress, row_limit as usize, self.limits.max_bytes, rendered);
         session.connection.flush().await?;
         let failure = match rows.receive(session, statements_before).await {
             Ok(failure) => failure,
             Err(error) => return Err(Fetched::Error(too_large(error))),
         };
         if rows.cut_by_bytes {
-            return Ok(rows.finish(shape.columns.clone()));
+            return rows.finish(shape.columns.clone());
         }
         session.finish().await?;
         if let Some(error) = failure {
@@ -180,13 +182,13 @@ impl Reader {
             });
         }
         match rows.changed.take() {
-            None => Ok(rows.finish(shape.columns.clone())),
+            None => rows.finish(shape.columns.clone()),
             Some(raw) => {
                 // The schema has changed since the text was described: what came back counts.
                 self.shapes.forget(request.sql);
                 session.finish().await?;
                 let columns = columns::resolve(&self.types, session, &raw).await?;
-                Ok(rows.finish(columns))
+                rows.finish(columns)
             }
         }
     }
@@ -239,7 +241,7 @@ struct Rows<'a> {
     row_limit: usize,
     max_bytes: usize,
     progress: Progress,
-    decoded: Vec<Vec<Value>>,
+    rendered: Rendered,
     /// The columns as they are now, if they are not as in `shape`; the rows are kept as text then.
     changed: Option<Vec<RawColumn>>,
     raw: Vec<Vec<Option<String>>>,
@@ -248,13 +250,13 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn new(shape: &'a Shape, progress: Progress, row_limit: usize, max_bytes: usize) -> Self {
+    fn new(shape: &'a Shape, progress: Progress, row_limit: usize, max_bytes: usize, rendered: Rendered) -> Self {
         Self {
             shape,
             row_limit,
             max_bytes,
             progress,
-            decoded: Vec::new(),
+            rendered,
             changed: None,
             raw: Vec::new(),
             truncated: false,
@@ -288,14 +290,12 @@ impl<'a> Rows<'a> {
                 }
                 Message::DataRow(body) if self.progress == Progress::Bound => {
                     bytes += body.buffer().len();
-                    if self.decoded.len() + self.raw.len() == self.row_limit {
+                    if self.rendered.len() + self.raw.len() == self.row_limit {
                         self.truncated = true;
-                    } else if bytes > self.max_bytes {
+                    } else if bytes > self.max_bytes || !self.keep(raw_row(&body)?)? {
                         // The rest is not worth waiting for: the caller's lease stops the server.
                         (self.truncated, self.cut_by_bytes) = (true, true);
                         return Ok(None);
-                    } else {
-                        self.keep(raw_row(&body)?);
                     }
                 }
                 Message::ErrorResponse(body) if failure.is_none() => {
@@ -307,23 +307,25 @@ impl<'a> Rows<'a> {
         }
     }
 
-    fn keep(&mut self, row: Vec<Option<String>>) {
+    /// Whether there was room for it.
+    fn keep(&mut self, row: Vec<Option<String>>) -> Result<bool, Error> {
         if self.changed.is_some() {
             self.raw.push(row);
-        } else {
-            self.decoded.push(decode(&row, &self.shape.columns));
+            return Ok(true);
         }
+        self.rendered.take(&row, &self.shape.columns)
     }
 
-    fn finish(self, columns: Vec<Column>) -> ResultSet {
-        let rows =
-            if self.raw.is_empty() { self.decoded } else { self.raw.iter().map(|row| decode(row, &columns)).collect() };
-        ResultSet { columns, rows, truncated: self.truncated }
+    fn finish(mut self, columns: Vec<Column>) -> Result<ResultSet, Fetched> {
+        for row in &self.raw {
+            let fits = self.rendered.take(row, &columns).map_err(|error| Fetched::Error(too_large(error)))?;
+            self.truncated |= !fits;
+            if !fits {
+                break;
+            }
+        }
+        Ok(self.rendered.finish(columns, self.truncated))
     }
-}
-
-fn decode(row: &[Option<String>], columns: &[Column]) -> Vec<Value> {
-    row.iter().zip(columns).map(|(text, column)| value::decode(text.as_deref(), &column.ty)).collect()
 }
 
 /// The parameters in text form, as many as the statement takes.

@@ -3,8 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
-use postgres_protocol::message::backend::{Header, Message};
+use bytes::{Buf, BufMut, BytesMut};
+use postgres_protocol::message::backend::{
+    ERROR_RESPONSE_TAG, Header, Message, NOTICE_RESPONSE_TAG, NOTIFICATION_RESPONSE_TAG, PARAMETER_STATUS_TAG,
+};
 use postgres_protocol::message::frontend;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -38,14 +40,27 @@ pub(crate) struct CancelKey {
 pub(crate) struct Connection {
     socket: Socket,
     inbox: BytesMut,
+    /// How many bytes that come next belong to a message that is passed over.
+    skipped: usize,
     outbox: BytesMut,
-    /// The largest message that [`Connection::receive`] takes, in bytes; anything larger ends the connection unread.
+    /// The largest message that [`Connection::receive`] takes, in bytes. A larger one ends the connection unread; but of an
+    /// error the beginning is read, and a notice is passed over.
     pub(crate) max_message_bytes: usize,
     pub(crate) key: CancelKey,
     pub(crate) tx: Tx,
     /// How many ReadyForQuery are still to come: nothing else may use the connection before that is zero.
     pub(crate) owed: usize,
 }
+
+/// How much room the outbox starts with, and how much it keeps at the most.
+const OUTBOX_BYTES: usize = 1024;
+const MAX_IDLE_OUTBOX_BYTES: usize = 64 * 1024;
+
+/// A message begins with its tag and its length.
+const HEADER_BYTES: usize = 5;
+
+/// How much is read of an error that is too large as a whole: severity and SQLSTATE come first, then the message.
+const ERROR_HEAD_BYTES: usize = 16 * 1024;
 
 /// How much is asked of the socket at once, at least.
 const READ_BYTES: usize = 8 * 1024;
@@ -61,7 +76,8 @@ impl Connection {
         Self {
             socket,
             inbox: BytesMut::with_capacity(8 * 1024),
-            outbox: BytesMut::with_capacity(1024),
+            skipped: 0,
+            outbox: BytesMut::with_capacity(OUTBOX_BYTES),
             max_message_bytes: 1 << 20,
             key: CancelKey { address, tls, process_id: 0, secret_key: 0 },
             tx: Tx::Idle,
@@ -161,7 +177,12 @@ impl Connection {
                 }
                 outbox.advance(sent);
             }
-            writing.flush().await
+            writing.flush().await?;
+            if outbox.capacity() > MAX_IDLE_OUTBOX_BYTES {
+                // A query of megabytes must not take their room for as long as the session lives.
+                *outbox = BytesMut::with_capacity(OUTBOX_BYTES);
+            }
+            Ok(())
         };
         tokio::pin!(send);
         loop {
@@ -207,15 +228,21 @@ impl Connection {
 
     async fn receive_any(&mut self) -> Result<Message, Error> {
         loop {
+            let passed_over = self.skipped.min(self.inbox.len());
+            self.inbox.advance(passed_over);
+            self.skipped -= passed_over;
             if let Some(header) = Header::parse(&self.inbox)? {
                 let size = usize::try_from(header.len()).unwrap_or(usize::MAX);
                 // Checked on the announcement, before a byte of the body is stored: a value of 1 GB costs nothing.
-                if size > self.max_message_bytes {
-                    return Err(Error::MessageTooLarge { size, limit: self.max_message_bytes });
-                }
-                self.inbox.reserve((size + 1).saturating_sub(self.inbox.len()));
-                if let Some(message) = Message::parse(&mut self.inbox)? {
+                if size <= self.max_message_bytes {
+                    self.inbox.reserve((size + 1).saturating_sub(self.inbox.len()));
+                    if let Some(message) = Message::parse(&mut self.inbox)? {
+                        return Ok(message);
+                    }
+                } else if let Some(message) = self.pass_over(header.tag(), size)? {
                     return Ok(message);
+                } else if self.skipped > 0 {
+                    continue;
                 }
             }
             // A parsed message takes its part of the buffer with it: without this, reads shrink to a few bytes.
@@ -223,6 +250,25 @@ impl Connection {
             if self.socket.read_buf(&mut self.inbox).await? == 0 {
                 return Err(Error::Lost(closed()));
             }
+        }
+    }
+
+    /// A message of `size` bytes is larger than allowed: what is taken of it, once enough of it is there.
+    fn pass_over(&mut self, tag: u8, size: usize) -> Result<Option<Message>, Error> {
+        match tag {
+            NOTICE_RESPONSE_TAG | PARAMETER_STATUS_TAG | NOTIFICATION_RESPONSE_TAG => {
+                self.skipped = size + 1;
+                Ok(None)
+            }
+            ERROR_RESPONSE_TAG => match self.inbox.get(HEADER_BYTES..ERROR_HEAD_BYTES) {
+                Some(fields) => {
+                    let mut message = beginning(fields);
+                    self.skipped = size + 1;
+                    Ok(Message::parse(&mut message)?)
+                }
+                None => Ok(None),
+            },
+            _ => Err(Error::MessageTooLarge { size, limit: self.max_message_bytes }),
         }
     }
 
@@ -236,6 +282,28 @@ impl Connection {
         // A server that is gone, or that takes nothing more, needs none.
         let _ = tokio::time::timeout(GOODBYE_TIMEOUT, goodbye).await;
     }
+}
+
+/// The error message that has these fields, of which the last one may be cut.
+fn beginning(fields: &[u8]) -> BytesMut {
+    let mut body = BytesMut::with_capacity(fields.len() + 2);
+    let mut rest = fields;
+    while let [kind, text @ ..] = rest {
+        if *kind == 0 {
+            break;
+        }
+        let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+        body.put_u8(*kind);
+        body.extend_from_slice(text.get(..end).unwrap_or_default());
+        body.put_u8(0);
+        rest = text.get(end + 1..).unwrap_or_default();
+    }
+    body.put_u8(0);
+    let mut message = BytesMut::with_capacity(body.len() + HEADER_BYTES);
+    message.put_u8(ERROR_RESPONSE_TAG);
+    message.put_i32(i32::try_from(body.len() + 4).unwrap_or(i32::MAX));
+    message.extend_from_slice(&body);
+    message
 }
 
 fn closed() -> io::Error {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Anything;
-use super::query_database::{QueryData, RowFormat};
+use super::query_database::QueryData;
 use crate::manifest_write::answer;
 use crate::tool::{Call, Hints, Outcome, Tool, ToolInfo};
 
@@ -145,7 +145,7 @@ impl Executor for SqlExecutor {
     ) -> Pin<Box<dyn Future<Output = Result<Work, Refusal>> + Send + 'a>> {
         Box::pin(async move {
             let answered = tx.run_any(&self.sql, &self.params, self.keep).await?;
-            let result = QueryData::new(answered.result, RowFormat::Object);
+            let result = QueryData::new(answered.result);
             let data = serde_json::to_value(ExecuteData { command_tag: answered.command_tag, result })
                 .map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
             let rollback = Rollback::irreversible(IRREVERSIBLE);

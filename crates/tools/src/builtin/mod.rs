@@ -17,6 +17,7 @@ use manifest::{Access, Catalog};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::tool::{Hints, Tool, ToolInfo};
@@ -149,7 +150,7 @@ impl JsonSchema for Anything {
 /// Rows as objects, with what was cut.
 #[derive(Debug, Serialize)]
 pub(crate) struct RowsPage {
-    pub(crate) rows: Vec<Map<String, Value>>,
+    pub(crate) rows: Vec<Box<RawValue>>,
     pub(crate) row_count: usize,
     pub(crate) truncated: bool,
 }

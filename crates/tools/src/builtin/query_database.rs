@@ -3,11 +3,12 @@
 use std::pin::Pin;
 
 use contract::{ErrorCode, Failure};
-use ledger::read::{ReadRequest, Reader, ResultSet};
+use ledger::read::{ReadRequest, Reader, ResultSet, RowForm};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::{Anything, read_failure, reading_info};
 use crate::discovery::correction::corrected;
@@ -40,7 +41,7 @@ struct Arguments {
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum RowFormat {
+enum RowFormat {
     #[default]
     Object,
     Array,
@@ -63,7 +64,7 @@ pub(super) struct QueryData {
     columns: Vec<ColumnData>,
     /// The rows: objects by column name, or arrays in column order.
     #[schemars(with = "Vec<Anything>")]
-    rows: Vec<Value>,
+    rows: Vec<Box<RawValue>>,
     /// How many rows there are in `rows`.
     row_count: usize,
     /// Whether there were more rows than are shown.
@@ -80,24 +81,15 @@ struct ColumnData {
 }
 
 impl QueryData {
-    pub(super) fn new(result: ResultSet, format: RowFormat) -> Self {
-        let names: Vec<&String> = result.columns.iter().map(|column| &column.name).collect();
-        let rows: Vec<Value> = result
-            .rows
-            .into_iter()
-            .map(|row| match format {
-                RowFormat::Array => Value::Array(row),
-                RowFormat::Object => names.iter().map(|name| (*name).clone()).zip(row).collect::<Map<_, _>>().into(),
-            })
-            .collect();
+    pub(super) fn new(result: ResultSet) -> Self {
         Self {
             columns: result
                 .columns
                 .iter()
                 .map(|column| ColumnData { name: column.name.clone(), type_name: column.ty.name.clone() })
                 .collect(),
-            row_count: rows.len(),
-            rows,
+            row_count: result.rows.len(),
+            rows: result.rows,
             truncated: result.truncated,
         }
     }
@@ -130,11 +122,18 @@ impl Tool for QueryDatabase {
             if arguments.query.contains('\0') {
                 return Err(Failure::new(ErrorCode::InvalidParams, "query_database: query holds U+0000").into());
             }
-            let request =
-                ReadRequest { sql: &arguments.query, params: &arguments.params, row_limit: arguments.row_limit };
+            let request = ReadRequest {
+                sql: &arguments.query,
+                params: &arguments.params,
+                row_limit: arguments.row_limit,
+                form: match arguments.row_format {
+                    RowFormat::Object => RowForm::Object,
+                    RowFormat::Array => RowForm::Array,
+                },
+            };
             let deadline = self.reader.limits().deadline;
             match self.reader.query(&request).await {
-                Ok(result) => Answer::read(&QueryData::new(result, arguments.row_format)),
+                Ok(result) => Answer::read(&QueryData::new(result)),
                 Err(error) => {
                     let failure = read_failure(error, deadline);
                     Err(corrected(&self.reader, &arguments.query, failure, call.deadline).await.into())

@@ -12,10 +12,10 @@ mod place;
 
 use std::collections::HashSet;
 
-use ledger::read::{ReadError, ReadRequest, Reader};
+use ledger::read::{ReadError, ReadRequest, Reader, RowForm};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use data::{FoundData, SchemaData, TableData};
 pub(crate) use nearest::nearest;
@@ -140,12 +140,10 @@ async fn function_names(reader: &Reader, called: &str) -> Result<Vec<FunctionNam
 
 /// Reads the rows of one of our own questions.
 async fn ask<T: DeserializeOwned>(reader: &Reader, sql: &str, params: &[Value]) -> Result<Vec<T>, ReadError> {
-    let result = reader.query(&ReadRequest { sql, params, row_limit: Some(MAX_NAMES) }).await?;
-    let names: Vec<String> = result.columns.into_iter().map(|column| column.name).collect();
-    let rows = result.rows.into_iter().map(|row| names.iter().cloned().zip(row).collect::<Map<_, _>>());
-    rows.map(|row| serde_json::from_value(Value::Object(row)))
-        .collect::<Result<_, _>>()
-        .map_err(|error| ReadError::Database(std::io::Error::other(error).into()))
+    let request = ReadRequest { sql, params, row_limit: Some(MAX_NAMES), form: RowForm::Object };
+    let result = reader.query(&request).await?;
+    let rows = result.rows.iter().map(|row| serde_json::from_str(row.get()));
+    rows.collect::<Result<_, _>>().map_err(|error| ReadError::Database(std::io::Error::other(error).into()))
 }
 
 #[cfg(test)]

@@ -1,0 +1,205 @@
+//! JSON-RPC messages as lines.
+//!
+//! rmcp's own line transport drops a line that is not JSON without a word; JSON-RPC 2.0 has -32700 for it, and an agent
+//! framework that waits for its answer should get one. The same goes for what is too long or too much.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId};
+use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::value::RawValue;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::in_flight::{InFlight, answered};
+use crate::overlong::IdFinder;
+use crate::{packed, strict_json};
+
+/// The longest line that is read, in bytes: twice what the ledger records of a call.
+const MAX_LINE_BYTES: usize = 4 << 20;
+
+/// How much room is kept for the next line, in bytes.
+const IDLE_LINE_BYTES: usize = 64 << 10;
+
+/// One JSON-RPC message a line, both ways.
+pub(crate) struct Lines<R, W> {
+    input: BufReader<R>,
+    /// The line so far. Lives here because `receive` may be cancelled in the middle of one.
+    line: Vec<u8>,
+    /// Looks for the id of a line that is too long, of which nothing else is kept.
+    too_long: Option<IdFinder>,
+    in_flight: InFlight,
+    output: Arc<Mutex<W>>,
+    /// Cancelled at the end of the input.
+    session: CancellationToken,
+}
+
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
+    pub(crate) fn new(input: R, output: W, session: CancellationToken) -> Self {
+        let (input, output) = (BufReader::new(input), Arc::new(Mutex::new(output)));
+        Self { input, line: Vec::new(), too_long: None, in_flight: InFlight::default(), output, session }
+    }
+
+    /// Reads up to the end of a line. `None` at the end of the input.
+    async fn read_line(&mut self) -> io::Result<Option<Read>> {
+        loop {
+            let available = self.input.fill_buf().await?;
+            if available.is_empty() {
+                return Ok(None);
+            }
+            let end = available.iter().position(|byte| *byte == b'\n');
+            let take = end.map_or(available.len(), |end| end + 1);
+            let piece = available.get(..take).unwrap_or_default();
+            if self.too_long.is_none() && self.line.len() + take > MAX_LINE_BYTES {
+                let finder = self.too_long.insert(IdFinder::default());
+                finder.read(&std::mem::take(&mut self.line));
+            }
+            match &mut self.too_long {
+                Some(finder) => finder.read(piece),
+                None => self.line.extend_from_slice(piece),
+            }
+            self.input.consume(take);
+            if end.is_some() {
+                return Ok(Some(self.too_long.take().map_or(Read::Line, |finder| Read::TooLong(finder.id()))));
+            }
+        }
+    }
+
+    /// Makes room for the next line.
+    fn clear_line(&mut self) {
+        self.line.clear();
+        self.line.shrink_to(IDLE_LINE_BYTES);
+    }
+}
+
+/// What was read.
+enum Read {
+    /// A line, in the buffer.
+    Line,
+    /// A line over the limit, with its id if it has one.
+    TooLong(Option<RequestId>),
+}
+
+/// What a line that is no message is answered with.
+struct Unreadable {
+    error: Box<ErrorData>,
+    /// The line's own id, as far as it has one.
+    id: Option<RequestId>,
+}
+
+/// The message, and how many values it is made of.
+fn parse(line: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize), Unreadable> {
+    let values = match strict_json::check(line) {
+        Ok(values) => values,
+        Err(error) if error.is_data() => return Err(misshapen(line, &error)),
+        Err(error) => {
+            return Err(unreadable(
+                ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None),
+                None,
+            ));
+        }
+    };
+    serde_json::from_slice(line).map(|message| (message, values)).map_err(|error| misshapen(line, &error))
+}
+
+/// The answer to JSON that is no message. What is in it besides method and id is not looked at.
+fn misshapen(line: &[u8], error: &serde_json::Error) -> Unreadable {
+    let fields: HashMap<String, &RawValue> = serde_json::from_slice(line).unwrap_or_default();
+    let id = fields.get("id").and_then(|id| serde_json::from_str(id.get()).ok());
+    let method = fields.get("method").and_then(|method| serde_json::from_str::<String>(method.get()).ok());
+    match method {
+        Some(method) if id.is_some() => {
+            unreadable(ErrorData::invalid_params(format!("the params of {method} cannot be read: {error}"), None), id)
+        }
+        _ => unreadable(ErrorData::invalid_request(format!("not a JSON-RPC message of MCP: {error}"), None), id),
+    }
+}
+
+fn id_of(message: &RxJsonRpcMessage<RoleServer>) -> Option<RequestId> {
+    match message {
+        JsonRpcMessage::Request(request) => Some(request.id.clone()),
+        _ => None,
+    }
+}
+
+fn unreadable(error: ErrorData, id: Option<RequestId>) -> Unreadable {
+    Unreadable { error: Box::new(error), id }
+}
+
+impl<R, W> Transport<RoleServer> for Lines<R, W>
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        let (output, in_flight, session) = (Arc::clone(&self.output), self.in_flight.clone(), self.session.clone());
+        async move {
+            let answered = answered(&item);
+            // Not before it is this answer's turn: a line takes as much room as all that it is made of.
+            let mut output = output.lock().await;
+            let line = packed::line(item)?;
+            let written = async {
+                output.write_all(&line).await?;
+                output.flush().await
+            };
+            let written = written.await;
+            if let Some(id) = answered {
+                in_flight.sent(&id);
+            }
+            // Nobody hears what is under way any more.
+            written.inspect_err(|_| session.cancel())
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            let parsed = match self.read_line().await {
+                Ok(Some(Read::Line)) if self.line.trim_ascii().is_empty() => {
+                    self.line.clear();
+                    continue;
+                }
+                Ok(Some(Read::Line)) => parse(self.line.trim_ascii()).and_then(|(message, values)| {
+                    match self.in_flight.received(&message, self.line.len(), values) {
+                        Ok(()) => Ok(message),
+                        Err(error) => Err(Unreadable { error, id: id_of(&message) }),
+                    }
+                }),
+                Ok(Some(Read::TooLong(id))) => {
+                    let message = format!("the message is longer than {MAX_LINE_BYTES} bytes");
+                    Err(unreadable(ErrorData::invalid_request(message, None), id))
+                }
+                Ok(None) => {
+                    self.session.cancel();
+                    return None;
+                }
+                Err(error) => {
+                    tracing::error!(%error, "standard input cannot be read");
+                    return None;
+                }
+            };
+            self.clear_line();
+            match parsed {
+                Ok(message) => return Some(message),
+                Err(Unreadable { error, id }) => {
+                    // Not its words: they may quote the line.
+                    tracing::warn!(code = error.code.0, "a line is not a message");
+                    // In a task of its own: `receive` may be cancelled, and half a line must not go out.
+                    tokio::spawn(self.send(JsonRpcMessage::error(*error, id)));
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), io::Error> {
+        self.output.lock().await.shutdown().await
+    }
+}
