@@ -17,9 +17,13 @@ pub struct TypeCatalog {
     by_oid: RwLock<HashMap<u32, Arc<PgType>>>,
 }
 
+// A cast to json counts where `to_jsonb` looks for one (`jsonb_categorize_type`, `find_coercion_pathway`): for types that
+// are not PostgreSQL's own (16384 is `FirstNormalObjectId`), and neither arrays, rows nor domains.
 const TYPE_SQL: &str = "\
 select t.typname, t.typtype, t.typelem, t.typbasetype, t.typrelid, \
-       t.typsubscript = 'pg_catalog.array_subscript_handler'::pg_catalog.regproc, e.typdelim \
+       t.typsubscript = 'pg_catalog.array_subscript_handler'::pg_catalog.regproc, t.oid >= 16384 and exists( \
+         select from pg_catalog.pg_cast c where c.castsource = t.oid \
+         and c.casttarget = 'pg_catalog.json'::pg_catalog.regtype and c.castmethod = 'f'), e.typdelim \
 from pg_catalog.pg_type t left join pg_catalog.pg_type e on e.oid = t.typelem where t.oid = $1";
 const LABELS_SQL: &str = "select enumlabel from pg_catalog.pg_enum where enumtypid = $1 order by enumsortorder";
 const FIELDS_SQL: &str = "\
@@ -55,8 +59,8 @@ impl TypeCatalog {
     ) -> Pin<Box<dyn Future<Output = Result<PgType, Error>> + Send + 'a>> {
         Box::pin(async move {
             let rows = session.rows(TYPE_SQL, &[Some(oid.to_string())]).await?;
-            let Some([Some(name), Some(kind), Some(element), Some(base), Some(relation), Some(is_array), delimiter]) =
-                rows.into_iter().next().and_then(|row| <[Option<String>; 7]>::try_from(row).ok())
+            let Some([Some(name), Some(kind), Some(element), Some(base), Some(relation), Some(is_array), Some(has_cast), delimiter]) =
+                rows.into_iter().next().and_then(|row| <[Option<String>; 8]>::try_from(row).ok())
             else {
                 // Dropped since: its values can still be shown as text.
                 return Ok(PgType { oid, name: format!("type {oid}"), kind: TypeKind::Scalar(Scalar::Text) });
@@ -73,8 +77,9 @@ impl TypeCatalog {
             }
             let kind = match kind.as_str() {
                 "d" => TypeKind::Domain(self.resolve(session, oid_of(&base)).await?),
-                "e" => TypeKind::Enum(first_column(session.rows(LABELS_SQL, &[Some(oid.to_string())]).await?)),
                 "c" => TypeKind::Composite(self.fields(session, &relation).await?),
+                _ if has_cast == "t" => TypeKind::Scalar(Scalar::JsonCast),
+                "e" => TypeKind::Enum(first_column(session.rows(LABELS_SQL, &[Some(oid.to_string())]).await?)),
                 _ => TypeKind::Scalar(Scalar::Text),
             };
             Ok(PgType { oid, name, kind })
@@ -100,6 +105,11 @@ fn first_column(rows: Vec<Vec<Option<String>>>) -> Vec<String> {
 /// One of PostgreSQL's own types; `None` for row types, which the catalog knows better.
 fn built_in(ty: &Type) -> Option<PgType> {
     let kind = match ty.kind() {
+        _ if *ty == Type::RECORD => TypeKind::Scalar(Scalar::Record),
+        _ if *ty == Type::RECORD_ARRAY => {
+            let element = Arc::new(built_in(&Type::RECORD)?);
+            TypeKind::Array { element, delimiter: ',' }
+        }
         Kind::Array(element) if *ty != Type::INT2_VECTOR && *ty != Type::OID_VECTOR => {
             let delimiter = if *element == Type::BOX { ';' } else { ',' };
             let element = Arc::new(built_in(element)?);
@@ -109,7 +119,8 @@ fn built_in(ty: &Type) -> Option<PgType> {
         Kind::Composite(_) | Kind::Domain(_) | Kind::Enum(_) => return None,
         _ => TypeKind::Scalar(scalar(ty)),
     };
-    Some(PgType { oid: ty.oid(), name: ty.name().to_owned(), kind })
+    let name = if *ty == Type::RECORD_ARRAY { "record[]" } else { ty.name() };
+    Some(PgType { oid: ty.oid(), name: name.to_owned(), kind })
 }
 
 fn scalar(ty: &Type) -> Scalar {

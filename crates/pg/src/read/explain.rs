@@ -66,7 +66,7 @@ impl Reader {
             return Err(ReadError::NoResultColumns);
         }
         let columns = columns::resolve(&self.types, session, &raw).await?;
-        let shape = Shape { params: own.params, columns, column_oids: vec![Type::JSON.oid()] };
+        let shape = Shape::new(own.params, columns, vec![Type::JSON.oid()]);
         let request = ReadRequest { sql: &text, params, row_limit: Some(1) };
         let result = self.run_described(session, &shape, EXPLAINED, &text_params, &request).await;
         let result = result.map_err(|error| match error {

@@ -1,8 +1,9 @@
 //! The read path: one statement, in a transaction that cannot write, within bounds (design.md section 4).
 //!
 //! `run` is the pipeline itself; `shapes` remembers how a text was described, so that a text seen before costs one round
-//! trip instead of two; `explain` shows the plan of a read without running it.
+//! trip instead of two; `convert` is for columns whose text alone does not give their JSON; `explain` shows the plan of a read without running it.
 
+mod convert;
 mod explain;
 mod run;
 mod shapes;

@@ -9,9 +9,10 @@
 use std::sync::Arc;
 
 use contract::Column;
-use postgres_protocol::message::backend::Message;
+use postgres_protocol::message::backend::{DataRowBody, Message};
 use serde_json::Value;
 
+use super::convert::{self, Conversion, DraftRow, explained};
 use super::shapes::Shape;
 use super::{ReadError, ReadRequest, Reader, ResultSet, refusal, too_large};
 use crate::columns;
@@ -94,7 +95,7 @@ impl Reader {
             params.push(self.types.resolve(session, oid).await?);
         }
         let columns = columns::resolve(&self.types, session, &raw).await?;
-        Ok(Shape { params, columns, column_oids: raw.iter().map(|column| column.type_oid).collect() })
+        Ok(Shape::new(params, columns, raw.iter().map(|column| column.type_oid).collect()))
     }
 
     /// Runs the statement up to the limits, rolls back and cleans the session. The end of the cleaning is not waited for.
@@ -108,22 +109,23 @@ impl Reader {
         statements_before: usize,
     ) -> Result<ResultSet, Fetched> {
         let row_limit = request.row_limit.unwrap_or(self.limits.default_rows).min(self.limits.max_rows);
-        let one_more = i32::try_from(row_limit).unwrap_or(i32::MAX).saturating_add(1);
-        let connection = &mut session.connection;
-        connection.push_bind("", statement, params)?;
-        connection.push_describe_portal("")?;
-        connection.push_execute("", one_more)?;
-        connection.push_sync();
-        connection.push_own_text("rollback")?;
-        session.push_discard_all()?;
         // Only a statement without a name is parsed in this very pipeline.
         let progress = if statement.is_empty() { Progress::Unparsed } else { Progress::Unbound };
         let mut rows = Rows::new(shape, progress, row_limit as usize, self.limits.max_bytes);
+        let connection = &mut session.connection;
+        let formats = shape.conversion.as_ref().map_or(&[][..], Conversion::formats);
+        connection.push_bind_as("", statement, (&[], params), formats)?;
+        connection.push_describe_portal("")?;
+        connection.push_execute("", rows.portion())?;
+        connection.push_sync();
+        if shape.conversion.is_none() {
+            push_cleaning(session)?;
+        }
         session.connection.flush().await?;
-        let failure = match rows.receive(session, statements_before).await {
-            Ok(failure) => failure,
-            Err(error) => return Err(Fetched::Error(too_large(error))),
-        };
+        let mut failure = rows.receive(session, statements_before).await.map_err(too_large)?;
+        if shape.conversion.is_some() {
+            failure = rows.receive_rest(session, failure).await.map_err(too_large)?;
+        }
         if rows.cut_by_bytes {
             return Ok(rows.finish(shape.columns.clone()));
         }
@@ -133,7 +135,7 @@ impl Reader {
                 Progress::Unparsed => Fetched::Unparsed(error),
                 // PostgreSQL judges the parameters when they are bound; the statement has not started then.
                 Progress::Unbound if !params.is_empty() => Fetched::Error(ReadError::Params(error.message)),
-                _ => Fetched::Error(refusal(Error::Server(Box::new(error)))),
+                _ => Fetched::Error(refusal(Error::Server(Box::new(explained(error, shape.conversion.as_ref()))))),
             });
         }
         match rows.changed.take() {
@@ -147,6 +149,13 @@ impl Reader {
             }
         }
     }
+}
+
+/// What comes after the statement, whatever became of it.
+fn push_cleaning(session: &mut Session) -> Result<(), Error> {
+    session.connection.push_own_text("rollback")?;
+    session.push_discard_all()?;
+    Ok(())
 }
 
 /// What keeps a statement from giving rows.
@@ -168,6 +177,12 @@ impl Fetched {
 impl From<std::io::Error> for Fetched {
     fn from(error: std::io::Error) -> Self {
         Self::Error(ReadError::Database(Error::Lost(error)))
+    }
+}
+
+impl From<ReadError> for Fetched {
+    fn from(error: ReadError) -> Self {
+        Self::Error(error)
     }
 }
 
@@ -195,6 +210,11 @@ struct Rows<'a> {
     /// The columns as they are now, if they are not as in `shape`; the rows are kept as text then.
     changed: Option<Vec<RawColumn>>,
     raw: Vec<Vec<Option<String>>>,
+    /// Rows of a statement with a conversion.
+    drafts: Vec<DraftRow>,
+    bytes: usize,
+    /// More rows can be asked for.
+    is_suspended: bool,
     truncated: bool,
     cut_by_bytes: bool,
 }
@@ -209,6 +229,9 @@ impl<'a> Rows<'a> {
             decoded: Vec::new(),
             changed: None,
             raw: Vec::new(),
+            drafts: Vec::new(),
+            bytes: 0,
+            is_suspended: false,
             truncated: false,
             cut_by_bytes: false,
         }
@@ -216,8 +239,9 @@ impl<'a> Rows<'a> {
 
     /// Up to the ReadyForQuery of the statement's Sync, or to the limit on bytes; what the server refused, if it did.
     async fn receive(&mut self, session: &mut Session, statements_before: usize) -> Result<Option<ServerError>, Error> {
-        let (mut parsed, mut bound, mut bytes) = (0, 0, 0);
+        let (mut parsed, mut bound) = (0, 0);
         let mut failure = None;
+        self.is_suspended = false;
         loop {
             match session.connection.receive().await? {
                 Message::ParseComplete => {
@@ -239,17 +263,21 @@ impl<'a> Rows<'a> {
                     self.changed = (!is_same).then_some(columns);
                 }
                 Message::DataRow(body) if self.progress == Progress::Bound => {
-                    bytes += body.buffer().len();
-                    if self.decoded.len() + self.raw.len() == self.row_limit {
+                    self.bytes += body.buffer().len();
+                    if self.arrived() == self.row_limit {
                         self.truncated = true;
-                    } else if bytes > self.max_bytes {
-                        // The rest is not worth waiting for: the caller's lease stops the server.
-                        (self.truncated, self.cut_by_bytes) = (true, true);
-                        return Ok(None);
+                    } else if self.bytes > self.max_bytes {
+                        self.truncated = true;
+                        // The rest is not worth waiting for: the caller's lease stops the server. But a portion ends soon.
+                        if self.shape.conversion.is_none() {
+                            self.cut_by_bytes = true;
+                            return Ok(None);
+                        }
                     } else {
-                        self.keep(raw_row(&body)?);
+                        self.keep(&body)?;
                     }
                 }
+                Message::PortalSuspended => self.is_suspended = self.progress == Progress::Bound,
                 Message::ErrorResponse(body) if failure.is_none() => {
                     failure = Some(ServerError::from_fields(body.fields())?);
                 }
@@ -259,12 +287,58 @@ impl<'a> Rows<'a> {
         }
     }
 
-    fn keep(&mut self, row: Vec<Option<String>>) {
-        if self.changed.is_some() {
-            self.raw.push(row);
-        } else {
-            self.decoded.push(decode(&row, &self.shape.columns));
+    fn arrived(&self) -> usize {
+        self.decoded.len() + self.raw.len() + self.drafts.len()
+    }
+
+    /// How many rows to ask for: one more than wanted, in portions if they need a conversion.
+    fn portion(&self) -> i32 {
+        let wanted = (self.row_limit + 1).saturating_sub(self.arrived());
+        match self.shape.conversion {
+            None => i32::try_from(wanted).unwrap_or(i32::MAX),
+            Some(_) => convert::portion(self.arrived(), wanted),
         }
+    }
+
+    /// The other portions, and the conversion; afterwards the end of ROLLBACK is what comes next.
+    async fn receive_rest(
+        &mut self,
+        session: &mut Session,
+        mut failure: Option<ServerError>,
+    ) -> Result<Option<ServerError>, Error> {
+        while self.is_suspended && !self.truncated && failure.is_none() {
+            session.connection.push_execute("", self.portion())?;
+            session.connection.push_sync();
+            session.connection.flush().await?;
+            failure = self.receive(session, 0).await?;
+        }
+        let mut drafts = std::mem::take(&mut self.drafts);
+        if failure.is_some() {
+            drafts.clear();
+        }
+        let has_leaves = convert::push(session, &drafts)?;
+        push_cleaning(session)?;
+        session.connection.flush().await?;
+        let converted = convert::receive(session, drafts, has_leaves, self.max_bytes).await;
+        match converted {
+            Ok(converted) => {
+                self.decoded = converted.rows;
+                self.truncated |= converted.is_cut;
+                self.cut_by_bytes = converted.is_cut;
+                Ok(failure)
+            }
+            Err(Error::Server(error)) => Ok(Some(*error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn keep(&mut self, body: &DataRowBody) -> Result<(), Error> {
+        match &self.shape.conversion {
+            _ if self.changed.is_some() => self.raw.push(raw_row(body)?),
+            None => self.decoded.push(decode(&raw_row(body)?, &self.shape.columns)),
+            Some(conversion) => self.drafts.push(conversion.draft(body, &self.shape.columns)?),
+        }
+        Ok(())
     }
 
     fn finish(self, columns: Vec<Column>) -> ResultSet {

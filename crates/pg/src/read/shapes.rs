@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contract::{Column, PgType};
 
+use super::convert::Conversion;
+
 /// A statement that returns rows.
 #[derive(Debug)]
 pub(super) struct Shape {
@@ -15,6 +17,15 @@ pub(super) struct Shape {
     pub(super) columns: Vec<Column>,
     /// The types of the columns as the server names them, to see whether they are still the same.
     pub(super) column_oids: Vec<u32>,
+    /// What the columns need beyond their text; `None` for nearly every statement.
+    pub(super) conversion: Option<Conversion>,
+}
+
+impl Shape {
+    pub(super) fn new(params: Vec<Arc<PgType>>, columns: Vec<Column>, column_oids: Vec<u32>) -> Self {
+        let conversion = Conversion::of(&columns);
+        Self { params, columns, column_oids, conversion }
+    }
 }
 
 /// How many texts are remembered, and how long one may be: some megabytes at the most.
@@ -32,7 +43,7 @@ impl Shapes {
     }
 
     pub(super) fn put(&self, sql: &str, shape: &Arc<Shape>) {
-        if sql.len() > MAX_TEXT_BYTES {
+        if sql.len() > MAX_TEXT_BYTES || shape.conversion.as_ref().is_some_and(Conversion::has_binary) {
             return;
         }
         let mut by_text = self.lock();

@@ -21,6 +21,8 @@ pub fn decode(text: Option<&str>, ty: &PgType) -> Value {
         TypeKind::Array { element, delimiter } => parse_array(text, *delimiter)
             .map_or_else(|| Value::from(text), |elements| decode_elements(elements, element)),
         TypeKind::Composite(fields) => match parse_row(text) {
+            // The same text as a row of one field that is NULL.
+            Some(_) if fields.is_empty() && text == "()" => Map::new().into(),
             Some(values) if values.len() == fields.len() => fields
                 .iter()
                 .zip(values)
@@ -58,7 +60,8 @@ fn decode_scalar(text: &str, scalar: Scalar) -> Value {
         Scalar::Json => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
         Scalar::Timestamp | Scalar::Timestamptz => Value::from(iso8601(text)),
         Scalar::Vector => parts(text).map(|part| decode_scalar(part, Scalar::Int2)).collect(),
-        Scalar::Date | Scalar::Uuid | Scalar::Text => Value::from(text),
+        // The last two are asked of the server where it can be asked (`read/convert.rs`).
+        Scalar::Date | Scalar::Uuid | Scalar::Text | Scalar::JsonCast | Scalar::Record => Value::from(text),
     }
 }
 
