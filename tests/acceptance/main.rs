@@ -45,4 +45,5 @@ mod tool_list;
 mod undo_matrix;
 mod unwritable_ledger;
 mod values;
+mod values_edges;
 mod writes;

@@ -57,7 +57,9 @@ pub(crate) fn column(column: &Column) -> Map<String, Value> {
         return object(json!({"description": format!("{words}, or null")}));
     }
     match &column.ty.base().kind {
-        TypeKind::Scalar(Scalar::Json | Scalar::Vector | Scalar::JsonCast | Scalar::Record) => object(json!({"description": words})),
+        TypeKind::Scalar(Scalar::Json | Scalar::Vector | Scalar::JsonCast | Scalar::Record) => {
+            object(json!({"description": words}))
+        }
         TypeKind::Scalar(Scalar::Float | Scalar::Numeric) => {
             object(json!({"description": format!("{words}; text if NaN or infinite")}))
         }
@@ -105,13 +107,7 @@ pub(crate) fn is_obvious(ty: &PgType) -> bool {
         TypeKind::Scalar(scalar) => {
             matches!(
                 scalar,
-                Scalar::Bool
-                    | Scalar::Int2
-                    | Scalar::Int4
-                    | Scalar::Int8
-                    | Scalar::Float
-                    | Scalar::Date
-                    | Scalar::Uuid
+                Scalar::Bool | Scalar::Int2 | Scalar::Int4 | Scalar::Int8 | Scalar::Float | Scalar::Date | Scalar::Uuid
             )
         }
         TypeKind::Array { .. } | TypeKind::Enum(_) | TypeKind::Composite(_) | TypeKind::Domain(_) => true,

@@ -153,7 +153,7 @@ pub(super) async fn receive(
                 if bytes <= limit { Ok(text) } else { Err(Error::MessageTooLarge { size: bytes, limit }) }
             });
             match text {
-                Ok(text) => leaves.push(json(&text)),
+                Ok(text) => leaves.push(text),
                 // As with rows that are too large to begin with: those before it are the answer.
                 Err(Error::MessageTooLarge { .. }) if !converted.rows.is_empty() => {
                     converted.is_cut = true;
@@ -168,10 +168,6 @@ pub(super) async fn receive(
     }
     answers.end(session).await?;
     Ok(converted)
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
 }
 
 /// What the server says of the leaves, one row each.

@@ -90,12 +90,19 @@ impl Reader {
         session.connection.flush().await.map_err(Error::Lost)?;
         let RawShape { params: param_oids, columns: raw } = session.receive_shape().await.map_err(refusal)?;
         let Some(raw) = raw else { return Err(ReadError::NoResultColumns) };
-        let mut params = Vec::with_capacity(param_oids.len());
-        for oid in param_oids {
-            params.push(self.types.resolve(session, oid).await?);
-        }
+        let params = self.types.resolve_all(session, &param_oids).await?;
         let columns = columns::resolve(&self.types, session, &raw).await?;
-        Ok(Shape::new(params, columns, raw.iter().map(|column| column.type_oid).collect()))
+        let column_oids: Vec<u32> = raw.iter().map(|column| column.type_oid).collect();
+        let shape = Shape::new(params, columns, column_oids);
+        match &shape.row_types {
+            Some(row_types) if !row_types.are_current(session).await? => {
+                self.types.forget();
+                let params = self.types.resolve_all(session, &param_oids).await?;
+                let columns = columns::resolve(&self.types, session, &raw).await?;
+                Ok(Shape::new(params, columns, shape.column_oids))
+            }
+            _ => Ok(shape),
+        }
     }
 
     /// Runs the statement up to the limits, rolls back and cleans the session. The end of the cleaning is not waited for.
@@ -114,6 +121,11 @@ impl Reader {
         let mut rows = Rows::new(shape, progress, row_limit as usize, self.limits.max_bytes);
         let connection = &mut session.connection;
         let formats = shape.conversion.as_ref().map_or(&[][..], Conversion::formats);
+        // What a text seen before gave may have other fields now.
+        let check = shape.row_types.as_ref().filter(|_| statement.is_empty());
+        if let Some(row_types) = check {
+            row_types.push(connection)?;
+        }
         connection.push_bind_as("", statement, (&[], params), formats)?;
         connection.push_describe_portal("")?;
         connection.push_execute("", rows.portion())?;
@@ -122,6 +134,7 @@ impl Reader {
             push_cleaning(session)?;
         }
         session.connection.flush().await?;
+        let statements_before = statements_before + usize::from(check.is_some());
         let mut failure = rows.receive(session, statements_before).await.map_err(too_large)?;
         if shape.conversion.is_some() {
             failure = rows.receive_rest(session, failure).await.map_err(too_large)?;
@@ -133,6 +146,11 @@ impl Reader {
         if let Some(error) = failure {
             return Err(match rows.progress {
                 Progress::Unparsed => Fetched::Unparsed(error),
+                // The parameters were made for a row type as it was.
+                Progress::Unbound if rows.is_stale => {
+                    self.types.forget();
+                    Fetched::Unparsed(error)
+                }
                 // PostgreSQL judges the parameters when they are bound; the statement has not started then.
                 Progress::Unbound if !params.is_empty() => Fetched::Error(ReadError::Params(error.message)),
                 _ => Fetched::Error(refusal(Error::Server(Box::new(explained(error, shape.conversion.as_ref()))))),
@@ -143,6 +161,7 @@ impl Reader {
             Some(raw) => {
                 // The schema has changed since the text was described: what came back counts.
                 self.shapes.forget(request.sql);
+                self.types.forget();
                 session.finish().await?;
                 let columns = columns::resolve(&self.types, session, &raw).await?;
                 Ok(rows.finish(columns))
@@ -160,7 +179,7 @@ fn push_cleaning(session: &mut Session) -> Result<(), Error> {
 
 /// What keeps a statement from giving rows.
 enum Fetched {
-    /// It was not parsed with the types that it had before.
+    /// It was not parsed, or not bound, with the types that it had before.
     Unparsed(ServerError),
     Error(ReadError),
 }
@@ -213,6 +232,8 @@ struct Rows<'a> {
     /// Rows of a statement with a conversion.
     drafts: Vec<DraftRow>,
     bytes: usize,
+    /// A row type is not as it was in `shape`.
+    is_stale: bool,
     /// More rows can be asked for.
     is_suspended: bool,
     truncated: bool,
@@ -231,6 +252,7 @@ impl<'a> Rows<'a> {
             raw: Vec::new(),
             drafts: Vec::new(),
             bytes: 0,
+            is_stale: false,
             is_suspended: false,
             truncated: false,
             cut_by_bytes: false,
@@ -260,7 +282,12 @@ impl<'a> Rows<'a> {
                     let columns = raw_columns(&body)?;
                     let is_same =
                         columns.iter().map(|column| column.type_oid).eq(self.shape.column_oids.iter().copied());
-                    self.changed = (!is_same).then_some(columns);
+                    self.changed = (!is_same || self.is_stale).then_some(columns);
+                }
+                // The last statement before: the check of row types, if there is one.
+                Message::DataRow(body) if self.progress != Progress::Bound && bound == statements_before => {
+                    let row = raw_row(&body)?;
+                    self.is_stale = self.shape.row_types.as_ref().is_some_and(|row_types| !row_types.are(&row));
                 }
                 Message::DataRow(body) if self.progress == Progress::Bound => {
                     self.bytes += body.buffer().len();

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use contract::{Column, PgType};
 
 use super::convert::Conversion;
+use crate::types::RowTypes;
 
 /// A statement that returns rows.
 #[derive(Debug)]
@@ -19,12 +20,21 @@ pub(super) struct Shape {
     pub(super) column_oids: Vec<u32>,
     /// What the columns need beyond their text; `None` for nearly every statement.
     pub(super) conversion: Option<Conversion>,
+    /// What must still be as it was when the text comes again; `None` for most statements.
+    pub(super) row_types: Option<RowTypes>,
 }
 
 impl Shape {
     pub(super) fn new(params: Vec<Arc<PgType>>, columns: Vec<Column>, column_oids: Vec<u32>) -> Self {
         let conversion = Conversion::of(&columns);
-        Self { params, columns, column_oids, conversion }
+        let row_types = RowTypes::of(params.iter().chain(columns.iter().map(|column| &column.ty)));
+        Self { params, columns, column_oids, conversion, row_types }
+    }
+
+    /// Whether the columns can be read if they turn out to be others than these.
+    fn can_change(&self) -> bool {
+        let is_binary = self.conversion.as_ref().is_some_and(Conversion::has_binary);
+        !is_binary && (self.conversion.is_none() || self.row_types.is_none())
     }
 }
 
@@ -43,7 +53,7 @@ impl Shapes {
     }
 
     pub(super) fn put(&self, sql: &str, shape: &Arc<Shape>) {
-        if sql.len() > MAX_TEXT_BYTES || shape.conversion.as_ref().is_some_and(Conversion::has_binary) {
+        if sql.len() > MAX_TEXT_BYTES || !shape.can_change() {
             return;
         }
         let mut by_text = self.lock();

@@ -11,7 +11,7 @@ use contract::{PgType, Scalar, TypeKind};
 use serde_json::{Map, Value};
 use tokio_postgres::types::Type;
 
-use super::decode;
+use super::decode::{MAX_DEPTH, decode, json_text};
 
 /// The JSON of a value, but for some parts.
 #[derive(Debug)]
@@ -40,9 +40,6 @@ pub(crate) enum Refused {
     /// Records within records, deeper than a reader of JSON goes.
     TooDeep,
 }
-
-/// Readers of JSON stop at 128 (serde_json) or some hundreds, and the answer around it has its own.
-const MAX_DEPTH: usize = 100;
 
 /// PostgreSQL's own limit (`MAXDIM`).
 const MAX_DIMENSIONS: usize = 6;
@@ -88,9 +85,7 @@ pub(crate) fn draft_binary(bytes: Option<Bytes>, type_oid: u32, leaves: &mut Vec
 
 fn draft(bytes: Option<Bytes>, type_oid: u32, depth: usize, leaves: &mut Vec<Leaf>) -> Result<Draft, Refused> {
     let Some(bytes) = bytes else { return Ok(Draft::Done(Value::Null)) };
-    if depth > MAX_DEPTH {
-        return Err(Refused::TooDeep);
-    }
+    let room = MAX_DEPTH.checked_sub(depth).ok_or(Refused::TooDeep)?;
     let known = Type::from_oid(type_oid);
     let text = || String::from_utf8_lossy(&bytes).into_owned();
     Ok(match known {
@@ -103,7 +98,7 @@ fn draft(bytes: Option<Bytes>, type_oid: u32, depth: usize, leaves: &mut Vec<Lea
             | Type::PG_NODE_TREE,
         ) => Draft::Done(Value::from(text())),
         Some(ty @ (Type::BOOL | Type::INT2 | Type::INT4 | Type::INT8 | Type::JSON | Type::JSONB)) => {
-            Draft::Done(scalar(&ty, bytes)?)
+            Draft::Done(scalar(&ty, bytes, room)?)
         }
         _ => {
             leaves.push(Leaf { type_oid, format: 1, bytes });
@@ -113,7 +108,7 @@ fn draft(bytes: Option<Bytes>, type_oid: u32, depth: usize, leaves: &mut Vec<Lea
 }
 
 /// What needs no round trip, since most fields are of these types.
-fn scalar(ty: &Type, mut bytes: Bytes) -> Result<Value, Refused> {
+fn scalar(ty: &Type, mut bytes: Bytes, room: usize) -> Result<Value, Refused> {
     let number = match *ty {
         Type::BOOL => return Ok(Value::Bool(bytes.try_get_u8().map_err(malformed)? != 0)),
         Type::INT2 => bytes.try_get_i16().map_err(malformed)?.into(),
@@ -124,8 +119,7 @@ fn scalar(ty: &Type, mut bytes: Bytes) -> Result<Value, Refused> {
             if *ty == Type::JSONB && bytes.try_get_u8().map_err(malformed)? != 1 {
                 return Err(Refused::Malformed);
             }
-            let json = PgType { oid: ty.oid(), name: String::new(), kind: TypeKind::Scalar(Scalar::Json) };
-            return Ok(decode(Some(&String::from_utf8_lossy(&bytes)), &json));
+            return Ok(json_text(&String::from_utf8_lossy(&bytes), room));
         }
     };
     Ok(Value::from(number))
@@ -196,14 +190,21 @@ fn malformed(_: bytes::TryGetError) -> Refused {
 }
 
 impl Draft {
-    /// The value, with what the server made of the leaves; `None` if there are fewer than it waits for.
-    pub(crate) fn fill(self, leaves: &mut impl Iterator<Item = Value>) -> Option<Value> {
+    /// The value, with the JSON that the server made of the leaves; `None` if there are fewer than it waits for.
+    pub(crate) fn fill(self, leaves: &mut impl Iterator<Item = String>) -> Option<Value> {
+        self.fill_in(leaves, MAX_DEPTH)
+    }
+
+    fn fill_in(self, leaves: &mut impl Iterator<Item = String>, room: usize) -> Option<Value> {
+        let inner = room.saturating_sub(1);
         Some(match self {
             Self::Done(value) => value,
-            Self::Leaf => leaves.next()?,
-            Self::Array(items) => items.into_iter().map(|item| item.fill(leaves)).collect::<Option<Vec<_>>>()?.into(),
+            Self::Leaf => json_text(&leaves.next()?, room),
+            Self::Array(items) => {
+                items.into_iter().map(|item| item.fill_in(leaves, inner)).collect::<Option<Vec<_>>>()?.into()
+            }
             Self::Object(fields) => {
-                let filled = fields.into_iter().map(|(name, field)| Some((name, field.fill(leaves)?)));
+                let filled = fields.into_iter().map(|(name, field)| Some((name, field.fill_in(leaves, inner)?)));
                 filled.collect::<Option<Map<_, _>>>()?.into()
             }
         })
@@ -241,7 +242,7 @@ mod tests {
         let outer = record_of(&[field(23, Some(&[0, 0, 0, 7])), field(2249, Some(&inner)), field(16, None)]);
         let (draft, leaves) = read(outer);
         assert_eq!(leaves.iter().map(|leaf| (leaf.type_oid, leaf.format)).collect::<Vec<_>>(), [(1082, 1)]);
-        let value = draft.unwrap().fill(&mut [json!("2000-01-02")].into_iter());
+        let value = draft.unwrap().fill(&mut ["\"2000-01-02\"".to_owned()].into_iter());
         assert_eq!(value, Some(json!({"f1": 7, "f2": {"f1": "é", "f2": "2000-01-02"}, "f3": null})));
     }
 
