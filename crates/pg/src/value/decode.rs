@@ -10,9 +10,9 @@ use super::literal::{Element, parse_array};
 /// and with the whole message; the answer around the value has some levels of its own.
 pub(crate) const MAX_DEPTH: usize = 100;
 
-/// How serde_json keeps a number to the digit: as an object with this one key, which it takes for a number wherever it
-/// stands.
-const NUMBER_KEY: &str = "$serde_json::private::Number";
+/// How the keys begin by which serde_json keeps a number to the digit: as an object with that one key, which it takes for
+/// a number wherever it stands.
+const RESERVED_KEY: &str = "$serde_json::private::";
 
 /// The JSON of a value in PostgreSQL's text form; `None` is SQL NULL.
 ///
@@ -26,7 +26,7 @@ pub fn decode(text: Option<&str>, ty: &PgType) -> Value {
 /// the text that it is.
 pub(crate) fn json_text(text: &str, room: usize) -> Value {
     let value = serde_json::from_str(text).ok().filter(|value| is_within(value, room));
-    value.filter(|_| !text.contains(NUMBER_KEY)).unwrap_or_else(|| Value::from(text))
+    value.filter(|_| !text.contains(RESERVED_KEY)).unwrap_or_else(|| Value::from(text))
 }
 
 fn is_within(value: &Value, room: usize) -> bool {

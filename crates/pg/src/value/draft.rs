@@ -90,7 +90,13 @@ fn draft(bytes: Option<Bytes>, type_oid: u32, depth: usize, leaves: &mut Vec<Lea
     let text = || String::from_utf8_lossy(&bytes).into_owned();
     Ok(match known {
         Some(Type::RECORD) => record(bytes, depth, leaves)?,
-        Some(Type::RECORD_ARRAY | Type::ANYARRAY) => array(bytes, depth, leaves)?,
+        // Empty vectors and tsqueries are sent and not taken back (`int2vectorrecv`, `tsqueryrecv`), so the server is not
+        // asked for them.
+        Some(
+            Type::RECORD_ARRAY | Type::ANYARRAY | Type::INT2_VECTOR | Type::OID_VECTOR | Type::INT2_VECTOR_ARRAY
+            | Type::OID_VECTOR_ARRAY | Type::TSQUERY_ARRAY,
+        ) => array(bytes, depth, leaves)?,
+        Some(Type::TSQUERY) if bytes.iter().all(|byte| *byte == 0) => Draft::Done(Value::from("")),
         // Types whose binary form is their text. `unknown`, `cstring` and `void` are no types of parameters either.
         Some(
             Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN | Type::CSTRING | Type::VOID
