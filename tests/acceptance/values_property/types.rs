@@ -54,9 +54,9 @@ struct Named {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Back {
     Yes,
-    /// Alone, but in an array its own arrays look like dimensions, or its null like NULL.
-    Alone,
-    /// A cast to json has no way back, and the JSON null is SQL NULL.
+    /// But in an array of several dimensions nobody can tell them from the arrays that it is made of.
+    Flat,
+    /// A cast to json has no way back, and records are no parameters.
     No,
 }
 
@@ -68,8 +68,8 @@ const fn textual(name: &'static str, values: fn() -> BoxedStrategy<String>) -> N
     Named { name, values, in_records: false, goes_back: Back::Yes }
 }
 
-const fn alone(name: &'static str, values: fn() -> BoxedStrategy<String>) -> Named {
-    Named { name, values, in_records: true, goes_back: Back::Alone }
+const fn flat(name: &'static str, values: fn() -> BoxedStrategy<String>) -> Named {
+    Named { name, values, in_records: true, goes_back: Back::Flat }
 }
 
 const fn one_way(name: &'static str, values: fn() -> BoxedStrategy<String>) -> Named {
@@ -102,8 +102,8 @@ const NAMED: &[Named] = &[
     named("cidr", v::cidr),
     named("macaddr", v::macaddr),
     named("macaddr8", v::macaddr8),
-    one_way("json", v::json),
-    one_way("jsonb", v::jsonb),
+    flat("json", v::json),
+    flat("jsonb", v::jsonb),
     named("varbit", v::varbit),
     named("point", v::point),
     named("lseg", v::lseg),
@@ -130,8 +130,8 @@ const NAMED: &[Named] = &[
     named("xid8", v::xid8),
     named("tid", v::tid),
     named("txid_snapshot", v::snapshot),
-    alone("int2vector", v::int2vector),
-    alone("oidvector", v::oidvector),
+    flat("int2vector", v::int2vector),
+    flat("oidvector", v::oidvector),
     named("citext", v::citext),
     named("ltree", v::ltree),
     named("cube", v::cube),
@@ -144,7 +144,7 @@ const NAMED: &[Named] = &[
     named("p.mood", v::mood),
     named("p.count", v::count),
     named("p.label", v::label),
-    alone("p.pairs", v::pairs),
+    flat("p.pairs", v::pairs),
     named("p.nothing", v::nothing),
     named("p.one", v::one),
     named("p.inner", v::inner),
@@ -157,6 +157,7 @@ const NAMED: &[Named] = &[
 #[derive(Debug, Clone)]
 enum Ty {
     Named(Named),
+    /// Of one dimension, if it is to go back.
     Array(Box<Ty>),
     Record(Vec<Ty>),
 }
@@ -173,27 +174,43 @@ impl Ty {
     fn back(&self) -> Back {
         match self {
             Self::Named(named) => named.goes_back,
-            Self::Array(element) if element.back() == Back::Yes => Back::Yes,
-            Self::Array(_) | Self::Record(_) => Back::No,
+            Self::Array(element) => element.back(),
+            Self::Record(_) => Back::No,
         }
     }
 }
 
-/// An expression of any type, NULL now and then.
-pub(super) fn sample() -> impl Strategy<Value = Sample> {
-    any_type().prop_flat_map(|ty| {
-        let (type_name, goes_back) = (ty.name(), ty.back() != Back::No);
-        nullable(&ty).prop_map(move |expression| Sample { type_name: type_name.clone(), expression, goes_back })
+/// A value of every type of the table and an array of it, some records, and arrays of them; NULL now and then.
+pub(super) fn samples() -> impl Strategy<Value = Vec<Sample>> {
+    let named = NAMED.iter().map(|named| sample(&Ty::Named(*named)));
+    let arrays = NAMED.iter().flat_map(|named| {
+        let ty = Ty::Array(Box::new(Ty::Named(*named)));
+        let dimensions = (named.goes_back == Back::Flat).then(|| in_dimensions(&ty));
+        dimensions.into_iter().chain([sample(&ty)])
+    });
+    let every: Vec<BoxedStrategy<Sample>> = named.chain(arrays).collect();
+    let records = record().prop_flat_map(|record| {
+        let array = Ty::Array(Box::new(record.clone()));
+        (sample(&record), sample(&array))
+    });
+    (every, vec(records, 0..8)).prop_map(|(mut samples, records)| {
+        samples.extend(records.into_iter().flat_map(|(record, array)| [record, array]));
+        samples
     })
 }
 
-fn any_type() -> impl Strategy<Value = Ty> {
-    prop_oneof![
-        4 => (0..NAMED.len()).prop_map(|index| Ty::Named(NAMED[index])),
-        4 => (0..NAMED.len()).prop_map(|index| Ty::Array(Box::new(Ty::Named(NAMED[index])))),
-        2 => record(),
-        1 => record().prop_map(|record| Ty::Array(Box::new(record))),
-    ]
+fn sample(ty: &Ty) -> BoxedStrategy<Sample> {
+    let (type_name, goes_back) = (ty.name(), ty.back() != Back::No);
+    nullable(ty).prop_map(move |expression| Sample { type_name: type_name.clone(), expression, goes_back }).boxed()
+}
+
+/// An array of two dimensions that does not go back.
+fn in_dimensions(array: &Ty) -> BoxedStrategy<Sample> {
+    let Ty::Array(element) = array else { unreachable!("only arrays have dimensions") };
+    let type_name = array.name();
+    grid(element)
+        .prop_map(move |expression| Sample { type_name: type_name.clone(), expression, goes_back: false })
+        .boxed()
 }
 
 fn record() -> impl Strategy<Value = Ty> {
@@ -229,26 +246,39 @@ fn values(ty: &Ty) -> BoxedStrategy<String> {
     }
 }
 
-/// Of no, one or two dimensions, and with bounds of its own.
+fn list(items: &[String]) -> String {
+    format!("array[{}]", items.join(", "))
+}
+
+/// An array of no, one or two dimensions, or with bounds of its own.
 fn array(element: &Ty) -> BoxedStrategy<String> {
     let name = element.name();
     let flat = vec(nullable(element), 0..4);
-    let rows = (1..3_usize, 1..3_usize).prop_flat_map({
-        let element = element.clone();
-        move |(height, width)| vec(vec(nullable(&element), width), height)
+    let flat = flat.prop_map({
+        let name = name.clone();
+        move |items| format!("{}::{name}[]", list(&items))
     });
-    let list = |items: Vec<String>| format!("array[{}]", items.join(", "));
-    let typed = name.clone();
-    let flat = flat.prop_map(move |items| format!("{}::{typed}[]", list(items)));
-    let typed = name.clone();
-    // What of an array looks like an array would be one dimension more.
-    let rows = rows.prop_map(move |rows| format!("{}::{typed}[]", list(rows.into_iter().map(list).collect())));
+    // Text of a record does not say what it is.
     if matches!(element, Ty::Record(_)) {
-        return prop_oneof![flat, rows].boxed();
+        return prop_oneof![flat, grid(element)].boxed();
     }
     let bounded = (vec(nullable(element), 1..4), -3..3_i32).prop_map(move |(items, lower)| {
         let upper = lower + i32::try_from(items.len()).unwrap() - 1;
-        format!("('[{lower}:{upper}]=' || {}::{name}[]::text)::{name}[]", list(items))
+        format!("('[{lower}:{upper}]=' || {}::{name}[]::text)::{name}[]", list(&items))
     });
-    prop_oneof![flat, rows, bounded].boxed()
+    if element.back() == Back::Flat {
+        return prop_oneof![flat, bounded].boxed();
+    }
+    prop_oneof![flat, grid(element), bounded].boxed()
+}
+
+fn grid(element: &Ty) -> BoxedStrategy<String> {
+    let (name, element) = (element.name(), element.clone());
+    let rows =
+        (1..3_usize, 1..3_usize).prop_flat_map(move |(height, width)| vec(vec(nullable(&element), width), height));
+    rows.prop_map(move |rows| {
+        let rows: Vec<String> = rows.iter().map(|row| list(row)).collect();
+        format!("{}::{name}[]", list(&rows))
+    })
+    .boxed()
 }
