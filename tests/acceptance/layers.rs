@@ -148,7 +148,7 @@ async fn even_a_superuser_does_no_harm_with_all_layers() {
         Layer::Functions => assert!(harms.len() > 10, "without {layer:?}: {harms:?}"),
         Layer::ResultColumns => assert!(harms.iter().any(|(id, harm)| id == "SE10" && harm.file), "{harms:?}"),
         Layer::ReadOnlyTransaction => assert!(harms.iter().any(|(id, harm)| id == "WR17" && harm.changed), "{harms:?}"),
-        Layer::DiscardAll => assert!(harms.iter().any(|(id, harm)| id == "SE16" && harm.left), "{harms:?}"),
+        Layer::Cleaning => assert!(harms.iter().any(|(id, harm)| id == "SE16" && harm.left), "{harms:?}"),
         _ => {}
     })
     .await;

@@ -46,4 +46,6 @@ mod tool_list;
 mod undo_matrix;
 mod unwritable_ledger;
 mod values;
+mod values_edges;
+mod values_property;
 mod writes;

@@ -73,6 +73,11 @@ pub enum Scalar {
     Uuid,
     /// `int2vector` and `oidvector`: arrays with an output form of their own
     Vector,
+    /// A type that is not PostgreSQL's own and has a cast to `json` (`hstore`): what the cast makes of it, which only the
+    /// server knows. A parameter is its text.
+    JsonCast,
+    /// A row whose fields each value says for itself: `row(1, 'a')`.
+    Record,
     /// Everything else is its text.
     Text,
 }
@@ -84,6 +89,18 @@ impl PgType {
         match &self.kind {
             TypeKind::Domain(inner) => inner.base(),
             _ => self,
+        }
+    }
+
+    /// Whether it is one of these, or has one somewhere inside: elements, fields, the type below a domain.
+    #[must_use]
+    pub fn contains(&self, scalar: Scalar) -> bool {
+        match &self.kind {
+            TypeKind::Scalar(own) => *own == scalar,
+            TypeKind::Enum(_) => false,
+            TypeKind::Array { element, .. } => element.contains(scalar),
+            TypeKind::Composite(fields) => fields.iter().any(|field| field.ty.contains(scalar)),
+            TypeKind::Domain(base) => base.contains(scalar),
         }
     }
 }

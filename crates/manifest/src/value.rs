@@ -70,7 +70,13 @@ pub(crate) fn is_text(ty: &PgType) -> bool {
     matches!(
         limited(ty).kind,
         TypeKind::Scalar(
-            Scalar::Text | Scalar::Date | Scalar::Timestamp | Scalar::Timestamptz | Scalar::Uuid | Scalar::Vector
+            Scalar::Text
+                | Scalar::JsonCast
+                | Scalar::Date
+                | Scalar::Timestamp
+                | Scalar::Timestamptz
+                | Scalar::Uuid
+                | Scalar::Vector
         )
     )
 }

@@ -4,10 +4,9 @@
 //! not enough: the nullable side of an outer join and the columns of grouping sets come from the same table columns and
 //! may be NULL. Only the plan shows it, so where it matters the statement is planned too (EXPLAIN without ANALYZE).
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Describe, DescribeError, PgType, Reach, StatementShape};
+use contract::{Describe, DescribeError, Reach, StatementShape};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -74,11 +73,8 @@ async fn ask_on(
     // Not those that are known already: a type may have changed since (ALTER TYPE .. ADD VALUE), and describing is how
     // that is found out.
     let types = TypeCatalog::default();
-    let mut params: Vec<Arc<PgType>> = Vec::with_capacity(raw.params.len());
-    for &oid in &raw.params {
-        params.push(types.resolve(session, oid).await?);
-    }
-    let planned = plan(session, DESCRIBED, For::AnyValues(params.len())).await?;
+    let params = types.resolve_all(session, &raw.params).await?;
+    let planned = plan(session, &[], DESCRIBED, For::AnyValues(params.len())).await?;
     let Some(raw_columns) = raw.columns else {
         return Ok(match planned {
             // Not a statement that is planned. COMMIT in a manifest would end the transaction of the write protocol.

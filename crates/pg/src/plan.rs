@@ -25,8 +25,13 @@ pub(crate) enum For<'a> {
     These(&'a [Option<String>]),
 }
 
-/// Plans the statement that is prepared under `statement`, a name of ours.
-pub(crate) async fn plan(session: &mut Session, statement: &str, values: For<'_>) -> Result<Planned, Error> {
+/// Plans the statement that is prepared under `statement`, a name of ours, after `before`.
+pub(crate) async fn plan(
+    session: &mut Session,
+    before: &[&str],
+    statement: &str,
+    values: For<'_>,
+) -> Result<Planned, Error> {
     let (mode, values) = match values {
         For::AnyValues(count) => ("force_generic_plan", vec!["null".to_owned(); count]),
         For::These(values) => {
@@ -37,10 +42,12 @@ pub(crate) async fn plan(session: &mut Session, statement: &str, values: For<'_>
     let set_mode = format!("select pg_catalog.set_config('plan_cache_mode', '{mode}', true)");
     let explain = format!("explain (format json, costs off, verbose) execute {statement}{arguments}");
     // What follows in the same transaction is planned as usual.
-    let steps = [&set_mode, &explain, "reset plan_cache_mode"].map(Step::plain);
-    match session.run_large(&steps).await {
+    let texts = before.iter().copied().chain([set_mode.as_str(), &explain, "reset plan_cache_mode"]);
+    let outcome = session.run_large(&texts.map(Step::plain).collect::<Vec<_>>()).await;
+    session.forget(&explain)?;
+    match outcome {
         Ok(outcomes) => {
-            let plan = outcomes.get(1).and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
+            let plan = outcomes.iter().rev().nth(1).and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
             let plan: Option<Value> = plan.and_then(|text| serde_json::from_str(text).ok());
             Ok(match plan {
                 Some(plan) if plan.pointer("/0/Plan").is_some() => Planned::Plan(plan),

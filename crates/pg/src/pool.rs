@@ -28,7 +28,10 @@ impl managed::Manager for Manager {
     }
 
     async fn recycle(&self, session: &mut Session, _: &Metrics) -> RecycleResult<ConnectError> {
-        if session.is_reusable() { Ok(()) } else { Err(RecycleError::message("left in the middle of something")) }
+        if !session.is_reusable() {
+            return Err(RecycleError::message("left in the middle of something"));
+        }
+        session.settle().await.map_err(|error| RecycleError::message(error.to_string()))
     }
 }
 

@@ -9,6 +9,7 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{DataRowBody, Message, RowDescriptionBody};
 
 use crate::error::{ConnectError, Error, ServerError};
+use crate::read::Remembered;
 use crate::target::Target;
 use crate::wire::{self, CancelKey, Connection, Tx};
 pub use whole::{Keep, Whole};
@@ -89,6 +90,14 @@ pub struct Session {
     pub(crate) connection: Connection,
     /// What is prepared here under which name: the same text with other parameters is another statement.
     prepared: HashMap<(String, Vec<u32>), String>,
+    /// How many names there were.
+    names: u64,
+    /// Whether the statements around a read are prepared (`read::frame`).
+    pub(crate) is_framed: bool,
+    /// The statements of agents that are prepared.
+    pub(crate) remembered: Remembered,
+    /// The last thing that was sent leaves nothing of the call behind.
+    is_settling: bool,
     /// The database has changed under a prepared statement: only a new session forgets it.
     outdated: bool,
 }
@@ -100,7 +109,15 @@ impl Session {
     /// [`ConnectError`], within the target's connect timeout.
     pub async fn connect(target: &Target, settings: &[(&str, &str)]) -> Result<Self, ConnectError> {
         let connection = wire::connect(target, settings).await?;
-        Ok(Self { connection, prepared: HashMap::new(), outdated: false })
+        Ok(Self {
+            connection,
+            prepared: HashMap::new(),
+            names: 0,
+            is_framed: false,
+            remembered: Remembered::default(),
+            is_settling: false,
+            outdated: false,
+        })
     }
 
     /// Whether nothing is under way and no transaction is open: only then may another call use it.
@@ -115,10 +132,48 @@ impl Session {
         self.connection.owed == 0 && self.connection.tx == Tx::Open
     }
 
-    /// Whether it can be lent again: idle, and its prepared statements still fit the database.
+    /// Whether it can be lent again: idle, or about to be, and its prepared statements still fit the database.
     #[must_use]
     pub fn is_reusable(&self) -> bool {
-        self.is_idle() && !self.outdated
+        (self.is_idle() || self.is_settling()) && !self.outdated
+    }
+
+    /// Whether nothing is owed but the end of a cleaning, which [`Session::settle`] waits for.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.is_settling && self.connection.owed == 1
+    }
+
+    /// Ends a pipeline after which the session can be used again.
+    pub(crate) fn push_last_sync(&mut self) {
+        self.connection.push_sync();
+        self.is_settling = true;
+    }
+
+    /// Waits for the end of a cleaning, if one is owed.
+    ///
+    /// # Errors
+    /// If the session is not clean: it must not be used again then.
+    pub(crate) async fn settle(&mut self) -> Result<(), Error> {
+        if !self.is_settling() {
+            return Ok(());
+        }
+        let mut failure = None;
+        loop {
+            match self.connection.receive().await? {
+                // The check of `read::frame`: something is left that cannot be cleaned.
+                Message::DataRow(body) if raw_row(&body)?.first() == Some(&Some("t".to_owned())) => {
+                    failure = Some(Error::Lost(io::Error::other("prepared statements of a call are left")));
+                }
+                Message::ErrorResponse(body) => {
+                    failure = Some(Error::Server(Box::new(ServerError::from_fields(body.fields())?)));
+                }
+                Message::ReadyForQuery(_) => {
+                    self.is_settling = false;
+                    return failure.map_or(Ok(()), Err);
+                }
+                _ => {}
+            }
+        }
     }
 
     pub(crate) fn cancel_key(&self) -> CancelKey {
@@ -171,7 +226,10 @@ impl Session {
         let key = (step.sql.to_owned(), step.param_types.to_vec());
         let known = self.prepared.get(&key).cloned();
         let is_new = known.is_none();
-        let name = known.unwrap_or_else(|| format!("cs{}", self.prepared.len()));
+        let name = known.unwrap_or_else(|| {
+            self.names += 1;
+            format!("countersign_{}", self.names)
+        });
         if is_new {
             self.connection.push_parse(&name, step.sql, step.param_types)?;
         }
@@ -228,6 +286,15 @@ impl Session {
         failure.map_or(Ok(outcomes), Err)
     }
 
+    /// Prepares this text no more: it is one that does not come again. Queued only; it goes out with what is sent next.
+    pub(crate) fn forget(&mut self, sql: &str) -> Result<(), Error> {
+        let key = (sql.to_owned(), Vec::new());
+        match self.prepared.remove(&key) {
+            Some(name) => Ok(self.connection.push_close_statement(&name)?),
+            None => Ok(()),
+        }
+    }
+
     /// Statements behind an error were never parsed: they must not count as prepared.
     fn forget_unparsed(&mut self, parsing: &[Option<String>], parsed: usize) {
         let unparsed: Vec<&String> = parsing.iter().flatten().skip(parsed).collect();
@@ -255,7 +322,7 @@ impl Session {
         self.connection.push_close_statement(name)?;
         self.push_describe(name, sql, param_types).inspect_err(|_| self.connection.outbox().clear())?;
         self.connection.flush().await?;
-        self.receive_shape().await
+        self.receive_shape(&mut 0).await
     }
 
     pub(crate) fn push_describe(&mut self, name: &str, sql: &str, param_types: &[u32]) -> Result<(), Error> {
@@ -265,7 +332,8 @@ impl Session {
         Ok(())
     }
 
-    pub(crate) async fn receive_shape(&mut self) -> Result<RawShape, Error> {
+    /// `bound` counts the statements before it that were bound.
+    pub(crate) async fn receive_shape(&mut self, bound: &mut usize) -> Result<RawShape, Error> {
         let mut shape = RawShape::default();
         let mut failure = None;
         loop {
@@ -275,6 +343,7 @@ impl Session {
                     // PostgreSQL describes any number of parameters, with a count of 16 bits; Bind takes no more.
                     Err(_) => failure = Some(too_many_params()),
                 },
+                Message::BindComplete => *bound += 1,
                 Message::RowDescription(body) => shape.columns = Some(raw_columns(&body)?),
                 Message::ErrorResponse(body) => failure = Some(ServerError::from_fields(body.fields())?),
                 Message::ReadyForQuery(_) => {
@@ -315,6 +384,9 @@ impl Session {
     /// The same, sent with what comes before it; one ReadyForQuery is owed for it.
     pub(crate) fn push_discard_all(&mut self) -> io::Result<()> {
         self.prepared.clear();
+        self.remembered.take_all();
+        self.is_framed = false;
+        self.is_settling = false;
         self.connection.push_own_text("discard all")
     }
 

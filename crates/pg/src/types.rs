@@ -1,6 +1,6 @@
 //! Types by their oid: PostgreSQL's own from a table, everybody else's from the catalog, once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,6 +10,7 @@ use tokio_postgres::types::{Kind, Type};
 
 use crate::error::Error;
 use crate::session::{Session, Step};
+use crate::wire::Connection;
 
 /// What is known of a database's types. Shared by every session on that database.
 #[derive(Debug, Default)]
@@ -17,14 +18,83 @@ pub struct TypeCatalog {
     by_oid: RwLock<HashMap<u32, Arc<PgType>>>,
 }
 
+// A cast to json counts where `to_jsonb` looks for one (`jsonb_categorize_type`, `find_coercion_pathway`): for types that
+// are not PostgreSQL's own (16384 is `FirstNormalObjectId`), and neither arrays, rows nor domains.
 const TYPE_SQL: &str = "\
 select t.typname, t.typtype, t.typelem, t.typbasetype, t.typrelid, \
-       t.typsubscript = 'pg_catalog.array_subscript_handler'::pg_catalog.regproc, e.typdelim \
+       t.typsubscript = 'pg_catalog.array_subscript_handler'::pg_catalog.regproc, t.oid >= 16384 and exists( \
+         select from pg_catalog.pg_cast c where c.castsource = t.oid \
+         and c.casttarget = 'pg_catalog.json'::pg_catalog.regtype and c.castmethod = 'f'), e.typdelim \
 from pg_catalog.pg_type t left join pg_catalog.pg_type e on e.oid = t.typelem where t.oid = $1";
 const LABELS_SQL: &str = "select enumlabel from pg_catalog.pg_enum where enumtypid = $1 order by enumsortorder";
 const FIELDS_SQL: &str = "\
 select attname, atttypid from pg_catalog.pg_attribute \
 where attrelid = $1 and attnum > 0 and not attisdropped order by attnum";
+
+const ROWS_SQL: &str = "\
+select coalesce(string_agg(concat_ws(' ', t.oid, a.atttypid, a.attname), e'\\n' order by t.oid, a.attnum), '') \
+from pg_catalog.pg_type t join pg_catalog.pg_attribute a on a.attrelid = t.typrelid \
+where t.oid = any($1::oid[]) and a.attnum > 0 and not a.attisdropped";
+
+/// The row types among some types, with their fields as they were when they were looked up. They are what
+/// can change in a type that has been looked up: a table's row type does with every column that is added or renamed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RowTypes {
+    /// An array of oids in text form.
+    oids: String,
+    fields: String,
+}
+
+impl RowTypes {
+    /// `None` if there are none.
+    pub(crate) fn of<'a>(types: impl Iterator<Item = &'a Arc<PgType>>) -> Option<Self> {
+        let mut found = BTreeMap::new();
+        types.for_each(|ty| collect_rows(ty, &mut found));
+        if found.is_empty() {
+            return None;
+        }
+        let fields = found
+            .iter()
+            .flat_map(|(oid, fields)| fields.iter().map(move |field| format!("{oid} {} {}", field.ty.oid, field.name)));
+        let oids: Vec<String> = found.keys().map(u32::to_string).collect();
+        let oids = format!("{{{}}}", oids.join(","));
+        Some(Self { oids, fields: fields.collect::<Vec<_>>().join("\n") })
+    }
+
+    /// Asks the catalog for the fields as they are now: one row of one column, which [`RowTypes::are`] reads. Queued only.
+    pub(crate) fn push(&self, connection: &mut Connection) -> Result<(), Error> {
+        connection.push_parse(ROWS_STATEMENT, ROWS_SQL, &[])?;
+        connection.push_bind("", ROWS_STATEMENT, &[Some(self.oids.clone())])?;
+        connection.push_execute("", 0)?;
+        Ok(())
+    }
+
+    /// Whether the fields are what the catalog says.
+    pub(crate) fn are(&self, answer: &[Option<String>]) -> bool {
+        matches!(answer, [Some(fields)] if *fields == self.fields)
+    }
+
+    /// The same with a round trip of its own.
+    pub(crate) async fn are_current(&self, session: &mut Session) -> Result<bool, Error> {
+        let rows = session.rows(ROWS_SQL, &[Some(self.oids.clone())]).await?;
+        Ok(rows.first().is_some_and(|row| self.are(row)))
+    }
+}
+
+/// A statement without a name would take the place of another one.
+const ROWS_STATEMENT: &str = "countersign_rows";
+
+fn collect_rows<'a>(ty: &'a PgType, found: &mut BTreeMap<u32, &'a [CompositeField]>) {
+    match &ty.kind {
+        TypeKind::Scalar(_) | TypeKind::Enum(_) => {}
+        TypeKind::Array { element, .. } => collect_rows(element, found),
+        TypeKind::Domain(base) => collect_rows(base, found),
+        TypeKind::Composite(fields) => {
+            found.insert(ty.oid, fields);
+            fields.iter().for_each(|field| collect_rows(&field.ty, found));
+        }
+    }
+}
 
 impl TypeCatalog {
     /// The type with this oid. Asks the catalog through `session` the first time, if it is not one of PostgreSQL's own.
@@ -43,6 +113,23 @@ impl TypeCatalog {
         Ok(ty)
     }
 
+    /// The types with these oids.
+    ///
+    /// # Errors
+    /// Whatever the session says.
+    pub async fn resolve_all(&self, session: &mut Session, oids: &[u32]) -> Result<Vec<Arc<PgType>>, Error> {
+        let mut types = Vec::with_capacity(oids.len());
+        for &oid in oids {
+            types.push(self.resolve(session, oid).await?);
+        }
+        Ok(types)
+    }
+
+    /// Forgets what it knows: a row type has changed, and others may have it inside.
+    pub(crate) fn forget(&self) {
+        self.by_oid.write().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn known(&self, oid: u32) -> Option<Arc<PgType>> {
         self.by_oid.read().unwrap_or_else(PoisonError::into_inner).get(&oid).cloned()
     }
@@ -55,8 +142,18 @@ impl TypeCatalog {
     ) -> Pin<Box<dyn Future<Output = Result<PgType, Error>> + Send + 'a>> {
         Box::pin(async move {
             let rows = session.rows(TYPE_SQL, &[Some(oid.to_string())]).await?;
-            let Some([Some(name), Some(kind), Some(element), Some(base), Some(relation), Some(is_array), delimiter]) =
-                rows.into_iter().next().and_then(|row| <[Option<String>; 7]>::try_from(row).ok())
+            let Some(
+                [
+                    Some(name),
+                    Some(kind),
+                    Some(element),
+                    Some(base),
+                    Some(relation),
+                    Some(is_array),
+                    Some(has_cast),
+                    delimiter,
+                ],
+            ) = rows.into_iter().next().and_then(|row| <[Option<String>; 8]>::try_from(row).ok())
             else {
                 // Dropped since: its values can still be shown as text.
                 return Ok(PgType { oid, name: format!("type {oid}"), kind: TypeKind::Scalar(Scalar::Text) });
@@ -73,8 +170,9 @@ impl TypeCatalog {
             }
             let kind = match kind.as_str() {
                 "d" => TypeKind::Domain(self.resolve(session, oid_of(&base)).await?),
-                "e" => TypeKind::Enum(first_column(session.rows(LABELS_SQL, &[Some(oid.to_string())]).await?)),
                 "c" => TypeKind::Composite(self.fields(session, &relation).await?),
+                _ if has_cast == "t" => TypeKind::Scalar(Scalar::JsonCast),
+                "e" => TypeKind::Enum(first_column(session.rows(LABELS_SQL, &[Some(oid.to_string())]).await?)),
                 _ => TypeKind::Scalar(Scalar::Text),
             };
             Ok(PgType { oid, name, kind })
@@ -100,6 +198,11 @@ fn first_column(rows: Vec<Vec<Option<String>>>) -> Vec<String> {
 /// One of PostgreSQL's own types; `None` for row types, which the catalog knows better.
 fn built_in(ty: &Type) -> Option<PgType> {
     let kind = match ty.kind() {
+        _ if *ty == Type::RECORD => TypeKind::Scalar(Scalar::Record),
+        _ if *ty == Type::RECORD_ARRAY => {
+            let element = Arc::new(built_in(&Type::RECORD)?);
+            TypeKind::Array { element, delimiter: ',' }
+        }
         Kind::Array(element) if *ty != Type::INT2_VECTOR && *ty != Type::OID_VECTOR => {
             let delimiter = if *element == Type::BOX { ';' } else { ',' };
             let element = Arc::new(built_in(element)?);
@@ -109,7 +212,8 @@ fn built_in(ty: &Type) -> Option<PgType> {
         Kind::Composite(_) | Kind::Domain(_) | Kind::Enum(_) => return None,
         _ => TypeKind::Scalar(scalar(ty)),
     };
-    Some(PgType { oid: ty.oid(), name: ty.name().to_owned(), kind })
+    let name = if *ty == Type::RECORD_ARRAY { "record[]" } else { ty.name() };
+    Some(PgType { oid: ty.oid(), name: name.to_owned(), kind })
 }
 
 fn scalar(ty: &Type) -> Scalar {

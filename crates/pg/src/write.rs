@@ -63,11 +63,7 @@ impl Writer {
     /// # Errors
     /// Whatever the session says when a type has to be looked up.
     pub async fn types(&self, lease: &mut Lease, oids: &[u32]) -> Result<Vec<Arc<PgType>>, Error> {
-        let mut types = Vec::with_capacity(oids.len());
-        for &oid in oids {
-            types.push(self.types.resolve(lease.session(), oid).await?);
-        }
-        Ok(types)
+        self.types.resolve_all(lease.session(), oids).await
     }
 
     /// The result columns with their types, names made unique.

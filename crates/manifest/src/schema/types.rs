@@ -41,7 +41,9 @@ fn scalar_argument(scalar: Scalar) -> Map<String, Value> {
         Scalar::Uuid => json!({"type": "string", "format": "uuid"}),
         Scalar::Date => json!({"type": "string", "format": "date"}),
         Scalar::Timestamptz => json!({"type": "string", "format": "date-time"}),
-        Scalar::Timestamp | Scalar::Vector | Scalar::Text => json!({"type": "string"}),
+        Scalar::Timestamp | Scalar::Vector | Scalar::JsonCast | Scalar::Record | Scalar::Text => {
+            json!({"type": "string"})
+        }
     })
 }
 
@@ -55,7 +57,9 @@ pub(crate) fn column(column: &Column) -> Map<String, Value> {
         return object(json!({"description": format!("{words}, or null")}));
     }
     match &column.ty.base().kind {
-        TypeKind::Scalar(Scalar::Json | Scalar::Vector) => object(json!({"description": words})),
+        TypeKind::Scalar(Scalar::Json | Scalar::Vector | Scalar::JsonCast | Scalar::Record) => {
+            object(json!({"description": words}))
+        }
         TypeKind::Scalar(Scalar::Float | Scalar::Numeric) => {
             object(json!({"description": format!("{words}; text if NaN or infinite")}))
         }
@@ -101,7 +105,10 @@ pub(crate) fn is_obvious(ty: &PgType) -> bool {
     match &ty.base().kind {
         TypeKind::Scalar(Scalar::Text) => matches!(ty.base().name.as_str(), "text" | "varchar" | "bpchar" | "name"),
         TypeKind::Scalar(scalar) => {
-            !matches!(scalar, Scalar::Numeric | Scalar::Json | Scalar::Timestamp | Scalar::Timestamptz | Scalar::Vector)
+            matches!(
+                scalar,
+                Scalar::Bool | Scalar::Int2 | Scalar::Int4 | Scalar::Int8 | Scalar::Float | Scalar::Date | Scalar::Uuid
+            )
         }
         TypeKind::Array { .. } | TypeKind::Enum(_) | TypeKind::Composite(_) | TypeKind::Domain(_) => true,
     }
@@ -129,6 +136,8 @@ fn scalar_words(scalar: Scalar, name: &str) -> String {
         Scalar::Timestamptz => "date and time with time zone, such as 2026-01-31T13:45:00+00:00",
         Scalar::Uuid => "UUID",
         Scalar::Vector => "integers separated by spaces",
+        Scalar::JsonCast => return format!("PostgreSQL type {name}, an argument as its text form, a result as JSON"),
+        Scalar::Record => "record",
         Scalar::Text => match name {
             "text" | "varchar" | "bpchar" | "name" => "text",
             "bytea" => "bytes, written as \\x and two hexadecimal digits for each",
@@ -166,6 +175,8 @@ pub(crate) mod examples {
             Scalar::Timestamptz => ("timestamptz", 1184),
             Scalar::Uuid => ("uuid", 2950),
             Scalar::Vector => ("int2vector", 22),
+            Scalar::JsonCast => ("hstore", 90_001),
+            Scalar::Record => ("record", 2249),
             Scalar::Text => ("text", 25),
         };
         named(name, oid, scalar)

@@ -1,12 +1,14 @@
 //! The plan of a read, without running it.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
-use super::run::encode;
+use super::run::{Statement, encode};
 use super::shapes::Shape;
-use super::{ReadError, ReadRequest, Reader, RowForm, refusal, settle};
+use super::{ReadError, ReadRequest, Reader, RowForm, refusal};
 use crate::columns;
 use crate::error::Error;
 use crate::session::Session;
@@ -50,11 +52,14 @@ impl Reader {
     async fn attempt_explain(&self, deadline: Instant, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
         let mut lease = self.pool.lease(deadline).await?;
         let outcome = tokio::time::timeout_at(deadline, self.explain_on(lease.session(), sql, params)).await;
-        settle(lease, outcome)
+        self.give_back(lease, outcome).await
     }
 
     async fn explain_on(&self, session: &mut Session, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
-        let own = self.describe(session, sql).await?;
+        let name = session.remembered.new_name();
+        let own = self.describe(session, &name, sql).await;
+        session.remembered.drop_name(name);
+        let own = own?;
         let text_params = encode(&own, params)?;
         let param_oids: Vec<u32> = own.params.iter().map(|ty| ty.oid).collect();
         let text = format!("{PREFIX}{sql}");
@@ -66,10 +71,10 @@ impl Reader {
             return Err(ReadError::NoResultColumns);
         }
         let columns = columns::resolve(&self.types, session, &raw).await?;
-        let shape = Shape { params: own.params, columns, column_oids: vec![Type::JSON.oid()] };
+        let shape = Arc::new(Shape::new(own.params, columns, vec![Type::JSON.oid()]));
         let request = ReadRequest { sql: &text, params, row_limit: Some(1), form: RowForm::Array };
-        let result = self.run_described(session, &shape, EXPLAINED, &text_params, &request).await;
-        let result = result.map_err(|error| match error {
+        let result = self.fetch(session, &shape, Statement::Described(EXPLAINED), &text_params, &request).await;
+        let result = result.map_err(|error| match error.into_error() {
             ReadError::Database(error) => ReadError::Database(in_own_text(error)),
             error => error,
         })?;

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::{ReadError, refusal, too_large};
+use super::{ReadError, ReadLimits, refusal, too_large};
 use crate::error::{Error, ServerError};
 use crate::plan::{For, Planned, plan};
 use crate::reach::called;
@@ -26,13 +26,17 @@ const FORBIDDEN_SQL: &str = include_str!("functions.sql");
 const SAVEPOINT: &str = "savepoint before_plan";
 const BACK_TO_SAVEPOINT: &str = "rollback to savepoint before_plan";
 
+/// What the view `pg_prepared_statements` calls.
+const LISTS_STATEMENTS: &str = "pg_prepared_statement";
+
 /// How many names are remembered as harmless. A database has some thousands of functions, a name at most 63 bytes.
 const MAX_NAMES: usize = 5_000;
 
 /// The functions that were found harmless, so that the catalog is asked once a name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Functions {
     harmless: Mutex<HashSet<String>>,
+    planning_timeout: String,
 }
 
 /// For which calls of a text the answer holds.
@@ -40,11 +44,20 @@ pub(super) struct Functions {
 pub(super) enum Checked {
     /// Whatever its parameters are.
     Always,
+    /// These parameters, and only if no statements of others can be seen: it looks at what is prepared.
+    SeesStatements,
     /// These parameters.
     ThisTime,
 }
 
 impl Functions {
+    /// `limits`: how long planning may take is a part of what a read may.
+    pub(super) fn new(limits: &ReadLimits) -> Self {
+        let timeout_ms = limits.deadline.as_millis() / 2;
+        let planning_timeout = format!("select pg_catalog.set_config('statement_timeout', '{timeout_ms}', true)");
+        Self { harmless: Mutex::default(), planning_timeout }
+    }
+
     /// Refuses the statement that is prepared under this name if it calls what a read may not.
     pub(super) async fn check(
         &self,
@@ -52,51 +65,45 @@ impl Functions {
         statement: &str,
         params: &[Option<String>],
     ) -> Result<Checked, ReadError> {
-        session.run(&[Step::plain(SAVEPOINT)]).await.map_err(|failed| failed.error)?;
-        let planned = plan(session, statement, For::AnyValues(params.len())).await.map_err(too_large)?;
-        let (plan, checked) = match planned {
-            Planned::Plan(plan) => (plan, Checked::Always),
-            Planned::Utility => return Ok(Checked::Always),
-            Planned::Refused(error) => {
-                session.run(&[Step::plain(BACK_TO_SAVEPOINT)]).await.map_err(|failed| failed.error)?;
-                match self.plan_for(session, statement, params, *error).await? {
-                    Some(plan) => (plan, Checked::ThisTime),
-                    None => return Ok(Checked::ThisTime),
-                }
+        let before = [SAVEPOINT, &self.planning_timeout];
+        let (plan, checked) = match plan(session, &before, statement, For::AnyValues(params.len())).await {
+            Ok(Planned::Plan(plan)) => (Some(plan), Checked::Always),
+            Ok(Planned::Utility) => (None, Checked::Always),
+            // insufficient_privilege: it will be refused when it runs, in the words that belong there.
+            Ok(Planned::Refused(error)) if error.sqlstate == "42501" => (None, Checked::ThisTime),
+            // `case when $1 then 1/0 end` is computed while it is planned, unless $1 is known to be false.
+            Ok(Planned::Refused(error)) if !is_too_much(&error) => {
+                (self.plan_for(session, statement, params).await?, Checked::ThisTime)
             }
+            Ok(Planned::Refused(error)) => return Err(too_much(&error)),
+            Err(error) => return Err(planning_failed(error)),
         };
-        self.look_up(session, &plan).await?;
-        Ok(checked)
+        let names: BTreeSet<String> = plan.iter().flat_map(called).map(|call| call.name).collect();
+        let sees_statements = names.contains(LISTS_STATEMENTS);
+        // Back to what was before the plan: its timeout, and a transaction that has not failed.
+        session.run(&[Step::plain(BACK_TO_SAVEPOINT)]).await.map_err(|failed| failed.error)?;
+        self.look_up(session, names).await?;
+        Ok(if sees_statements { Checked::SeesStatements } else { checked })
     }
 
-    /// The plan for these values of a statement that cannot be planned for any: `case when $1 then 1/0 end` is computed
-    /// while it is planned, unless `$1` is false.
+    /// The plan for these values.
     async fn plan_for(
         &self,
         session: &mut Session,
         statement: &str,
         params: &[Option<String>],
-        error: ServerError,
     ) -> Result<Option<Value>, ReadError> {
-        // insufficient_privilege: it will be refused when it runs, in the words that belong there.
-        if error.sqlstate == "42501" {
-            return Ok(None);
-        }
-        let refused = match plan(session, statement, For::These(params)).await.map_err(too_large)? {
-            Planned::Plan(plan) => return Ok(Some(plan)),
-            Planned::Utility => return Ok(None),
-            Planned::Refused(error) => error,
-        };
-        Err(match refused.sqlstate.as_str() {
-            // program_limit_exceeded: a plan shows the values that were computed while it was made.
-            "54000" => ReadError::TooLarge(Error::Server(refused)),
+        let before = [BACK_TO_SAVEPOINT, &self.planning_timeout];
+        match plan(session, &before, statement, For::These(params)).await.map_err(planning_failed)? {
+            Planned::Plan(plan) => Ok(Some(plan)),
+            Planned::Utility => Ok(None),
+            Planned::Refused(error) if is_too_much(&error) => Err(too_much(&error)),
             // It would not run either.
-            _ => refusal(Error::Server(refused)),
-        })
+            Planned::Refused(error) => Err(refusal(Error::Server(error))),
+        }
     }
 
-    async fn look_up(&self, session: &mut Session, plan: &Value) -> Result<(), ReadError> {
-        let names: BTreeSet<String> = called(plan).into_iter().map(|call| call.name).collect();
+    async fn look_up(&self, session: &mut Session, names: BTreeSet<String>) -> Result<(), ReadError> {
         let unknown: Vec<String> = {
             let harmless = self.harmless();
             names.into_iter().filter(|name| !harmless.contains(name)).collect()
@@ -121,4 +128,25 @@ impl Functions {
     fn harmless(&self) -> MutexGuard<'_, HashSet<String>> {
         self.harmless.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// program_limit_exceeded, out_of_memory, a timeout: a plan shows the values that were computed while it was made, and
+/// ROW in ROW takes twice the room with each step.
+fn is_too_much(error: &ServerError) -> bool {
+    matches!(error.sqlstate.as_str(), "54000" | "53200" | "57014")
+}
+
+fn planning_failed(error: Error) -> ReadError {
+    match error {
+        Error::Server(error) if is_too_much(&error) => too_much(&error),
+        error => too_large(error),
+    }
+}
+
+fn too_much(error: &ServerError) -> ReadError {
+    ReadError::TooLarge(Error::Server(Box::new(ServerError {
+        sqlstate: "54000".to_owned(),
+        message: format!("the plan of this query is too large to be looked at: {}", error.message),
+        ..ServerError::default()
+    })))
 }

@@ -22,8 +22,8 @@ pub enum Layer {
     Timeouts,
     /// `ROLLBACK`, whatever happened.
     Rollback,
-    /// `DISCARD ALL` before the session is used again.
-    DiscardAll,
+    /// What leaves nothing in the session before it is used again (`frame`).
+    Cleaning,
 }
 
 impl Layer {
@@ -37,7 +37,7 @@ impl Layer {
         Self::ReadOnlyDefault,
         Self::Timeouts,
         Self::Rollback,
-        Self::DiscardAll,
+        Self::Cleaning,
     ];
 }
 

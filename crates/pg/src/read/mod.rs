@@ -1,16 +1,21 @@
 //! The read path: one statement, in a transaction that cannot write, within bounds (design.md section 4).
 //!
-//! `run` is the pipeline itself; `shapes` remembers how a text was described, so that a text seen before costs one round
-//! trip instead of two; `explain` shows the plan of a read without running it.
+//! `run` is the pipeline itself, and `frame` what stands around the agent's statement in it; `shapes` remembers how a text
+//! was described and `remembered` under which name a session has it, so that a text seen before costs one round trip;
+//! `functions` looks at what a new one calls; `rows` and `rendered` take in the answer; `convert` is for columns whose text
+//! alone does not give their JSON; `explain` shows the plan of a read without running it.
 
+mod convert;
 mod explain;
+mod frame;
 mod functions;
 mod layers;
+mod remembered;
 mod rendered;
+mod rows;
 mod run;
 mod shapes;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,9 +29,11 @@ use crate::error::{Error, ServerError};
 use crate::pool::{Lease, Pool};
 use crate::target::Target;
 use crate::types::TypeCatalog;
+use frame::Frame;
 use functions::Functions;
 pub use layers::Layer;
 use layers::Layers;
+pub(crate) use remembered::Remembered;
 pub use rendered::RowForm;
 use shapes::Shapes;
 
@@ -113,11 +120,9 @@ pub struct Reader {
     types: Arc<TypeCatalog>,
     shapes: Arc<Shapes>,
     functions: Arc<Functions>,
+    frame: Arc<Frame>,
     limits: ReadLimits,
     layers: Layers,
-    /// The name of a statement while it is described. Nobody can guess it: SQL's EXECUTE reaches prepared statements, and
-    /// one that executes itself takes PostgreSQL 15 down.
-    described: Arc<str>,
 }
 
 impl Reader {
@@ -142,16 +147,9 @@ impl Reader {
             settings.push(("default_transaction_read_only", "on"));
         }
         let pool = Pool::new(target, settings, limits.sessions);
-        let described = format!("agent_{:016x}", RandomState::new().build_hasher().finish()).into();
-        Self {
-            pool,
-            types: Arc::default(),
-            shapes: Arc::default(),
-            functions: Arc::default(),
-            limits,
-            layers,
-            described,
-        }
+        let frame = Arc::new(Frame::new(limits.deadline, layers));
+        let functions = Arc::new(Functions::new(&limits));
+        Self { pool, types: Arc::default(), shapes: Arc::default(), functions, frame, limits, layers }
     }
 
     /// The bounds.
@@ -194,48 +192,29 @@ impl Reader {
     async fn attempt(&self, deadline: Instant, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
         let mut lease = self.pool.lease(deadline).await?;
         let outcome = tokio::time::timeout_at(deadline, self.query_on(lease.session(), request)).await;
-        settle(lease, outcome)
+        self.give_back(lease, outcome).await
     }
-}
 
-/// What became of a read, and of the session that it ran on.
-fn settle<T>(lease: Lease, outcome: Result<Result<T, ReadError>, Elapsed>) -> Result<T, ReadError> {
-    match outcome {
-        Ok(outcome) => {
-            clean_later(lease);
-            outcome
-        }
-        Err(_) => {
+    /// What became of a read. Its session goes back to the pool while it is cleaned, so that nobody waits for that but
+    /// whoever takes it next.
+    async fn give_back<T>(
+        &self,
+        mut lease: Lease,
+        outcome: Result<Result<T, ReadError>, Elapsed>,
+    ) -> Result<T, ReadError> {
+        let Ok(outcome) = outcome else {
             lease.discard();
-            Err(ReadError::Database(Error::Deadline))
-        }
-    }
-}
-
-/// Gives the session back once nothing of the call is left in it: after the answer, so that nobody waits for it.
-fn clean_later(mut lease: Lease) {
-    // Rows that nobody reads are still coming: stop them.
-    if lease.session().connection.owed > run::OWED_BY_CLEANING {
-        return lease.discard();
-    }
-    // Refused before anything was sent.
-    if lease.session().is_idle() {
-        return;
-    }
-    tokio::spawn(async move {
-        let session = lease.session();
-        let cleaned = async {
-            if session.connection.owed > 0 {
-                return session.finish().await;
-            }
-            // Refused before it ran: the transaction is still open.
-            session.batch("rollback").await?;
-            session.discard_all().await
+            return Err(ReadError::Database(Error::Deadline));
         };
-        if cleaned.await.is_err() {
+        let session = lease.session();
+        let is_under_way = session.connection.owed > 0 && !session.is_settling();
+        let is_open = session.connection.owed == 0 && !session.is_idle();
+        // Rows that nobody reads are still coming: stop them. Or the transaction is still open: refused before it ran.
+        if is_under_way || (is_open && self.push_way_out(session).await.is_err()) {
             lease.discard();
         }
-    });
+        outcome
+    }
 }
 
 /// SQLSTATE 25006, `read_only_sql_transaction`: the statement would have written.

@@ -4,7 +4,12 @@
 //! takes 2 MB and the tree 50 MB. And it is the text that is bounded: with a name of 63 bytes before each cell, rows of
 //! 1 MiB as PostgreSQL sends them are 14 MiB of JSON, more than clients take in one message.
 
-use contract::{Column, Scalar, TypeKind};
+use std::borrow::Cow;
+use std::ops::Range;
+
+use contract::{Column, PgType, Scalar, TypeKind};
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::DataRowBody;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -45,13 +50,43 @@ impl Rendered {
         self.rows.len()
     }
 
-    /// Takes one row in PostgreSQL's text form; `false` if it does not fit behind those before it.
+    /// Takes one row as it arrives, in PostgreSQL's text form; `false` if it does not fit behind those before it.
     ///
     /// # Errors
     /// [`Error::MessageTooLarge`] or [`Error::TooManyValues`] for a row that is too large alone.
-    pub(crate) fn take(&mut self, row: &[Option<String>], columns: &[Column]) -> Result<bool, Error> {
+    pub(crate) fn take(&mut self, body: &DataRowBody, columns: &[Column]) -> Result<bool, Error> {
+        let text = |range: Option<Range<usize>>| {
+            // The session's encoding is UTF8, so the server has made sure of it.
+            range.map(|range| String::from_utf8_lossy(body.buffer().get(range).unwrap_or_default()))
+        };
+        let texts: Vec<Option<Cow<'_, str>>> = body.ranges().map(|range| Ok(text(range))).collect()?;
+        self.take_texts(&texts, columns)
+    }
+
+    /// The same for a row that is taken apart.
+    ///
+    /// # Errors
+    /// As [`Rendered::take`].
+    pub(crate) fn take_texts<T: AsRef<str>>(&mut self, row: &[Option<T>], columns: &[Column]) -> Result<bool, Error> {
         check_size(row, columns, self.max_bytes)?;
-        let cells = row.iter().zip(columns).map(|(text, column)| value::decode(text.as_deref(), &column.ty)).collect();
+        let cells = row.iter().zip(columns);
+        let cells = cells.map(|(text, column)| Cell { text: text.as_ref().map(AsRef::as_ref), ty: &column.ty });
+        self.push(cells, columns)
+    }
+
+    /// The same for a row that is JSON already.
+    ///
+    /// # Errors
+    /// As [`Rendered::take`].
+    pub(crate) fn take_values(&mut self, row: Vec<Value>, columns: &[Column]) -> Result<bool, Error> {
+        self.push(row.iter(), columns)
+    }
+
+    fn push<C: Serialize>(
+        &mut self,
+        cells: impl ExactSizeIterator<Item = C> + Clone,
+        columns: &[Column],
+    ) -> Result<bool, Error> {
         let row = to_raw_value(&Row { form: self.form, cells, columns }).map_err(std::io::Error::other)?;
         let size = row.get().len();
         self.bytes += size;
@@ -76,7 +111,7 @@ impl ResultSet {
     #[must_use]
     pub fn fitting(columns: Vec<Column>, rows: &[Vec<Option<String>>], max_bytes: usize, truncated: bool) -> Self {
         let mut rendered = Rendered::new(RowForm::Object, max_bytes);
-        let is_whole = rows.iter().all(|row| rendered.take(row, &columns).unwrap_or_default());
+        let is_whole = rows.iter().all(|row| rendered.take_texts(row, &columns).unwrap_or_default());
         rendered.finish(columns, truncated || !is_whole)
     }
 }
@@ -85,10 +120,10 @@ impl ResultSet {
 ///
 /// # Errors
 /// [`Error::TooManyValues`].
-fn check_size(row: &[Option<String>], columns: &[Column], max_bytes: usize) -> Result<(), Error> {
+fn check_size<T: AsRef<str>>(row: &[Option<T>], columns: &[Column], max_bytes: usize) -> Result<(), Error> {
     let limit = max_bytes / BYTES_A_VALUE;
     let nested = row.iter().zip(columns).filter(|(_, column)| is_nested(&column.ty.kind));
-    let count: usize = nested.filter_map(|(cell, _)| cell.as_deref()).map(values_in).sum();
+    let count: usize = nested.filter_map(|(cell, _)| cell.as_ref()).map(|text| values_in(text.as_ref())).sum();
     if count > limit { Err(Error::TooManyValues { limit }) } else { Ok(()) }
 }
 
@@ -112,20 +147,42 @@ fn values_in(text: &str) -> usize {
     text.bytes().map(weight).sum()
 }
 
-struct Row<'a> {
+/// One value in text form. What it is made of is not kept: most types go straight from text to text.
+struct Cell<'a> {
+    text: Option<&'a str>,
+    ty: &'a PgType,
+}
+
+impl Serialize for Cell<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Some(text) = self.text else { return serializer.serialize_none() };
+        match &self.ty.kind {
+            TypeKind::Scalar(Scalar::Text | Scalar::Uuid | Scalar::Date) | TypeKind::Enum(_) => {
+                serializer.serialize_str(text)
+            }
+            TypeKind::Scalar(Scalar::Int2 | Scalar::Int4 | Scalar::Int8) => match text.parse::<i64>() {
+                Ok(number) => serializer.serialize_i64(number),
+                Err(_) => serializer.serialize_str(text),
+            },
+            _ => value::decode(Some(text), self.ty).serialize(serializer),
+        }
+    }
+}
+
+struct Row<'a, I> {
     form: RowForm,
-    cells: Vec<Value>,
+    cells: I,
     columns: &'a [Column],
 }
 
-impl Serialize for Row<'_> {
+impl<C: Serialize, I: ExactSizeIterator<Item = C> + Clone> Serialize for Row<'_, I> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.form {
-            RowForm::Array => self.cells.serialize(serializer),
+            RowForm::Array => serializer.collect_seq(self.cells.clone()),
             RowForm::Object => {
                 let mut row = serializer.serialize_map(Some(self.cells.len()))?;
-                for (column, cell) in self.columns.iter().zip(&self.cells) {
-                    row.serialize_entry(&column.name, cell)?;
+                for (column, cell) in self.columns.iter().zip(self.cells.clone()) {
+                    row.serialize_entry(&column.name, &cell)?;
                 }
                 row.end()
             }

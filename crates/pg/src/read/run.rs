@@ -1,31 +1,44 @@
 //! One read on one session.
 //!
 //! ```text
-//! a text seen before   BEGIN READ ONLY · limits · the statement · Sync   ROLLBACK   DISCARD ALL     one round trip
-//! a new one            BEGIN READ ONLY · limits · describe · Sync                                   one more before
+//! a text seen before   the frame around the statement                                               one round trip
+//! a new one            the opening of the frame, describe · what it calls · the rest of the frame    two or three more
 //! ```
-//! Everything before Sync is one pipeline: if BEGIN or the limits fail, the statement is skipped.
+//! A text seen before is prepared in the sessions that have run it; in others it is parsed in the same pipeline.
 
 use std::sync::Arc;
 
-use contract::Column;
-use postgres_protocol::message::backend::Message;
 use serde_json::Value;
 
+use super::convert::{self, Conversion, explained};
+use super::frame::OPENING_STATEMENTS;
 use super::functions::Checked;
-use super::rendered::Rendered;
+use super::rows::{Before, Progress, Rows};
 use super::shapes::Shape;
 use super::{Layer, ReadError, ReadRequest, Reader, ResultSet, refusal, too_large};
 use crate::columns;
 use crate::error::{Error, ServerError};
-use crate::session::{RawColumn, RawShape, Session, raw_columns, raw_row};
+use crate::session::{RawShape, Session};
 use crate::value;
 
-/// What is still to come when an answer is given: the end of DISCARD ALL.
-pub(super) const OWED_BY_CLEANING: usize = 1;
+/// Where the statement of a pipeline comes from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Statement<'a> {
+    /// It has been described in this transaction, under this name.
+    Described(&'a str),
+    /// It is prepared in this session, under this name.
+    Prepared(&'a str),
+    /// It is parsed in the pipeline, and has this name from then on.
+    New(&'a str),
+}
 
-/// BEGIN and the limits come before the statement, in the same pipeline.
-const OPENING_STATEMENTS: usize = 2;
+impl<'a> Statement<'a> {
+    fn name(self) -> &'a str {
+        match self {
+            Self::Described(name) | Self::Prepared(name) | Self::New(name) => name,
+        }
+    }
+}
 
 impl Reader {
     pub(super) async fn query_on(
@@ -34,15 +47,12 @@ impl Reader {
         request: &ReadRequest<'_>,
     ) -> Result<ResultSet, ReadError> {
         if let Some(shape) = self.shapes.get(request.sql) {
-            let params = encode(&shape, request.params)?;
-            self.push_opening(session)?;
-            let oids: Vec<u32> = shape.params.iter().map(|ty| ty.oid).collect();
-            push_or_clear(session, |session| session.connection.push_parse("", request.sql, &oids))?;
-            match self.fetch(session, &shape, "", &params, request, OPENING_STATEMENTS).await {
-                // Nothing has run: the text did not even parse with the types that it had before.
-                Err(Fetched::Unparsed(_)) => {
+            match self.run_known(session, &shape, request).await {
+                // Nothing has run: the text does not fit the database as it was described.
+                Err(Fetched::Outdated(_)) => {
                     self.shapes.forget(request.sql);
-                    session.finish().await?;
+                    session.remembered.forget(request.sql);
+                    session.settle().await?;
                 }
                 outcome => return outcome.map_err(Fetched::into_error),
             }
@@ -50,83 +60,117 @@ impl Reader {
         if !self.layers.has(Layer::ExtendedProtocol) {
             return self.run_simple(session, request.sql).await;
         }
-        let shape = Arc::new(self.describe(session, request.sql).await?);
+        let name = session.remembered.new_name();
+        let outcome = self.run_new(session, &name, request).await;
+        match outcome {
+            Ok((result, Some(shape))) => {
+                session.remembered.put(request.sql, &shape, name);
+                Ok(result)
+            }
+            Ok((result, None)) => {
+                session.remembered.drop_name(name);
+                Ok(result)
+            }
+            Err(error) => {
+                session.remembered.drop_name(name);
+                Err(error)
+            }
+        }
+    }
+
+    async fn run_known(
+        &self,
+        session: &mut Session,
+        shape: &Arc<Shape>,
+        request: &ReadRequest<'_>,
+    ) -> Result<ResultSet, Fetched> {
+        let params = encode(shape, request.params)?;
+        if let Some(name) = session.remembered.name_of(request.sql, shape) {
+            return self.fetch(session, shape, Statement::Prepared(&name), &params, request).await;
+        }
+        let name = session.remembered.new_name();
+        let outcome = self.fetch(session, shape, Statement::New(&name), &params, request).await;
+        if outcome.is_ok() {
+            session.remembered.put(request.sql, shape, name);
+        } else {
+            session.remembered.drop_name(name);
+        }
+        outcome
+    }
+
+    /// Describes the text under this name, looks at what it calls, and runs it. With the rows comes the shape, if it holds
+    /// for other calls as well.
+    async fn run_new(
+        &self,
+        session: &mut Session,
+        name: &str,
+        request: &ReadRequest<'_>,
+    ) -> Result<(ResultSet, Option<Arc<Shape>>), ReadError> {
+        let shape = Arc::new(self.describe(session, name, request.sql).await?);
         let params = encode(&shape, request.params)?;
         let checked = if self.layers.has(Layer::Functions) {
-            self.functions.check(session, &self.described, &params).await?
+            self.functions.check(session, name, &params).await?
         } else {
             Checked::Always
         };
-        if checked == Checked::Always {
-            self.shapes.put(request.sql, &shape);
+        if checked == Checked::SeesStatements {
+            // What others have asked is not for this one.
+            for known in session.remembered.take_all() {
+                session.connection.push_close_statement(&known).map_err(Error::Lost)?;
+            }
         }
-        self.run_described(session, &shape, &self.described, &params, request).await
+        let shape_is_known = checked == Checked::Always && self.shapes.put(request.sql, &shape);
+        let result = self.fetch(session, &shape, Statement::Described(name), &params, request).await;
+        let result = result.map_err(Fetched::into_error)?;
+        Ok((result, shape_is_known.then_some(shape)))
     }
 
-    /// Runs a statement that has been described under this name.
-    pub(super) async fn run_described(
-        &self,
-        session: &mut Session,
-        shape: &Shape,
-        statement: &str,
-        params: &[Option<String>],
-        request: &ReadRequest<'_>,
-    ) -> Result<ResultSet, ReadError> {
-        self.fetch(session, shape, statement, params, request, 0).await.map_err(Fetched::into_error)
-    }
-
-    fn push_opening(&self, session: &mut Session) -> Result<(), Error> {
+    fn push_opening(&self, session: &mut Session) -> Result<Before, Error> {
         session.connection.max_message_bytes = self.limits.max_bytes;
-        let timeout_ms = self.limits.deadline.as_millis();
-        // The first query fixes the mode: afterwards SET TRANSACTION READ WRITE is an error, whoever says it.
-        let limits = format!(
-            "select set_config('statement_timeout', '{timeout_ms}', true), set_config('lock_timeout', '{timeout_ms}', true), \
-             set_config('idle_in_transaction_session_timeout', '{timeout_ms}', true)"
-        );
-        let begin = if self.layers.has(Layer::ReadOnlyTransaction) { "begin read only" } else { "begin read write" };
-        let first = match (self.layers.has(Layer::FixedMode), self.layers.has(Layer::Timeouts)) {
-            (true, true) => limits.as_str(),
-            (true, false) => "select 1",
-            // Commands take no snapshot, and so leave the mode open.
-            (false, _) => "reset search_path",
-        };
-        for own_text in [begin, first] {
-            session.connection.push_parse("", own_text, &[])?;
-            session.connection.push_bind("", "", &[])?;
-            session.connection.push_execute("", 0)?;
-        }
-        Ok(())
+        let before = Before { parsed: self.frame.to_parse(session), bound: OPENING_STATEMENTS };
+        self.frame.push_opening(session)?;
+        Ok(before)
     }
 
     /// Opens the transaction and describes the agent's statement in it; nothing of the agent's runs.
-    pub(super) async fn describe(&self, session: &mut Session, sql: &str) -> Result<Shape, ReadError> {
+    pub(super) async fn describe(&self, session: &mut Session, name: &str, sql: &str) -> Result<Shape, ReadError> {
         self.push_opening(session)?;
-        push_or_clear(session, |session| session.push_describe(&self.described, sql, &[]))?;
+        push_or_clear(session, |session| session.push_describe(name, sql, &[]))?;
         session.connection.flush().await.map_err(Error::Lost)?;
-        let RawShape { params: param_oids, columns: raw } = session.receive_shape().await.map_err(refusal)?;
+        let mut bound = 0;
+        let described = session.receive_shape(&mut bound).await;
+        session.is_framed &= bound == OPENING_STATEMENTS;
+        let RawShape { params: param_oids, columns: raw } = described.map_err(refusal)?;
         let raw = match raw {
             Some(raw) => raw,
             None if !self.layers.has(Layer::ResultColumns) => Vec::new(),
             None => return Err(ReadError::NoResultColumns),
         };
-        let mut params = Vec::with_capacity(param_oids.len());
-        for oid in param_oids {
-            params.push(self.types.resolve(session, oid).await?);
-        }
+        let params = self.types.resolve_all(session, &param_oids).await?;
         let columns = columns::resolve(&self.types, session, &raw).await?;
-        Ok(Shape { params, columns, column_oids: raw.iter().map(|column| column.type_oid).collect() })
+        let column_oids: Vec<u32> = raw.iter().map(|column| column.type_oid).collect();
+        let shape = Shape::new(params, columns, column_oids);
+        match &shape.row_types {
+            Some(row_types) if !row_types.are_current(session).await? => {
+                self.types.forget();
+                let params = self.types.resolve_all(session, &param_oids).await?;
+                let columns = columns::resolve(&self.types, session, &raw).await?;
+                Ok(Shape::new(params, columns, shape.column_oids))
+            }
+            _ => Ok(shape),
+        }
     }
 
-    /// The end of the transaction, and what leaves nothing of the call in the session.
-    fn push_closing(&self, session: &mut Session) -> Result<(), Error> {
-        let end = if self.layers.has(Layer::Rollback) { "rollback" } else { "commit" };
-        session.connection.push_own_text(end)?;
-        if self.layers.has(Layer::DiscardAll) {
-            session.push_discard_all()?;
-        } else {
-            session.connection.push_own_text("select 1")?;
+    /// Ends a transaction that is still open, and cleans the session: without waiting for it.
+    pub(super) async fn push_way_out(&self, session: &mut Session) -> Result<(), Error> {
+        if !session.is_framed {
+            // The statements of the frame may not be there: they are made anew at the next opening.
+            session.batch(if self.layers.has(Layer::Rollback) { "rollback" } else { "commit" }).await?;
+            return session.discard_all().await;
         }
-        Ok(())
+        self.frame.push_end(session)?;
+        self.frame.push_cleaning(session)?;
+        Ok(session.connection.flush().await?)
     }
 
     /// What a server does that trusts the simple protocol: only ever without [`Layer::ExtendedProtocol`].
@@ -134,82 +178,168 @@ impl Reader {
         self.push_opening(session)?;
         push_or_clear(session, |session| Ok(session.connection.push_own_text(sql)?))?;
         session.connection.push_sync();
-        self.push_closing(session)?;
         session.connection.flush().await.map_err(Error::Lost)?;
         let outcome = session.finish().await.map_err(refusal);
         session.finish().await?;
-        session.finish().await?;
+        self.push_way_out(session).await?;
         outcome.map(|()| ResultSet { columns: Vec::new(), rows: Vec::new(), truncated: false })
     }
 
     /// Runs the statement up to the limits, rolls back and cleans the session. The end of the cleaning is not waited for.
-    async fn fetch(
+    pub(super) async fn fetch(
         &self,
         session: &mut Session,
-        shape: &Shape,
-        statement: &str,
+        shape: &Arc<Shape>,
+        statement: Statement<'_>,
         params: &[Option<String>],
         request: &ReadRequest<'_>,
-        statements_before: usize,
     ) -> Result<ResultSet, Fetched> {
-        let row_limit = request.row_limit.unwrap_or(self.limits.default_rows).min(self.limits.max_rows);
-        let one_more = i32::try_from(row_limit).unwrap_or(i32::MAX).saturating_add(1);
-        let connection = &mut session.connection;
-        connection.push_bind("", statement, params)?;
-        connection.push_describe_portal("")?;
-        connection.push_execute("", one_more)?;
-        connection.push_sync();
-        self.push_closing(session)?;
-        // Only a statement without a name is parsed in this very pipeline.
-        let progress = if statement.is_empty() { Progress::Unparsed } else { Progress::Unbound };
-        let rendered = Rendered::new(request.form, self.limits.max_bytes);
-        let mut rows = Rows::new(shape, progress, row_limit as usize, self.limits.max_bytes, rendered);
+        let row_limit = request.row_limit.unwrap_or(self.limits.default_rows).min(self.limits.max_rows) as usize;
+        let progress = if matches!(statement, Statement::New(_)) { Progress::Unparsed } else { Progress::Unbound };
+        let mut rows = Rows::new(Arc::clone(shape), progress, row_limit, (request.form, self.limits.max_bytes));
+        let before = self.push_statement(session, &rows, shape, statement, params, request.sql)?;
         session.connection.flush().await?;
-        let failure = match rows.receive(session, statements_before).await {
-            Ok(failure) => failure,
-            Err(error) => return Err(Fetched::Error(too_large(error))),
-        };
-        if rows.cut_by_bytes {
-            return rows.finish(shape.columns.clone());
+        let mut failure = rows.receive(session, before).await.map_err(too_large)?;
+        if !rows.is_open {
+            session.is_framed = false;
         }
-        session.finish().await?;
+        if shape.conversion.is_some() {
+            failure = self.convert(session, &mut rows, failure).await.map_err(too_large)?;
+        } else if rows.cut_by_bytes {
+            return rows.finish(shape.columns.clone()).map_err(|error| too_large(error).into());
+        } else if failure.is_some() {
+            // The end of the cleaning, which failed with the transaction.
+            let _ = session.finish().await;
+            self.push_way_out(session).await?;
+        }
         if let Some(error) = failure {
-            return Err(match rows.progress {
-                Progress::Unparsed => Fetched::Unparsed(error),
-                // PostgreSQL judges the parameters when they are bound; the statement has not started then.
-                Progress::Unbound if !params.is_empty() => Fetched::Error(ReadError::Params(error.message)),
-                _ => Fetched::Error(refusal(Error::Server(Box::new(error)))),
-            });
+            return Err(self.failed(&rows, statement, error, !params.is_empty()));
         }
-        match rows.changed.take() {
-            None => rows.finish(shape.columns.clone()),
+        let columns = match rows.changed.take() {
+            None => shape.columns.clone(),
             Some(raw) => {
                 // The schema has changed since the text was described: what came back counts.
                 self.shapes.forget(request.sql);
-                session.finish().await?;
-                let columns = columns::resolve(&self.types, session, &raw).await?;
-                rows.finish(columns)
+                self.types.forget();
+                session.settle().await?;
+                columns::resolve(&self.types, session, &raw).await?
             }
+        };
+        rows.finish(columns).map_err(|error| too_large(error).into())
+    }
+
+    /// Queues the pipeline of one statement, frame and all; what comes before the statement in it.
+    fn push_statement(
+        &self,
+        session: &mut Session,
+        rows: &Rows,
+        shape: &Shape,
+        statement: Statement<'_>,
+        params: &[Option<String>],
+        sql: &str,
+    ) -> Result<Before, Error> {
+        let is_described = matches!(statement, Statement::Described(_));
+        let mut before = if is_described { Before::default() } else { self.push_opening(session)? };
+        // What a text seen before gave may have other fields now.
+        if let Some(row_types) = shape.row_types.as_ref().filter(|_| !is_described) {
+            row_types.push(&mut session.connection)?;
+            before = Before { parsed: before.parsed + 1, bound: before.bound + 1 };
+        }
+        if let Statement::New(name) = statement {
+            let oids: Vec<u32> = shape.params.iter().map(|ty| ty.oid).collect();
+            push_or_clear(session, |session| session.connection.push_parse(name, sql, &oids))?;
+        }
+        let formats = shape.conversion.as_ref().map_or(&[][..], Conversion::formats);
+        session.connection.push_bind_as("", statement.name(), (&[], params), formats)?;
+        // A prepared statement is refused when the types of its columns have changed; not when a row type has.
+        if shape.row_types.is_some() || !matches!(statement, Statement::Prepared(_)) {
+            session.connection.push_describe_portal("")?;
+        }
+        session.connection.push_execute("", rows.portion())?;
+        if shape.conversion.is_some() {
+            session.connection.push_sync();
+        } else {
+            self.frame.push_end(session)?;
+            session.connection.push_sync();
+            self.frame.push_cleaning(session)?;
+        }
+        Ok(before)
+    }
+
+    /// Has the server make JSON of what only it can, and sends the end of the frame behind it.
+    async fn convert(
+        &self,
+        session: &mut Session,
+        rows: &mut Rows,
+        mut failure: Option<ServerError>,
+    ) -> Result<Option<ServerError>, Error> {
+        if failure.is_none() {
+            failure = rows.receive_rest(session).await?;
+        }
+        if failure.is_some() {
+            self.push_way_out(session).await?;
+            return Ok(failure);
+        }
+        let drafts = rows.take_drafts();
+        let has_leaves = convert::push(session, &drafts)?;
+        self.frame.push_end(session)?;
+        session.connection.push_sync();
+        self.frame.push_cleaning(session)?;
+        session.connection.flush().await?;
+        let converted = convert::receive(session, drafts, has_leaves, self.limits.max_bytes).await;
+        let failure = match converted {
+            Ok(converted) => {
+                rows.take_converted(converted)?;
+                if rows.cut_by_bytes {
+                    return Ok(None);
+                }
+                None
+            }
+            Err(Error::Server(error)) => Some(*error),
+            Err(error) => return Err(error),
+        };
+        session.finish().await?;
+        Ok(failure)
+    }
+
+    /// What the caller is told of a statement that PostgreSQL refused.
+    fn failed(&self, rows: &Rows, statement: Statement<'_>, error: ServerError, has_params: bool) -> Fetched {
+        let conversion = rows.conversion();
+        match rows.progress {
+            Progress::Unparsed => Fetched::Outdated(error),
+            // The parameters were made for a row type as it was.
+            Progress::Unbound if rows.is_stale => {
+                self.types.forget();
+                Fetched::Outdated(error)
+            }
+            // Its parameters may be of other types now, or its columns.
+            Progress::Unbound if matches!(statement, Statement::Prepared(_)) => Fetched::Outdated(error),
+            // PostgreSQL judges the parameters when they are bound; the statement has not started then.
+            Progress::Unbound if has_params => Fetched::Error(ReadError::Params(error.message)),
+            _ => Fetched::Error(refusal(Error::Server(Box::new(explained(error, conversion))))),
         }
     }
 }
 
 /// A text that cannot be sent takes with it what was to go before it: nothing of a call may go out with the next one.
 fn push_or_clear(session: &mut Session, push: impl FnOnce(&mut Session) -> Result<(), Error>) -> Result<(), Error> {
-    push(session).inspect_err(|_| session.connection.outbox().clear())
+    push(session).inspect_err(|_| {
+        session.connection.outbox().clear();
+        session.is_framed = false;
+    })
 }
 
 /// What keeps a statement from giving rows.
-enum Fetched {
-    /// It was not parsed with the types that it had before.
-    Unparsed(ServerError),
+pub(super) enum Fetched {
+    /// It was not parsed, or not bound, as it was described.
+    Outdated(ServerError),
     Error(ReadError),
 }
 
 impl Fetched {
-    fn into_error(self) -> ReadError {
+    pub(super) fn into_error(self) -> ReadError {
         match self {
-            Self::Unparsed(error) => refusal(Error::Server(Box::new(error))),
+            Self::Outdated(error) => refusal(Error::Server(Box::new(error))),
             Self::Error(error) => error,
         }
     }
@@ -221,110 +351,15 @@ impl From<std::io::Error> for Fetched {
     }
 }
 
+impl From<ReadError> for Fetched {
+    fn from(error: ReadError) -> Self {
+        Self::Error(error)
+    }
+}
+
 impl From<Error> for Fetched {
     fn from(error: Error) -> Self {
         Self::Error(ReadError::Database(error))
-    }
-}
-
-/// How far the agent's statement got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
-    Unparsed,
-    Unbound,
-    Bound,
-}
-
-/// Rows on their way.
-struct Rows<'a> {
-    shape: &'a Shape,
-    row_limit: usize,
-    max_bytes: usize,
-    progress: Progress,
-    rendered: Rendered,
-    /// The columns as they are now, if they are not as in `shape`; the rows are kept as text then.
-    changed: Option<Vec<RawColumn>>,
-    raw: Vec<Vec<Option<String>>>,
-    truncated: bool,
-    cut_by_bytes: bool,
-}
-
-impl<'a> Rows<'a> {
-    fn new(shape: &'a Shape, progress: Progress, row_limit: usize, max_bytes: usize, rendered: Rendered) -> Self {
-        Self {
-            shape,
-            row_limit,
-            max_bytes,
-            progress,
-            rendered,
-            changed: None,
-            raw: Vec::new(),
-            truncated: false,
-            cut_by_bytes: false,
-        }
-    }
-
-    /// Up to the ReadyForQuery of the statement's Sync, or to the limit on bytes; what the server refused, if it did.
-    async fn receive(&mut self, session: &mut Session, statements_before: usize) -> Result<Option<ServerError>, Error> {
-        let (mut parsed, mut bound, mut bytes) = (0, 0, 0);
-        let mut failure = None;
-        loop {
-            match session.connection.receive().await? {
-                Message::ParseComplete => {
-                    parsed += 1;
-                    if parsed > statements_before && self.progress == Progress::Unparsed {
-                        self.progress = Progress::Unbound;
-                    }
-                }
-                Message::BindComplete => {
-                    bound += 1;
-                    if bound > statements_before {
-                        self.progress = Progress::Bound;
-                    }
-                }
-                Message::RowDescription(body) if self.progress == Progress::Bound => {
-                    let columns = raw_columns(&body)?;
-                    let is_same =
-                        columns.iter().map(|column| column.type_oid).eq(self.shape.column_oids.iter().copied());
-                    self.changed = (!is_same).then_some(columns);
-                }
-                Message::DataRow(body) if self.progress == Progress::Bound => {
-                    bytes += body.buffer().len();
-                    if self.rendered.len() + self.raw.len() == self.row_limit {
-                        self.truncated = true;
-                    } else if bytes > self.max_bytes || !self.keep(raw_row(&body)?)? {
-                        // The rest is not worth waiting for: the caller's lease stops the server.
-                        (self.truncated, self.cut_by_bytes) = (true, true);
-                        return Ok(None);
-                    }
-                }
-                Message::ErrorResponse(body) if failure.is_none() => {
-                    failure = Some(ServerError::from_fields(body.fields())?);
-                }
-                Message::ReadyForQuery(_) => return Ok(failure),
-                _ => {}
-            }
-        }
-    }
-
-    /// Whether there was room for it.
-    fn keep(&mut self, row: Vec<Option<String>>) -> Result<bool, Error> {
-        if self.changed.is_some() {
-            self.raw.push(row);
-            return Ok(true);
-        }
-        self.rendered.take(&row, &self.shape.columns)
-    }
-
-    fn finish(mut self, columns: Vec<Column>) -> Result<ResultSet, Fetched> {
-        for row in &self.raw {
-            let fits = self.rendered.take(row, &columns).map_err(|error| Fetched::Error(too_large(error)))?;
-            self.truncated |= !fits;
-            if !fits {
-                break;
-            }
-        }
-        Ok(self.rendered.finish(columns, self.truncated))
     }
 }
 

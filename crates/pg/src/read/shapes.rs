@@ -8,6 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contract::{Column, PgType};
 
+use super::convert::Conversion;
+use crate::types::RowTypes;
+
 /// A statement that returns rows.
 #[derive(Debug)]
 pub(super) struct Shape {
@@ -15,6 +18,24 @@ pub(super) struct Shape {
     pub(super) columns: Vec<Column>,
     /// The types of the columns as the server names them, to see whether they are still the same.
     pub(super) column_oids: Vec<u32>,
+    /// What the columns need beyond their text; `None` for nearly every statement.
+    pub(super) conversion: Option<Conversion>,
+    /// What must still be as it was when the text comes again; `None` for most statements.
+    pub(super) row_types: Option<RowTypes>,
+}
+
+impl Shape {
+    pub(super) fn new(params: Vec<Arc<PgType>>, columns: Vec<Column>, column_oids: Vec<u32>) -> Self {
+        let conversion = Conversion::of(&columns);
+        let row_types = RowTypes::of(params.iter().chain(columns.iter().map(|column| &column.ty)));
+        Self { params, columns, column_oids, conversion, row_types }
+    }
+
+    /// Whether the columns can be read if they turn out to be others than these.
+    fn can_change(&self) -> bool {
+        let is_binary = self.conversion.as_ref().is_some_and(Conversion::has_binary);
+        !is_binary && (self.conversion.is_none() || self.row_types.is_none())
+    }
 }
 
 /// How many texts are remembered, how long one may be, and how many parameters and columns it may have: some megabytes at
@@ -33,9 +54,11 @@ impl Shapes {
         self.lock().get(sql).cloned()
     }
 
-    pub(super) fn put(&self, sql: &str, shape: &Arc<Shape>) {
-        if sql.len() > MAX_TEXT_BYTES || shape.params.len() + shape.columns.len() > MAX_WIDTH {
-            return;
+    /// Whether it is remembered.
+    pub(super) fn put(&self, sql: &str, shape: &Arc<Shape>) -> bool {
+        let width = shape.params.len() + shape.columns.len();
+        if sql.len() > MAX_TEXT_BYTES || width > MAX_WIDTH || !shape.can_change() {
+            return false;
         }
         let mut by_text = self.lock();
         if by_text.len() >= MAX_TEXTS {
@@ -43,6 +66,7 @@ impl Shapes {
             by_text.clear();
         }
         by_text.insert(sql.to_owned(), Arc::clone(shape));
+        true
     }
 
     pub(super) fn forget(&self, sql: &str) {

@@ -45,6 +45,7 @@ pub fn encode(value: &Value, ty: &PgType) -> Result<Option<String>, EncodeError>
         (Value::String(text), _) => no_nul(value).map(|()| text.clone())?,
         (Value::Array(items), TypeKind::Array { element, delimiter }) => encode_array(items, element, *delimiter)?,
         (Value::Object(object), TypeKind::Composite(fields)) => encode_row(object, fields, ty)?,
+        (Value::Array(items), TypeKind::Scalar(Scalar::Vector)) => encode_vector(items, ty, value)?,
         (_, TypeKind::Array { .. }) => return Err(expected("an array", ty, value)),
         (_, TypeKind::Composite(_)) => return Err(expected("an object", ty, value)),
         (_, TypeKind::Enum(_)) => return Err(expected("one of its labels as a string", ty, value)),
@@ -78,6 +79,8 @@ fn encode_scalar(value: &Value, scalar: Scalar, ty: &PgType) -> Result<String, E
         (_, Scalar::Bool) => Err(expected("true or false", ty, value)),
         (_, Scalar::Int2 | Scalar::Int4 | Scalar::Int8) => Err(expected("a whole number", ty, value)),
         (_, Scalar::Float | Scalar::Numeric) => Err(expected("a number", ty, value)),
+        (_, Scalar::Vector) => Err(expected("an array of whole numbers", ty, value)),
+        (_, Scalar::JsonCast) => Err(expected("its text form as a string", ty, value)),
         (Value::Number(number), Scalar::Text) if ty.name == "oid" => Ok(number.to_string()),
         _ => Err(expected("a string", ty, value)),
     }
@@ -91,6 +94,17 @@ fn whole(number: &str) -> Option<String> {
     is_whole.then(|| digits.to_owned())
 }
 
+/// `1 2 3`. The oids of an `oidvector` are strings where they are read, so they are taken as such.
+fn encode_vector(items: &[Value], ty: &PgType, value: &Value) -> Result<String, EncodeError> {
+    let parts = items.iter().map(|item| match item {
+        Value::Number(number) => whole(&number.to_string()),
+        Value::String(text) => whole(text).filter(|digits| digits == text && !digits.is_empty()),
+        _ => None,
+    });
+    let parts: Option<Vec<String>> = parts.collect();
+    parts.map(|parts| parts.join(" ")).ok_or_else(|| expected("an array of whole numbers", ty, value))
+}
+
 fn encode_array(items: &[Value], element: &PgType, delimiter: char) -> Result<String, EncodeError> {
     let mut out = String::from("{");
     for (index, item) in items.iter().enumerate() {
@@ -98,11 +112,9 @@ fn encode_array(items: &[Value], element: &PgType, delimiter: char) -> Result<St
             out.push(delimiter);
         }
         match item {
-            // An inner array is a further dimension, unless the element is JSON and takes arrays itself.
-            Value::Array(inner) if !matches!(element.base().kind, TypeKind::Scalar(Scalar::Json)) => {
-                out.push_str(&encode_array(inner, element, delimiter)?);
-            }
-            _ => match encode(item, element)? {
+            // An inner array is a further dimension, unless the element takes arrays itself.
+            Value::Array(inner) if !takes_array(element) => out.push_str(&encode_array(inner, element, delimiter)?),
+            _ => match encode(item, element).map_err(|EncodeError(why)| in_element(&why))? {
                 Some(text) => push_quoted(&mut out, &text),
                 None => out.push_str("NULL"),
             },
@@ -110,6 +122,15 @@ fn encode_array(items: &[Value], element: &PgType, delimiter: char) -> Result<St
     }
     out.push('}');
     Ok(out)
+}
+
+/// JSON, a vector, or a domain over an array.
+fn takes_array(ty: &PgType) -> bool {
+    matches!(ty.base().kind, TypeKind::Scalar(Scalar::Json | Scalar::Vector) | TypeKind::Array { .. })
+}
+
+fn in_element(why: &str) -> EncodeError {
+    EncodeError(format!("has an element that {why}"))
 }
 
 fn encode_row(
@@ -173,6 +194,15 @@ mod tests {
             PgType { oid: 0, name: "text[]".into(), kind: TypeKind::Array { element: text.clone(), delimiter: ',' } };
         assert_eq!(encode(&json!(["a,b", null, "\"q\""]), &texts), Ok(Some(r#"{"a,b",NULL,"\"q\""}"#.into())));
         assert_eq!(encode(&json!([["a"], ["b"]]), &texts), Ok(Some(r#"{{"a"},{"b"}}"#.into())));
+        let domain = PgType { oid: 0, name: "texts".into(), kind: TypeKind::Domain(Arc::new(texts.clone())) };
+        let many = TypeKind::Array { element: Arc::new(domain), delimiter: ',' };
+        let many = PgType { oid: 0, name: "texts[]".into(), kind: many };
+        assert_eq!(encode(&json!([["a"], []]), &many), Ok(Some(r#"{"{\"a\"}","{}"}"#.into())));
+        let error = encode(&json!(["a", 5]), &texts).unwrap_err().to_string();
+        assert_eq!(error, "has an element that is text here and takes a string, not the number 5");
+        let vector = scalar(Scalar::Vector, "oidvector");
+        assert_eq!(encode(&json!([1, "26"]), &vector), Ok(Some("1 26".into())));
+        assert!(encode(&json!([1, "2 6"]), &vector).is_err());
         let field = |name: &str| CompositeField { name: name.into(), ty: text.clone() };
         let row = PgType { oid: 0, name: "pair".into(), kind: TypeKind::Composite(vec![field("a"), field("b")]) };
         assert_eq!(encode(&json!({"b": "x"}), &row), Ok(Some(r#"(,"x")"#.into())));

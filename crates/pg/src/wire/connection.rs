@@ -109,20 +109,30 @@ impl Connection {
 
     /// Parameters and results in text form.
     pub(crate) fn push_bind(&mut self, portal: &str, statement: &str, params: &[Option<String>]) -> io::Result<()> {
-        let formats: [i16; 0] = [];
+        self.push_bind_as(portal, statement, (&[], params), &[])
+    }
+
+    /// The same with a format for each parameter and for each result column: 0 is text, 1 is binary; none is text for all.
+    pub(crate) fn push_bind_as<T: AsRef<[u8]>>(
+        &mut self,
+        portal: &str,
+        statement: &str,
+        (param_formats, params): (&[i16], &[Option<T>]),
+        result_formats: &[i16],
+    ) -> io::Result<()> {
         frontend::bind(
             portal,
             statement,
-            formats,
+            param_formats.iter().copied(),
             params,
             |param, buf| match param {
-                Some(text) => {
-                    buf.extend_from_slice(text.as_bytes());
+                Some(bytes) => {
+                    buf.extend_from_slice(bytes.as_ref());
                     Ok(postgres_protocol::IsNull::No)
                 }
                 None => Ok(postgres_protocol::IsNull::Yes),
             },
-            formats,
+            result_formats.iter().copied(),
             &mut self.outbox,
         )
         .map_err(|error| match error {

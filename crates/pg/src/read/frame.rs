@@ -1,0 +1,114 @@
+//! What stands around an agent's statement: the same few statements of ours each time, prepared once a session.
+//!
+//! ```text
+//! BEGIN READ ONLY · first · the agent's statement · ROLLBACK · Sync      RESET .. · check · Sync
+//! ```
+//! A statement that fails takes what follows with it, up to the next Sync, so then the end is sent once more.
+//!
+//! After ROLLBACK the only things that a statement can leave behind are advisory locks and what SQL's PREPARE has made,
+//! since nothing else outlives the transaction. The rest of the cleaning is what DISCARD ALL does beyond that (PostgreSQL
+//! manual), but for the prepared statements of ours: another layer, should ROLLBACK not do what it says.
+
+use std::time::Duration;
+
+use super::layers::{Layer, Layers};
+use crate::error::Error;
+use crate::session::Session;
+
+/// How many statements come before the agent's.
+pub(super) const OPENING_STATEMENTS: usize = 2;
+
+const BEGIN: &str = "countersign_begin";
+const FIRST: &str = "countersign_first";
+const END: &str = "countersign_end";
+const AUTHORIZATION: &str = "countersign_authorization";
+const RESET: &str = "countersign_reset";
+const CHECK: &str = "countersign_check";
+
+/// The first column tells whether the session must not be used again: the statements that SQL's PREPARE has made stay.
+const CHECK_SQL: &str = "\
+select exists(select from pg_catalog.pg_prepared_statements where from_sql), pg_catalog.pg_advisory_unlock_all()";
+
+/// The names and texts of these statements.
+#[derive(Debug)]
+pub(super) struct Frame {
+    opening: [(&'static str, String); OPENING_STATEMENTS],
+    end: (&'static str, String),
+    cleaning: Vec<(&'static str, String)>,
+}
+
+impl Frame {
+    pub(super) fn new(deadline: Duration, layers: Layers) -> Self {
+        let timeout_ms = deadline.as_millis();
+        // The first query fixes the mode: afterwards SET TRANSACTION READ WRITE is an error, whoever says it.
+        let limits = format!(
+            "select set_config('statement_timeout', '{timeout_ms}', true), set_config('lock_timeout', '{timeout_ms}', true), \
+             set_config('idle_in_transaction_session_timeout', '{timeout_ms}', true)"
+        );
+        let begin = if layers.has(Layer::ReadOnlyTransaction) { "begin read only" } else { "begin read write" };
+        let first = match (layers.has(Layer::FixedMode), layers.has(Layer::Timeouts)) {
+            (true, true) => limits,
+            (true, false) => "select 1".to_owned(),
+            // Commands take no snapshot, and so leave the mode open.
+            (false, _) => "reset search_path".to_owned(),
+        };
+        let end = if layers.has(Layer::Rollback) { "rollback" } else { "commit" };
+        let cleaning = [(AUTHORIZATION, "set session authorization default"), (RESET, "reset all"), (CHECK, CHECK_SQL)];
+        let cleaning = cleaning.into_iter().filter(|_| layers.has(Layer::Cleaning));
+        Self {
+            opening: [(BEGIN, begin.to_owned()), (FIRST, first)],
+            end: (END, end.to_owned()),
+            cleaning: cleaning.map(|(name, text)| (name, text.to_owned())).collect(),
+        }
+    }
+
+    /// Queues the beginning of the transaction.
+    pub(super) fn push_opening(&self, session: &mut Session) -> Result<(), Error> {
+        let [begin, first] = &self.opening;
+        if session.is_framed {
+            push(session, begin.0)?;
+            return push(session, first.0);
+        }
+        prepare(session, begin)?;
+        push(session, begin.0)?;
+        // In the transaction block: what is parsed before takes a snapshot, and then BEGIN may not say READ WRITE.
+        for statement in [first, &self.end].into_iter().chain(&self.cleaning) {
+            prepare(session, statement)?;
+        }
+        session.is_framed = true;
+        push(session, first.0)
+    }
+
+    /// How many statements [`Frame::push_opening`] parses.
+    pub(super) fn to_parse(&self, session: &Session) -> usize {
+        if session.is_framed { 0 } else { self.opening.len() + 1 + self.cleaning.len() }
+    }
+
+    /// Queues the end of the transaction.
+    pub(super) fn push_end(&self, session: &mut Session) -> Result<(), Error> {
+        push(session, self.end.0)
+    }
+
+    /// Queues what leaves nothing in the session; one ReadyForQuery is owed for it, and then the session can be used
+    /// again.
+    pub(super) fn push_cleaning(&self, session: &mut Session) -> Result<(), Error> {
+        for name in session.remembered.take_obsolete() {
+            session.connection.push_close_statement(&name)?;
+        }
+        self.cleaning.iter().try_for_each(|(name, _)| push(session, name))?;
+        session.push_last_sync();
+        Ok(())
+    }
+}
+
+fn prepare(session: &mut Session, (name, text): &(&str, String)) -> Result<(), Error> {
+    // It may be there, if it is not known whether it is.
+    session.connection.push_close_statement(name)?;
+    session.connection.push_parse(name, text, &[])
+}
+
+fn push(session: &mut Session, name: &str) -> Result<(), Error> {
+    session.connection.push_bind("", name, &[])?;
+    session.connection.push_execute("", 0)?;
+    Ok(())
+}
