@@ -15,11 +15,7 @@ const FORMS: &str = "on names a schema, a table or a column as SQL does: social,
                      social.\"My Table\"";
 
 /// The notes that are right; what is wrong with the others is noted.
-pub(crate) async fn check(
-    drafts: &[NoteDraft<'_>],
-    database: &impl Describe,
-    mistakes: &mut Mistakes,
-) -> Vec<Note> {
+pub(crate) async fn check(drafts: &[NoteDraft<'_>], database: &impl Describe, mistakes: &mut Mistakes) -> Vec<Note> {
     let mut notes = Vec::new();
     for draft in drafts {
         let Some(note) = declared(draft, mistakes) else { continue };
