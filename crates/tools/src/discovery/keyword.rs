@@ -22,10 +22,9 @@ pub(super) async fn misspelt_or_quoted(
     let keywords = keywords(reader).await?;
     let tables = tables_of(reader, query, &Place::default()).await?;
     let columns = column_names(reader, &tables).await?;
-    if keywords.iter().any(|it| it.word == word) {
-        if let Some(hint) = to_be_quoted(&word, &tables, &columns) {
-            return Ok(Some(hint));
-        }
+    let is_keyword = keywords.iter().any(|it| it.word == word);
+    if is_keyword && let Some(hint) = to_be_quoted(&word, &tables, &columns) {
+        return Ok(Some(hint));
     }
     // `select 1 fro t` fails at t: fro may be a name for the column.
     let misspelt = [word, before].into_iter().find_map(|word| {
@@ -51,16 +50,16 @@ fn nearest_keywords(word: &str, keywords: &[Keyword]) -> Option<String> {
         return None;
     }
     let most = if word.len() > 6 { 2 } else { 1 };
-    let mut near: Vec<(usize, bool, &str)> = keywords
+    let mut near: Vec<(usize, bool, &Keyword)> = keywords
         .iter()
-        .map(|it| (strsim::osa_distance(word, &it.word), !it.reserved, it.word.as_str()))
+        .map(|it| (strsim::osa_distance(word, &it.word), !it.reserved, it))
         .filter(|(distance, ..)| *distance <= most)
         .collect();
     // Those that make up the shape of a statement, before words that are keywords here and there.
-    near.sort_by_key(|(distance, unreserved, near)| (*unreserved, *distance, near.len() != word.len()));
+    near.sort_by_key(|(distance, unreserved, near)| (*unreserved, *distance, near.word.len() != word.len()));
     let reserved = near.iter().any(|(_, unreserved, _)| !unreserved);
     let near = near.into_iter().filter(|(_, unreserved, _)| !(reserved && *unreserved));
-    let near = near.take(MAX_SHOWN).map(|(_, _, word)| word.to_uppercase());
+    let near = near.take(MAX_SHOWN).map(|(_, _, near)| near.shown.clone());
     listed(&format!("\"{word}\" is no keyword. The nearest are"), near)
 }
 
@@ -70,7 +69,11 @@ mod tests {
 
     #[test]
     fn a_keyword_misspelt_is_found_and_an_ordinary_word_is_not() {
-        let word = |(word, reserved): (&str, bool)| Keyword { word: word.to_owned(), reserved };
+        let word = |(word, reserved): (&str, bool)| Keyword {
+            word: word.to_owned(),
+            shown: word.to_ascii_uppercase(),
+            reserved,
+        };
         let all =
             [("select", true), ("from", true), ("for", true), ("where", true), ("when", true), ("partition", false)];
         let all: Vec<Keyword> = all.into_iter().chain([("form", false)]).map(word).collect();

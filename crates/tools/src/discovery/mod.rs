@@ -230,7 +230,10 @@ async fn type_names(reader: &Reader, wanted: &str) -> Result<Vec<TypeName>, Read
 /// A word of PostgreSQL's grammar.
 #[derive(Debug, Deserialize)]
 struct Keyword {
+    /// In lower case.
     word: String,
+    /// In upper case.
+    shown: String,
     /// Whether it cannot be every kind of name without quotes.
     reserved: bool,
 }
