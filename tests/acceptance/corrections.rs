@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 use testkit::{Server, database};
 
+use crate::configuration::Folder;
+
 async fn failure(server: &Server, query: &str) -> Value {
     server.fail("query_database", json!({"query": query}), "sql_error").await
 }
@@ -11,7 +13,8 @@ async fn failure(server: &Server, query: &str) -> Value {
 async fn an_unknown_name_is_answered_with_the_nearest_that_exist() {
     let db = database().await;
     db.run(
-        "create schema shop; create table shop.\"Order\" (n int, \"customerName\" text); create table shop.tweet (n int); \
+        "create schema shop; create table shop.\"Order\" (n int, \"customerName\" text); create table shop.tweet (n int, \"group\" text); \
+         create type shop.color as enum ('red'); \
          create function shop.discount(int, text) returns int language sql as 'select 1'; \
          create table shop.hidden_table (n int); grant usage on schema shop to countersign_reader; \
          grant select on shop.\"Order\", shop.tweet to countersign_reader",
@@ -33,6 +36,52 @@ async fn an_unknown_name_is_answered_with_the_nearest_that_exist() {
         ("select t.reply from social.tweet t", "42703", "in_reply_to_id (in social.tweet)."),
         ("select customer from shop.\"Order\"", "42703", "\"customerName\" (in shop.\"Order\")."),
         ("select price from social.tweet_like", "42703", "social.tweet_like has: account_id, tweet_id."),
+        (
+            "select x.price from social.tweet_like x order by x.price",
+            "42703",
+            "social.tweet_like has: account_id, tweet_id.",
+        ),
+        (
+            "select 1 from social.tweet_like natural join social.follow where price = 1",
+            "42703",
+            "social.follow has: account_id, target_user_id. social.tweet_like has: account_id, tweet_id.",
+        ),
+        ("select tweet from social.follow", "42703", "social.follow has: account_id, target_user_id."),
+        // PostgreSQL says no place for these.
+        (
+            "select 1 from social.tweet join social.tweet_like using (id)",
+            "42703",
+            "social.tweet_like has: account_id, tweet_id.",
+        ),
+        (
+            "select 1 from social.tweet_like a join social.tweet_like b using (tweetid)",
+            "42703",
+            "The nearest columns that exist: tweet_id (in social.tweet_like).",
+        ),
+        (
+            "select id from social.tweet t, social.media m",
+            "42702",
+            "It is in: social.media, social.tweet. Write the table's",
+        ),
+        // Types, as SQL calls them
+        ("select '1'::integr", "42704", "The nearest types that exist: integer."),
+        ("select cast('1' as txt)", "42704", "The nearest types that exist: text."),
+        ("select 'a'::colour", "42704", "The nearest types that exist: shop.color."),
+        // Keywords, and names that are keywords
+        ("selec 1", "42601", "\"selec\" is no keyword. The nearest are: SELECT."),
+        ("select * form social.tweet", "42601", "\"form\" is no keyword. The nearest are: FROM, "),
+        ("select * from social.tweet wher id = 1", "42601", "\"wher\" is no keyword. The nearest are: "),
+        ("select id from social.tweet odrer by id", "42601", "\"odrer\" is no keyword. The nearest are: ORDER."),
+        ("select * from order", "42601", "shop.\"Order\" is a table: a keyword is a name only in double quotes."),
+        ("select n, group from shop.tweet", "42601", "shop.tweet has a column \"group\": a keyword is a name only"),
+        // Names with capital letters
+        (
+            "select customerName from shop.\"Order\"",
+            "42703",
+            "Perhaps you meant to reference the column \"Order.customerName\".",
+        ),
+        ("select * from shop.Order", "42P01", "shop.\"Order\"."),
+        ("select $2::int", "42P18", "as in $1::text"),
         // Functions
         ("select arry_length('{1}'::int[], 1)", "42883", "The nearest functions that exist: array_length"),
         ("select discount(1)", "42883", "It exists as: shop.discount(integer, text)."),
@@ -42,6 +91,64 @@ async fn an_unknown_name_is_answered_with_the_nearest_that_exist() {
         assert_eq!(error["sqlstate"], sqlstate, "{query}: {error}");
         assert!(error["hint"].as_str().unwrap_or_default().contains(hint), "{query}: {error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_postgresql_says_well_is_left_as_it_is_and_no_name_is_invented() {
+    let db = database().await;
+    let server = Server::on(&db).await;
+    for (query, sqlstate, position, hint) in [
+        ("select id + text from social.tweet", "42883", 11, Some("No operator matches")),
+        ("select * from social.tweet where id like 'a%'", "42883", 37, Some("No operator matches")),
+        ("select account_id, count(*) from social.tweet", "42803", 8, None),
+        ("select 1 from social.tweet where count(*) > 1", "42803", 34, None),
+        ("select 1 union select 1, 2", "42601", 23, None),
+        ("select id, from social.tweet", "42601", 12, None),
+        ("select count(* from social.tweet", "42601", 16, None),
+        ("select 'unfinished", "42601", 8, None),
+        ("select x.y from social.tweet t", "42P01", 8, None),
+        ("select 'x'::nothing_like_it", "42704", 13, None),
+        ("select 'é' || $$日本$$,\n  1::int / 'x'::int", "22P02", 34, None),
+    ] {
+        let error = failure(&server, query).await;
+        assert_eq!((&error["sqlstate"], &error["position"]), (&json!(sqlstate), &json!(position)), "{query}: {error}");
+        match hint {
+            Some(hint) => assert!(error["hint"].as_str().unwrap().starts_with(hint), "{query}: {error}"),
+            None => assert_eq!(error.get("hint"), None, "{query}: {error}"),
+        }
+        assert!(error["detail"].as_str().unwrap().starts_with("LINE "), "{query}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_may_not_be_read_is_answered_in_postgresqls_words_with_what_to_do() {
+    let db = database().await;
+    db.run("revoke all on social.bookmark from countersign_reader").await;
+    let server = Server::on(&db).await;
+    for tool in ["query_database", "explain_query"] {
+        let error = server.fail(tool, json!({"query": "select * from social.bookmark"}), "not_permitted").await;
+        assert_eq!(error["message"], "Database query failed: permission denied for table bookmark");
+        assert_eq!(error["sqlstate"], "42501");
+        assert!(error["hint"].as_str().unwrap().contains("describe_database lists what may be read"), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_tool_never_points_into_a_text_that_the_agent_does_not_see() {
+    let db = database().await;
+    let folder = Folder::new();
+    let tool = "name = 'm'\nversion = '1'\n[[tool]]\nname = 'read_bookmarks'\naccess = 'read'\ndescription = 'x'\n\
+                sql = 'select b.tweet_id, (select 1 / count(*) from vault.gold) from social.bookmark b'\n";
+    db.run("create schema vault; create table vault.gold (n int); grant usage on schema vault to countersign_writer")
+        .await;
+    folder.write("m.toml", tool);
+    let config = format!("database_url = {:?}\nmanifests = [\"m.toml\"]\nlog = \"warn\"\n", db.writer_url());
+    let mut command = folder.command(&config);
+    command.arg("serve");
+    let server = Server::start(command).await;
+    let error = server.fail("read_bookmarks", json!({}), "not_permitted").await;
+    assert_eq!(error["message"], "Database query failed: permission denied for schema vault");
+    assert_eq!((error.get("position"), error.get("detail")), (None, None), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -55,6 +162,10 @@ async fn names_that_may_not_be_read_are_never_suggested() {
         "select * from countersign.mutation_audits",
         "select zzz from social.tweet, (select 1) bookmark",
         "select admitt(1)",
+        "select 1 from social.tweet join social.bookmark using (idd)",
+        "select bokmark, 'x'::mutation_adit from social.tweet",
+        "select 'x'::bookmarks",
+        "select 1 from bookmark fro",
     ] {
         let hint = server.call("query_database", json!({"query": query})).await["error"]["hint"].to_string();
         for hidden in ["bookmark", "countersign", "mutation", "admit"] {

@@ -79,6 +79,7 @@ async fn without_arguments_schemas_and_their_tables_are_listed_and_no_columns() 
     assert_eq!(shop["comment"], "Where things are sold.");
     let tables = ["Order", "bargain", "half_secret", "part_of", "product", "summary", "visit"];
     assert_eq!((names(&shop["tables"]), &shop["table_count"]), (tables.to_vec(), &json!(7)));
+    assert_eq!(shop.get("table_names"), None, "they are there already");
     assert!(!data.to_string().contains("columns"), "small answers first: {data}");
     assert!(data.to_string().len() < 4000, "{}", data.to_string().len());
 }
@@ -247,22 +248,89 @@ async fn a_name_that_does_not_exist_is_answered_with_the_nearest_that_do() {
     }
 }
 
+/// 2,000 tables in one schema and 40 in another, each with a comment.
+const MANY: &str = "
+    create schema many; create schema few;
+    do $$ begin
+        for i in 1..2000 loop
+            execute format('create table many.customer_%s (id int, since date)', i);
+            execute format('comment on table many.customer_%s is %L', i, 'What customer ' || i || ' has ordered.');
+        end loop;
+        for i in 1..40 loop execute format('create table few.t%s ()', i); end loop;
+    end $$;
+    grant usage on schema many, few to countersign_reader;
+    grant select on all tables in schema many, few to countersign_reader";
+
+fn bytes(data: &Value) -> usize {
+    data.to_string().len()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn more_tables_than_an_answer_holds_are_counted_and_cut() {
+async fn an_overview_of_thousands_of_tables_is_small_and_says_what_it_leaves_out() {
+    let (db, server) = shop().await;
+    assert!(bytes(&describe(&server, json!({})).await) < 4 << 10, "small databases have small answers");
+    db.run(MANY).await;
+    let data = describe(&server, json!({})).await;
+    assert!(bytes(&data) < 17 << 10, "{}", bytes(&data));
+    assert_eq!(names(&data["schemas"]), ["few", "many", "public", "shop", "social"]);
+    assert_eq!(data["truncated"], true);
+    // The largest schema loses its tables, and no other one does.
+    assert_eq!(data["schemas"][1], json!({"name": "many", "table_count": 2000}));
+    for (schema, count) in [("shop", 7), ("social", 7), ("few", 40)] {
+        assert_eq!(named(&data["schemas"], schema)["tables"].as_array().unwrap().len(), count, "{schema}");
+    }
+
+    // Asked for alone it has as many names as fit, and a table is found among all of them.
+    let data = describe(&server, json!({"schema": "many"})).await;
+    assert!(bytes(&data) < 17 << 10, "{}", bytes(&data));
+    let schema = &data["schemas"][0];
+    assert_eq!((schema.get("tables"), &schema["table_count"], &data["truncated"]), (None, &json!(2000), &json!(true)));
+    assert!(schema["table_names"].as_array().unwrap().len() > 500, "{}", schema["table_names"]);
+    let found = describe(&server, json!({"search": "customer_1999", "schema": "many"})).await;
+    assert_eq!((names(&found["found"]["tables"]), &found["truncated"]), (vec!["customer_1999"], &json!(false)));
+    let found = describe(&server, json!({"search": "customer"})).await;
+    assert_eq!((found["found"]["tables"].as_array().unwrap().len(), &found["truncated"]), (50, &json!(true)));
+    assert!(bytes(&found) < 17 << 10, "{}", bytes(&found));
+    assert_eq!(describe(&server, json!({"schema": "shop"})).await["truncated"], false);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_schemas_do_not_make_an_overview_large() {
     let (db, server) = shop().await;
     db.run(
-        "create schema many; grant usage on schema many to countersign_reader; \
-         do $$ begin for i in 1..600 loop execute format('create table many.t%s ()', i); end loop; end $$; \
-         grant select on all tables in schema many to countersign_reader",
+        "do $$ begin for i in 1..1500 loop
+            execute format('create schema tenant_%s', i);
+            execute format('grant usage on schema tenant_%s to countersign_reader', i);
+        end loop; end $$",
     )
     .await;
     let data = describe(&server, json!({})).await;
-    assert_eq!((&data["truncated"], names(&data["schemas"])), (&json!(true), vec!["many", "public", "shop", "social"]));
-    let many = named(&data["schemas"], "many");
-    assert_eq!((many["tables"].as_array().unwrap().len(), &many["table_count"]), (500, &json!(600)));
-    let found = describe(&server, json!({"search": "t1", "schema": "many"})).await;
-    assert_eq!((found["found"]["tables"].as_array().unwrap().len(), &found["truncated"]), (100, &json!(true)));
-    assert_eq!(describe(&server, json!({"schema": "shop"})).await["truncated"], false);
+    assert!(bytes(&data) < 17 << 10, "{}", bytes(&data));
+    assert_eq!(data["truncated"], true);
+    assert!(names(&data["schemas"]).contains(&"shop"), "{data}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_everything_refers_to_shows_a_hundred_references() {
+    let (db, server) = shop().await;
+    db.run(
+        "do $$ begin for i in 1..130 loop
+            execute format('create table shop.r%s (product bigint references shop.product)', i);
+        end loop; end $$;
+        grant select on all tables in schema shop to countersign_reader;
+        create type shop.many as enum ('l0'); create table shop.labelled (l shop.many);
+        grant select on shop.labelled to countersign_reader",
+    )
+    .await;
+    let data = describe(&server, json!({"table": "product"})).await;
+    assert_eq!((data["table"]["referenced_by"].as_array().unwrap().len(), &data["truncated"]), (100, &json!(true)));
+    assert_eq!(describe(&server, json!({"table": "labelled"})).await["truncated"], false);
+    for label in 1..130 {
+        db.run(&format!("alter type shop.many add value 'l{label}'")).await;
+    }
+    let data = describe(&server, json!({"table": "labelled"})).await;
+    let labels = data["table"]["columns"][0]["enum_labels"].as_array().unwrap();
+    assert_eq!((labels.len(), &labels[99], &data["truncated"]), (100, &json!("l99"), &json!(true)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -50,6 +50,10 @@ async fn the_plan_is_the_one_for_the_values_of_the_parameters() {
         (json!(["rare"]), "takes 2 parameter(s) and 1 were given"),
         (json!(["rare", "x"]), "invalid input syntax for type integer"),
         (json!(["rare", 1.5]), "parameter $2 is int4 here"),
+        (json!([]), "takes 2 parameter(s) and 0 were given"),
+        (json!(["rare", 1, 2]), "takes 2 parameter(s) and 3 were given"),
+        (json!(["rare", "1); analyze delete from social.reading; --"]), "invalid input syntax for type integer"),
+        (json!(["ra\u{0}re", 1]), "parameter $1 holds U+0000"),
     ] {
         let call = json!({"query": query, "params": params});
         let error = server.fail("explain_query", call, "invalid_params").await;
@@ -94,6 +98,18 @@ async fn no_text_gets_anything_executed() {
         ("verbose select social.noticed()", "sql_error"),
         ("analyse", "not_read_only"),
         (") select 1", "sql_error"),
+        ("(select 1", "sql_error"),
+        ("select 1)", "sql_error"),
+        ("select (1", "sql_error"),
+        ("(analyze true) (select social.noticed())", "sql_error"),
+        ("/* ) */ analyze select social.noticed()", "sql_error"),
+        ("-- a comment\nanalyze select social.noticed()", "sql_error"),
+        ("select 1 /* a /* b */", "sql_error"),
+        ("explain (analyze, buffers) (select social.noticed())", "sql_error"),
+        ("table social.tweet; analyze", "sql_error"),
+        ("call social.noticed()", "sql_error"),
+        ("fetch all from c", "not_read_only"),
+        ("lock table social.reading", "not_read_only"),
         ("explain analyze select social.noticed()", "sql_error"),
         ("explain (analyze) delete from social.reading returning *", "sql_error"),
         ("explain select 1", "sql_error"),
@@ -176,6 +192,27 @@ async fn what_the_planner_itself_evaluates_cannot_write() {
     let error = server.fail("explain_query", json!({"query": "select social.lies()"}), "not_read_only").await;
     assert_eq!(error["sqlstate"], "25006", "{error}");
     assert_eq!(db.value("select is_called from social.counter").await, "f");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_without_measure_is_planned_or_refused_and_the_server_lives_on() {
+    let (_db, server) = fixture().await;
+    let nested = format!("select {}1{}", "(".repeat(20_000), ")".repeat(20_000));
+    let sums = format!("select {}1", "1+".repeat(50_000));
+    let joins = (0..2000).map(|n| format!("social.reading t{n}")).collect::<Vec<_>>().join(", ");
+    for (query, code) in [
+        (format!("select '{}'", "x".repeat(1 << 20)), None),
+        (format!("select 1 where {}", ["1=1"; 20_000].join(" or ")), None),
+        (format!("select $1::text {}", " ".repeat(1 << 20)), None),
+        (nested, Some("sql_error")),
+        (sums, Some("sql_error")),
+        (format!("select * from {joins}"), Some("sql_error")),
+    ] {
+        let params = if query.contains("$1") { json!(["' ) -- /* $tag$"]) } else { json!([]) };
+        let envelope = server.call("explain_query", json!({"query": query, "params": params})).await;
+        assert_eq!(envelope["error"].get("code").and_then(Value::as_str), code, "{}", &query[..40]);
+        assert_eq!(server.query("select 1 as n").await, [json!({"n": 1})]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-"""A session of the official Python client with `countersign serve`: list, read, write, undo, look back.
+"""A session of the official Python client with `countersign serve`: list, attach, read, write, undo, look back.
 
 The client checks every structured answer against the tool's output schema by itself; a mismatch is an error here.
 Arguments: the countersign program and a manifest. The database comes from DATABASE_URL.
@@ -9,7 +9,7 @@ import json
 import os
 import sys
 
-from mcp import ClientSession, StdioServerParameters
+from mcp import ClientSession, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 
@@ -34,6 +34,20 @@ async def main(program: str, manifest: str) -> None:
             assert json.loads(result.content[0].text) == result.structured_content
             assert result.is_error is not result.structured_content["success"]
             return result.structured_content
+
+        listed = [str(resource.uri) for resource in (await session.list_resources()).resources]
+        tweet = "countersign://database/social/tweet"
+        assert listed[0] == "countersign://database" and tweet in listed, listed
+        templates = (await session.list_resource_templates()).resource_templates
+        assert templates[-1].uri_template == "countersign://database/{schema}/{table}", templates
+        contents = (await session.read_resource(tweet)).contents
+        described = await call("describe_database", schema="social", table="tweet")
+        assert json.loads(contents[0].text) == described["data"], contents
+        try:
+            await session.read_resource("countersign://database/social/tweets")
+            raise AssertionError("there is no such table")
+        except MCPError as error:
+            assert "The nearest tables that exist: social.tweet." in error.message, error
 
         big = await call("query_database", query="select 9007199254740993 as big, 'é' as text")
         assert big["data"]["rows"] == [{"big": 9007199254740993, "text": "é"}], big

@@ -20,4 +20,6 @@ pub use ids::CorrelationId;
 pub use principal::{AccountId, NoAccount, Principal};
 pub use redaction::{REDACTED, Redaction};
 pub use secret::Secret;
-pub use statement::{Column, CompositeField, Describe, DescribeError, PgType, Reach, Scalar, StatementShape, TypeKind};
+pub use statement::{
+    Column, CompositeField, Describe, DescribeError, PgType, Reach, Scalar, StatementShape, TableUse, TypeKind,
+};

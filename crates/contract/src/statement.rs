@@ -137,9 +137,23 @@ pub enum Reach {
         schemas: Vec<String>,
         /// Whether it inserts, updates, deletes or merges.
         changes: bool,
+        /// Its tables, as far as a plan shows them; sorted. Those of a view are here, and the view is not; partitions
+        /// are, where the plan goes to them.
+        tables: Vec<TableUse>,
     },
     /// There is none, for this reason.
     Unplanned(String),
+}
+
+/// A table that a statement touches.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TableUse {
+    /// Its schema.
+    pub schema: String,
+    /// Its name.
+    pub table: String,
+    /// Whether rows of it are inserted, updated, deleted or merged; else they are only read.
+    pub written: bool,
 }
 
 /// Why a statement could not be described.

@@ -29,6 +29,34 @@ pub(crate) struct File {
     #[serde(default)]
     #[expect(dead_code, reason = "read tool by tool, so that one broken tool does not hide the others; see read.rs")]
     pub(crate) tool: Vec<Tool>,
+    /// What agents should know of the schema, shown by `describe_database` with what it is about.
+    #[serde(default)]
+    #[expect(dead_code, reason = "read note by note, like the tools")]
+    pub(crate) note: Vec<Note>,
+}
+
+/// A note on a schema, a table or a column.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Note {
+    /// What it is about, as SQL writes it: `social`, `social.tweet`, `social.tweet.text`, `social."My Table"`.
+    #[serde(default = "missing::<String>")]
+    #[schemars(with = "String", !default)]
+    pub(crate) on: Spanned<String>,
+    /// What to know, for agents; 1000 characters at most.
+    #[serde(default = "missing::<String>")]
+    #[schemars(with = "String", !default)]
+    pub(crate) text: Spanned<String>,
+    /// The keys whose values were refused.
+    #[serde(skip)]
+    pub(crate) refused: Vec<String>,
+}
+
+impl Note {
+    /// Whether the file does not have this key, or it is empty, and that is all that is wrong with it.
+    pub(crate) fn lacks(&self, key: &str, empty: bool) -> bool {
+        empty && !self.refused.iter().any(|refused| refused == key)
+    }
 }
 
 /// A tool.

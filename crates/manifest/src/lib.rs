@@ -17,6 +17,7 @@ mod compile;
 mod file;
 mod format;
 mod mistake;
+mod notes;
 mod read;
 mod schema;
 mod source;
@@ -29,5 +30,7 @@ pub use format::format_schema;
 pub use mistake::{Location, Mistake, Mistakes};
 pub use schema::{duplicate, envelope_schema, idempotency_key};
 pub use source::Source;
-pub use spec::{Access, Catalog, Limits, Param, ParamSource, RowsRule, Statement, Tier, ToolSpec, Undo, ValueSource};
+pub use spec::{
+    Access, Catalog, Limits, Note, Param, ParamSource, RowsRule, Statement, Tier, ToolSpec, Undo, ValueSource,
+};
 pub use undo::rollback;

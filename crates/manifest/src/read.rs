@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_spanned::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, ValueDeserializer};
 
-use crate::file::{File, Param, Tool, Undo};
+use crate::file::{File, Note, Param, Tool, Undo};
 use crate::{Location, Mistake, Mistakes, Source};
 
 /// A tool as it was read, before anything is known of the database.
@@ -39,26 +39,51 @@ impl Draft<'_> {
     }
 }
 
-/// Reads the tools of a manifest.
-pub(crate) fn read<'s>(source: &'s Source, mistakes: &mut Mistakes) -> Vec<Draft<'s>> {
+/// A note as it was read, before anything is known of the database.
+#[derive(Debug)]
+pub(crate) struct NoteDraft<'s> {
+    pub(crate) source: &'s Source,
+    /// Where the note starts.
+    pub(crate) span: Range<usize>,
+    pub(crate) note: Note,
+}
+
+impl NoteDraft<'_> {
+    /// A mistake of this note, at `span` or, if that is the one of a key which is not there, where the note starts.
+    pub(crate) fn mistake(&self, span: Range<usize>, message: impl Into<String>) -> Mistake {
+        let offset = if span.is_empty() { self.span.start } else { span.start };
+        Mistake { at: self.source.locate(offset), tool: None, message: message.into() }
+    }
+}
+
+/// What a manifest declares, as far as it could be read.
+#[derive(Debug, Default)]
+pub(crate) struct Drafts<'s> {
+    pub(crate) tools: Vec<Draft<'s>>,
+    pub(crate) notes: Vec<NoteDraft<'s>>,
+}
+
+/// Adds what a manifest declares.
+pub(crate) fn read<'s>(source: &'s Source, drafts: &mut Drafts<'s>, mistakes: &mut Mistakes) {
     let document = match DeTable::parse(&source.text) {
         Ok(document) => document,
         Err(error) => {
             let at = source.locate(error.span().unwrap_or_default().start);
             mistakes.0.push(Mistake { at, tool: None, message: format!("this is not TOML: {}", error.message()) });
-            return Vec::new();
+            return;
         }
     };
     let mut reader = Reader { source, label: None, mistakes };
     let span = document.span();
     let mut document = document.into_inner();
-    let tools = document.remove("tool");
+    let (tools, notes) = (document.remove("tool"), document.remove("note"));
     let version = reader.header(document, span.clone());
-    let tables = reader.tables(tools, "tool");
-    if tables.is_empty() {
-        reader.mistake(span, "a manifest declares at least one [[tool]]");
+    let (tools, notes) = (reader.tables(tools, "tool"), reader.tables(notes, "note"));
+    if tools.is_empty() && notes.is_empty() {
+        reader.mistake(span, "a manifest declares at least one [[tool]] or [[note]]");
     }
-    tables.into_iter().map(|table| reader.tool(table, &version)).collect()
+    drafts.tools.extend(tools.into_iter().map(|table| reader.tool(table, &version)));
+    drafts.notes.extend(notes.into_iter().filter_map(|table| reader.note(table)));
 }
 
 struct Reader<'s, 'm> {
@@ -96,6 +121,13 @@ impl<'s> Reader<'s, '_> {
             }
         }
         file.version.into_inner()
+    }
+
+    fn note(&mut self, table: Spanned<DeTable<'s>>) -> Option<NoteDraft<'s>> {
+        let span = table.span();
+        let piece = self.piece::<Note>(table.into_inner(), span.clone());
+        let note = Note { refused: piece.refused, ..piece.value? };
+        Some(NoteDraft { source: self.source, span, note })
     }
 
     fn tool(&mut self, table: Spanned<DeTable<'s>>, version: &str) -> Draft<'s> {

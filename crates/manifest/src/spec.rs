@@ -3,18 +3,33 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{PgType, StatementShape};
+use contract::{PgType, Reach, StatementShape, TableUse};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
 use crate::Location;
 
-/// Every tool of every manifest, in the order of the files and of the tools in them.
+/// Every tool and every note of every manifest, in the order of the files and of what is in them.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     /// The tools.
     pub tools: Vec<Arc<ToolSpec>>,
+    /// What operators say of the schema.
+    pub notes: Vec<Note>,
+}
+
+/// What an operator says of something that exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// The schema.
+    pub schema: String,
+    /// The table or view in it; `None` if the schema is meant.
+    pub table: Option<String>,
+    /// The column of that; `None` if all of it is meant.
+    pub column: Option<String>,
+    /// For agents; at most 1000 characters.
+    pub text: String,
 }
 
 impl Catalog {
@@ -74,6 +89,15 @@ impl ToolSpec {
     #[must_use]
     pub fn param(&self, name: &str) -> Option<&Param> {
         self.params.iter().find(|param| param.name == name)
+    }
+
+    /// The tables that its statements touch, as far as their plans show them.
+    pub fn tables(&self) -> impl Iterator<Item = &TableUse> {
+        let all = self.before.iter().chain(&self.statements).chain(&self.after);
+        all.flat_map(|statement| match &statement.shape.reach {
+            Reach::Planned { tables, .. } => tables.as_slice(),
+            Reach::Unplanned(_) => &[],
+        })
     }
 
     /// The parameters whose values are not to be kept.

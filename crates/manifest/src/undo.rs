@@ -73,7 +73,7 @@ mod tests {
     use crate::{Access, Location, RowsRule, Statement, Tier};
 
     fn write(undo: Undo) -> ToolSpec {
-        let reach = Reach::Planned { schemas: Vec::new(), changes: true };
+        let reach = Reach::Planned { schemas: Vec::new(), changes: true, tables: Vec::new() };
         let shape = StatementShape { params: Vec::new(), columns: Some(Vec::new()), reach };
         ToolSpec {
             name: "change".into(),

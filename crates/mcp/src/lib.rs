@@ -1,14 +1,16 @@
-//! The MCP side of the server, over rmcp: `server` answers requests from a [`tools::Registry`], `stdio` carries lines;
-//! `client` is the other side, for the demo and the tests.
+//! The MCP side of the server, over rmcp: `server` answers requests from a [`tools::Registry`], those about
+//! resources with `resources`; `stdio` carries lines; `client` is the other side, for the demo and the tests.
 //!
 //! Nothing else knows MCP, and this crate knows nothing of PostgreSQL: it hands arguments to the registry and an
 //! envelope back. A transport to come (HTTP, SSE) is a module beside `stdio` that serves the same [`Server`].
 
+mod changes;
 mod client;
 mod in_flight;
 mod lines;
 mod overlong;
 mod packed;
+mod resources;
 mod server;
 mod stdio;
 mod strict_json;

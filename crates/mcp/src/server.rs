@@ -6,14 +6,17 @@ use std::time::Duration;
 use contract::{Envelope, Principal};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorData, Implementation,
-    ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
-    ToolAnnotations,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, CustomRequest,
+    CustomResult, ErrorData, Implementation, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    MetaObject, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+    ServerConfig, SubscriptionFilter, Tool, ToolAnnotations,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
-use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tools::{ToolInfo, Toolset};
+use tools::{Registry, ToolInfo, Toolset};
+
+use crate::changes::Listener;
+use crate::resources;
 
 use crate::packed;
 
@@ -50,6 +53,16 @@ const INSTRUCTIONS: &str = "A PostgreSQL database. See what is in it with descri
     often it is repeated, and its answer says in meta.rollback how to undo it. preview_mutation shows what a write would do. Keep meta.correlation_id: \
     get_mutation_detail finds the write by it. When a write's answer was lost, repeat the very same call.";
 
+/// The parameters of the requests that need some.
+const SHAPES: [(&str, &str); 3] = [
+    ("tools/call", "{\"name\": string, \"arguments\": object}"),
+    ("resources/read", "{\"uri\": string}"),
+    (
+        "completion/complete",
+        "{\"ref\": {\"type\": \"ref/resource\", \"uri\": string}, \"argument\": {\"name\": string, \"value\": string}}",
+    ),
+];
+
 impl Server {
     /// A server for this principal.
     #[must_use]
@@ -76,11 +89,29 @@ impl Server {
         tokio::time::sleep(LAST_ANSWERS).await;
     }
 
+    /// Asks the registry, unless the client takes the request back or goes away: dropping it frees its backend.
+    async fn ask<T>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        question: impl AsyncFnOnce(&Registry) -> Result<T, ErrorData>,
+    ) -> Result<T, ErrorData> {
+        let registry = self.tools.registry();
+        tokio::select! {
+            answer = question(&registry) => answer,
+            () = context.ct.cancelled() => Err(cancelled()),
+            () = self.deserted() => Err(cancelled()),
+        }
+    }
+
     fn result(&self, envelope: &Envelope) -> Result<CallToolResult, ErrorData> {
         let text =
             serde_json::to_string(envelope).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         Ok(packed::pack(text, envelope.is_success(), self.content))
     }
+}
+
+fn cancelled() -> ErrorData {
+    ErrorData::invalid_request("the call was cancelled", None)
 }
 
 fn tool(info: &ToolInfo) -> Tool {
@@ -100,7 +131,13 @@ fn tool(info: &ToolInfo) -> Tool {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build())
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_resources()
+            .enable_resources_list_changed()
+            .enable_completions();
+        ServerConfig::new(capabilities.build())
             .with_server_info(Implementation::new("countersign", env!("CARGO_PKG_VERSION")).with_title("countersign"))
             .with_instructions(INSTRUCTIONS)
     }
@@ -122,32 +159,64 @@ impl ServerHandler for Server {
         tokio::select! {
             result = self.call(params) => result.map(CallToolResponse::from),
             // Dropping the call frees its backend; a write goes on to its recorded end.
-            () = context.ct.cancelled() => Err(ErrorData::invalid_request("the call was cancelled", None)),
+            () = context.ct.cancelled() => Err(cancelled()),
             () = self.deserted(), if only_reads => {
                 Err(ErrorData::invalid_request("the call was cancelled: the client closed its end", None))
             }
         }
     }
 
+    async fn list_resources(
+        &self,
+        params: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let cursor = params.and_then(|params| params.cursor);
+        self.ask(&context, async |registry| resources::list(registry, cursor.as_deref()).await).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(resources::templates(&self.tools.registry()))
+    }
+
+    async fn read_resource(
+        &self,
+        params: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        self.ask(&context, async |registry| resources::read(registry, &params.uri).await).await.map(Into::into)
+    }
+
+    async fn complete(
+        &self,
+        params: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        self.ask(&context, async |registry| resources::complete(registry, params).await).await
+    }
+
     /// A session with a handshake is told of every change until it ends.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let (mut tools, ended, peer) = (self.tools.clone(), self.session.clone(), context.peer);
         tokio::spawn(async move {
-            let told = async { while tools.changed().await && peer.notify_tool_list_changed().await.is_ok() {} };
-            ended.run_until_cancelled(told).await;
+            ended.run_until_cancelled(Listener::Session(peer).told(&mut tools)).await;
         });
     }
 
     /// Protocol 2026-07-28 has no handshake: whoever wants to be told of changes opens a subscription.
     fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        Some(SubscriptionFilter::builder().tools_list_changed().build())
+        Some(SubscriptionFilter::builder().tools_list_changed().resources_list_changed().build())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let mut tools = self.tools.clone();
-        let told = async { while tools.changed().await && context.sink().notify_tool_list_changed().await.is_ok() {} };
+        let listener = Listener::Subscription(context.sink());
         tokio::select! {
-            () = told => {}
+            () = listener.told(&mut tools) => {}
             () = context.cancelled() => {}
             // Nothing waits for a subscription at the end.
             () = self.session.cancelled() => {}
@@ -155,16 +224,15 @@ impl ServerHandler for Server {
         Ok(())
     }
 
-    /// rmcp hands a `tools/call` whose parameters it cannot read to this function.
+    /// rmcp hands requests whose parameters it cannot read to this function.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
         _: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        if request.method == "tools/call" {
-            let message = "tools/call takes {\"name\": string, \"arguments\": object}";
-            return Err(ErrorData::invalid_params(message, request.params.filter(Value::is_null)));
+        match SHAPES.iter().find(|(method, _)| *method == request.method) {
+            Some((method, shape)) => Err(ErrorData::invalid_params(format!("{method} takes {shape}"), None)),
+            None => Err(ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, request.method, None)),
         }
-        Err(ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, request.method, None))
     }
 }

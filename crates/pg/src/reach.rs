@@ -8,24 +8,27 @@
 //! Not to be seen in a plan: the bodies of functions and triggers, what ON CONFLICT DO UPDATE and MERGE set, and the rows
 //! of VALUES. The rights of the role are the wall there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 use std::str::Chars;
 
-use contract::Reach;
+use contract::{Reach, TableUse};
 use serde_json::Value;
 
 /// The reach of a statement with this plan.
 pub(crate) fn reach(plan: &Value) -> Reach {
     let mut found = Found::default();
     found.look(plan);
-    Reach::Planned { schemas: found.schemas.into_iter().collect(), changes: found.changes }
+    let tables = found.tables.into_iter().map(|((schema, table), written)| TableUse { schema, table, written });
+    Reach::Planned { schemas: found.schemas.into_iter().collect(), changes: found.changes, tables: tables.collect() }
 }
 
 #[derive(Default)]
 struct Found {
     schemas: BTreeSet<String>,
     changes: bool,
+    /// By schema and name, with whether it is written.
+    tables: BTreeMap<(String, String), bool>,
 }
 
 impl Found {
@@ -35,7 +38,13 @@ impl Found {
             Value::Object(node) => {
                 let text = |key: &str| node.get(key).and_then(Value::as_str);
                 self.schemas.extend(text("Schema").map(str::to_owned));
-                self.changes |= text("Node Type") == Some("ModifyTable");
+                let modifies = text("Node Type") == Some("ModifyTable");
+                self.changes |= modifies;
+                if let (Some(schema), Some(table)) = (text("Schema"), text("Relation Name")) {
+                    // Of several targets (a partitioned table, inheritance) the others stand in a list of their own.
+                    let written = modifies || !node.contains_key("Node Type");
+                    *self.tables.entry((schema.to_owned(), table.to_owned())).or_default() |= written;
+                }
                 node.values().for_each(|value| self.look(value));
             }
             Value::String(text) => self.schemas.extend(calls(text).into_iter().filter_map(|call| call.schema)),
@@ -130,7 +139,23 @@ fn skip_literal(rest: &mut Peekable<Chars<'_>>, backslashes: bool) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn each_table_is_found_once_and_is_written_if_any_part_writes_it() {
+        let scan = |table: &str| json!({"Node Type": "Seq Scan", "Schema": "s", "Relation Name": table});
+        let plan = json!([{"Plan": {
+            "Node Type": "ModifyTable", "Operation": "Update", "Schema": "s", "Relation Name": "root",
+            "Target Tables": [{"Schema": "s", "Relation Name": "part_1"}, {"Schema": "s", "Relation Name": "part_2"}],
+            "Plans": [scan("part_1"), scan("other"), {"Node Type": "Function Scan", "Schema": "f", "Function Name": "g"}],
+        }}]);
+        let Reach::Planned { schemas, changes, tables } = reach(&plan) else { panic!("it has a plan") };
+        assert_eq!((schemas, changes), (vec!["f".to_owned(), "s".to_owned()], true));
+        let found: Vec<(&str, bool)> = tables.iter().map(|it| (it.table.as_str(), it.written)).collect();
+        assert_eq!(found, [("other", false), ("part_1", true), ("part_2", true), ("root", true)]);
+    }
 
     #[test]
     fn functions_are_found_with_their_schemas_and_nothing_else_is() {

@@ -38,6 +38,7 @@ pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
         ReadError::Database(Error::Server(error)) if error.is_outdated() => {
             Failure { sqlstate: Some(error.sqlstate.clone()), ..outdated(&error.message) }
         }
-        error => builtin::read_failure(error, deadline),
+        // A position in the manifest's text means nothing to a caller, who does not see that.
+        error => Failure { position: None, ..builtin::read_failure(error, deadline) },
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! To add a built-in tool: a file in `builtin/` with its arguments (their schema is derived), its result and its
 //! [`Tool`] implementation, and one line in [`builtin::all`]. Schema, docs, `tools/list` and profiles follow from there.
-//! To add a manifest tool: no Rust at all.
+//! To add a manifest tool: no Rust at all. To add a resource (the same data, read by its address): `resources`.
 
 mod arguments;
 pub mod builtin;
@@ -18,6 +18,7 @@ mod manifest_read;
 mod manifest_write;
 mod profile;
 mod registry;
+mod resources;
 mod scripts;
 mod tool;
 mod toolbox;
@@ -25,5 +26,6 @@ mod toolbox;
 pub use builtin::Backends;
 pub use profile::Profile;
 pub use registry::{Registry, RegistryError};
+pub use resources::{Address, Completions, Listed, Page, Template, Typed};
 pub use tool::{Answer, Call, Hints, Outcome, Refused, Tool, ToolInfo};
-pub use toolbox::{Shelves, Toolbox, Toolset};
+pub use toolbox::{Change, Shelves, Toolbox, Toolset};

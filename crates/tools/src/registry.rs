@@ -15,6 +15,7 @@ use crate::builtin::{self, Backends};
 use crate::manifest_read::ManifestRead;
 use crate::manifest_write::ManifestWrite;
 use crate::profile::Profile;
+use crate::resources::{self, Resource};
 use crate::tool::{Answer, Call, Outcome, Refused, Tool, ToolInfo};
 
 /// Why the registry cannot be made: the server must not start.
@@ -55,7 +56,9 @@ struct Entry {
 #[derive(Default)]
 pub struct Registry {
     entries: Vec<Arc<Entry>>,
-    call_deadline: Duration,
+    /// See `resources/serve.rs`.
+    pub(crate) resources: Vec<Arc<dyn Resource>>,
+    pub(crate) call_deadline: Duration,
 }
 
 impl std::fmt::Debug for Registry {
@@ -70,7 +73,8 @@ impl Registry {
     /// # Errors
     /// [`RegistryError`] if two of them have one name, or a schema cannot be used.
     pub fn new(backends: &Backends, catalog: &Catalog) -> Result<Self, RegistryError> {
-        let mut registry = Self { entries: Vec::new(), call_deadline: backends.call_deadline };
+        let resources = resources::all(backends, catalog);
+        let mut registry = Self { entries: Vec::new(), resources, call_deadline: backends.call_deadline };
         let builtin = builtin::all(backends, catalog);
         for tool in builtin.map_err(|(tool, reason)| RegistryError::Schema { tool, reason })? {
             registry.add(tool)?;
@@ -100,14 +104,19 @@ impl Registry {
         Ok(())
     }
 
-    /// Those that a profile includes: no other can be called through what this returns.
+    /// Those that a profile includes: no other can be called through what this returns, and no resource read whose tool
+    /// is not among them.
     #[must_use]
     pub fn narrowed(&self, profile: &Profile) -> Self {
         let included = |entry: &&Arc<Entry>| {
             let info = entry.tool.info();
             profile.includes(&info.name, info.access)
         };
-        Self { entries: self.entries.iter().filter(included).cloned().collect(), call_deadline: self.call_deadline }
+        let entries: Vec<Arc<Entry>> = self.entries.iter().filter(included).cloned().collect();
+        let mut narrowed = Self { entries, resources: Vec::new(), call_deadline: self.call_deadline };
+        let readable = self.resources.iter().filter(|resource| narrowed.info(resource.info().tool).is_some());
+        narrowed.resources = readable.cloned().collect();
+        narrowed
     }
 
     /// Whether there is no tool.
@@ -211,7 +220,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_tool_that_panics_answers_internal_error_without_its_words() {
-        let mut registry = Registry { entries: Vec::new(), call_deadline: Duration::from_secs(1) };
+        let mut registry = Registry { call_deadline: Duration::from_secs(1), ..Registry::default() };
         registry.add(broken()).unwrap();
         let registry = Arc::new(registry);
         let envelope = registry.call("broken", Map::new(), Principal::default()).await.unwrap();
@@ -223,7 +232,7 @@ mod tests {
 
     #[test]
     fn two_tools_of_one_name_are_refused() {
-        let mut registry = Registry { entries: Vec::new(), call_deadline: Duration::from_secs(1) };
+        let mut registry = Registry { call_deadline: Duration::from_secs(1), ..Registry::default() };
         registry.add(broken()).unwrap();
         assert_eq!(registry.add(broken()), Err(RegistryError::Duplicate("broken".into())));
     }

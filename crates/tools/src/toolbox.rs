@@ -77,16 +77,29 @@ impl Toolset {
         self.shelves.borrow().get(&self.profile).cloned().unwrap_or_default()
     }
 
-    /// Waits until what clients are told of the tools is another than at the last change (or at the beginning). `false`
-    /// if that can no longer happen.
-    pub async fn changed(&mut self) -> bool {
+    /// Waits until what clients are told of tools or resources is another than at the last change (or at the beginning).
+    /// `None` if that can no longer happen.
+    pub async fn changed(&mut self) -> Option<Change> {
         while self.shelves.changed().await.is_ok() {
             let now = self.registry();
-            if !now.infos().eq(self.seen.infos()) {
+            let change = Change {
+                tools: !now.infos().eq(self.seen.infos()),
+                resources: now.resource_words() != self.seen.resource_words(),
+            };
+            if change.tools || change.resources {
                 self.seen = now;
-                return true;
+                return Some(change);
             }
         }
-        false
+        None
     }
+}
+
+/// What clients must be told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    /// The list of tools is another.
+    pub tools: bool,
+    /// There are other resources, or the operator's notes in them have changed.
+    pub resources: bool,
 }

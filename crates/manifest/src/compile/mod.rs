@@ -10,7 +10,7 @@ use contract::Describe;
 pub(crate) use build::limits;
 pub(crate) use infer::Inferred;
 
-use crate::{Catalog, Mistakes, Source, check, read};
+use crate::{Catalog, Mistakes, Source, check, notes, read};
 
 /// Compiles the manifests against a database.
 ///
@@ -21,7 +21,11 @@ use crate::{Catalog, Mistakes, Source, check, read};
 /// Every mistake of every tool of every file, sorted by file and position.
 pub async fn compile(sources: &[Source], reserved: &[&str], database: &impl Describe) -> Result<Catalog, Mistakes> {
     let mut mistakes = Mistakes::default();
-    let drafts: Vec<read::Draft<'_>> = sources.iter().flat_map(|source| read::read(source, &mut mistakes)).collect();
+    let mut drafts = read::Drafts::default();
+    for source in sources {
+        read::read(source, &mut drafts, &mut mistakes);
+    }
+    let read::Drafts { tools: drafts, notes: declared } = drafts;
     check::names(&drafts, reserved, &mut mistakes);
     for draft in &drafts {
         check::declaration(draft, &mut mistakes);
@@ -34,6 +38,7 @@ pub async fn compile(sources: &[Source], reserved: &[&str], database: &impl Desc
         reachable &= statements.is_ok();
         inferred.push(statements.unwrap_or(None));
     }
+    let notes = if reachable { notes::check(&declared, database, &mut mistakes).await } else { Vec::new() };
     for (draft, inferred) in drafts.iter().zip(&inferred) {
         if let Some(inferred) = inferred {
             check::against_database(draft, inferred, &mut mistakes);
@@ -43,7 +48,7 @@ pub async fn compile(sources: &[Source], reserved: &[&str], database: &impl Desc
 
     if mistakes.0.is_empty() {
         let tools = drafts.into_iter().zip(inferred).filter_map(|(draft, inferred)| build::spec(draft, inferred?));
-        return Ok(Catalog { tools: tools.map(Arc::new).collect() });
+        return Ok(Catalog { tools: tools.map(Arc::new).collect(), notes });
     }
     mistakes.0.sort();
     mistakes.0.dedup();

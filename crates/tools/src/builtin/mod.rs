@@ -1,6 +1,6 @@
 //! The tools that every server has.
 
-mod describe_database;
+pub(crate) mod describe_database;
 mod execute_sql;
 mod explain_query;
 mod get_mutation_detail;
@@ -20,6 +20,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::discovery::Describer;
 use crate::tool::{Hints, Tool, ToolInfo};
 
 /// What tools work on.
@@ -45,7 +46,8 @@ pub(crate) fn all(backends: &Backends, catalog: &Catalog) -> Result<Vec<Box<dyn 
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if let Some(reader) = &backends.reader {
         tools.push(Box::new(query_database::QueryDatabase::new(reader.clone())));
-        tools.push(Box::new(describe_database::DescribeDatabase::new(reader.clone())));
+        let describer = Describer::new(reader.clone(), catalog);
+        tools.push(Box::new(describe_database::DescribeDatabase::new(describer)));
         tools.push(Box::new(explain_query::ExplainQuery::new(reader.clone())));
     }
     tools.push(Box::new(get_recent_mutations::GetRecentMutations::new(backends.records.clone())));
@@ -127,6 +129,8 @@ fn simplify(schema: &mut Map<String, Value>) {
         schema.remove("format");
     }
     schema.retain(|key, value| key != "default" || !value.is_null());
+    // It says nothing, and clients refuse boolean schemas.
+    schema.retain(|key, value| key != "additionalProperties" || *value != Value::Bool(true));
     let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
     for property in properties.into_iter().flat_map(|properties| properties.iter_mut().map(|(_, property)| property)) {
         property.as_object_mut().into_iter().for_each(simplify);
@@ -179,13 +183,15 @@ pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
             .hint("Select fewer or shorter columns, for example left(column, 200)."),
         ReadError::Database(ledger::read::Error::Server(error)) if error.sqlstate == "57014" => timed_out(),
         ReadError::Database(ledger::read::Error::Server(error)) => {
-            let code = if error.sqlstate == "42501" { ErrorCode::NotPermitted } else { ErrorCode::SqlError };
+            let is_forbidden = error.sqlstate == "42501";
+            let code = if is_forbidden { ErrorCode::NotPermitted } else { ErrorCode::SqlError };
+            let advice = "The login that reads has no right to this: describe_database lists what may be read.";
             Failure {
                 retryable: error.retryable(),
                 message: format!("{PREFIX}{}", error.message),
                 sqlstate: Some(error.sqlstate),
                 detail: error.detail,
-                hint: error.hint,
+                hint: error.hint.or_else(|| is_forbidden.then(|| advice.to_owned())),
                 position: error.position,
                 code,
             }

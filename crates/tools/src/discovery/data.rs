@@ -1,8 +1,14 @@
 //! What `describe_database` answers. The rows of `*.sql` are read into these very types, so a field's name is its
-//! column's name.
+//! column's name. `notes` are the operator's, from the manifests; `guide` adds them.
+//!
+//! The doc comments go into the output schema, which every client gets: what a name says needs none.
 
+use manifest::{Access, Tier};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::guide::TableKey;
 
 /// `data` of the answer: one of `schemas`, `table` and `found`.
 #[derive(Debug, Default, Serialize, JsonSchema)]
@@ -19,7 +25,7 @@ pub(crate) struct DescribeData {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "FoundData")]
     pub(crate) found: Option<FoundData>,
-    /// Whether there is more than is shown: ask for one schema, or search.
+    /// Whether there is more than is shown: ask for one schema or table, or search.
     pub(crate) truncated: bool,
 }
 
@@ -29,18 +35,26 @@ pub(crate) struct SchemaData {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     comment: Option<String>,
-    /// How many tables and views it has that may be read, shown or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
+    /// How many tables and views it has, shown or not.
     pub(crate) table_count: u64,
-    /// They themselves, without columns: ask for those by table.
-    pub(crate) tables: Vec<TableSummary>,
+    /// Without their columns: ask for those by table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<TableSummary>")]
+    pub(crate) tables: Option<Vec<TableSummary>>,
+    /// Only their names, if tables would be too large. With neither: ask for this schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) table_names: Option<Vec<String>>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct TableSummary {
-    name: String,
-    /// table, partitioned table, foreign table, view or materialized view.
+    pub(crate) name: String,
+    /// table, view, materialized view, partitioned table or foreign table.
     kind: String,
-    /// An estimate of PostgreSQL's; absent if it has none yet.
+    /// PostgreSQL's estimate, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     estimated_rows: Option<u64>,
@@ -51,13 +65,15 @@ pub(crate) struct TableSummary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     comment: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct TableData {
     pub(crate) schema: String,
     #[serde(flatten)]
-    summary: TableSummary,
+    pub(crate) summary: TableSummary,
     /// The table that this one is a partition of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -67,23 +83,47 @@ pub(crate) struct TableData {
     #[schemars(with = "String")]
     partitioned_by: Option<String>,
     /// In order.
-    columns: Vec<ColumnData>,
+    pub(crate) columns: Vec<ColumnData>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "KeyData")]
     primary_key: Option<KeyData>,
     unique_keys: Vec<KeyData>,
     /// Its references to other tables.
     foreign_keys: Vec<ReferenceData>,
-    /// References of other tables to it.
+    /// References of other tables to it, like foreign_keys: table and other_columns are the referring ones.
+    #[schemars(with = "Vec<Map<String, Value>>")]
     referenced_by: Vec<ReferenceData>,
     checks: Vec<DefinitionData>,
     /// Those that are not there for a key.
     indexes: Vec<IndexData>,
+    /// Tools that read or write it, as far as their plans show.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tools: Vec<ToolUse>,
+    /// Of the tables that tools touch: it, and partitions of it.
+    #[serde(skip_serializing)]
+    #[schemars(skip)]
+    pub(crate) touched: Vec<TableKey>,
+    #[serde(skip_serializing)]
+    #[schemars(skip)]
+    pub(crate) truncated: bool,
+}
+
+/// A tool of the caller's profile that touches the table.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct ToolUse {
+    pub(crate) name: String,
+    /// Whether it changes rows of this very table.
+    pub(crate) writes: bool,
+    #[schemars(with = "String")]
+    pub(crate) access: Access,
+    #[schemars(with = "String")]
+    pub(crate) tier: Tier,
+    pub(crate) description: String,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-struct ColumnData {
-    name: String,
+pub(crate) struct ColumnData {
+    pub(crate) name: String,
     /// As in CREATE TABLE.
     #[serde(rename = "type")]
     type_name: String,
@@ -92,7 +132,7 @@ struct ColumnData {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     default: Option<String>,
-    /// The SQL expression that a generated column is computed by.
+    /// How it is computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     generated: Option<String>,
@@ -107,6 +147,8 @@ struct ColumnData {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     comment: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -118,17 +160,16 @@ struct KeyData {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct ReferenceData {
     name: String,
-    /// Columns of the table that was asked for.
+    /// Of the table that was asked for.
     columns: Vec<String>,
     /// The other table.
     table: String,
-    /// The columns there, in the same order.
+    /// Of that, in the same order.
     other_columns: Vec<String>,
-    /// What happens to the referring rows; absent if the change is refused.
+    /// What it does to the referring rows; absent if it is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     on_update: Option<String>,
-    /// What happens to the referring rows; absent if the deletion is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     on_delete: Option<String>,
@@ -147,34 +188,38 @@ struct IndexData {
     definition: String,
 }
 
-/// What a search found: names that hold the word first, then comments that do.
+/// What a search found: names that hold the word first, then comments and notes that do.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FoundData {
-    tables: Vec<FoundTable>,
-    columns: Vec<FoundColumn>,
+    pub(crate) tables: Vec<FoundTable>,
+    pub(crate) columns: Vec<FoundColumn>,
     #[serde(skip_serializing)]
     #[schemars(skip)]
     pub(crate) truncated: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-struct FoundTable {
-    schema: String,
-    name: String,
+pub(crate) struct FoundTable {
+    pub(crate) schema: String,
+    pub(crate) name: String,
     kind: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     comment: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-struct FoundColumn {
-    schema: String,
-    table: String,
-    name: String,
+pub(crate) struct FoundColumn {
+    pub(crate) schema: String,
+    pub(crate) table: String,
+    pub(crate) name: String,
     #[serde(rename = "type")]
     type_name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     comment: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
 }

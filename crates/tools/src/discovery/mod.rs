@@ -1,14 +1,22 @@
 //! What there is in the database, as far as the reader's login may read it: for agents who do not know the schema, and
 //! for hints when they guessed a name wrong.
 //!
+//! `describer` answers `describe_database` and the resources: `data` is the answer, `fit` keeps it small, `guide` adds what
+//! the manifests say. `correction` makes the hints, by `suggestion` and `keyword`, with `nearest` and `place`.
+//!
 //! Every question is a constant (the `.sql` files, put together below) and goes through the read path with its
 //! parameters bound, within the same bounds as an agent's own query. Comments and names are data of others: they are
 //! answered, never acted upon.
 
 pub(crate) mod correction;
-pub(crate) mod data;
+mod data;
+mod describer;
+mod fit;
+mod guide;
+mod keyword;
 mod nearest;
 mod place;
+mod suggestion;
 
 use std::collections::HashSet;
 
@@ -17,8 +25,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+pub(crate) use data::DescribeData;
 use data::{FoundData, SchemaData, TableData};
-pub(crate) use nearest::nearest;
+pub(crate) use describer::Describer;
+use guide::Guide;
+use nearest::nearest;
 
 const OVERVIEW: &str = concat!(
     include_str!("readable.sql"),
@@ -35,36 +46,103 @@ const TABLE: &str = concat!(
 const SEARCH: &str = concat!(include_str!("readable.sql"), include_str!("search.sql"));
 const SCHEMA_NAMES: &str = concat!(include_str!("readable.sql"), include_str!("schema_names.sql"));
 const TABLE_NAMES: &str = concat!(include_str!("readable.sql"), include_str!("table_names.sql"));
+const LISTING: &str = concat!(include_str!("readable.sql"), include_str!("listing.sql"));
+const SCHEMA_COMPLETION: &str = concat!(include_str!("readable.sql"), include_str!("schema_completion.sql"));
+const TABLE_COMPLETION: &str = concat!(include_str!("readable.sql"), include_str!("table_completion.sql"));
 const MENTIONED_TABLES: &str = concat!(include_str!("readable.sql"), include_str!("mentioned_tables.sql"));
 const COLUMN_NAMES: &str = concat!(include_str!("readable.sql"), include_str!("column_names.sql"));
 const FUNCTION_NAMES: &str = include_str!("function_names.sql");
+const TYPE_NAMES: &str = include_str!("type_names.sql");
+const KEYWORDS: &str = include_str!("keywords.sql");
 
 /// How many names are compared at the most.
 const MAX_NAMES: u32 = 10_000;
 
-/// The schemas and at most `max_tables` of their tables.
-pub(crate) async fn overview(
+/// Of how many tables an overview has more than the name, and of how many the name, before it is cut to size.
+const MAX_SUMMARIES: u32 = 200;
+const MAX_LISTED: u32 = 2_000;
+
+/// The schemas with their tables, or with the names of them, as far as they are complete.
+async fn overview(reader: &Reader, schema: Option<&str>) -> Result<Vec<SchemaData>, ReadError> {
+    ask(reader, OVERVIEW, &[json!(schema), json!(MAX_SUMMARIES), json!(MAX_LISTED)]).await
+}
+
+/// Everything of the tables of this name: more than one if several schemas have it. One of that very name is first.
+async fn tables(
     reader: &Reader,
     schema: Option<&str>,
-    max_tables: usize,
-) -> Result<Vec<SchemaData>, ReadError> {
-    ask(reader, OVERVIEW, &[json!(schema), json!(max_tables)]).await
+    table: &str,
+    guide: &Guide,
+) -> Result<Vec<TableData>, ReadError> {
+    let (schemas, names): (Vec<&str>, Vec<&str>) =
+        guide.touched().into_iter().map(|(schema, name)| (schema.as_str(), name.as_str())).unzip();
+    ask(reader, TABLE, &[json!(schema), json!(table), json!(schemas), json!(names)]).await
 }
 
-/// Everything of the tables of this name: more than one if several schemas have it.
-pub(crate) async fn tables(reader: &Reader, schema: Option<&str>, table: &str) -> Result<Vec<TableData>, ReadError> {
-    ask(reader, TABLE, &[json!(schema), json!(table)]).await
-}
-
-/// Tables and columns whose name or comment has `word` in it, at most `max` of each.
-pub(crate) async fn search(
+/// Tables and columns whose name, comment or note has `word` in it, at most `max` of each.
+async fn search(
     reader: &Reader,
     schema: Option<&str>,
     word: &str,
     max: usize,
+    guide: &Guide,
 ) -> Result<Option<FoundData>, ReadError> {
-    let found = ask(reader, SEARCH, &[json!(like_pattern(word)), json!(schema), json!(max)]).await?;
+    let noted = guide.noted(word);
+    let schemas: Vec<&str> = noted.iter().map(|(schema, _, _)| *schema).collect();
+    let tables: Vec<&str> = noted.iter().map(|(_, table, _)| *table).collect();
+    let columns: Vec<Option<&str>> = noted.iter().map(|(_, _, column)| *column).collect();
+    let params = [json!(like_pattern(word)), json!(schema), json!(max), json!(schemas), json!(tables), json!(columns)];
+    let found = ask(reader, SEARCH, &params).await?;
     Ok(found.into_iter().next())
+}
+
+/// A schema, or a table in it, in the order of a listing: all schemas, then all tables.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Entry {
+    pub(crate) schema: String,
+    pub(crate) table: Option<String>,
+    /// `schema`, or as in a description of the table.
+    pub(crate) kind: String,
+}
+
+/// The next entries behind this schema or table; from the first on if `None`.
+pub(crate) async fn listing(
+    reader: &Reader,
+    behind: Option<(&str, Option<&str>)>,
+    max: usize,
+) -> Result<Vec<Entry>, ReadError> {
+    let (place, schema, table) = match behind {
+        None => (-1, "", ""),
+        Some((schema, None)) => (0, schema, ""),
+        Some((schema, Some(table))) => (1, schema, table),
+    };
+    ask(reader, LISTING, &[json!(place), json!(schema), json!(table), json!(max)]).await
+}
+
+#[derive(Debug, Deserialize)]
+struct Named {
+    name: String,
+}
+
+/// Names of schemas that have `part` in them, those that begin with it first.
+pub(crate) async fn schemas_like(reader: &Reader, part: &str, max: usize) -> Result<Vec<String>, ReadError> {
+    let pattern = like_pattern(part);
+    let params = [json!(pattern), json!(pattern.trim_start_matches('%')), json!(max)];
+    let found: Vec<Named> = ask(reader, SCHEMA_COMPLETION, &params).await?;
+    Ok(found.into_iter().map(|it| it.name).collect())
+}
+
+/// The same for tables, of one schema or of all.
+pub(crate) async fn tables_like(
+    reader: &Reader,
+    schema: Option<&str>,
+    part: &str,
+    max: usize,
+) -> Result<Vec<String>, ReadError> {
+    let pattern = like_pattern(part);
+    let params = [json!(pattern), json!(pattern.trim_start_matches('%')), json!(max), json!(schema)];
+    let found: Vec<Named> = ask(reader, TABLE_COMPLETION, &params).await?;
+    Ok(found.into_iter().map(|it| it.name).collect())
 }
 
 /// Matches whatever has `word` in it, to the letter.
@@ -82,28 +160,28 @@ fn like_pattern(word: &str) -> String {
 
 /// A schema that exists.
 #[derive(Debug, Deserialize)]
-pub(crate) struct SchemaName {
-    pub(crate) name: String,
+struct SchemaName {
+    name: String,
     /// As SQL takes it: quoted if need be.
-    pub(crate) shown: String,
+    shown: String,
 }
 
-pub(crate) async fn schema_names(reader: &Reader) -> Result<Vec<SchemaName>, ReadError> {
+async fn schema_names(reader: &Reader) -> Result<Vec<SchemaName>, ReadError> {
     ask(reader, SCHEMA_NAMES, &[]).await
 }
 
 /// A table or view that exists.
 #[derive(Debug, Deserialize)]
-pub(crate) struct TableName {
+struct TableName {
     oid: u32,
-    pub(crate) schema_name: String,
-    pub(crate) name: String,
+    schema_name: String,
+    name: String,
     /// With its schema, as SQL takes it.
-    pub(crate) shown: String,
+    shown: String,
 }
 
 /// Tables whose names are not much longer or shorter than `wanted`.
-pub(crate) async fn table_names(reader: &Reader, wanted: &str) -> Result<Vec<TableName>, ReadError> {
+async fn table_names(reader: &Reader, wanted: &str) -> Result<Vec<TableName>, ReadError> {
     ask(reader, TABLE_NAMES, &[json!(wanted)]).await
 }
 
@@ -136,6 +214,32 @@ struct FunctionName {
 
 async fn function_names(reader: &Reader, called: &str) -> Result<Vec<FunctionName>, ReadError> {
     ask(reader, FUNCTION_NAMES, &[json!(called)]).await
+}
+
+/// A type that exists.
+#[derive(Debug, Deserialize)]
+struct TypeName {
+    name: String,
+    shown: String,
+}
+
+async fn type_names(reader: &Reader, wanted: &str) -> Result<Vec<TypeName>, ReadError> {
+    ask(reader, TYPE_NAMES, &[json!(wanted)]).await
+}
+
+/// A word of PostgreSQL's grammar.
+#[derive(Debug, Deserialize)]
+struct Keyword {
+    /// In lower case.
+    word: String,
+    /// In upper case.
+    shown: String,
+    /// Whether it cannot be every kind of name without quotes.
+    reserved: bool,
+}
+
+async fn keywords(reader: &Reader) -> Result<Vec<Keyword>, ReadError> {
+    ask(reader, KEYWORDS, &[]).await
 }
 
 /// Reads the rows of one of our own questions.

@@ -1,6 +1,8 @@
 //! The place in a query that PostgreSQL's error points to: its line for people and models, and the name that stands
 //! there. Only ever used to word a hint; nothing is decided by it.
 
+use std::ops::Range;
+
 /// How much of a line is shown.
 const LINE_CHARS: usize = 72;
 
@@ -31,36 +33,74 @@ fn printable(letter: char) -> char {
     if letter.is_control() { ' ' } else { letter }
 }
 
-/// The parts of the name at `position`, as PostgreSQL reads them: `"My Table".id` is `My Table` and `id`. Empty if there
-/// stands no name.
-pub(super) fn name_at(query: &str, position: u32) -> Vec<String> {
-    let mut letters = query.chars().skip((position as usize).saturating_sub(1)).peekable();
-    let mut parts = Vec::new();
+/// A name in a query.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// As PostgreSQL reads them: `"My Table".id` is `My Table` and `id`. Empty if there stands no name.
+    pub(super) parts: Vec<String>,
+    /// Where it stands, in characters from 0.
+    pub(super) span: Range<usize>,
+}
+
+/// The name at `position`, in characters from 1.
+pub(super) fn name_at(query: &str, position: u32) -> Place {
+    let start = (position as usize).saturating_sub(1);
+    // Each with the place behind it.
+    let mut letters = query.chars().enumerate().skip(start).map(|(at, letter)| (letter, at + 1)).peekable();
+    let mut place = Place { parts: Vec::new(), span: start..start };
     loop {
         let mut part = String::new();
-        if letters.next_if_eq(&'"').is_some() {
-            while let Some(letter) = letters.next() {
+        let mut end = place.span.end;
+        if let Some((_, at)) = letters.next_if(|it| it.0 == '"') {
+            end = at;
+            while let Some((letter, at)) = letters.next() {
+                end = at;
                 // A quote within quotes is doubled.
-                if letter == '"' && letters.next_if_eq(&'"').is_none() {
+                if letter == '"' && letters.next_if(|it| it.0 == '"').is_none() {
                     break;
                 }
                 part.push(letter);
             }
         } else {
-            while let Some(letter) = letters.next_if(|it| is_name_letter(*it)) {
+            while let Some((letter, at)) = letters.next_if(|it| is_name_letter(it.0)) {
+                end = at;
                 part.push(letter.to_ascii_lowercase());
             }
         }
         if part.is_empty() {
-            return parts;
+            return place;
         }
-        parts.push(part);
-        while letters.next_if(|it| it.is_whitespace()).is_some() {}
-        if letters.next_if_eq(&'.').is_none() {
-            return parts;
+        place.parts.push(part);
+        place.span.end = end;
+        while letters.next_if(|it| it.0.is_whitespace()).is_some() {}
+        if letters.next_if(|it| it.0 == '.').is_none() {
+            return place;
         }
-        while letters.next_if(|it| it.is_whitespace()).is_some() {}
+        while letters.next_if(|it| it.0.is_whitespace()).is_some() {}
     }
+}
+
+/// The words of a query, in lower case, without those of the name at `except`.
+pub(super) fn words(query: &str, except: &Place) -> impl Iterator<Item = String> {
+    let span = except.span.clone();
+    let kept = query.chars().enumerate().map(move |(at, letter)| if span.contains(&at) { ' ' } else { letter });
+    let text: String = kept.map(|letter| if is_name_letter(letter) { letter } else { ' ' }).collect();
+    let words: Vec<String> = text.split(' ').filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
+    words.into_iter()
+}
+
+/// The word before `position` with nothing but white space between, in lower case.
+pub(super) fn word_before(query: &str, position: u32) -> String {
+    let before: String = query.chars().take((position as usize).saturating_sub(1)).collect();
+    let before = before.trim_end();
+    let start = before.char_indices().rev().take_while(|(_, letter)| is_name_letter(*letter)).last();
+    start.and_then(|(at, _)| before.get(at..)).unwrap_or_default().to_lowercase()
+}
+
+/// What a message quotes first.
+pub(super) fn quoted_in(message: &str) -> Option<&str> {
+    let (_, rest) = message.split_once('"')?;
+    rest.split_once('"').map(|(name, _)| name)
 }
 
 pub(super) fn is_name_letter(letter: char) -> bool {
@@ -95,12 +135,38 @@ mod tests {
 
     #[test]
     fn the_name_at_a_place_is_read_as_postgresql_reads_it() {
-        assert_eq!(name_at("select * from social.Twet where", 15), ["social", "twet"]);
-        assert_eq!(name_at(r#"select "My ""Table""" . id"#, 8), [r#"My "Table""#, "id"]);
-        assert_eq!(name_at("select frob(1)", 8), ["frob"]);
-        assert_eq!(name_at("select 1 = 'a'", 10), [""; 0]);
-        assert_eq!(name_at("select 'x'::regclass", 8), [""; 0]);
-        assert_eq!(name_at("select", 70), [""; 0]);
-        assert_eq!(name_at(r#"select "unfinished"#, 8), ["unfinished"]);
+        let parts = |query: &str, position| name_at(query, position).parts;
+        assert_eq!(parts("select * from social.Twet where", 15), ["social", "twet"]);
+        assert_eq!(parts(r#"select "My ""Table""" . id"#, 8), [r#"My "Table""#, "id"]);
+        assert_eq!(parts("select frob(1)", 8), ["frob"]);
+        assert_eq!(parts("select 1 = 'a'", 10), [""; 0]);
+        assert_eq!(parts("select 'x'::regclass", 8), [""; 0]);
+        assert_eq!(parts("select", 70), [""; 0]);
+        assert_eq!(parts(r#"select "unfinished"#, 8), ["unfinished"]);
+    }
+
+    #[test]
+    fn the_words_of_a_query_are_all_but_those_of_the_name_that_does_not_exist() {
+        let query = "select é.tweet , b from Social.tweet";
+        let place = name_at(query, 8);
+        assert_eq!(place.span, 7..14);
+        assert_eq!(words(query, &place).collect::<Vec<_>>(), ["select", "b", "from", "social", "tweet"]);
+        assert_eq!(words("a \"B c\"", &Place::default()).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(name_at(r#"x."y""z" (1)"#, 1).span, 0..8);
+    }
+
+    #[test]
+    fn the_word_before_a_place_stands_right_before_it() {
+        assert_eq!(word_before("select é WHER  id", 16), "wher");
+        assert_eq!(word_before("select a, id", 11), "");
+        assert_eq!(word_before("selec 1", 1), "");
+        assert_eq!(word_before("x", 90), "x");
+    }
+
+    #[test]
+    fn a_quoted_name_is_found_in_a_message() {
+        assert_eq!(quoted_in("column \"id\" specified in USING"), Some("id"));
+        assert_eq!(quoted_in("no \"end"), None);
+        assert_eq!(quoted_in("none"), None);
     }
 }

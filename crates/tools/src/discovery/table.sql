@@ -35,8 +35,10 @@ select asked.schema_name as schema, asked.name, asked.kind, asked.comment,
                      case when field.attgenerated <> '' then pg_catalog.pg_get_expr(d.adbin, d.adrelid) end as generated,
                      case field.attidentity when 'a' then 'always' when 'd' then 'by default' end as identity,
                      -- Of the enum itself, of a domain over it, of an array of it.
-                     (select pg_catalog.array_agg(e.enumlabel::text order by e.enumsortorder) from pg_catalog.pg_enum e
-                      where e.enumtypid in (t.oid, t.typbasetype, t.typelem)) as enum_labels,
+                     (select pg_catalog.array_agg(label.name order by label.place)
+                      from (select e.enumlabel::text as name, e.enumsortorder as place from pg_catalog.pg_enum e
+                            where e.enumtypid in (t.oid, t.typbasetype, t.typelem)
+                            order by e.enumsortorder limit 100) label) as enum_labels,
                      pg_catalog.left(field.comment, 1000) as comment
               from field
               join pg_catalog.pg_type t on t.oid = field.atttypid
@@ -61,7 +63,8 @@ select asked.schema_name as schema, asked.name, asked.kind, asked.comment,
               from key join relation other on other.oid = key.conrelid
               left join action on_update on on_update.code = key.confupdtype
               left join action on_delete on on_delete.code = key.confdeltype
-              where key.confrelid = asked.oid and key.contype = 'f') one) as referenced_by,
+              where key.confrelid = asked.oid and key.contype = 'f'
+              order by 3, 1 limit 100) one) as referenced_by,
        (select coalesce(pg_catalog.json_agg(one order by one.name), '[]')
         from (select key.name, pg_catalog.pg_get_constraintdef(key.oid) as definition from key
               where key.conrelid = asked.oid and key.contype in ('c', 'x')) one) as checks,
@@ -76,6 +79,16 @@ select asked.schema_name as schema, asked.name, asked.kind, asked.comment,
                      or (i.indexprs is null and i.indpred is null
                          and not exists (select from pg_catalog.unnest(i.indkey) k (attnum)
                                          where pg_catalog.has_column_privilege(i.indrelid, k.attnum, 'select')
-                                               is not true)))) one) as indexes
+                                               is not true)))) one) as indexes,
+       (select coalesce(pg_catalog.json_agg(pg_catalog.json_build_array(n.nspname, c.relname)), '[]')
+        from part join pg_catalog.pg_class c on c.oid = part.oid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+        join unnest($3::text[], $4::text[]) tool (schema_name, name)
+          on tool.schema_name = n.nspname and tool.name = c.relname
+        where part.root = asked.oid) as touched,
+       (select pg_catalog.count(*) > 100 from key join relation other on other.oid = key.conrelid
+        where key.confrelid = asked.oid and key.contype = 'f')
+       or exists (select from field join pg_catalog.pg_type t on t.oid = field.atttypid
+                  join pg_catalog.pg_enum e on e.enumtypid in (t.oid, t.typbasetype, t.typelem)
+                  where field.attrelid = asked.oid group by field.attnum having pg_catalog.count(*) > 100) as truncated
 from asked left join sized using (oid)
-order by asked.schema_name, asked.name
+order by asked.name <> $2, asked.schema_name

@@ -1,0 +1,145 @@
+//! Notes: what an operator says of a schema, a table or a column that exists.
+//!
+//! Whether it exists, PostgreSQL says like everything else: a statement that names it is described. It is made of the
+//! operator's names, quoted, and is never run.
+
+use contract::{Describe, DescribeError};
+
+use crate::read::NoteDraft;
+use crate::{Mistakes, Note};
+
+/// What fits beside a table without hiding it.
+const MAX_CHARS: usize = 1000;
+
+const FORMS: &str = "on names a schema, a table or a column as SQL does: social, social.tweet, social.tweet.text or \
+                     social.\"My Table\"";
+
+/// The notes that are right; what is wrong with the others is noted.
+pub(crate) async fn check(drafts: &[NoteDraft<'_>], database: &impl Describe, mistakes: &mut Mistakes) -> Vec<Note> {
+    let mut notes = Vec::new();
+    for draft in drafts {
+        let Some(note) = declared(draft, mistakes) else { continue };
+        match database.describe(&naming(&note), &[]).await {
+            Ok(_) => notes.push(note),
+            Err(DescribeError::Refused { message, sqlstate, hint, .. }) => {
+                let hint = hint.map(|hint| format!("; hint: {hint}")).unwrap_or_default();
+                let message = format!("on: {message} (SQLSTATE {sqlstate}){hint}");
+                mistakes.0.push(draft.mistake(draft.note.on.span(), message));
+            }
+            Err(DescribeError::Unavailable(why)) => {
+                let message = format!("the database could not be asked whether this exists: {why}");
+                mistakes.0.push(draft.mistake(draft.note.on.span(), message));
+                break;
+            }
+        }
+    }
+    notes
+}
+
+/// Checks what the file alone says.
+fn declared(draft: &NoteDraft<'_>, mistakes: &mut Mistakes) -> Option<Note> {
+    let (on, text) = (&draft.note.on, draft.note.text.get_ref().trim());
+    let mut say = |span, message: &str| mistakes.0.push(draft.mistake(span, message));
+    if draft.note.lacks("text", text.is_empty()) {
+        say(draft.note.text.span(), "a note needs a text: what agents should know");
+    } else if text.chars().count() > MAX_CHARS {
+        say(draft.note.text.span(), "a note has at most 1000 characters");
+    }
+    let mut parts = names(on.get_ref()).unwrap_or_default().into_iter();
+    let (Some(schema), table, column, None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        if !draft.note.refused.iter().any(|key| key == "on") {
+            say(on.span(), FORMS);
+        }
+        return None;
+    };
+    if schema.starts_with("pg_") || ["information_schema", "countersign"].contains(&schema.as_str()) {
+        say(on.span(), "the system's schemas and the ledger are never described, so nobody would see this note");
+        return None;
+    }
+    Some(Note { schema, table, column, text: text.to_owned() })
+}
+
+/// A statement that PostgreSQL takes only if all of it exists.
+fn naming(note: &Note) -> String {
+    let schema = quoted(&note.schema);
+    match (&note.table, &note.column) {
+        (None, _) => format!("select '{}'::pg_catalog.regnamespace", schema.replace('\'', "''")),
+        (Some(table), None) => format!("select 1 from {schema}.{}", quoted(table)),
+        // The alias is not the column's name: that would name a whole row.
+        (Some(table), Some(column)) => {
+            let alias = if column == "a" { "b" } else { "a" };
+            format!("select {} from {schema}.{} as {alias}", quoted(column), quoted(table))
+        }
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The parts of a name as SQL reads it; `None` if it is none.
+fn names(text: &str) -> Option<Vec<String>> {
+    let mut letters = text.trim().chars().peekable();
+    let mut parts = Vec::new();
+    loop {
+        let mut part = String::new();
+        if letters.next_if_eq(&'"').is_some() {
+            loop {
+                match letters.next()? {
+                    '"' if letters.next_if_eq(&'"').is_none() => break,
+                    letter => part.push(letter),
+                }
+            }
+        } else {
+            while let Some(letter) = letters.next_if(|it| it.is_alphanumeric() || ['_', '$'].contains(it)) {
+                part.push(letter.to_ascii_lowercase());
+            }
+        }
+        if part.is_empty() || part.contains('\0') {
+            return None;
+        }
+        parts.push(part);
+        match letters.next() {
+            None => return Some(parts),
+            Some('.') => {}
+            Some(_) => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_sql_reads_them() {
+        for (text, parts) in [
+            ("social", Some(vec!["social"])),
+            (" Social.Tweet ", Some(vec!["social", "tweet"])),
+            ("s.\"My \"\"T.able\"\"\".größe", Some(vec!["s", "My \"T.able\"", "größe"])),
+            ("", None),
+            ("a.", None),
+            (".a", None),
+            ("a b", None),
+            ("a..b", None),
+            ("\"a", None),
+            ("\"\"", None),
+            ("a'; drop", None),
+        ] {
+            let parts = parts.map(|parts| parts.into_iter().map(str::to_owned).collect());
+            assert_eq!(names(text), parts, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_stays_a_name_in_the_statement() {
+        let note = |table: Option<&str>, column: Option<&str>| Note {
+            schema: "s'\"".into(),
+            table: table.map(str::to_owned),
+            column: column.map(str::to_owned),
+            text: String::new(),
+        };
+        assert_eq!(naming(&note(None, None)), "select '\"s''\"\"\"'::pg_catalog.regnamespace");
+        assert_eq!(naming(&note(Some("t\""), Some("a"))), "select \"a\" from \"s'\"\"\".\"t\"\"\" as b");
+    }
+}

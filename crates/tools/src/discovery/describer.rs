@@ -1,0 +1,120 @@
+//! What `describe_database` and the resources answer.
+
+use std::sync::Arc;
+
+use contract::{ErrorCode, Failure};
+use ledger::read::{ReadError, Reader};
+use manifest::Catalog;
+
+use super::data::DescribeData;
+use super::fit::{fit, fit_one};
+use super::guide::Guide;
+use super::nearest;
+use super::suggestion::{listed, nearest_tables};
+use crate::builtin::read_failure;
+use crate::registry::Registry;
+
+/// How large an overview may become, in bytes of JSON: some 4,000 tokens.
+const MAX_OVERVIEW_BYTES: usize = 16 << 10;
+
+/// Tables and columns that a search shows.
+const MAX_FOUND: usize = 50;
+
+/// Reads what there is and adds what the manifests say of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Describer {
+    reader: Reader,
+    guide: Arc<Guide>,
+}
+
+impl Describer {
+    pub(crate) fn new(reader: Reader, catalog: &Catalog) -> Self {
+        Self { reader, guide: Arc::new(Guide::new(catalog)) }
+    }
+
+    pub(crate) fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// What the manifests say, in words that change when they do.
+    pub(crate) fn words(&self) -> Vec<String> {
+        self.guide.words()
+    }
+
+    /// The schemas, or one of them, with as much of their tables as fits.
+    pub(crate) async fn overview(&self, schema: Option<&str>) -> Result<DescribeData, Failure> {
+        let schemas = super::overview(&self.reader, schema).await;
+        let mut schemas = schemas.map_err(|error| self.failure(error))?;
+        self.guide.annotate_schemas(&mut schemas);
+        let (schemas, truncated) = match schema {
+            None => fit(schemas, MAX_OVERVIEW_BYTES),
+            Some(name) => {
+                let Some(schema) = schemas.pop() else { return Err(self.no_such_schema(name).await) };
+                let (schema, truncated) = fit_one(schema, MAX_OVERVIEW_BYTES);
+                (vec![schema], truncated)
+            }
+        };
+        Ok(DescribeData { schemas: Some(schemas), truncated, ..DescribeData::default() })
+    }
+
+    /// Tables and columns with this word in their name, comment or note.
+    pub(crate) async fn search(&self, schema: Option<&str>, word: &str) -> Result<DescribeData, Failure> {
+        let found = super::search(&self.reader, schema, word, MAX_FOUND, &self.guide).await;
+        let mut found = found.map_err(|error| self.failure(error))?;
+        found.iter_mut().for_each(|found| self.guide.annotate_found(found));
+        let truncated = found.as_ref().is_some_and(|found| found.truncated);
+        Ok(DescribeData { found, truncated, ..DescribeData::default() })
+    }
+
+    /// Everything of a table, with those of `tools` that touch it.
+    pub(crate) async fn table(
+        &self,
+        schema: Option<&str>,
+        table: &str,
+        tools: &Registry,
+    ) -> Result<DescribeData, Failure> {
+        let found = super::tables(&self.reader, schema, table, &self.guide).await;
+        let found = found.map_err(|error| self.failure(error))?;
+        let schemas: Vec<String> = found.iter().map(|it| it.schema.clone()).collect();
+        let mut found = found.into_iter();
+        let Some(mut first) = found.next() else { return Err(self.no_such_table(schema, table).await) };
+        // Within one schema, one that is only written like it (`"a.b"` for b of schema a) gives way.
+        if schema.is_none() && schemas.len() > 1 {
+            let message = format!("several schemas have a table named \"{table}\"");
+            let hint = format!("Give one of these as schema: {}.", schemas.join(", "));
+            return Err(Failure::new(ErrorCode::InvalidParams, message).hint(hint));
+        }
+        self.guide.annotate_table(&mut first, tools);
+        let truncated = first.truncated;
+        Ok(DescribeData { table: Some(first), truncated, ..DescribeData::default() })
+    }
+
+    async fn no_such_schema(&self, schema: &str) -> Failure {
+        let existing = super::schema_names(&self.reader).await.unwrap_or_default();
+        let near = nearest(schema, &existing, |it| &it.name);
+        let hint = listed("The nearest schemas that exist", near.into_iter().map(|it| it.shown.clone()));
+        not_found(&format!("schema \"{schema}\""), hint)
+    }
+
+    async fn no_such_table(&self, schema: Option<&str>, table: &str) -> Failure {
+        let (written_schema, name) = table.split_once('.').map_or((None, table), |(schema, name)| (Some(schema), name));
+        let schema = schema.or(written_schema);
+        let existing = super::table_names(&self.reader, name).await.unwrap_or_default();
+        let near = nearest_tables(schema, name, &existing);
+        let hint = listed("The nearest tables that exist", near.into_iter().map(|it| it.shown.clone()));
+        let place = schema.filter(|_| written_schema.is_none()).map(|schema| format!(" in schema \"{schema}\""));
+        not_found(&format!("table or view \"{table}\"{}", place.unwrap_or_default()), hint)
+    }
+
+    /// What an agent is told when reading the catalog did not work.
+    pub(crate) fn failure(&self, error: ReadError) -> Failure {
+        let is_too_large = matches!(error, ReadError::TooLarge(_));
+        let failure = read_failure(error, self.reader.limits().deadline);
+        if is_too_large { failure.hint("Ask for less: one schema, one table, or a search.") } else { failure }
+    }
+}
+
+fn not_found(what: &str, hint: Option<String>) -> Failure {
+    Failure::new(ErrorCode::NotFound, format!("there is no {what} that may be read"))
+        .hint(hint.unwrap_or_else(|| "describe_database without arguments lists what there is.".to_owned()))
+}

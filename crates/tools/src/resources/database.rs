@@ -1,0 +1,131 @@
+//! `countersign://database`: what there is in the database, as `describe_database` answers it.
+
+use contract::{ErrorCode, Failure};
+use ledger::read::Reader;
+use manifest::Catalog;
+use serde_json::Value;
+
+use super::{Address, Answer, Completions, Listed, Resource, ResourceInfo, Template, Typed};
+use crate::builtin::describe_database;
+use crate::discovery::{self, Describer, Entry};
+use crate::registry::Registry;
+
+const NAME: &str = "database";
+
+const INFO: ResourceInfo = ResourceInfo {
+    name: NAME,
+    tool: describe_database::NAME,
+    templates: &[
+        Template {
+            uri: "countersign://database/{schema}",
+            name: "schema",
+            title: "A schema",
+            description: "The tables and views of a schema, as describe_database answers them.",
+        },
+        Template {
+            uri: "countersign://database/{schema}/{table}",
+            name: "table",
+            title: "A table or view",
+            description: "Everything of a table or view, as describe_database answers it: columns, keys, references, \
+                indexes, notes, and the tools that read or write it.",
+        },
+    ],
+};
+
+/// The resource.
+pub(super) struct Database {
+    describer: Describer,
+}
+
+impl Database {
+    pub(super) fn new(reader: Reader, catalog: &Catalog) -> Self {
+        Self { describer: Describer::new(reader, catalog) }
+    }
+
+    async fn listed(&self, behind: Option<&[String]>, max: usize) -> Result<Vec<Listed>, Failure> {
+        let behind = match behind {
+            None | Some([]) => Ok(None),
+            Some([schema]) => Ok(Some((schema.as_str(), None))),
+            Some([schema, table]) => Ok(Some((schema.as_str(), Some(table.as_str())))),
+            Some(_) => Err(Failure::new(ErrorCode::InvalidParams, "there is no such place in the list")),
+        };
+        let is_first = matches!(behind, Ok(None));
+        let found = discovery::listing(self.describer.reader(), behind?, max).await;
+        let found = found.map_err(|error| self.describer.failure(error))?;
+        let overview = is_first.then(overview);
+        Ok(overview.into_iter().chain(found.into_iter().map(listed)).collect())
+    }
+
+    async fn described(&self, path: &[String], tools: &Registry) -> Result<Value, Failure> {
+        let data = match path {
+            [] => self.describer.overview(None).await,
+            [schema] => self.describer.overview(Some(schema)).await,
+            [schema, table] => self.describer.table(Some(schema), table, tools).await,
+            _ => {
+                let message = "an address has at most a schema and a table: countersign://database/{schema}/{table}";
+                Err(Failure::new(ErrorCode::NotFound, message).hint("Write a / within a name as %2F."))
+            }
+        }?;
+        serde_json::to_value(data).map_err(|error| {
+            tracing::error!(%error, "a description cannot be serialized");
+            Failure::new(ErrorCode::InternalError, "the description cannot be written as JSON")
+        })
+    }
+
+    async fn completed(&self, typed: &Typed) -> Result<Completions, Failure> {
+        let (reader, max) = (self.describer.reader(), typed.max);
+        let found = match typed.variable.as_str() {
+            "schema" => discovery::schemas_like(reader, &typed.value, max + 1).await,
+            "table" => {
+                let schema = typed.known.get("schema").map(String::as_str);
+                discovery::tables_like(reader, schema, &typed.value, max + 1).await
+            }
+            _ => Ok(Vec::new()),
+        };
+        let mut values = found.map_err(|error| self.describer.failure(error))?;
+        let more = values.len() > max;
+        values.truncate(max);
+        Ok(Completions { values, more })
+    }
+}
+
+fn overview() -> Listed {
+    let description = "What there is in the database: schemas and their tables, as describe_database answers without \
+                       arguments.";
+    Listed { address: Address::new(NAME, &[]), name: NAME.to_owned(), description: description.to_owned() }
+}
+
+/// Without comments: those are for whoever asks for the table.
+fn listed(entry: Entry) -> Listed {
+    let Entry { schema, table, kind } = entry;
+    match table {
+        None => Listed { address: Address::new(NAME, &[&schema]), name: schema, description: kind },
+        Some(table) => Listed {
+            address: Address::new(NAME, &[&schema, &table]),
+            name: format!("{schema}.{table}"),
+            description: kind,
+        },
+    }
+}
+
+impl Resource for Database {
+    fn info(&self) -> &ResourceInfo {
+        &INFO
+    }
+
+    fn words(&self) -> Vec<String> {
+        self.describer.words()
+    }
+
+    fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> Answer<'a, Vec<Listed>> {
+        Box::pin(self.listed(behind, max))
+    }
+
+    fn read<'a>(&'a self, path: &'a [String], tools: &'a Registry) -> Answer<'a, Value> {
+        Box::pin(self.described(path, tools))
+    }
+
+    fn complete<'a>(&'a self, typed: &'a Typed) -> Answer<'a, Completions> {
+        Box::pin(self.completed(typed))
+    }
+}
