@@ -51,7 +51,7 @@ use std::time::Duration;
 
 use contract::{Describe, DescribeError, StatementShape};
 use pg::Writer;
-pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Target};
+pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Surroundings, Target};
 
 /// The ledger of one database: the only owner of sessions that may write.
 #[derive(Debug, Clone)]

@@ -121,6 +121,16 @@ impl Session {
         self.is_idle() && !self.outdated
     }
 
+    /// Whether nothing comes or goes on its connection any more, as far as anybody has noticed.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.connection.is_lost
+    }
+
+    /// Whether the server has ended it while it lay idle.
+    pub(crate) fn was_closed(&mut self) -> bool {
+        self.connection.is_closed()
+    }
+
     pub(crate) fn cancel_key(&self) -> CancelKey {
         self.connection.key.clone()
     }
@@ -315,7 +325,12 @@ impl Session {
     }
 
     /// Ends the session politely.
-    pub async fn close(self) {
+    pub async fn close(mut self) {
+        self.end().await;
+    }
+
+    /// The same, for whoever holds on to what is left.
+    pub(crate) async fn end(&mut self) {
         self.connection.terminate().await;
     }
 }
