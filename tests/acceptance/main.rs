@@ -39,6 +39,7 @@ mod query_database;
 mod reload;
 mod roles;
 mod sensitive;
+mod standby;
 mod startup;
 mod tls;
 mod tool_list;
