@@ -15,6 +15,7 @@ mod audit_read;
 mod audit_verify;
 mod chaos;
 mod configuration;
+mod connection_strings;
 mod corrections;
 mod deadlines;
 mod demo;
