@@ -76,7 +76,7 @@ impl Ledger {
         self.gate.clone()
     }
 
-    /// Closes the sessions that nobody uses now: what is prepared in them is needed no more.
+    /// Lends no session of before again: what is prepared in them is needed no more.
     pub fn forget_idle_sessions(&self) {
         self.writer.forget_idle();
     }

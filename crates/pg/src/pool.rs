@@ -35,16 +35,15 @@ impl managed::Manager for Manager {
     }
 
     async fn recycle(&self, session: &mut Session, metrics: &Metrics) -> RecycleResult<ConnectError> {
-        let reason = if !session.is_reusable() {
-            "left in the middle of something"
-        } else if !self.is_trusted(metrics) {
-            "older than a lost connection"
-        } else if session.was_closed() {
-            "closed by the server"
-        } else {
+        if session.was_closed() {
+            return Err(RecycleError::message("closed by the server"));
+        }
+        if session.is_reusable() && self.is_trusted(metrics) {
             return Ok(());
-        };
-        Err(RecycleError::message(reason))
+        }
+        // Its successor must not find it still there. Of a server that cannot be reached, nobody hears anyway.
+        session.end(GOODBYE_BEFORE_THE_NEXT).await;
+        Err(RecycleError::message("not to be used again"))
     }
 }
 
@@ -57,6 +56,12 @@ pub struct Pool {
 /// How long a read waits until it tries to connect again: soon at first, since a server restarts in milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long an old session may take to end while a call waits for a new one.
+const GOODBYE_BEFORE_THE_NEXT: Duration = Duration::from_millis(100);
+
+/// How long a session that is given up may take.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// The pool itself says first that its time is over: it knows what it was waiting for.
 const GRACE: Duration = Duration::from_millis(10);
@@ -137,11 +142,10 @@ impl Pool {
         &self.pool.manager().target
     }
 
-    /// The server has restarted, or so it seems: whatever lies in the pool is of no use.
+    /// The server has restarted, or so it seems: no session of before is lent again. Those that lie idle end when their places
+    /// are needed.
     pub fn forget_idle(&self) {
-        // Those that are lent now as well, when they come back.
         *self.pool.manager().lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::time::Instant::now());
-        self.pool.retain(|_, _| false);
     }
 }
 
@@ -204,7 +208,7 @@ fn stop(mut session: Object<Manager>) {
             }
         }
         // The socket stays open until the cancel is in: a closed one would let the backend's number be used again.
-        session.end().await;
+        session.end(GOODBYE).await;
         drop(Object::take(session));
     });
 }

@@ -63,9 +63,6 @@ const READ_BYTES: usize = 8 * 1024;
 /// The most that is taken in while there is something to send: twice what a pipeline may return.
 const MAX_BYTES_AHEAD: usize = 16 << 20;
 
-/// How long a server may take to hear that the session is over.
-const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
-
 impl Connection {
     pub(crate) fn new(socket: Socket, route: Route) -> Self {
         Self {
@@ -291,7 +288,7 @@ impl Connection {
     }
 
     /// Says goodbye and waits until the server has heard it; the connection is of no use afterwards.
-    pub(crate) async fn terminate(&mut self) {
+    pub(crate) async fn terminate(&mut self, within: Duration) {
         frontend::terminate(&mut self.outbox);
         let goodbye = async {
             let _ = self.flush().await;
@@ -302,7 +299,7 @@ impl Connection {
             }
         };
         // A server that is gone, or that takes nothing more, needs none.
-        let _ = tokio::time::timeout(GOODBYE_TIMEOUT, goodbye).await;
+        let _ = tokio::time::timeout(within, goodbye).await;
     }
 }
 

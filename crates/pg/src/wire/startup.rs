@@ -27,6 +27,9 @@ const SESSION_SETTINGS: [(&str, &str); 5] = [
     ("bytea_output", "hex"),
 ];
 
+/// How long a server that is not the one asked for may take to hear it.
+const GOODBYE: Duration = Duration::from_millis(100);
+
 const READ_ONLY_SETTING: &str = "default_transaction_read_only";
 
 /// Connects to the first server that answers and is what the target asks for. Each address may take the target's
@@ -132,7 +135,7 @@ async fn connect_to(
     match fit(&mut connection, target.session_attrs, reads_only).await {
         Ok(Ok(fit)) => Ok((connection, fit)),
         Ok(Err(reason)) => {
-            connection.terminate().await;
+            connection.terminate(GOODBYE).await;
             Err(ConnectError::Unreachable { place: address.to_string(), reason: reason.to_owned(), is_passing: true })
         }
         Err(error) => Err(connect_error(address, error)),
