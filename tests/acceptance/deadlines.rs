@@ -55,7 +55,10 @@ async fn a_write_that_takes_too_long_wrote_nothing_and_its_duplicate_is_told_tha
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_down_is_said_to_be_so_and_found_again_when_it_is_back() {
     let db = lone_database().await;
-    let server = Server::on(&db).await;
+    let mut command = Server::command(&db);
+    // A read waits that long for the server to come back.
+    command.env("COUNTERSIGN_QUERY_TIMEOUT_MS", "2000");
+    let server = Server::start(command).await;
     let tweet = untouched_tweet(&db).await;
     server.query("select 1").await;
     db.cluster().stop_immediate().unwrap();

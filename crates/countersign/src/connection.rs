@@ -1,9 +1,13 @@
-//! Which database: what is configured, then `DATABASE_URL`, then `PGHOST` and the like.
+//! Which database: what is configured, then `DATABASE_URL`, then `PGHOST` and the like. What a connection string leaves out
+//! the `PG*` variables say, as for every program that uses libpq.
 
 use anyhow::Context;
-use ledger::Target;
+use ledger::{Surroundings, Target};
 
 use crate::settings::{GivenSecret, Settings};
+
+/// The variables that name a database by themselves.
+const PLACES: [&str; 4] = ["PGHOST", "PGHOSTADDR", "PGDATABASE", "PGSERVICE"];
 
 /// The configured database.
 ///
@@ -14,11 +18,13 @@ pub(crate) fn configured(settings: &Settings) -> anyhow::Result<Target> {
         return parse(database, settings);
     }
     if let Some(url) = variable("DATABASE_URL") {
-        return Target::parse_with(&url, settings.connect_timeout).context("DATABASE_URL");
+        return read(&url, settings).context("DATABASE_URL");
     }
-    from_libpq_variables(settings).context("PGHOST, PGPORT, PGUSER, PGDATABASE and PGPASSWORD")?.context(
-        "no database is configured: set DATABASE_URL (postgresql://user@host:5432/dbname), or use --demo for a private one",
-    )
+    anyhow::ensure!(
+        PLACES.into_iter().any(|name| variable(name).is_some()),
+        "no database is configured: set DATABASE_URL (postgresql://user@host:5432/dbname), or use --demo for a private one"
+    );
+    read("", settings).context("the variables of libpq (PGHOST, PGDATABASE and so on)")
 }
 
 /// Reads a connection string.
@@ -26,30 +32,11 @@ pub(crate) fn configured(settings: &Settings) -> anyhow::Result<Target> {
 /// # Errors
 /// A message that says where it stands.
 pub(crate) fn parse(string: &GivenSecret, settings: &Settings) -> anyhow::Result<Target> {
-    Target::parse_with(string.text.expose(), settings.connect_timeout).with_context(|| string.origin.clone())
+    read(string.text.expose(), settings).with_context(|| string.origin.clone())
 }
 
-/// `None` if none of the variables that name a place is set.
-fn from_libpq_variables(settings: &Settings) -> anyhow::Result<Option<Target>> {
-    const NAMES: [(&str, &str); 5] = [
-        ("PGHOST", "host"),
-        ("PGPORT", "port"),
-        ("PGUSER", "user"),
-        ("PGDATABASE", "dbname"),
-        ("PGPASSWORD", "password"),
-    ];
-    if variable("PGHOST").is_none() && variable("PGDATABASE").is_none() {
-        return Ok(None);
-    }
-    let keywords: Vec<String> = NAMES
-        .into_iter()
-        .filter_map(|(name, keyword)| variable(name).map(|value| format!("{keyword}='{}'", escape(&value))))
-        .collect();
-    Ok(Some(Target::parse_with(&keywords.join(" "), settings.connect_timeout)?))
-}
-
-fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('\'', "\\'")
+fn read(text: &str, settings: &Settings) -> anyhow::Result<Target> {
+    Ok(Target::parse_in(text, &Surroundings::of_process(settings.connect_timeout))?)
 }
 
 fn variable(name: &str) -> Option<String> {

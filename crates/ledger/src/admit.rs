@@ -183,9 +183,11 @@ pub(crate) fn ledger_failure(error: &pg::Error) -> Failure {
         pg::Error::Connect(error) => {
             Failure::new(ErrorCode::DatabaseUnavailable, format!("{error}; nothing was written"))
         }
+        pg::Error::Busy { .. } => Failure::new(ErrorCode::DatabaseUnavailable, format!("{error}; nothing was written"))
+            .hint("Call again when fewer writes run. The operator can raise write_sessions or call_deadline_ms."),
         pg::Error::Deadline => Failure::new(
             ErrorCode::DatabaseUnavailable,
-            "no connection to the ledger came free before the deadline; nothing was written",
+            "the ledger did not answer before the deadline; nothing was written",
         ),
         pg::Error::Server(error) => Failure {
             sqlstate: Some(error.sqlstate.clone()),

@@ -51,7 +51,7 @@ use std::time::Duration;
 
 use contract::{Describe, DescribeError, StatementShape};
 use pg::Writer;
-pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Target};
+pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Surroundings, Target};
 
 /// The ledger of one database: the only owner of sessions that may write.
 #[derive(Debug, Clone)]
@@ -76,7 +76,7 @@ impl Ledger {
         self.gate.clone()
     }
 
-    /// Closes the sessions that nobody uses now: what is prepared in them is needed no more.
+    /// Lends no session of before again: what is prepared in them is needed no more.
     pub fn forget_idle_sessions(&self) {
         self.writer.forget_idle();
     }

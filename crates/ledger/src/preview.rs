@@ -76,7 +76,9 @@ async fn roll_back(
 
 fn failure(error: &pg::Error) -> Failure {
     match error {
-        pg::Error::Connect(error) => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
+        pg::Error::Connect(_) | pg::Error::Busy { .. } => {
+            Failure::new(ErrorCode::DatabaseUnavailable, error.to_string())
+        }
         pg::Error::Deadline => Failure::new(
             ErrorCode::Timeout,
             "the preview did not finish within its deadline and was rolled back; nothing was written",

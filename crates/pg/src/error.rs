@@ -106,6 +106,8 @@ pub enum ConnectError {
         place: String,
         /// The operating system's words.
         reason: String,
+        /// Whether it is what a server that is just being started or restarted looks like.
+        is_passing: bool,
     },
     /// No answer in time.
     #[error("Cannot connect to database at [{place}]: no answer within {timeout_ms} ms")]
@@ -130,6 +132,47 @@ pub enum ConnectError {
         error: Box<ServerError>,
     },
 }
+
+impl ConnectError {
+    /// Whether another server of the same target may be tried: this one has said nothing of us.
+    pub(crate) fn tries_the_next(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::TimedOut { .. } => true,
+            Self::Refused { error, .. } => error.sqlstate == CANNOT_CONNECT_NOW,
+            Self::Authentication(_) | Self::DatabaseMissing(_) => false,
+        }
+    }
+
+    /// Whether it may be different in a moment: the server is going down, coming up or full.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable { is_passing, .. } => *is_passing,
+            Self::TimedOut { .. } => true,
+            Self::Refused { error, .. } => error.sqlstate.starts_with("57") || error.sqlstate == TOO_MANY_CONNECTIONS,
+            Self::Authentication(_) | Self::DatabaseMissing(_) => false,
+        }
+    }
+
+    /// One error for all servers that were tried.
+    pub(crate) fn of_all(place: String, mut failures: Vec<Self>) -> Self {
+        if failures.len() == 1 {
+            return failures.remove(0);
+        }
+        let is_passing = failures.iter().any(Self::is_passing);
+        let mut reasons: Vec<String> = failures.iter().map(ToString::to_string).collect();
+        reasons.dedup();
+        let reason = match reasons.as_slice() {
+            [] => "its name stands for no address".to_owned(),
+            // Two addresses of one name.
+            [_] => return failures.remove(0),
+            reasons => reasons.join("; "),
+        };
+        Self::Unreachable { place, reason, is_passing }
+    }
+}
+
+const CANNOT_CONNECT_NOW: &str = "57P03";
+const TOO_MANY_CONNECTIONS: &str = "53300";
 
 /// What can go wrong on a session.
 #[derive(Debug, thiserror::Error)]
@@ -160,6 +203,12 @@ pub enum Error {
     /// The deadline passed before the work was done.
     #[error("the deadline passed")]
     Deadline,
+    /// The deadline passed before a session came free.
+    #[error("all {sessions} connections of this server were in use until the deadline")]
+    Busy {
+        /// How many there may be.
+        sessions: usize,
+    },
 }
 
 impl Error {

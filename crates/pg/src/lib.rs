@@ -26,6 +26,9 @@ pub use error::{ConnectError, Error, ServerError};
 pub use pool::{Lease, Pool};
 pub use read::{Layer, ReadError, ReadLimits, ReadRequest, Reader, ResultSet, RowForm};
 pub use session::{Keep, Outcome, RawColumn, RawShape, Session, Step, StepError, Whole};
-pub use target::{Address, DEFAULT_CONNECT_TIMEOUT, Target, TargetError, Tls, TlsMode};
+pub use target::{
+    Address, AuthMethod, ChannelBinding, ClientCertificate, DEFAULT_CONNECT_TIMEOUT, Keepalive, Login, Roots,
+    SessionAttrs, Surroundings, Target, TargetError, Tls, TlsMode,
+};
 pub use types::TypeCatalog;
 pub use write::Writer;

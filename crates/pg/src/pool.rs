@@ -1,8 +1,10 @@
 //! Pools of sessions, and the lease that makes sure that only a clean session goes back.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use deadpool::managed::{self, Metrics, Object, Pool as Deadpool, RecycleError, RecycleResult};
+use deadpool::Runtime;
+use deadpool::managed::{self, Metrics, Object, Pool as Deadpool, RecycleError, RecycleResult, TimeoutType, Timeouts};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
@@ -15,8 +17,16 @@ use crate::wire;
 struct Manager {
     target: Target,
     settings: Vec<(&'static str, &'static str)>,
+    /// When a connection was last found lost: whatever is older is not trusted.
+    lost: Mutex<Option<std::time::Instant>>,
     /// Sessions that are being stopped.
     stopping: TaskTracker,
+}
+
+impl Manager {
+    fn is_trusted(&self, metrics: &Metrics) -> bool {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(|lost| metrics.created > lost)
+    }
 }
 
 impl managed::Manager for Manager {
@@ -27,11 +37,16 @@ impl managed::Manager for Manager {
         Session::connect(&self.target, &self.settings).await
     }
 
-    async fn recycle(&self, session: &mut Session, _: &Metrics) -> RecycleResult<ConnectError> {
-        if !session.is_reusable() {
-            return Err(RecycleError::message("left in the middle of something"));
+    async fn recycle(&self, session: &mut Session, metrics: &Metrics) -> RecycleResult<ConnectError> {
+        if session.was_closed() {
+            return Err(RecycleError::message("closed by the server"));
         }
-        session.settle().await.map_err(|error| RecycleError::message(error.to_string()))
+        if session.is_reusable() && self.is_trusted(metrics) && session.settle().await.is_ok() {
+            return Ok(());
+        }
+        // Its successor must not find it still there. Of a server that cannot be reached, nobody hears anyway.
+        session.end(GOODBYE_BEFORE_THE_NEXT).await;
+        Err(RecycleError::message("not to be used again"))
     }
 }
 
@@ -41,27 +56,86 @@ pub struct Pool {
     pool: Deadpool<Manager>,
 }
 
+/// How long a read waits until it tries to connect again: soon at first, since a server restarts in milliseconds.
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long an old session may take to end while a call waits for a new one.
+const GOODBYE_BEFORE_THE_NEXT: Duration = Duration::from_millis(100);
+
+/// How long a session that is given up may take.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// The pool itself says first that its time is over: it knows what it was waiting for.
+const GRACE: Duration = Duration::from_millis(10);
+
 impl Pool {
     /// A pool that opens a session when one is needed, at most `sessions` at once.
     #[must_use]
     pub fn new(target: Target, settings: Vec<(&'static str, &'static str)>, sessions: usize) -> Self {
-        let manager = Manager { target, settings, stopping: TaskTracker::new() };
-        let builder = Deadpool::builder(manager).max_size(sessions);
-        // Without timeouts of its own a pool needs no runtime, and building it cannot fail.
-        let pool = builder.build().unwrap_or_else(|_| unreachable!("a pool without timeouts can be built"));
+        let manager = Manager { target, settings, lost: Mutex::default(), stopping: TaskTracker::new() };
+        let builder = Deadpool::builder(manager).max_size(sessions).runtime(Runtime::Tokio1);
+        let pool = builder.build().unwrap_or_else(|_| unreachable!("a pool with a runtime can be built"));
         Self { pool }
     }
 
     /// A session, before `deadline`.
     ///
     /// # Errors
-    /// [`Error::Deadline`] if none came free in time, or why none could be opened.
+    /// [`Error::Busy`] if none came free in time, [`Error::Deadline`] if connecting took too long, or why none could be
+    /// opened.
     pub async fn lease(&self, deadline: Instant) -> Result<Lease, Error> {
-        match tokio::time::timeout_at(deadline, self.pool.get()).await {
+        let wait = Some(deadline.saturating_duration_since(Instant::now()));
+        let timeouts = Timeouts { wait, create: None, recycle: None };
+        match tokio::time::timeout_at(deadline + GRACE, self.pool.timeout_get(&timeouts)).await {
             Ok(Ok(session)) => Ok(Lease { session: Some(session) }),
             Ok(Err(managed::PoolError::Backend(error))) => Err(Error::Connect(error)),
+            Ok(Err(managed::PoolError::Timeout(TimeoutType::Wait))) => {
+                Err(Error::Busy { sessions: self.pool.status().max_size })
+            }
             Ok(Err(error)) => Err(Error::Lost(std::io::Error::other(error.to_string()))),
             Err(_) => Err(Error::Deadline),
+        }
+    }
+
+    /// The same for a read, which can wait for a server that is being restarted: it is asked again, until `deadline`.
+    ///
+    /// # Errors
+    /// As [`Pool::lease`]; why it could not connect, if that is how it ended.
+    pub(crate) async fn lease_to_read(&self, deadline: Instant) -> Result<Lease, Error> {
+        let mut pause = FIRST_PAUSE;
+        let mut failure = None;
+        loop {
+            match (self.lease(deadline).await, failure.take()) {
+                (Err(Error::Connect(error)), _) if error.is_passing() => failure = Some(Error::Connect(error)),
+                (Err(Error::Deadline), Some(failure)) => return Err(failure),
+                (outcome, _) => return outcome,
+            }
+            // Between half of the pause and all of it: those who wait do not come back all at once.
+            let pause_now = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
+            if Instant::now() + pause_now >= deadline {
+                return failure.map_or(Err(Error::Deadline), Err);
+            }
+            tracing::debug!(?pause_now, "no connection for a read; trying again");
+            tokio::time::sleep(pause_now).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Whether a read that ended like this is worth another try on a fresh session: its backend is gone, or somebody
+    /// cancelled it. It was not us, and not a timeout: these do not come before `deadline`.
+    pub(crate) fn may_read_again(&self, error: &Error, deadline: Instant) -> bool {
+        match error {
+            Error::Lost(error) => {
+                tracing::info!(%error, "a connection was lost; reading again on a fresh one");
+                self.forget_idle();
+                true
+            }
+            Error::Server(error) if error.sqlstate == "57014" && Instant::now() < deadline => {
+                tracing::info!(%error, "somebody cancelled a read; reading again");
+                true
+            }
+            _ => false,
         }
     }
 
@@ -76,14 +150,15 @@ impl Pool {
     pub async fn drain(&self) {
         let stopping = &self.pool.manager().stopping;
         stopping.close();
-        if tokio::time::timeout(CANCEL_TIMEOUT, stopping.wait()).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, stopping.wait()).await.is_err() {
             tracing::warn!("the server did not take all cancel requests");
         }
     }
 
-    /// The server has restarted, or so it seems: whatever lies in the pool is of no use.
+    /// The server has restarted, or so it seems: no session of before is lent again. Those that lie idle end when their places
+    /// are needed.
     pub fn forget_idle(&self) {
-        self.pool.retain(|_, _| false);
+        *self.pool.manager().lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::time::Instant::now());
     }
 }
 
@@ -93,6 +168,10 @@ impl Pool {
 pub struct Lease {
     session: Option<Object<Manager>>,
 }
+
+/// How long a backend is told to stop, and how long it has to do so before it is told again.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+const STOP_INTERVAL: Duration = Duration::from_millis(25);
 
 /// How long the server has to take a cancel request in.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -132,20 +211,35 @@ impl Drop for Lease {
     }
 }
 
-fn stop(session: Object<Manager>) {
+/// Its place in the pool stays taken until the backend is gone, so that there are never more of them than there may be.
+fn stop(mut session: Object<Manager>) {
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return drop(Object::take(session)) };
+    if session.is_lost() {
+        return drop(Object::take(session));
+    }
     let stopping = Object::pool(&session).map(|pool| pool.manager().stopping.clone()).unwrap_or_default();
-    let session = Object::take(session);
-    let is_idle = session.is_idle();
-    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-    let stopped = async move {
-        if !is_idle {
-            let cancelled = tokio::time::timeout(CANCEL_TIMEOUT, wire::cancel(&session.cancel_key())).await;
-            if !matches!(cancelled, Ok(Ok(()))) {
-                tracing::debug!(backend_pid = session.backend_pid(), "the server did not take the cancel request");
-            }
+    runtime.spawn(stopping.track_future(async move {
+        if !session.is_idle() && tokio::time::timeout(STOP_TIMEOUT, interrupt(&mut session)).await.is_err() {
+            tracing::warn!(backend_pid = session.backend_pid(), "the backend does not stop");
         }
         // The socket stays open until the cancel is in: a closed one would let the backend's number be used again.
-        session.close().await;
-    };
-    runtime.spawn(stopping.track_future(stopped));
+        session.end(GOODBYE).await;
+        drop(Object::take(session));
+    }));
+}
+
+/// Asks the server to stop what the session runs, until it has.
+///
+/// Once is not enough: a backend that has not begun yet, because the statement is still on its way, takes no notice of a
+/// cancel, and runs the statement afterwards for nobody.
+async fn interrupt(session: &mut Session) {
+    loop {
+        let cancelled = tokio::time::timeout(CANCEL_TIMEOUT, wire::cancel(&session.cancel_key())).await;
+        if !matches!(cancelled, Ok(Ok(()))) {
+            tracing::debug!(backend_pid = session.backend_pid(), "the server did not take the cancel request");
+        }
+        if tokio::time::timeout(STOP_INTERVAL, session.connection.until_quiet()).await.is_ok() {
+            return;
+        }
+    }
 }

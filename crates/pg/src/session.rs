@@ -4,6 +4,7 @@ mod whole;
 
 use std::collections::HashMap;
 use std::io;
+use std::time::Duration;
 
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{DataRowBody, Message, RowDescriptionBody};
@@ -83,6 +84,9 @@ pub struct StepError {
 
 /// What one pipeline may return, in bytes of text, before it is cut off with [`Error::MessageTooLarge`].
 const MAX_PIPELINE_BYTES: usize = 8 << 20;
+
+/// How long a server may take to hear that the session is over.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection with its prepared statements.
 #[derive(Debug)]
@@ -174,6 +178,16 @@ impl Session {
                 _ => {}
             }
         }
+    }
+
+    /// Whether nothing comes or goes on its connection any more, as far as anybody has noticed.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.connection.is_lost
+    }
+
+    /// Whether the server has ended it while it lay idle.
+    pub(crate) fn was_closed(&mut self) -> bool {
+        self.connection.is_closed()
     }
 
     pub(crate) fn cancel_key(&self) -> CancelKey {
@@ -391,8 +405,13 @@ impl Session {
     }
 
     /// Ends the session politely.
-    pub async fn close(self) {
-        self.connection.terminate().await;
+    pub async fn close(mut self) {
+        self.end(GOODBYE_TIMEOUT).await;
+    }
+
+    /// The same, for whoever holds on to what is left, and for no longer than this.
+    pub(crate) async fn end(&mut self, within: Duration) {
+        self.connection.terminate(within).await;
     }
 }
 

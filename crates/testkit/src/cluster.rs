@@ -71,6 +71,11 @@ impl Database {
         Self { cluster: Arc::clone(cluster()), name: name.to_owned() }
     }
 
+    /// The database of the same name on another cluster.
+    pub(crate) fn on(&self, cluster: Arc<Cluster>) -> Self {
+        Self { cluster, name: self.name.clone() }
+    }
+
     async fn load_social(&self) {
         let target = self.target();
         ledger::init(&target, ledger::DEFAULT_WRITER).await.expect("the ledger's schema");

@@ -1,7 +1,7 @@
 //! For tests only: real PostgreSQL, the built binary, real MCP clients.
 //!
 //! `cluster` starts one PostgreSQL for each test binary and gives every test a database of its own; `server` starts the
-//! built `countersign`; `proxy` loses its connections to PostgreSQL; `raw` speaks JSON-RPC lines to it, for what a proper
+//! built `countersign`; `standby` makes a streaming standby; `proxy` loses its connections to PostgreSQL; `raw` speaks JSON-RPC lines to it, for what a proper
 //! client would never send; `golden` compares with checked-in files. A helper hides plumbing, never an assertion.
 #![allow(
     clippy::expect_used,
@@ -16,9 +16,11 @@ mod golden;
 mod proxy;
 mod raw;
 mod server;
+mod standby;
 
 pub use cluster::{Database, cluster, database, lone_database};
 pub use golden::assert_golden;
 pub use proxy::{Proxy, What, When};
 pub use raw::RawServer;
 pub use server::{Server, arguments, countersign, repository};
+pub use standby::Standby;

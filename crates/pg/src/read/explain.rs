@@ -46,11 +46,15 @@ impl Reader {
     pub async fn explain(&self, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
         let deadline = Instant::now() + self.limits.deadline;
         let outcome = self.attempt_explain(deadline, sql, params).await;
-        if self.may_read_again(&outcome) { self.attempt_explain(deadline, sql, params).await } else { outcome }
+        if self.may_read_again(&outcome, deadline) {
+            self.attempt_explain(deadline, sql, params).await
+        } else {
+            outcome
+        }
     }
 
     async fn attempt_explain(&self, deadline: Instant, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
-        let mut lease = self.pool.lease(deadline).await?;
+        let mut lease = self.pool.lease_to_read(deadline).await?;
         let outcome = tokio::time::timeout_at(deadline, self.explain_on(lease.session(), sql, params)).await;
         self.give_back(lease, outcome).await
     }

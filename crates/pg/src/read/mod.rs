@@ -178,19 +178,16 @@ impl Reader {
     pub async fn query(&self, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
         let deadline = Instant::now() + self.limits.deadline;
         let outcome = self.attempt(deadline, request).await;
-        if self.may_read_again(&outcome) { self.attempt(deadline, request).await } else { outcome }
+        if self.may_read_again(&outcome, deadline) { self.attempt(deadline, request).await } else { outcome }
     }
 
-    /// The session may have died in the pool (PostgreSQL restarted): a read can simply be tried on a fresh one.
-    fn may_read_again<T>(&self, outcome: &Result<T, ReadError>) -> bool {
-        let Err(ReadError::Database(Error::Lost(error))) = outcome else { return false };
-        tracing::info!(%error, "a pooled connection was lost; reading again on a fresh one");
-        self.pool.forget_idle();
-        true
+    /// A read changes nothing, so it can be done once more.
+    fn may_read_again<T>(&self, outcome: &Result<T, ReadError>, deadline: Instant) -> bool {
+        matches!(outcome, Err(ReadError::Database(error)) if self.pool.may_read_again(error, deadline))
     }
 
     async fn attempt(&self, deadline: Instant, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
-        let mut lease = self.pool.lease(deadline).await?;
+        let mut lease = self.pool.lease_to_read(deadline).await?;
         let outcome = tokio::time::timeout_at(deadline, self.query_on(lease.session(), request)).await;
         self.give_back(lease, outcome).await
     }

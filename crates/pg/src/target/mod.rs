@@ -1,53 +1,85 @@
-//! Where to connect and as whom: one libpq URL or keyword string, read by tokio-postgres' own parser.
+//! Where to connect and as whom: libpq's connection strings, with all that they leave to be found around them
+//! (PostgreSQL manual, "Database Connection Control Functions").
+//!
+//! `conninfo` reads the text; `keys` knows which keys there are and puts together what text, service file (`service`) and
+//! variables (`surroundings`) say; `hosts`, `tls` and `login` make sense of it; `passfile` is asked when a server asks for
+//! a password.
 
-use std::path::PathBuf;
+mod conninfo;
+mod hosts;
+mod keys;
+mod login;
+mod passfile;
+mod service;
+mod surroundings;
+mod tls;
+
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use contract::Secret;
-use tokio_postgres::config::Host;
 
-mod tls;
+pub use hosts::{Address, SessionAttrs};
+use keys::Given;
+pub use login::{AuthMethod, ChannelBinding, Login};
+pub use surroundings::Surroundings;
+pub use tls::{ClientCertificate, Roots, Tls, TlsMode};
 
-pub use tls::{Tls, TlsMode};
+/// How long connecting may take when nobody says otherwise (promises D3-05, D5-06).
+pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One server to try.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Address {
-    /// A TCP host name or address, and a port.
-    Tcp(String, u16),
-    /// A folder that holds the socket, and the port that names it.
-    Unix(PathBuf, u16),
-}
-
-impl std::fmt::Display for Address {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
-            Self::Unix(folder, port) => write!(f, "{} (unix socket, port {port})", folder.display()),
-        }
-    }
-}
+/// What servers see of us in `pg_stat_activity` unless the connection string has a name of its own.
+const APPLICATION_NAME: &str = "countersign";
 
 /// A database to connect to. `Debug` shows no password.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The servers to try, in order.
     pub addresses: Vec<Address>,
+    /// Whether they are tried in an order of chance instead.
+    pub is_shuffled: bool,
+    /// What the server must be.
+    pub session_attrs: SessionAttrs,
     /// The login role.
     pub user: String,
     /// Its password, for servers that ask for one.
     pub password: Option<Secret>,
+    /// Where the password is looked up if there is none here.
+    pub passfile: Option<PathBuf>,
+    /// The ways in which a server may ask.
+    pub login: Login,
+    /// As whom the server at a unix socket must run.
+    pub requirepeer: Option<String>,
     /// The database.
     pub dbname: String,
+    /// `application_name` of the sessions.
+    pub application_name: String,
     /// `options` of the connection string, passed on as they are.
     pub options: Option<String>,
     /// Whether the connection is encrypted, and how much is checked.
     pub tls: Tls,
-    /// How long one connection attempt may take; 10 s unless the connection string says otherwise (promise D3-05).
+    /// How a dead peer is noticed.
+    pub keepalive: Keepalive,
+    /// How long one server may take to let us in; 10 s unless the connection string says otherwise (promise D3-05).
     pub connect_timeout: Duration,
 }
 
-/// Why a connection string was not taken. Never shows the string: it may hold a password.
+/// Settings of a TCP socket; what is `None` is the system's choice.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Whether a silent peer is asked for a sign of life at all.
+    pub is_on: bool,
+    /// After how long a silence it is asked.
+    pub idle: Option<Duration>,
+    /// How long until it is asked again.
+    pub interval: Option<Duration>,
+    /// How often it is asked in vain before it counts as dead.
+    pub count: Option<u32>,
+    /// How long what was sent may stay without an acknowledgement (Linux).
+    pub user_timeout: Option<Duration>,
+}
+
+/// Why a connection string was not taken. Never shows the string or a value in it: it may hold a password.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum TargetError {
     /// Neither a URL nor keywords.
@@ -56,54 +88,60 @@ pub enum TargetError {
          or host=localhost user=me dbname=mine"
     )]
     Malformed(String),
+    /// libpq does not know it either.
+    #[error("there is no key \"{key}\" in {place}; the keys are libpq's, such as host, user, dbname, sslmode")]
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// Where it stands.
+        place: String,
+    },
+    /// A value that cannot be used.
+    #[error("{origin}: {problem}")]
+    Setting {
+        /// The key or the variable that has it.
+        origin: String,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
 }
 
-/// How long connecting may take when nobody says otherwise (promises D3-05, D5-06).
-pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
 impl Target {
-    /// Reads `postgresql://…` or `host=… dbname=…`.
+    /// Reads `postgresql://…` or `host=… dbname=…`. Nothing around it has a say but the name of the user who runs this.
     ///
     /// # Errors
     /// [`TargetError`] if the text is neither, or asks for what is not supported.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
-        Self::parse_with(text, DEFAULT_CONNECT_TIMEOUT)
+        Self::parse_in(text, &Surroundings::none())
     }
 
-    /// The same, with the time that connecting may take unless the text has a `connect_timeout`.
+    /// The same; what the text leaves out is looked for in its surroundings, as libpq does. The text may be empty.
     ///
     /// # Errors
-    /// [`TargetError`] if the text is neither, or asks for what is not supported.
-    pub fn parse_with(text: &str, connect_timeout: Duration) -> Result<Self, TargetError> {
-        let (text, tls) = tls::take(text).map_err(TargetError::Malformed)?;
-        let config: tokio_postgres::Config = text.parse().map_err(|error: tokio_postgres::Error| {
-            // tokio-postgres names the key and never its value.
-            let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-            TargetError::Malformed(cause)
-        })?;
-        let ports = config.get_ports();
-        let port = |index: usize| ports.get(index).or_else(|| ports.first()).copied().unwrap_or(5432);
-        let mut addresses: Vec<Address> = config
-            .get_hosts()
-            .iter()
-            .enumerate()
-            .map(|(index, host)| match host {
-                Host::Tcp(name) => Address::Tcp(name.clone(), port(index)),
-                #[cfg(unix)]
-                Host::Unix(folder) => Address::Unix(folder.clone(), port(index)),
-            })
-            .collect();
-        if addresses.is_empty() {
-            addresses.push(Address::Tcp("localhost".to_owned(), port(0)));
-        }
-        let user = config.get_user().unwrap_or("postgres").to_owned();
+    /// [`TargetError`] if the text is neither, or text, variables or files ask for what is not supported.
+    pub fn parse_in(text: &str, surroundings: &Surroundings) -> Result<Self, TargetError> {
+        let given = Given::collect(text, surroundings)?;
+        let text = |key: &str| given.get(key).map(str::to_owned);
+        let user = text("user")
+            .or_else(|| surroundings.os_user().map(str::to_owned))
+            .ok_or_else(|| given.wrong("user", "no user is named, and the user who runs this has no name: add one"))?;
+        let application_name = text("application_name").or_else(|| text("fallback_application_name"));
+        // As in libpq, 0 and less do not limit it; here something always does.
+        let timeout = given.number("connect_timeout")?.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
         Ok(Self {
-            addresses,
-            password: config.get_password().map(|password| Secret::new(String::from_utf8_lossy(password))),
-            dbname: config.get_dbname().unwrap_or(&user).to_owned(),
-            options: config.get_options().map(str::to_owned),
-            connect_timeout: config.get_connect_timeout().copied().unwrap_or(connect_timeout),
-            tls,
+            addresses: hosts::addresses(&given, surroundings)?,
+            is_shuffled: hosts::are_shuffled(&given)?,
+            session_attrs: hosts::session_attrs(&given)?,
+            password: text("password").map(Secret::new),
+            passfile: text("passfile").map(PathBuf::from).or_else(|| surroundings.there_in_home(".pgpass")),
+            login: login::of(&given)?,
+            requirepeer: text("requirepeer"),
+            dbname: text("dbname").unwrap_or_else(|| user.clone()),
+            application_name: application_name.unwrap_or_else(|| APPLICATION_NAME.to_owned()),
+            options: text("options"),
+            tls: tls::of(&given, surroundings)?,
+            keepalive: keepalive(&given)?,
+            connect_timeout: timeout.map_or(surroundings.connect_timeout, Duration::from_secs),
             user,
         })
     }
@@ -119,31 +157,50 @@ impl Target {
     pub fn place(&self) -> String {
         self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
+
+    /// The password for one of the servers, from the target itself or from its password file.
+    ///
+    /// # Errors
+    /// That there is none, and why: the end of a sentence.
+    pub(crate) fn password_for(&self, address: &Address) -> Result<Password<'_>, String> {
+        if let Some(password) = &self.password {
+            return Ok(Password { secret: password.clone(), file: None });
+        }
+        let Some(file) = self.passfile.as_deref() else { return Err("none is given".to_owned()) };
+        let (host, port) = match address {
+            Address::Tcp { host, port, .. } => (host.clone(), port),
+            // What a socket in a default folder is called in a password file.
+            Address::Unix(folder, port) if surroundings::is_default(folder) => ("localhost".to_owned(), port),
+            Address::Unix(folder, port) => (folder.display().to_string(), port),
+        };
+        let wanted = [host.as_str(), &port.to_string(), &self.dbname, &self.user];
+        let unused = |why: &str| format!("none is given; the password file {}: {why}", file.display());
+        match passfile::look_up(file, &wanted) {
+            Ok(Some(secret)) => Ok(Password { secret, file: Some(file) }),
+            Ok(None) => Err(unused(&format!("no line of it fits {}", wanted.join(":")))),
+            Err(why) => Err(unused(&why)),
+        }
+    }
+}
+
+/// A password, and the file that it is from.
+pub(crate) struct Password<'t> {
+    pub(crate) secret: Secret,
+    pub(crate) file: Option<&'t Path>,
+}
+
+fn keepalive(given: &Given) -> Result<Keepalive, TargetError> {
+    // As in libpq, what is not above zero is the system's choice.
+    let positive = |key| Ok(given.number(key)?.and_then(|number| u32::try_from(number).ok()).filter(|n| *n > 0));
+    let seconds = |key| Ok(positive(key)?.map(|seconds| Duration::from_secs(seconds.into())));
+    Ok(Keepalive {
+        is_on: given.number("keepalives")?.is_none_or(|number| number != 0),
+        idle: seconds("keepalives_idle")?,
+        interval: seconds("keepalives_interval")?,
+        count: positive("keepalives_count")?,
+        user_timeout: positive("tcp_user_timeout")?.map(|ms| Duration::from_millis(ms.into())),
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_password_with_every_awkward_character_is_read_from_url_and_keywords() {
-        let url = Target::parse("postgresql://me:p%40ss%2F%23%25@db.example:6432/shop").unwrap();
-        assert_eq!(url.password.as_ref().unwrap().expose(), "p@ss/#%");
-        assert_eq!(url.addresses, [Address::Tcp("db.example".into(), 6432)]);
-        let keywords = Target::parse("host=/run/pg port=5433 user=me password='p@ss/#%' dbname=shop").unwrap();
-        assert_eq!(keywords.password, url.password);
-        assert_eq!(keywords.addresses, [Address::Unix("/run/pg".into(), 5433)]);
-    }
-
-    #[test]
-    fn a_malformed_string_is_refused_without_repeating_it() {
-        let error = Target::parse("host=localhost port=abc password=hunter2").unwrap_err();
-        assert!(!error.to_string().contains("hunter2"), "{error}");
-    }
-
-    #[test]
-    fn debug_shows_no_password() {
-        let target = Target::parse("postgresql://me:hunter2@h/d").unwrap();
-        assert!(!format!("{target:?}").contains("hunter2"));
-    }
-}
+mod tests;

@@ -1,9 +1,10 @@
 //! What a connection string says about TLS (PostgreSQL manual, "SSL Support" of libpq).
-//!
-//! tokio-postgres' parser knows neither `verify-ca` and `verify-full` nor `sslrootcert`, so these two keys are taken out
-//! of the string before it reads the rest.
 
 use std::path::PathBuf;
+
+use super::TargetError;
+use super::keys::Given;
+use super::surroundings::Surroundings;
 
 /// `sslmode` of libpq.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,149 +22,117 @@ pub enum TlsMode {
     VerifyFull,
 }
 
+/// Who may vouch for the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Roots {
+    /// Whom the system trusts.
+    #[default]
+    System,
+    /// The certificates of a PEM file.
+    File(PathBuf),
+}
+
+/// Who we are, if the server asks for a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// A PEM file with the certificate and, behind it, those between it and a root.
+    pub certificate: PathBuf,
+    /// A PEM file with its private key.
+    pub key: PathBuf,
+}
+
 /// How to do TLS.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tls {
     /// Whether, and how much is checked.
     pub mode: TlsMode,
-    /// A PEM file with the roots; the system's if `None`. As in libpq, `require` with one is `verify-ca`.
-    pub root_certificates: Option<PathBuf>,
+    /// Who may vouch for the server.
+    pub roots: Roots,
+    /// A PEM file with lists of certificates that count no more.
+    pub revoked: Option<PathBuf>,
+    /// Who we are.
+    pub client: Option<ClientCertificate>,
+    /// Whether the handshake begins at once, without asking in PostgreSQL's own words first (PostgreSQL 17).
+    pub is_direct: bool,
+    /// Whether the server is told which name it is called by.
+    pub sends_name: bool,
+    /// Whether version 1.2 is taken.
+    pub takes_1_2: bool,
+    /// Whether version 1.3 is taken.
+    pub takes_1_3: bool,
 }
 
-/// Takes `sslmode` and `sslrootcert` out of a connection string; the rest, and what they say.
-pub(super) fn take(text: &str) -> Result<(String, Tls), String> {
-    let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
-    let (rest, taken) = if is_url { take_from_url(text)? } else { take_from_keywords(text)? };
-    let mut tls = Tls::default();
-    for (key, value) in taken {
-        match key.as_str() {
-            "sslmode" => tls.mode = mode(&value)?,
-            _ if value == "system" => tls.root_certificates = None,
-            _ => tls.root_certificates = Some(PathBuf::from(value)),
-        }
-    }
-    if tls.mode == TlsMode::Require && tls.root_certificates.is_some() {
-        tls.mode = TlsMode::VerifyCa;
-    }
-    Ok((rest, tls))
-}
+const MODES: [(&str, TlsMode); 6] = [
+    ("disable", TlsMode::Disable),
+    ("allow", TlsMode::Prefer),
+    ("prefer", TlsMode::Prefer),
+    ("require", TlsMode::Require),
+    ("verify-ca", TlsMode::VerifyCa),
+    ("verify-full", TlsMode::VerifyFull),
+];
 
-fn mode(value: &str) -> Result<TlsMode, String> {
-    Ok(match value {
-        "disable" => TlsMode::Disable,
-        "allow" | "prefer" => TlsMode::Prefer,
-        "require" => TlsMode::Require,
-        "verify-ca" => TlsMode::VerifyCa,
-        "verify-full" => TlsMode::VerifyFull,
-        _ => {
-            return Err("sslmode is one of disable, allow, prefer, require, verify-ca, verify-full".to_owned());
-        }
+pub(super) fn of(given: &Given, surroundings: &Surroundings) -> Result<Tls, TargetError> {
+    let has_system_roots = given.get("sslrootcert") == Some("system");
+    // As in libpq: whom everybody trusts proves nothing unless the name fits as well.
+    let usual = if has_system_roots { TlsMode::VerifyFull } else { TlsMode::Prefer };
+    let mut mode = given.choice("sslmode", &MODES, usual)?;
+    if has_system_roots && mode != TlsMode::VerifyFull {
+        return Err(given.wrong("sslmode", "it is too weak for sslrootcert=system; use verify-full"));
+    }
+    let file = given.get("sslrootcert").filter(|_| !has_system_roots).map(PathBuf::from);
+    let file = file.or_else(|| surroundings.there_in_home(".postgresql/root.crt").filter(|_| !has_system_roots));
+    if mode == TlsMode::Require && file.is_some() {
+        mode = TlsMode::VerifyCa;
+    }
+    let is_direct = given.choice("sslnegotiation", &[("postgres", false), ("direct", true)], false)?;
+    if is_direct && matches!(mode, TlsMode::Disable | TlsMode::Prefer) {
+        return Err(given.wrong("sslnegotiation", "direct needs an sslmode of require or more"));
+    }
+    if given.get("sslpassword").is_some() {
+        return Err(given.wrong(
+            "sslpassword",
+            "keys with a passphrase are not supported; `openssl pkey -in KEY -out NEW` takes it off, and mode 0600 keeps others out",
+        ));
+    }
+    let (takes_1_2, takes_1_3) = versions(given)?;
+    let revoked = given.get("sslcrl").map(PathBuf::from);
+    Ok(Tls {
+        mode,
+        roots: file.map_or(Roots::System, Roots::File),
+        revoked: revoked.or_else(|| surroundings.there_in_home(".postgresql/root.crl")),
+        client: client(given, surroundings)?,
+        is_direct,
+        sends_name: given.choice("sslsni", &[("0", false), ("1", true)], true)?,
+        takes_1_2,
+        takes_1_3,
     })
 }
 
-fn is_ours(key: &str) -> bool {
-    matches!(key, "sslmode" | "sslrootcert")
+/// The certificate that is named, or else the one at its usual place, if there is one.
+fn client(given: &Given, surroundings: &Surroundings) -> Result<Option<ClientCertificate>, TargetError> {
+    match given.get("sslcertmode") {
+        Some("disable") => return Ok(None),
+        None | Some("allow") => {}
+        Some(_) => return Err(given.wrong("sslcertmode", "it is one of disable, allow; require is not supported")),
+    }
+    let named = given.get("sslcert").map(PathBuf::from);
+    let certificate = named.or_else(|| surroundings.there_in_home(".postgresql/postgresql.crt"));
+    let key = given.get("sslkey").map(PathBuf::from).or_else(|| surroundings.in_home(".postgresql/postgresql.key"));
+    match (certificate, key) {
+        (None, _) => Ok(None),
+        (Some(certificate), Some(key)) => Ok(Some(ClientCertificate { certificate, key })),
+        (Some(_), None) => Err(given.wrong("sslcert", "it needs the private key; name its file with sslkey")),
+    }
 }
 
-type Taken = (String, Vec<(String, String)>);
-
-fn take_from_url(text: &str) -> Result<Taken, String> {
-    let Some((base, query)) = text.split_once('?') else { return Ok((text.to_owned(), Vec::new())) };
-    let mut kept = Vec::new();
-    let mut taken = Vec::new();
-    for pair in query.split('&') {
-        match pair.split_once('=') {
-            Some((key, value)) if is_ours(key) => taken.push((key.to_owned(), percent_decoded(value)?)),
-            _ => kept.push(pair),
-        }
+/// Whether TLS 1.2 and 1.3 are taken. Nothing older ever is.
+fn versions(given: &Given) -> Result<(bool, bool), TargetError> {
+    const OLDEST: [(&str, u8); 4] = [("TLSv1", 2), ("TLSv1.1", 2), ("TLSv1.2", 2), ("TLSv1.3", 3)];
+    const NEWEST: [(&str, u8); 2] = [("TLSv1.2", 2), ("TLSv1.3", 3)];
+    let oldest = given.choice("ssl_min_protocol_version", &OLDEST, 2)?;
+    let newest = given.choice("ssl_max_protocol_version", &NEWEST, 3)?;
+    if oldest > newest {
+        return Err(given.wrong("ssl_min_protocol_version", "it is newer than ssl_max_protocol_version"));
     }
-    let rest = if kept.is_empty() { base.to_owned() } else { format!("{base}?{}", kept.join("&")) };
-    Ok((rest, taken))
-}
-
-fn percent_decoded(text: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digits = [rest.next(), rest.next()];
-        let digit = |digit: Option<u8>| digit.and_then(|digit| char::from(digit).to_digit(16));
-        match digits.map(digit) {
-            [Some(high), Some(low)] => bytes.push(u8::try_from(high * 16 + low).unwrap_or_default()),
-            _ => return Err("a % that is no percent-encoding".to_owned()),
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| "a percent-encoding that is not UTF-8".to_owned())
-}
-
-/// `key = value` pairs; a value in single quotes may hold spaces, and a backslash takes the next character as it is.
-fn take_from_keywords(text: &str) -> Result<Taken, String> {
-    let mut kept = String::new();
-    let mut taken = Vec::new();
-    let mut rest = text.trim_start();
-    while !rest.is_empty() {
-        let (key, after) = rest.split_once('=').ok_or("a key without a value")?;
-        let (value, end) = keyword_value(after.trim_start())?;
-        let length = rest.len() - end.len();
-        if is_ours(key.trim()) {
-            taken.push((key.trim().to_owned(), value));
-        } else {
-            kept.push_str(rest.get(..length).unwrap_or_default());
-            kept.push(' ');
-        }
-        rest = end.trim_start();
-    }
-    Ok((kept, taken))
-}
-
-/// The value at the beginning of `text`, and what comes after it.
-fn keyword_value(text: &str) -> Result<(String, &str), String> {
-    let quoted = text.starts_with('\'');
-    let body = text.strip_prefix('\'').unwrap_or(text);
-    let mut value = String::new();
-    let mut chars = body.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '\\' => value.extend(chars.next().map(|(_, escaped)| escaped)),
-            '\'' if quoted => return Ok((value, body.get(at + 1..).unwrap_or_default())),
-            c if c.is_whitespace() && !quoted => return Ok((value, body.get(at..).unwrap_or_default())),
-            c => value.push(c),
-        }
-    }
-    if quoted { Err("a quoted value without its end".to_owned()) } else { Ok((value, "")) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_forms_give_up_their_two_keys_and_keep_the_rest() {
-        let (rest, tls) =
-            take("postgresql://u:p@h/d?sslmode=verify-full&connect_timeout=3&sslrootcert=%2Fca%20x.pem").unwrap();
-        assert_eq!(rest, "postgresql://u:p@h/d?connect_timeout=3");
-        assert_eq!(tls, Tls { mode: TlsMode::VerifyFull, root_certificates: Some("/ca x.pem".into()) });
-        let (rest, tls) = take(r"host = h sslrootcert='/ca x.pem' password='a b\'c' sslmode = require user=u").unwrap();
-        assert_eq!(rest, r"host = h password='a b\'c' user=u ");
-        assert_eq!(tls.mode, TlsMode::VerifyCa, "require with roots checks them");
-        let inside = r"host=h password='it\'s sslmode=disable'";
-        assert_eq!(take(inside).unwrap().1, Tls::default(), "what stands inside a value is no key");
-    }
-
-    #[test]
-    fn an_unknown_mode_is_named_with_those_that_exist() {
-        assert!(take("host=h sslmode=maybe").unwrap_err().contains("verify-full"));
-        assert!(take("host=h password='open").is_err());
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn no_text_makes_the_reader_panic(text in ".*") {
-            let _ = take(&text);
-            let _ = take(&format!("postgresql://{text}"));
-        }
-    }
+    Ok((oldest == 2, newest == 3))
 }

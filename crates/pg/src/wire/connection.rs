@@ -10,9 +10,8 @@ use postgres_protocol::message::backend::{
 use postgres_protocol::message::frontend;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::socket::Socket;
+use super::socket::{Route, Socket};
 use crate::error::{Error, ServerError};
-use crate::target::{Address, Tls};
 
 /// What the server last said of the transaction (ReadyForQuery).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,10 +24,16 @@ pub(crate) enum Tx {
 /// What it takes to ask the server to stop what this session is running.
 #[derive(Debug, Clone)]
 pub(crate) struct CancelKey {
-    pub(crate) address: Address,
-    pub(crate) tls: Tls,
+    pub(crate) route: Route,
     pub(crate) process_id: i32,
     pub(crate) secret_key: i32,
+}
+
+/// What a server says of itself when a session starts; `None` behind a pooler that does not hand it on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Reported {
+    pub(crate) in_hot_standby: Option<bool>,
+    pub(crate) default_transaction_read_only: Option<bool>,
 }
 
 /// A connection after start-up.
@@ -50,6 +55,11 @@ pub(crate) struct Connection {
     pub(crate) tx: Tx,
     /// How many ReadyForQuery are still to come: nothing else may use the connection before that is zero.
     pub(crate) owed: usize,
+    pub(crate) reported: Reported,
+    /// Why the server ends this connection: it says so before it does.
+    farewell: Option<String>,
+    /// Nothing comes or goes any more.
+    pub(crate) is_lost: bool,
 }
 
 /// How much room the outbox starts with, and how much it keeps at the most.
@@ -68,21 +78,31 @@ const READ_BYTES: usize = 8 * 1024;
 /// The most that is taken in while there is something to send: twice what a pipeline may return.
 const MAX_BYTES_AHEAD: usize = 16 << 20;
 
-/// How long a server may take to hear that the session is over.
-const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
-
 impl Connection {
-    pub(crate) fn new(socket: Socket, address: Address, tls: Tls) -> Self {
+    pub(crate) fn new(socket: Socket, route: Route) -> Self {
         Self {
             socket,
             inbox: BytesMut::with_capacity(8 * 1024),
             skipped: 0,
             outbox: BytesMut::with_capacity(OUTBOX_BYTES),
             max_message_bytes: 1 << 20,
-            key: CancelKey { address, tls, process_id: 0, secret_key: 0 },
+            key: CancelKey { route, process_id: 0, secret_key: 0 },
             tx: Tx::Idle,
             owed: 0,
+            reported: Reported::default(),
+            farewell: None,
+            is_lost: false,
         }
+    }
+
+    /// Whether the server has closed it, as far as that can be seen without asking.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        self.is_lost |= self.socket.is_closed(&mut self.inbox);
+        self.is_lost
+    }
+
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
     }
 
     /// The messages to send next.
@@ -176,6 +196,11 @@ impl Connection {
     /// A server whose answers nobody reads stops reading, too: with a long pipeline and a long answer each side would
     /// wait for the other (libpq's manual, "Pipeline Mode"). What is taken in ahead is bounded.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        let sent = self.send().await;
+        sent.map_err(|error| self.lost(error))
+    }
+
+    async fn send(&mut self) -> io::Result<()> {
         let Self { socket, inbox, outbox, .. } = self;
         let (mut reading, mut writing) = tokio::io::split(socket);
         let send = async {
@@ -221,7 +246,15 @@ impl Connection {
                     // Not its words: a function that raises it may quote whatever it was given.
                     tracing::debug!(severity = notice.severity, sqlstate = notice.sqlstate, "the server has a notice");
                 }
-                Message::ParameterStatus(_) | Message::NotificationResponse(_) => {}
+                Message::ParameterStatus(body) => {
+                    let is_on = body.value()? == "on";
+                    match body.name()? {
+                        "in_hot_standby" => self.reported.in_hot_standby = Some(is_on),
+                        "default_transaction_read_only" => self.reported.default_transaction_read_only = Some(is_on),
+                        _ => {}
+                    }
+                }
+                Message::NotificationResponse(_) => {}
                 Message::ReadyForQuery(body) => {
                     self.tx = match body.status() {
                         b'I' => Tx::Idle,
@@ -230,6 +263,10 @@ impl Connection {
                     };
                     self.owed = self.owed.saturating_sub(1);
                     return Ok(Message::ReadyForQuery(body));
+                }
+                Message::ErrorResponse(body) => {
+                    self.hear(&ServerError::from_fields(body.fields())?);
+                    return Ok(Message::ErrorResponse(body));
                 }
                 message => return Ok(message),
             }
@@ -257,8 +294,10 @@ impl Connection {
             }
             // A parsed message takes its part of the buffer with it: without this, reads shrink to a few bytes.
             self.inbox.reserve(READ_BYTES);
-            if self.socket.read_buf(&mut self.inbox).await? == 0 {
-                return Err(Error::Lost(closed()));
+            match self.socket.read_buf(&mut self.inbox).await {
+                Ok(0) => return Err(Error::Lost(self.lost(closed()))),
+                Ok(_) => {}
+                Err(error) => return Err(Error::Lost(self.lost(error))),
             }
         }
     }
@@ -282,15 +321,41 @@ impl Connection {
         }
     }
 
-    /// Says goodbye; the connection is of no use afterwards.
-    pub(crate) async fn terminate(mut self) {
+    fn hear(&mut self, error: &ServerError) {
+        if matches!(error.severity.as_str(), "FATAL" | "PANIC") {
+            self.farewell = Some(error.to_string());
+        }
+    }
+
+    /// The connection is gone. What the server said last is the reason (promise D4-06), not how the socket took it.
+    fn lost(&mut self, error: io::Error) -> io::Error {
+        self.is_lost = true;
+        // It may have arrived together with the end, and not been looked at yet.
+        self.socket.is_closed(&mut self.inbox);
+        while let (None, Ok(Some(message))) = (&self.farewell, Message::parse(&mut self.inbox)) {
+            if let Message::ErrorResponse(body) = message {
+                let _ = ServerError::from_fields(body.fields()).map(|error| self.hear(&error));
+            }
+        }
+        match &self.farewell {
+            Some(farewell) => io::Error::new(io::ErrorKind::ConnectionAborted, farewell.clone()),
+            None => error,
+        }
+    }
+
+    /// Says goodbye and waits until the server has heard it; the connection is of no use afterwards.
+    pub(crate) async fn terminate(&mut self, within: Duration) {
         frontend::terminate(&mut self.outbox);
         let goodbye = async {
             let _ = self.flush().await;
             let _ = self.socket.shutdown().await;
+            // The backend closes when it is gone, and its place is free.
+            while matches!(self.socket.read_buf(&mut self.inbox).await, Ok(1..)) {
+                self.inbox.clear();
+            }
         };
         // A server that is gone, or that takes nothing more, needs none.
-        let _ = tokio::time::timeout(GOODBYE_TIMEOUT, goodbye).await;
+        let _ = tokio::time::timeout(within, goodbye).await;
     }
 }
 

@@ -6,7 +6,9 @@
 //! lose what only the server knows. It also holds a whole row in memory however large, and separates every statement
 //! with a Sync, so that a pipeline cannot stop at its first error. See ARCHITECTURE.md, decision 1.
 
+mod binding;
 mod connection;
+mod login;
 mod socket;
 mod startup;
 mod tls;

@@ -1,24 +1,25 @@
-//! From a socket to a session that is ready: start-up message, authentication, backend key; and CancelRequest.
+//! From a target to a session that is ready: which server, start-up message, backend key; and CancelRequest.
 
 use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
 
 use bytes::BytesMut;
-use fallible_iterator::FallibleIterator;
-use postgres_protocol::authentication::md5_hash;
-use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
-use postgres_protocol::message::backend::{AuthenticationSaslBody, Message};
+use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, timeout_at};
 
-use super::connection::{CancelKey, Connection};
-use super::socket::Socket;
+use super::connection::{CancelKey, Connection, Reported};
+use super::login;
+use super::socket::{Route, Socket};
 use crate::error::{ConnectError, Error, ServerError};
-use crate::target::{Address, Target};
+use crate::target::{Address, SessionAttrs, Target, TlsMode};
 
 /// What every session of ours is started with, so that text output has one form whatever the database's settings are.
-/// Start-up settings are what RESET goes back to, so nothing that a query sets can outlive it.
-const SESSION_SETTINGS: [(&str, &str); 6] = [
-    ("application_name", "countersign"),
+/// Start-up settings are what RESET goes back to, so nothing that a query sets can outlive it; and they go before what
+/// `options` says.
+const SESSION_SETTINGS: [(&str, &str); 5] = [
     ("client_encoding", "UTF8"),
     ("DateStyle", "ISO"),
     ("IntervalStyle", "postgres"),
@@ -26,45 +27,149 @@ const SESSION_SETTINGS: [(&str, &str); 6] = [
     ("bytea_output", "hex"),
 ];
 
-/// Connects to the first address that answers, within the target's deadline.
+/// How long a server that is not the one asked for may take to hear it.
+const GOODBYE: Duration = Duration::from_millis(100);
+
+const READ_ONLY_SETTING: &str = "default_transaction_read_only";
+
+/// Connects to the first server that answers and is what the target asks for. Each address may take the target's
+/// `connect_timeout`.
 pub(crate) async fn connect(target: &Target, settings: &[(&str, &str)]) -> Result<Connection, ConnectError> {
-    let attempt = async {
-        let mut last = None;
-        for address in &target.addresses {
-            match connect_to(address, target, settings).await {
-                Ok(connection) => return Ok(connection),
-                Err(error @ ConnectError::Unreachable { .. }) => last = Some(error),
+    let mut addresses = target.addresses.clone();
+    if target.is_shuffled {
+        fastrand::shuffle(&mut addresses);
+    }
+    let mut second_best = None;
+    let mut failures = Vec::new();
+    for address in addresses {
+        let deadline = Instant::now() + target.connect_timeout;
+        let resolved = match timeout_at(deadline, resolve(&address, target.is_shuffled)).await {
+            Ok(resolved) => resolved.map_err(|error| unreachable_for(&address, &error)),
+            Err(_) => Err(timed_out(&address, target.connect_timeout)),
+        };
+        let resolved = match resolved {
+            Ok(resolved) => resolved,
+            Err(error) => {
+                failures.push(error);
+                continue;
+            }
+        };
+        for (index, address) in resolved.into_iter().enumerate() {
+            let deadline = if index == 0 { deadline } else { Instant::now() + target.connect_timeout };
+            let connected = timeout_at(deadline, connect_to(&address, target, settings)).await;
+            match connected.unwrap_or_else(|_| Err(timed_out(&address, target.connect_timeout))) {
+                Ok((connection, Fit::Wanted)) => return Ok(connection),
+                Ok((connection, Fit::SecondBest)) => second_best = second_best.or(Some(connection)),
+                Err(error) if error.tries_the_next() => failures.push(error),
                 // A server that answered has the last word: another one would hide a wrong password.
                 Err(error) => return Err(error),
             }
         }
-        Err(last.unwrap_or_else(|| ConnectError::Unreachable {
-            place: target.place(),
-            reason: "the connection string names no host".to_owned(),
-        }))
-    };
-    tokio::time::timeout(target.connect_timeout, attempt).await.unwrap_or_else(|_| {
-        Err(ConnectError::TimedOut { place: target.place(), timeout_ms: target.connect_timeout.as_millis() })
-    })
+    }
+    second_best.ok_or_else(|| ConnectError::of_all(target.place(), failures))
 }
 
-async fn connect_to(address: &Address, target: &Target, settings: &[(&str, &str)]) -> Result<Connection, ConnectError> {
-    let unreachable = |error: io::Error| ConnectError::Unreachable {
+/// The addresses behind a name, in the order in which the system gives them.
+async fn resolve(address: &Address, is_shuffled: bool) -> io::Result<Vec<Address>> {
+    let Address::Tcp { host, hostaddr: None, port } = address else { return Ok(vec![address.clone()]) };
+    let found = tokio::net::lookup_host((host.as_str(), *port)).await;
+    let found = found.map_err(|error| io::Error::other(format!("the name cannot be looked up: {error}")))?;
+    let mut found: Vec<IpAddr> = found.map(|found| found.ip()).collect();
+    found.dedup();
+    if is_shuffled {
+        fastrand::shuffle(&mut found);
+    }
+    let at = |ip| Address::Tcp { host: host.clone(), hostaddr: Some(ip), port: *port };
+    Ok(found.into_iter().map(at).collect())
+}
+
+fn timed_out(address: &Address, after: Duration) -> ConnectError {
+    ConnectError::TimedOut { place: address.to_string(), timeout_ms: after.as_millis() }
+}
+
+fn unreachable_for(address: &Address, error: &io::Error) -> ConnectError {
+    use io::ErrorKind as Kind;
+    ConnectError::Unreachable {
         place: address.to_string(),
         reason: match error.kind() {
-            io::ErrorKind::ConnectionRefused => "connection refused; is PostgreSQL running there?".to_owned(),
-            io::ErrorKind::NotFound => "no such socket; is PostgreSQL running there?".to_owned(),
+            Kind::ConnectionRefused => "connection refused; is PostgreSQL running there?".to_owned(),
+            Kind::NotFound => "no such socket; is PostgreSQL running there?".to_owned(),
             _ => error.to_string(),
         },
+        is_passing: matches!(
+            error.kind(),
+            Kind::ConnectionRefused
+                | Kind::NotFound
+                | Kind::ConnectionReset
+                | Kind::ConnectionAborted
+                | Kind::BrokenPipe
+                | Kind::UnexpectedEof
+                | Kind::HostUnreachable
+                | Kind::NetworkUnreachable
+                | Kind::TimedOut
+        ),
+    }
+}
+
+/// Whether a server is what `target_session_attrs` asks for.
+enum Fit {
+    Wanted,
+    /// It is taken if there is no better one.
+    SecondBest,
+}
+
+async fn connect_to(
+    address: &Address,
+    target: &Target,
+    settings: &[(&str, &str)],
+) -> Result<(Connection, Fit), ConnectError> {
+    let route = Route::new(address.clone(), target);
+    let mut connection = match open(&route, target, settings).await {
+        // As in libpq: a server that wants no encryption from us (pg_hba.conf: hostnossl) may say so only now.
+        Err(failed) if failed.is_about_encryption && target.tls.mode == TlsMode::Prefer => {
+            open(&route.plain(), target, settings).await.map_err(|_| failed.error)?
+        }
+        opened => opened.map_err(|failed| failed.error)?,
     };
-    let socket = Socket::connect(address, &target.tls).await.map_err(unreachable)?;
-    let mut connection = Connection::new(socket, address.clone(), target.tls.clone());
-    start(&mut connection, target, settings).await.map_err(|error| match error {
-        Error::Server(error) => refused(address, *error),
-        Error::Lost(error) => unreachable(error),
-        other => ConnectError::Unreachable { place: address.to_string(), reason: other.to_string() },
+    let reads_only = settings.iter().any(|(name, _)| *name == READ_ONLY_SETTING);
+    match fit(&mut connection, target.session_attrs, reads_only).await {
+        Ok(Ok(fit)) => Ok((connection, fit)),
+        Ok(Err(reason)) => {
+            connection.terminate(GOODBYE).await;
+            Err(ConnectError::Unreachable { place: address.to_string(), reason: reason.to_owned(), is_passing: true })
+        }
+        Err(error) => Err(connect_error(address, error)),
+    }
+}
+
+/// Why there is no session.
+struct Failed {
+    error: ConnectError,
+    /// Whether it may be different without TLS.
+    is_about_encryption: bool,
+}
+
+async fn open(route: &Route, target: &Target, settings: &[(&str, &str)]) -> Result<Connection, Failed> {
+    let socket = Socket::connect(route).await.map_err(|error| Failed {
+        is_about_encryption: error.kind() == io::ErrorKind::InvalidData,
+        error: unreachable_for(&route.address, &error),
+    })?;
+    let is_encrypted = socket.is_encrypted();
+    let mut connection = Connection::new(socket, route.clone());
+    start(&mut connection, target, settings).await.map_err(|error| {
+        let refused_at_once = matches!(&error, Error::Server(error) if error.sqlstate == "28000");
+        Failed { is_about_encryption: is_encrypted && refused_at_once, error: connect_error(&route.address, error) }
     })?;
     Ok(connection)
+}
+
+fn connect_error(address: &Address, error: Error) -> ConnectError {
+    match error {
+        Error::Server(error) => refused(address, *error),
+        Error::Lost(error) => unreachable_for(address, &error),
+        Error::Connect(error) => error,
+        other => unreachable_for(address, &io::Error::other(other.to_string())),
+    }
 }
 
 fn refused(address: &Address, error: ServerError) -> ConnectError {
@@ -76,12 +181,16 @@ fn refused(address: &Address, error: ServerError) -> ConnectError {
 }
 
 async fn start(connection: &mut Connection, target: &Target, settings: &[(&str, &str)]) -> Result<(), Error> {
-    let identity = [("user", target.user.as_str()), ("database", target.dbname.as_str())];
+    let identity = [
+        ("user", target.user.as_str()),
+        ("database", target.dbname.as_str()),
+        ("application_name", target.application_name.as_str()),
+    ];
     let options = target.options.as_deref().map(|options| ("options", options));
     let parameters = identity.into_iter().chain(SESSION_SETTINGS).chain(settings.iter().copied()).chain(options);
     frontend::startup_message(parameters, connection.outbox())?;
     connection.flush().await?;
-    authenticate(connection, target).await?;
+    login::authenticate(connection, target).await?;
     connection.owed = 1;
     loop {
         match connection.receive().await? {
@@ -90,88 +199,68 @@ async fn start(connection: &mut Connection, target: &Target, settings: &[(&str, 
                 connection.key.secret_key = body.secret_key();
             }
             Message::ReadyForQuery(_) => return Ok(()),
-            message => return Err(unexpected(message)),
+            message => return Err(login::unexpected(message)),
         }
     }
 }
 
-async fn authenticate(connection: &mut Connection, target: &Target) -> Result<(), Error> {
-    let password = || {
-        target.password.as_ref().map(|password| password.expose().as_bytes()).ok_or_else(|| {
-            Error::Server(Box::new(ServerError {
-                sqlstate: "28P01".to_owned(),
-                message: format!("the server asks for a password for user \"{}\", and none is given", target.user),
-                ..ServerError::default()
-            }))
-        })
+/// Whether the server is what was asked for, or why not.
+///
+/// A session that reads only is read-only because we say so, which tells nothing about the server: for it, read-write
+/// means a primary and read-only a standby.
+async fn fit(
+    connection: &mut Connection,
+    wanted: SessionAttrs,
+    reads_only: bool,
+) -> Result<Result<Fit, &'static str>, Error> {
+    if wanted == SessionAttrs::Any {
+        return Ok(Ok(Fit::Wanted));
+    }
+    let Reported { in_hot_standby, default_transaction_read_only } = connection.reported;
+    let in_recovery = match in_hot_standby {
+        Some(in_recovery) => in_recovery,
+        None => ask(connection, "select pg_catalog.pg_is_in_recovery()").await? == "t",
     };
+    let is_read_only = match default_transaction_read_only {
+        _ if in_recovery || reads_only => in_recovery,
+        Some(is_read_only) => is_read_only,
+        None => ask(connection, "show transaction_read_only").await? == "on",
+    };
+    Ok(match wanted {
+        SessionAttrs::ReadWrite if is_read_only => {
+            Err("its sessions are read-only, and target_session_attrs asks for read-write")
+        }
+        SessionAttrs::ReadOnly if !is_read_only => {
+            Err("its sessions are read-write, and target_session_attrs asks for read-only")
+        }
+        SessionAttrs::Primary if in_recovery => Err("it is a standby, and target_session_attrs asks for a primary"),
+        SessionAttrs::Standby if !in_recovery => Err("it is a primary, and target_session_attrs asks for a standby"),
+        SessionAttrs::PreferStandby if !in_recovery => Ok(Fit::SecondBest),
+        _ => Ok(Fit::Wanted),
+    })
+}
+
+/// The one value of a constant of ours.
+async fn ask(connection: &mut Connection, own_text: &str) -> Result<String, Error> {
+    connection.push_own_text(own_text)?;
+    connection.flush().await?;
+    let mut answer = String::new();
     loop {
         match connection.receive().await? {
-            Message::AuthenticationOk => return Ok(()),
-            Message::AuthenticationCleartextPassword => {
-                frontend::password_message(password()?, connection.outbox())?;
-                connection.flush().await?;
+            Message::DataRow(body) => {
+                answer = crate::session::raw_row(&body)?.into_iter().flatten().next().unwrap_or_default();
             }
-            Message::AuthenticationMd5Password(body) => {
-                let hash = md5_hash(target.user.as_bytes(), password()?, body.salt());
-                frontend::password_message(hash.as_bytes(), connection.outbox())?;
-                connection.flush().await?;
-            }
-            Message::AuthenticationSasl(body) => scram(connection, &body, password()?).await?,
-            message => return Err(unexpected(message)),
+            Message::ReadyForQuery(_) => return Ok(answer),
+            message @ Message::ErrorResponse(_) => return Err(login::unexpected(message)),
+            _ => {}
         }
     }
-}
-
-async fn scram(connection: &mut Connection, body: &AuthenticationSaslBody, password: &[u8]) -> Result<(), Error> {
-    let offered: Vec<String> = body.mechanisms().map(|name| Ok(name.to_owned())).collect()?;
-    if !offered.iter().any(|name| name == SCRAM_SHA_256) {
-        return Err(unsupported(&format!("SASL mechanisms {}", offered.join(", "))));
-    }
-    let mut scram = ScramSha256::new(password, ChannelBinding::unsupported());
-    frontend::sasl_initial_response(SCRAM_SHA_256, scram.message(), connection.outbox())?;
-    connection.flush().await?;
-    let Message::AuthenticationSaslContinue(body) = accepted(connection.receive().await?)? else {
-        return Err(unsupported("a SASL exchange out of order"));
-    };
-    scram.update(body.data())?;
-    frontend::sasl_response(scram.message(), connection.outbox())?;
-    connection.flush().await?;
-    let Message::AuthenticationSaslFinal(body) = accepted(connection.receive().await?)? else {
-        return Err(unsupported("a SASL exchange out of order"));
-    };
-    Ok(scram.finish(body.data())?)
-}
-
-/// A message, unless it is an error.
-fn accepted(message: Message) -> Result<Message, Error> {
-    match message {
-        Message::ErrorResponse(_) => Err(unexpected(message)),
-        message => Ok(message),
-    }
-}
-
-fn unexpected(message: Message) -> Error {
-    match message {
-        Message::ErrorResponse(body) => match ServerError::from_fields(body.fields()) {
-            Ok(error) => Error::Server(Box::new(error)),
-            Err(error) => Error::Lost(error),
-        },
-        Message::AuthenticationGss | Message::AuthenticationSspi | Message::AuthenticationKerberosV5 => {
-            unsupported("GSSAPI or SSPI authentication")
-        }
-        _ => unsupported("a message that does not belong to the start-up"),
-    }
-}
-
-fn unsupported(what: &str) -> Error {
-    Error::Lost(io::Error::other(format!("the server asks for {what}, which is not supported")))
 }
 
 /// Asks the server to stop what the session of this key is running, and returns when the server has taken the request
 /// in. The signal may still be on its way then, so a session that was cancelled is never used again.
 pub(crate) async fn cancel(key: &CancelKey) -> io::Result<()> {
-    let mut socket = Socket::connect(&key.address, &key.tls).await?;
+    let mut socket = Socket::connect(&key.route).await?;
     let mut request = BytesMut::new();
     frontend::cancel_request(key.process_id, key.secret_key, &mut request);
     socket.write_all(&request).await?;

@@ -1,58 +1,129 @@
 //! TLS over the socket: what is checked depends on `sslmode`.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::version::{TLS12, TLS13};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::target::{Tls, TlsMode};
+use crate::target::{ClientCertificate, Roots, Tls, TlsMode};
 
-/// The TLS handshake on a socket whose server has agreed to it.
+/// What both sides say that they will speak, where the handshake comes without a word before it (PostgreSQL 17).
+const PROTOCOL: &[u8] = b"postgresql";
+
+/// The TLS handshake on a socket whose server has agreed to it, or expects it at once.
 pub(super) async fn handshake(stream: TcpStream, host: &str, tls: &Tls) -> io::Result<TlsStream<TcpStream>> {
     let name = ServerName::try_from(host.to_owned())
         .map_err(|_| io::Error::other(format!("\"{host}\" is no name that a certificate can have")))?;
     let connector = TlsConnector::from(Arc::new(config(tls)?));
-    connector.connect(name, stream).await.map_err(|error| io::Error::new(error.kind(), format!("TLS: {error}")))
+    let connected = connector.connect(name, stream).await;
+    let stream = connected.map_err(|error| io::Error::new(error.kind(), format!("TLS: {error}")))?;
+    if tls.is_direct && stream.get_ref().1.alpn_protocol() != Some(PROTOCOL) {
+        return Err(io::Error::other(
+            "TLS: the server did not say that it speaks PostgreSQL, as sslnegotiation=direct requires (version 17 or later)",
+        ));
+    }
+    Ok(stream)
 }
 
 fn config(tls: &Tls) -> io::Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
+    let versions: Vec<_> =
+        [tls.takes_1_2.then_some(&TLS12), tls.takes_1_3.then_some(&TLS13)].into_iter().flatten().collect();
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(&versions)
         .map_err(io::Error::other)?;
     let verifier: Arc<dyn ServerCertVerifier> = match tls.mode {
         TlsMode::Disable | TlsMode::Prefer | TlsMode::Require => Arc::new(AnyName { chain: None, provider }),
         TlsMode::VerifyCa => Arc::new(AnyName { chain: Some(chain_verifier(tls, &provider)?), provider }),
         TlsMode::VerifyFull => chain_verifier(tls, &provider)?,
     };
-    Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    let mut config = match &tls.client {
+        Some(client) => {
+            let (chain, key) = identity(client)?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| {
+                io::Error::other(format!(
+                    "sslcert {}: it does not go with the key: {error}",
+                    client.certificate.display()
+                ))
+            })?
+        }
+        None => builder.with_no_client_auth(),
+    };
+    config.enable_sni = tls.sends_name;
+    if tls.is_direct {
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    }
+    Ok(config)
+}
+
+type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// The certificate that we show, and its key.
+fn identity(client: &ClientCertificate) -> io::Result<Identity> {
+    let chain = all_in("sslcert", &client.certificate)?;
+    let path = client.key.display();
+    let metadata =
+        std::fs::metadata(&client.key).map_err(|error| io::Error::other(format!("sslkey {path}: {error}")))?;
+    // libpq's rule: nobody but its owner; root's may be readable by a group that we are in.
+    let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
+    if metadata.mode() & forbidden != 0 {
+        return Err(io::Error::other(format!(
+            "sslkey {path}: others may read it (mode {:04o}); make it 0600, or 0640 if root owns it",
+            metadata.mode() & 0o777
+        )));
+    }
+    let key = PrivateKeyDer::from_pem_file(&client.key).map_err(|error| {
+        io::Error::other(match error {
+            pem::Error::NoItemsFound => {
+                format!("sslkey {path}: it holds no private key without a passphrase; `openssl pkey -in KEY -out NEW` makes one")
+            }
+            error => format!("sslkey {path}: {error}"),
+        })
+    })?;
+    Ok((chain, key))
+}
+
+/// Everything of one kind in a PEM file, which must not be nothing.
+fn all_in<T: PemObject>(key: &str, path: &Path) -> io::Result<Vec<T>> {
+    let unusable = |why: &dyn std::fmt::Display| io::Error::other(format!("{key} {}: {why}", path.display()));
+    let found = T::pem_file_iter(path).map_err(|error| unusable(&error))?;
+    let found: Vec<T> = found.collect::<Result<_, _>>().map_err(|error| unusable(&error))?;
+    if found.is_empty() { Err(unusable(&"nothing of this kind is in it")) } else { Ok(found) }
 }
 
 fn chain_verifier(tls: &Tls, provider: &Arc<CryptoProvider>) -> io::Result<Arc<WebPkiServerVerifier>> {
-    let roots = Arc::new(match &tls.root_certificates {
-        Some(path) => roots_in(path)?,
-        None => system_roots()?,
+    let roots = Arc::new(match &tls.roots {
+        Roots::File(path) => roots_in(path)?,
+        Roots::System => system_roots()?,
     });
-    WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider)).build().map_err(io::Error::other)
+    let mut builder = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider));
+    if let Some(path) = &tls.revoked {
+        // As in libpq: every certificate of the chain, and a list that is too old vouches for nothing.
+        let lists: Vec<CertificateRevocationListDer<'static>> = all_in("sslcrl", path)?;
+        builder = builder.with_crls(lists).enforce_revocation_expiration();
+    }
+    builder.build().map_err(io::Error::other)
 }
 
 fn roots_in(path: &Path) -> io::Result<RootCertStore> {
-    let unreadable = |why: &dyn std::fmt::Display| io::Error::other(format!("sslrootcert {}: {why}", path.display()));
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unreadable(&error))? {
-        let certificate = certificate.map_err(|error| unreadable(&error))?;
-        roots.add(certificate).map_err(|error| unreadable(&error))?;
+    for certificate in all_in::<CertificateDer<'static>>("sslrootcert", path)? {
+        let unusable = |error| io::Error::other(format!("sslrootcert {}: {error}", path.display()));
+        roots.add(certificate).map_err(unusable)?;
     }
-    if roots.is_empty() { Err(unreadable(&"it holds no certificate")) } else { Ok(roots) }
+    Ok(roots)
 }
 
 fn system_roots() -> io::Result<RootCertStore> {

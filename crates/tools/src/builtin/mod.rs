@@ -159,6 +159,9 @@ pub(crate) struct RowsPage {
     pub(crate) truncated: bool,
 }
 
+/// What PostgreSQL says of pg_cancel_backend, where it speaks English; everything else of this SQLSTATE is a timeout.
+const CANCELLED_BY_SOMEBODY: &str = "canceling statement due to user request";
+
 /// What an agent is told when a read did not work (promises D4).
 pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
     const PREFIX: &str = "Database query failed: ";
@@ -181,7 +184,11 @@ pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
         ReadError::Params(reason) => Failure::new(ErrorCode::InvalidParams, format!("{PREFIX}{reason}")),
         ReadError::TooLarge(error) => Failure::new(ErrorCode::ResultTooLarge, format!("{PREFIX}{error}"))
             .hint("Select fewer or shorter columns, for example left(column, 200)."),
-        ReadError::Database(ledger::read::Error::Server(error)) if error.sqlstate == "57014" => timed_out(),
+        ReadError::Database(ledger::read::Error::Server(error))
+            if error.sqlstate == "57014" && error.message != CANCELLED_BY_SOMEBODY =>
+        {
+            timed_out()
+        }
         ReadError::Database(ledger::read::Error::Server(error)) => {
             let is_forbidden = error.sqlstate == "42501";
             let code = if is_forbidden { ErrorCode::NotPermitted } else { ErrorCode::SqlError };
@@ -197,12 +204,14 @@ pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
             }
         }
         ReadError::Database(ledger::read::Error::Deadline) => timed_out(),
-        ReadError::Database(ledger::read::Error::Connect(error)) => {
-            Failure::new(ErrorCode::DatabaseUnavailable, format!("{PREFIX}{error}"))
+        ReadError::Database(error @ ledger::read::Error::Busy { .. }) => {
+            Failure::new(ErrorCode::DatabaseUnavailable, format!("{PREFIX}{error}")).hint(
+                "The query was not started: ask again when fewer run at once. The operator can raise read_sessions or query_timeout_ms.",
+            )
         }
         ReadError::Database(error) => {
-            tracing::warn!(%error, "a read lost its connection");
-            Failure::new(ErrorCode::DatabaseUnavailable, format!("{PREFIX}the connection was lost"))
+            tracing::warn!(%error, "a read had no connection, or lost it");
+            Failure::new(ErrorCode::DatabaseUnavailable, format!("{PREFIX}{error}"))
         }
     }
 }
@@ -220,6 +229,7 @@ fn ledger_failure(error: &ledger::read::Error) -> Failure {
     tracing::error!(%error, "the ledger cannot be read");
     match error {
         ledger::read::Error::Connect(error) => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
+        ledger::read::Error::Busy { .. } => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
         ledger::read::Error::Deadline => Failure::new(ErrorCode::Timeout, "the ledger did not answer in time"),
         _ => Failure::new(ErrorCode::DbError, "the ledger cannot be read"),
     }

@@ -1,0 +1,96 @@
+//! How the server may ask who we are (`require_auth`, `channel_binding`).
+
+use super::TargetError;
+use super::keys::Given;
+
+/// `channel_binding`: whether SCRAM is tied to the certificate of the server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ChannelBinding {
+    /// Never.
+    Disable,
+    /// If the connection is encrypted and the server can.
+    #[default]
+    Prefer,
+    /// Always; a server that asks in another way is refused.
+    Require,
+}
+
+/// A way in which a server asks who we are, as `require_auth` calls it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuthMethod {
+    /// The password itself.
+    Password,
+    /// MD5 of it.
+    Md5,
+    /// GSSAPI, which is not supported.
+    Gss,
+    /// SSPI, which is not supported.
+    Sspi,
+    /// SCRAM-SHA-256, with or without channel binding.
+    Scram,
+    /// OAuth, which is not supported.
+    OAuth,
+    /// It does not ask.
+    None,
+}
+
+const METHODS: [(&str, AuthMethod); 7] = [
+    ("password", AuthMethod::Password),
+    ("md5", AuthMethod::Md5),
+    ("gss", AuthMethod::Gss),
+    ("sspi", AuthMethod::Sspi),
+    ("scram-sha-256", AuthMethod::Scram),
+    ("oauth", AuthMethod::OAuth),
+    ("none", AuthMethod::None),
+];
+
+impl std::fmt::Display for AuthMethod {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = METHODS.iter().find(|(_, method)| method == self).map_or("?", |(name, _)| *name);
+        f.write_str(name)
+    }
+}
+
+/// What a server may ask.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Login {
+    /// Whether SCRAM is tied to the server's certificate.
+    pub channel_binding: ChannelBinding,
+    /// The ways that are allowed.
+    pub methods: Vec<AuthMethod>,
+}
+
+impl Default for Login {
+    fn default() -> Self {
+        Self { channel_binding: ChannelBinding::Prefer, methods: METHODS.map(|(_, method)| method).to_vec() }
+    }
+}
+
+pub(super) fn of(given: &Given) -> Result<Login, TargetError> {
+    const BINDINGS: [(&str, ChannelBinding); 3] = [
+        ("disable", ChannelBinding::Disable),
+        ("prefer", ChannelBinding::Prefer),
+        ("require", ChannelBinding::Require),
+    ];
+    let mut login = Login {
+        channel_binding: given.choice("channel_binding", &BINDINGS, ChannelBinding::Prefer)?,
+        ..Login::default()
+    };
+    let Some(text) = given.get("require_auth") else { return Ok(login) };
+    let listed: Vec<&str> = text.split(',').map(str::trim).collect();
+    let is_negated = listed.iter().all(|name| name.starts_with('!'));
+    if !is_negated && listed.iter().any(|name| name.starts_with('!')) {
+        return Err(given.wrong("require_auth", "either all of its methods have a \"!\" or none has"));
+    }
+    let mut named = Vec::with_capacity(listed.len());
+    for name in listed {
+        let name = name.trim_start_matches('!');
+        let method = METHODS.iter().find(|(known, _)| *known == name).map(|(_, method)| *method);
+        named.push(method.ok_or_else(|| {
+            let known: Vec<&str> = METHODS.iter().map(|(name, _)| *name).collect();
+            given.wrong("require_auth", format!("a method is one of {}", known.join(", ")))
+        })?);
+    }
+    login.methods.retain(|method| named.contains(method) != is_negated);
+    Ok(login)
+}

@@ -1,0 +1,164 @@
+//! The pool: how many connections there are, who waits for one, and what is left in them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::future::join_all;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use testkit::{Database, RawServer, Server, database};
+
+use crate::writes::until_some;
+
+/// A server with these limits.
+async fn limited(db: &Database, limits: &[(&str, &str)]) -> Server {
+    let mut command = Server::command(db);
+    command.envs(limits.iter().map(|(name, value)| (format!("COUNTERSIGN_{name}"), value)));
+    Server::start(command).await
+}
+
+/// The reader's backends on this database.
+const BACKENDS: &str = "select count(*) from pg_stat_activity \
+                        where usename = 'countersign_reader' and datname = current_database()";
+
+/// Looks again and again how many backends of the reader there are, until told to stop; the most that there were.
+async fn most_backends(db: Database, over: Arc<AtomicBool>) -> u64 {
+    let client = db.connect().await;
+    let mut most = 0;
+    while !over.load(Ordering::SeqCst) {
+        let count: i64 = client.query_one(BACKENDS, &[]).await.unwrap().get(0);
+        most = most.max(u64::try_from(count).unwrap());
+    }
+    most
+}
+
+/// A lock that reads can be made to wait for.
+async fn barrier(db: &Database) -> tokio_postgres::Client {
+    let client = db.connect().await;
+    client.batch_execute("select pg_advisory_lock(7)").await.unwrap();
+    client
+}
+
+/// A read that waits for it.
+const WAITING: &str = "select pg_advisory_lock_shared(7), 1 as n";
+
+const HAVE_COME: &str = "select count(*) from pg_stat_activity where wait_event = 'advisory' \
+                         and datname = current_database() and usename = 'countersign_reader'";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_one_after_the_other_share_a_backend() {
+    // X-22
+    let db = database().await;
+    let server = limited(&db, &[("READ_SESSIONS", "1")]).await;
+    let mut pids = BTreeSet::new();
+    for _ in 0..30 {
+        pids.insert(server.query("select pg_backend_pid() as pid").await[0]["pid"].as_i64().unwrap());
+        server.fail("query_database", json!({"query": "select 1/0"}), "sql_error").await;
+    }
+    assert_eq!(pids.len(), 1, "{pids:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_beyond_the_limit_wait_and_run_and_there_are_never_more_backends_than_the_limit() {
+    // D1-09
+    let db = database().await;
+    let server = limited(&db, &[("READ_SESSIONS", "2")]).await;
+    let over = Arc::new(AtomicBool::new(false));
+    let watching = tokio::spawn(most_backends(db.clone(), Arc::clone(&over)));
+    let lock = barrier(&db).await;
+    let reads = join_all((0..9).map(|_| server.query(WAITING)));
+    let release = async {
+        until_some(&db, &format!("select 1 where ({HAVE_COME}) = 2")).await;
+        lock.batch_execute("select pg_advisory_unlock(7)").await.unwrap();
+    };
+    let (answers, ()) = tokio::join!(reads, release);
+    assert!(answers.iter().all(|rows| rows[0]["n"] == 1), "{answers:?}");
+
+    // Reads that fail, are cut off or run out of time give their places up only when their backends are gone.
+    let failing = join_all((0..40).map(async |number| match number % 4 {
+        0 => server.call("query_database", json!({"query": "select 1/0"})).await,
+        1 => server.call("query_database", json!({"query": "select repeat('x', 3000000)"})).await,
+        2 => {
+            let query = "select repeat('x', 1000) from generate_series(1, 5000)";
+            server.call("query_database", json!({"query": query, "row_limit": 9999})).await
+        }
+        _ => server.call("query_database", json!({"query": "select 1 as n"})).await,
+    }));
+    failing.await;
+    over.store(true, Ordering::SeqCst);
+    assert_eq!(watching.await.unwrap(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_finds_no_connection_free_in_time_is_told_so_and_what_to_do() {
+    let db = database().await;
+    let server = limited(&db, &[("READ_SESSIONS", "1"), ("QUERY_TIMEOUT_MS", "700")]).await;
+    let sleeping = server.call("query_database", json!({"query": "select pg_sleep(60)"}));
+    let second = async {
+        let pid = "select pid from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()";
+        let pid = Pid::from_raw(until_some(&db, pid).await.parse().unwrap());
+        // A backend that does not even hear that it is cancelled keeps its place beyond its deadline.
+        kill(pid, Signal::SIGSTOP).unwrap();
+        let error = server.fail("query_database", json!({"query": "select 1"}), "database_unavailable").await;
+        kill(pid, Signal::SIGCONT).unwrap();
+        error
+    };
+    let (first, second) = tokio::join!(sleeping, second);
+    assert_eq!(first["error"]["code"], "timeout", "{first}");
+    assert_eq!(second["retryable"], true);
+    let message = second["message"].as_str().unwrap();
+    assert!(message.contains("all 1 connections of this server were in use"), "{second}");
+    let hint = second["hint"].as_str().unwrap();
+    assert!(hint.contains("read_sessions") && hint.contains("query_timeout_ms"), "{second}");
+    assert_eq!(server.query("select 1 as n").await, [json!({"n": 1})]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_finds_no_connection_free_in_time_is_told_so_and_leaves_no_record() {
+    let db = database().await;
+    let limits = [("WRITE_SESSIONS", "1"), ("CALL_DEADLINE_MS", "900")];
+    let server = limited(&db, &limits).await;
+    let blocker = db.connect().await;
+    blocker.batch_execute("begin; lock table social.tweet in access exclusive mode").await.unwrap();
+    let first = server.call("post_tweet", json!({"text": "first"}));
+    let second = async {
+        let pid = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() \
+                   and usename = 'countersign_writer'";
+        let pid = Pid::from_raw(until_some(&db, pid).await.parse().unwrap());
+        kill(pid, Signal::SIGSTOP).unwrap();
+        let error = server.fail("post_tweet", json!({"text": "second"}), "database_unavailable").await;
+        kill(pid, Signal::SIGCONT).unwrap();
+        error
+    };
+    let (_, second) = tokio::join!(first, second);
+    blocker.batch_execute("rollback").await.unwrap();
+    assert!(second["hint"].as_str().unwrap().contains("write_sessions"), "{second}");
+    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "1");
+    server.succeed("post_tweet", json!({"text": "second"})).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_read_its_answers_holds_no_transaction() {
+    // X-32
+    let db = database().await;
+    let mut stalled = RawServer::start(Server::command(&db), "2025-06-18").await;
+    let query = "select repeat('x', 1000) from generate_series(1, 900)";
+    let params = json!({"name": "query_database", "arguments": {"query": query, "row_limit": 900}});
+    for id in 1..=20 {
+        // Nobody takes the answers, and a pipe holds less than one of them.
+        let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+        stalled.send(&call.to_string()).await;
+    }
+    // They have been asked for, and every one is at its end.
+    until_some(&db, &format!("select 1 where ({BACKENDS}) > 0")).await;
+    let idle = format!(
+        "select 1 where ({BACKENDS} and (state <> 'idle' or backend_xmin is not null)) = 0 and ({BACKENDS}) > 0"
+    );
+    until_some(&db, &idle).await;
+    db.run("create table public.free ()").await;
+    for id in 1..=20 {
+        assert_eq!(stalled.receive().await["result"]["isError"], false, "{id}");
+    }
+}

@@ -1,0 +1,104 @@
+//! Reading from a streaming standby, and several servers of one cluster in one connection string.
+
+use serde_json::{Value, json};
+use testkit::{Database, Server, Standby, lone_database};
+
+use crate::writes::until_some;
+
+/// A connection string for the reader's login on this server. The sockets of test clusters let their user in.
+fn reader_url(db: &Database) -> String {
+    db.url().replace("user=postgres", "user=countersign_reader")
+}
+
+/// Both servers in one string: the first one listed first.
+fn both(first: &Database, second: &Database, user: &str, session_attrs: &str) -> String {
+    let place = |db: &Database| db.cluster().socket_dir().display().to_string();
+    format!(
+        "host={},{} port={} user={user} dbname={} target_session_attrs={session_attrs}",
+        place(first),
+        place(second),
+        first.cluster().port(),
+        first.name()
+    )
+}
+
+async fn in_recovery(server: &Server) -> Value {
+    server.query("select pg_is_in_recovery() as it").await[0]["it"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_come_from_the_standby_and_writes_go_to_the_primary() {
+    let primary = lone_database().await;
+    primary.run("create table public.read_here (n int); grant select on public.read_here to countersign_reader").await;
+    let standby = Standby::of(&primary, &[("max_standby_streaming_delay", "0")]).await;
+    let mut command = Server::command(&primary);
+    // The login that init made is there as well: roles are replicated.
+    command.args(["--read-url", &reader_url(&standby.database)]);
+    let server = Server::start(command).await;
+    assert_eq!(in_recovery(&server).await, true);
+    let id = server.succeed("post_tweet", json!({"text": "through the primary"})).await["data"]["id"].clone();
+    standby.catch_up(&primary).await;
+    let found = server.query(&format!("select text from social.tweet where id = {id}")).await;
+    assert_eq!(found, [json!({"text": "through the primary"})]);
+
+    // Nothing that the other tools ask needs a primary.
+    let overview = server.succeed("describe_database", json!({})).await;
+    assert!(overview.to_string().contains("tweet_like"), "{overview}");
+    let table = server.succeed("describe_database", json!({"table": "social.tweet"})).await;
+    assert!(table.to_string().contains("account_id"), "{table}");
+    server.succeed("describe_database", json!({"search": "tweet"})).await;
+    let plan = server.succeed("explain_query", json!({"query": "select * from social.tweet"})).await;
+    assert!(plan.to_string().contains("Seq Scan"), "{plan}");
+    let error = server.fail("query_database", json!({"query": "select handel from social.account"}), "sql_error").await;
+    assert!(error["hint"].as_str().unwrap().contains("handle"), "{error}");
+    server.fail("query_database", json!({"query": "create table public.t ()"}), "not_read_only").await;
+
+    // What the primary removes while it is read here ends the read, and the agent can ask again.
+    let reading = json!({"query": "select (select count(*) from public.read_here), pg_sleep(60)"});
+    let conflict = async {
+        until_some(&standby.database, "select 1 from pg_stat_activity where wait_event = 'PgSleep'").await;
+        primary.run("truncate public.read_here").await;
+    };
+    let (error, ()) = tokio::join!(server.fail("query_database", reading, "sql_error"), conflict);
+    assert_eq!((&error["sqlstate"], &error["retryable"]), (&json!("40001"), &json!(true)), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("conflict with recovery"), "{error}");
+    assert_eq!(in_recovery(&server).await, true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_server_of_a_list_is_taken_for_what_it_is_and_a_failover_is_followed() {
+    let primary = lone_database().await;
+    let standby = Standby::of(&primary, &[]).await;
+    let (first, second) = (&primary, &standby.database);
+    for (order, attrs, is_standby) in [
+        ((first, second), "any", false),
+        ((second, first), "any", true),
+        ((first, second), "standby", true),
+        ((first, second), "read-only", true),
+        ((second, first), "primary", false),
+        ((second, first), "read-write", false),
+        ((first, second), "prefer-standby", true),
+    ] {
+        let mut command = Server::bare_command(&primary);
+        command.args(["--read-url", &both(order.0, order.1, "countersign_reader", attrs)]);
+        assert_eq!(in_recovery(&Server::start(command).await).await, is_standby, "{attrs}");
+    }
+
+    let mut command = Server::command(&primary);
+    command.env("DATABASE_URL", both(second, first, "countersign_writer", "read-write"));
+    command.args(["--read-url", &both(first, second, "countersign_reader", "prefer-standby")]);
+    let server = Server::start(command).await;
+    server.succeed("post_tweet", json!({"text": "before"})).await;
+    assert_eq!(in_recovery(&server).await, true);
+    standby.catch_up(&primary).await;
+
+    // The primary is gone and the standby takes over: the same server finds it.
+    primary.cluster().stop_immediate().unwrap();
+    second.run("select pg_promote()").await;
+    server.succeed("post_tweet", json!({"text": "after"})).await;
+    assert_eq!(in_recovery(&server).await, false);
+    let texts = "select string_agg(text, ' ' order by id) from social.tweet where text in ('before', 'after')";
+    assert_eq!(second.value(texts).await, "before after");
+    let records = "select string_agg(status, ' ' order by id) from countersign.mutation_audit";
+    assert_eq!(second.value(records).await, "success success");
+}
