@@ -12,6 +12,7 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tools::{ToolInfo, Toolset};
 
@@ -35,14 +36,16 @@ pub struct Server {
     tools: Toolset,
     principal: Principal,
     content: Content,
+    /// How many calls have ended.
+    answers: watch::Sender<u64>,
     /// Cancels `session` when the last clone is gone.
     _ended: Arc<DropGuard>,
     /// Cancelled at the end of the session.
     pub(crate) session: CancellationToken,
 }
 
-/// How long a read goes on after its client has closed its end: a script that pipes its questions in and reads on gets the
-/// quick answers, and no backend works for long for nobody.
+/// How long reads go on after their client has closed its end while none of them ends: a script that pipes its questions in
+/// and reads on gets the quick answers, and no backend works for long for nobody.
 const LAST_ANSWERS: Duration = Duration::from_millis(100);
 
 const INSTRUCTIONS: &str = "A PostgreSQL database. See what is in it with describe_database, read with query_database, \
@@ -55,7 +58,8 @@ impl Server {
     #[must_use]
     pub fn new(tools: Toolset, principal: Principal, content: Content) -> Self {
         let session = CancellationToken::new();
-        Self { tools, principal, content, _ended: Arc::new(session.clone().drop_guard()), session }
+        let answers = watch::Sender::new(0);
+        Self { tools, principal, content, answers, _ended: Arc::new(session.clone().drop_guard()), session }
     }
 
     async fn call(&self, params: CallToolRequestParams) -> Result<CallToolResult, ErrorData> {
@@ -70,10 +74,11 @@ impl Server {
         self.result(&envelope)
     }
 
-    /// Ends when the client has closed its end and what was nearly done has had its time.
+    /// Ends when the client has closed its end and no call has ended for a while.
     async fn deserted(&self) {
+        let mut answers = self.answers.subscribe();
         self.session.cancelled().await;
-        tokio::time::sleep(LAST_ANSWERS).await;
+        while tokio::time::timeout(LAST_ANSWERS, answers.changed()).await.is_ok_and(|sent| sent.is_ok()) {}
     }
 
     fn result(&self, envelope: &Envelope) -> Result<CallToolResult, ErrorData> {
@@ -120,7 +125,10 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let only_reads = self.tools.registry().info(&params.name).is_some_and(|info| info.hints.read_only);
         tokio::select! {
-            result = self.call(params) => result.map(CallToolResponse::from),
+            result = self.call(params) => {
+                self.answers.send_modify(|count| *count += 1);
+                result.map(CallToolResponse::from)
+            }
             // Dropping the call frees its backend; a write goes on to its recorded end.
             () = context.ct.cancelled() => Err(ErrorData::invalid_request("the call was cancelled", None)),
             () = self.deserted(), if only_reads => {

@@ -73,7 +73,7 @@ impl Pool {
     pub async fn drain(&self) {
         let stopping = &self.pool.manager().stopping;
         stopping.close();
-        if tokio::time::timeout(CANCEL_TIMEOUT, stopping.wait()).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, stopping.wait()).await.is_err() {
             tracing::warn!("the server did not take all cancel requests");
         }
     }
@@ -90,6 +90,10 @@ impl Pool {
 pub struct Lease {
     session: Option<Object<Manager>>,
 }
+
+/// How long a backend is told to stop, and how long it has to do so before it is told again.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+const STOP_INTERVAL: Duration = Duration::from_millis(25);
 
 /// How long the server has to take a cancel request in.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -135,14 +139,28 @@ fn stop(session: Object<Manager>) {
     let is_idle = session.is_idle();
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
     let stopped = async move {
-        if !is_idle {
-            let cancelled = tokio::time::timeout(CANCEL_TIMEOUT, wire::cancel(&session.cancel_key())).await;
-            if !matches!(cancelled, Ok(Ok(()))) {
-                tracing::debug!(backend_pid = session.backend_pid(), "the server did not take the cancel request");
-            }
+        let mut session = session;
+        if !is_idle && tokio::time::timeout(STOP_TIMEOUT, interrupt(&mut session)).await.is_err() {
+            tracing::warn!(backend_pid = session.backend_pid(), "the backend does not stop");
         }
         // The socket stays open until the cancel is in: a closed one would let the backend's number be used again.
         session.close().await;
     };
     runtime.spawn(stopping.track_future(stopped));
+}
+
+/// Asks the server to stop what the session runs, until it has.
+///
+/// Once is not enough: a backend that has not begun yet, because the statement is still on its way, takes no notice of a
+/// cancel, and runs the statement afterwards for nobody.
+async fn interrupt(session: &mut Session) {
+    loop {
+        let cancelled = tokio::time::timeout(CANCEL_TIMEOUT, wire::cancel(&session.cancel_key())).await;
+        if !matches!(cancelled, Ok(Ok(()))) {
+            tracing::debug!(backend_pid = session.backend_pid(), "the server did not take the cancel request");
+        }
+        if tokio::time::timeout(STOP_INTERVAL, session.connection.until_quiet()).await.is_ok() {
+            return;
+        }
+    }
 }

@@ -68,6 +68,9 @@ const READ_BYTES: usize = 8 * 1024;
 /// The most that is taken in while there is something to send: twice what a pipeline may return.
 const MAX_BYTES_AHEAD: usize = 16 << 20;
 
+/// How much is read only to be forgotten, in bytes.
+const MAX_FORGOTTEN_BYTES: usize = 1 << 20;
+
 /// How long a server may take to hear that the session is over.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -272,8 +275,25 @@ impl Connection {
         }
     }
 
+    /// Reads and forgets what is still to come. Returns when that is all, and also when the connection has to be closed to
+    /// end it: the server is in the middle of sending, or of reading what was not sent whole.
+    pub(crate) async fn until_quiet(&mut self) {
+        let mut bytes = 0;
+        while self.owed > 0 && self.outbox.is_empty() && bytes <= MAX_FORGOTTEN_BYTES {
+            match self.receive().await {
+                Ok(Message::DataRow(body)) => bytes += body.buffer().len(),
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
     /// Says goodbye; the connection is of no use afterwards.
     pub(crate) async fn terminate(mut self) {
+        // Half a statement: the server must not get the other half.
+        if !self.outbox.is_empty() {
+            return;
+        }
         frontend::terminate(&mut self.outbox);
         let goodbye = async {
             let _ = self.flush().await;
