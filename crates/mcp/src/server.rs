@@ -7,8 +7,8 @@ use contract::{Envelope, Principal};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorData, Implementation,
-    ListToolsResult, MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
-    ToolAnnotations,
+    ListToolsResult, MetaObject, PaginatedRequestParams, RequestId, ServerCapabilities, ServerConfig,
+    SubscriptionFilter, Tool, ToolAnnotations,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use serde_json::Value;
@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tools::{ToolInfo, Toolset};
 
+use crate::in_flight::InFlight;
 use crate::packed;
 
 /// Where the envelope stands in a tool result.
@@ -36,6 +37,8 @@ pub struct Server {
     tools: Toolset,
     principal: Principal,
     content: Content,
+    /// The requests that the transport has taken in and not answered yet.
+    pub(crate) in_flight: InFlight,
     /// How many calls have ended.
     answers: watch::Sender<u64>,
     /// Cancels `session` when the last clone is gone.
@@ -59,19 +62,29 @@ impl Server {
     pub fn new(tools: Toolset, principal: Principal, content: Content) -> Self {
         let session = CancellationToken::new();
         let answers = watch::Sender::new(0);
-        Self { tools, principal, content, answers, _ended: Arc::new(session.clone().drop_guard()), session }
+        Self {
+            tools,
+            principal,
+            content,
+            in_flight: InFlight::default(),
+            answers,
+            _ended: Arc::new(session.clone().drop_guard()),
+            session,
+        }
     }
 
-    async fn call(&self, params: CallToolRequestParams) -> Result<CallToolResult, ErrorData> {
+    async fn call(&self, id: &RequestId, params: CallToolRequestParams) -> Result<CallToolResult, ErrorData> {
         let arguments = params.arguments.unwrap_or_default();
         // Taken once: the call ends with the tools that it began with.
         let registry = self.tools.registry();
-        let envelope = registry.call(&params.name, arguments, self.principal.clone()).await.ok_or_else(|| {
+        let reply = registry.call(&params.name, arguments, self.principal.clone()).await.ok_or_else(|| {
             let known: Vec<&str> = registry.infos().map(|info| info.name.as_str()).collect();
             let message = format!("Unknown tool: {}. This server has: {}", params.name, known.join(", "));
             ErrorData::invalid_params(message, None)
         })?;
-        self.result(&envelope)
+        let result = self.result(&reply.envelope)?;
+        self.in_flight.answered(id, reply.room);
+        Ok(result)
     }
 
     /// Ends when the client has closed its end and no call has ended for a while.
@@ -125,7 +138,7 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let only_reads = self.tools.registry().info(&params.name).is_some_and(|info| info.hints.read_only);
         tokio::select! {
-            result = self.call(params) => {
+            result = self.call(&context.id, params) => {
                 self.answers.send_modify(|count| *count += 1);
                 result.map(CallToolResponse::from)
             }

@@ -23,7 +23,7 @@ mod write;
 
 pub use error::{ConnectError, Error, ServerError};
 pub use pool::{Lease, Pool};
-pub use read::{ReadError, ReadLimits, ReadRequest, Reader, ResultSet, RowForm};
+pub use read::{ReadError, ReadLimits, ReadRequest, Reader, ResultSet, Room, RowForm};
 pub use session::{Keep, Outcome, RawColumn, RawShape, Session, Step, StepError, Whole};
 pub use target::{Address, DEFAULT_CONNECT_TIMEOUT, Target, TargetError, Tls, TlsMode};
 pub use types::TypeCatalog;

@@ -23,7 +23,8 @@ mod tool;
 mod toolbox;
 
 pub use builtin::Backends;
+pub use ledger::read::Room;
 pub use profile::Profile;
-pub use registry::{Registry, RegistryError};
+pub use registry::{Registry, RegistryError, Reply};
 pub use tool::{Answer, Call, Hints, Outcome, Refused, Tool, ToolInfo};
 pub use toolbox::{Shelves, Toolbox, Toolset};

@@ -5,6 +5,7 @@
 
 mod explain;
 mod rendered;
+mod room;
 mod run;
 mod shapes;
 
@@ -22,6 +23,8 @@ use crate::pool::{Lease, Pool};
 use crate::target::Target;
 use crate::types::TypeCatalog;
 pub use rendered::RowForm;
+pub use room::Room;
+use room::Rooms;
 use shapes::Shapes;
 
 /// The bounds of a read.
@@ -59,7 +62,7 @@ pub struct ReadRequest<'a> {
 }
 
 /// What was read.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct ResultSet {
     /// The columns, their names made unique.
     pub columns: Vec<Column>,
@@ -67,6 +70,8 @@ pub struct ResultSet {
     pub rows: Vec<Box<RawValue>>,
     /// Whether there was more than the limits on rows and bytes let through.
     pub truncated: bool,
+    /// The room that a large answer takes; given back when it is dropped.
+    pub room: Option<Room>,
 }
 
 /// Why nothing was read.
@@ -98,6 +103,7 @@ pub struct Reader {
     pool: Pool,
     types: Arc<TypeCatalog>,
     shapes: Arc<Shapes>,
+    rooms: Rooms,
     limits: ReadLimits,
 }
 
@@ -112,7 +118,8 @@ impl Reader {
             ("jit", "off"),
         ];
         let pool = Pool::new(target, settings, limits.sessions);
-        Self { pool, types: Arc::default(), shapes: Arc::default(), limits }
+        let rooms = Rooms::new(limits.sessions);
+        Self { pool, types: Arc::default(), shapes: Arc::default(), rooms, limits }
     }
 
     /// The bounds.
@@ -153,9 +160,10 @@ impl Reader {
     }
 
     async fn attempt(&self, deadline: Instant, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
+        let room = self.rooms.one(deadline).await?;
         let mut lease = self.pool.lease(deadline).await?;
         let outcome = tokio::time::timeout_at(deadline, self.query_on(lease.session(), request)).await;
-        settle(lease, outcome)
+        settle(lease, outcome).map(|result| result.in_room(room))
     }
 }
 

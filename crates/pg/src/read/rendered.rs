@@ -67,7 +67,7 @@ impl Rendered {
 
     /// An answer of these rows.
     pub(crate) fn finish(self, columns: Vec<Column>, truncated: bool) -> ResultSet {
-        ResultSet { columns, rows: self.rows, truncated }
+        ResultSet { columns, rows: self.rows, truncated, room: None }
     }
 }
 

@@ -52,9 +52,11 @@ pub(crate) struct Connection {
     pub(crate) owed: usize,
 }
 
-/// How much room the outbox starts with, and how much it keeps at the most.
+/// How much room the outbox starts with.
 const OUTBOX_BYTES: usize = 1024;
-const MAX_IDLE_OUTBOX_BYTES: usize = 64 * 1024;
+
+/// The most room that either buffer keeps while nothing is in it.
+const MAX_IDLE_BYTES: usize = 64 * 1024;
 
 /// A message begins with its tag and its length.
 const HEADER_BYTES: usize = 5;
@@ -181,7 +183,7 @@ impl Connection {
                 outbox.advance(sent);
             }
             writing.flush().await?;
-            if outbox.capacity() > MAX_IDLE_OUTBOX_BYTES {
+            if outbox.capacity() > MAX_IDLE_BYTES {
                 // A query of megabytes must not take their room for as long as the session lives.
                 *outbox = BytesMut::with_capacity(OUTBOX_BYTES);
             }
@@ -247,6 +249,10 @@ impl Connection {
                 } else if self.skipped > 0 {
                     continue;
                 }
+            }
+            if self.inbox.is_empty() && self.inbox.capacity() > MAX_IDLE_BYTES {
+                // The room of a large row is given back with it.
+                self.inbox = BytesMut::with_capacity(READ_BYTES);
             }
             // A parsed message takes its part of the buffer with it: without this, reads shrink to a few bytes.
             self.inbox.reserve(READ_BYTES);
