@@ -13,6 +13,8 @@ mod audit_order;
 mod audit_prune;
 mod audit_read;
 mod audit_verify;
+mod bounds;
+mod cancel;
 mod chaos;
 mod configuration;
 mod connection_strings;

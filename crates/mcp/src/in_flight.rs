@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::{ClientNotification, ErrorCode, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
+use tools::Room;
 
 /// What all of them may weigh, in bytes of their lines: two of the longest, or a thousand short ones. What becomes of a line
 /// takes several times its length.
@@ -23,7 +24,14 @@ const TOO_MUCH: ErrorCode = ErrorCode(-32000);
 /// Shared by both directions of a transport.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InFlight {
-    weights: Arc<Mutex<HashMap<RequestId, usize>>>,
+    requests: Arc<Mutex<HashMap<RequestId, Request>>>,
+}
+
+#[derive(Debug, Default)]
+struct Request {
+    weight: usize,
+    /// Of its answer, once there is one.
+    room: Option<Room>,
 }
 
 impl InFlight {
@@ -37,27 +45,27 @@ impl InFlight {
         bytes: usize,
         values: usize,
     ) -> Result<(), Box<ErrorData>> {
-        let mut weights = self.weights();
+        let mut requests = self.requests();
         match message {
             JsonRpcMessage::Request(request) => {
                 let weight = MIN_WEIGHT.max(bytes + values * VALUE_WEIGHT);
-                let others: usize = weights.values().sum();
-                if !weights.is_empty() && others + weight > MAX_WEIGHT {
+                let others: usize = requests.values().map(|request| request.weight).sum();
+                if !requests.is_empty() && others + weight > MAX_WEIGHT {
                     let message = format!(
                         "{} requests of {others} bytes are under way, and this one would be too much: \
                          wait for an answer, then send it again",
-                        weights.len()
+                        requests.len()
                     );
                     return Err(Box::new(ErrorData::new(TOO_MUCH, message, None)));
                 }
-                *weights.entry(request.id.clone()).or_default() += weight;
+                requests.entry(request.id.clone()).or_default().weight += weight;
             }
             JsonRpcMessage::Notification(notification) => {
                 // A request that was cancelled is never answered.
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    weights.remove(id);
+                    requests.remove(id);
                 }
             }
             _ => {}
@@ -65,18 +73,25 @@ impl InFlight {
         Ok(())
     }
 
-    /// Notes a message that has been written.
-    pub(crate) fn sent(&self, id: &RequestId) {
-        self.weights().remove(id);
+    /// Keeps the room of an answer until it has been written; one that is not on its way any more keeps none.
+    pub(crate) fn answered(&self, id: &RequestId, room: Option<Room>) {
+        if let Some(request) = self.requests().get_mut(id) {
+            request.room = room;
+        }
     }
 
-    fn weights(&self) -> MutexGuard<'_, HashMap<RequestId, usize>> {
-        self.weights.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Notes a message that has been written.
+    pub(crate) fn sent(&self, id: &RequestId) {
+        self.requests().remove(id);
+    }
+
+    fn requests(&self) -> MutexGuard<'_, HashMap<RequestId, Request>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Which request a message answers.
-pub(crate) fn answered(message: &TxJsonRpcMessage<RoleServer>) -> Option<RequestId> {
+pub(crate) fn answers(message: &TxJsonRpcMessage<RoleServer>) -> Option<RequestId> {
     match message {
         JsonRpcMessage::Response(response) => Some(response.id.clone()),
         JsonRpcMessage::Error(error) => error.id.clone(),

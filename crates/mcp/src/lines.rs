@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::in_flight::{InFlight, answered};
+use crate::in_flight::{InFlight, answers};
 use crate::overlong::IdFinder;
 use crate::{packed, strict_json};
 
@@ -39,9 +39,9 @@ pub(crate) struct Lines<R, W> {
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
-    pub(crate) fn new(input: R, output: W, session: CancellationToken) -> Self {
+    pub(crate) fn new(input: R, output: W, in_flight: InFlight, session: CancellationToken) -> Self {
         let (input, output) = (BufReader::new(input), Arc::new(Mutex::new(output)));
-        Self { input, line: Vec::new(), too_long: None, in_flight: InFlight::default(), output, session }
+        Self { input, line: Vec::new(), too_long: None, in_flight, output, session }
     }
 
     /// Reads up to the end of a line. `None` at the end of the input.
@@ -143,7 +143,7 @@ where
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
         let (output, in_flight, session) = (Arc::clone(&self.output), self.in_flight.clone(), self.session.clone());
         async move {
-            let answered = answered(&item);
+            let answered = answers(&item);
             // Not before it is this answer's turn: a line takes as much room as all that it is made of.
             let mut output = output.lock().await;
             let line = packed::line(item)?;

@@ -8,16 +8,18 @@ use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, CustomRequest,
     CustomResult, ErrorData, Implementation, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    MetaObject, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+    MetaObject, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, RequestId, ServerCapabilities,
     ServerConfig, SubscriptionFilter, Tool, ToolAnnotations,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tools::{Registry, ToolInfo, Toolset};
 
 use crate::changes::Listener;
 use crate::resources;
 
+use crate::in_flight::InFlight;
 use crate::packed;
 
 /// Where the envelope stands in a tool result.
@@ -38,14 +40,18 @@ pub struct Server {
     tools: Toolset,
     principal: Principal,
     content: Content,
+    /// The requests that the transport has taken in and not answered yet.
+    pub(crate) in_flight: InFlight,
+    /// How many calls have ended.
+    answers: watch::Sender<u64>,
     /// Cancels `session` when the last clone is gone.
     _ended: Arc<DropGuard>,
     /// Cancelled at the end of the session.
     pub(crate) session: CancellationToken,
 }
 
-/// How long a read goes on after its client has closed its end: a script that pipes its questions in and reads on gets the
-/// quick answers, and no backend works for long for nobody.
+/// How long reads go on after their client has closed its end while none of them ends: a script that pipes its questions in
+/// and reads on gets the quick answers, and no backend works for long for nobody.
 const LAST_ANSWERS: Duration = Duration::from_millis(100);
 
 const INSTRUCTIONS: &str = "A PostgreSQL database. See what is in it with describe_database, read with query_database, \
@@ -68,25 +74,37 @@ impl Server {
     #[must_use]
     pub fn new(tools: Toolset, principal: Principal, content: Content) -> Self {
         let session = CancellationToken::new();
-        Self { tools, principal, content, _ended: Arc::new(session.clone().drop_guard()), session }
+        let answers = watch::Sender::new(0);
+        Self {
+            tools,
+            principal,
+            content,
+            in_flight: InFlight::default(),
+            answers,
+            _ended: Arc::new(session.clone().drop_guard()),
+            session,
+        }
     }
 
-    async fn call(&self, params: CallToolRequestParams) -> Result<CallToolResult, ErrorData> {
+    async fn call(&self, id: &RequestId, params: CallToolRequestParams) -> Result<CallToolResult, ErrorData> {
         let arguments = params.arguments.unwrap_or_default();
         // Taken once: the call ends with the tools that it began with.
         let registry = self.tools.registry();
-        let envelope = registry.call(&params.name, arguments, self.principal.clone()).await.ok_or_else(|| {
+        let reply = registry.call(&params.name, arguments, self.principal.clone()).await.ok_or_else(|| {
             let known: Vec<&str> = registry.infos().map(|info| info.name.as_str()).collect();
             let message = format!("Unknown tool: {}. This server has: {}", params.name, known.join(", "));
             ErrorData::invalid_params(message, None)
         })?;
-        self.result(&envelope)
+        let result = self.result(&reply.envelope)?;
+        self.in_flight.answered(id, reply.room);
+        Ok(result)
     }
 
-    /// Ends when the client has closed its end and what was nearly done has had its time.
+    /// Ends when the client has closed its end and no call has ended for a while.
     async fn deserted(&self) {
+        let mut answers = self.answers.subscribe();
         self.session.cancelled().await;
-        tokio::time::sleep(LAST_ANSWERS).await;
+        while tokio::time::timeout(LAST_ANSWERS, answers.changed()).await.is_ok_and(|sent| sent.is_ok()) {}
     }
 
     /// Asks the registry, unless the client takes the request back or goes away: dropping it frees its backend.
@@ -157,7 +175,10 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let only_reads = self.tools.registry().info(&params.name).is_some_and(|info| info.hints.read_only);
         tokio::select! {
-            result = self.call(params) => result.map(CallToolResponse::from),
+            result = self.call(&context.id, params) => {
+                self.answers.send_modify(|count| *count += 1);
+                result.map(CallToolResponse::from)
+            }
             // Dropping the call frees its backend; a write goes on to its recorded end.
             () = context.ct.cancelled() => Err(cancelled()),
             () = self.deserted(), if only_reads => {

@@ -25,7 +25,7 @@ pub enum ServeError {
 pub async fn serve_stdio(server: Server, stop: CancellationToken) -> Result<(), ServeError> {
     let (input, output) = rmcp::transport::stdio_pipes();
     let session = server.session.clone();
-    let transport = Lines::new(input, output, session.clone());
+    let transport = Lines::new(input, output, server.in_flight.clone(), session.clone());
     let stopped = stop.clone();
     tokio::spawn(async move {
         stopped.cancelled().await;

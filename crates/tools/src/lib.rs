@@ -24,8 +24,9 @@ mod tool;
 mod toolbox;
 
 pub use builtin::Backends;
+pub use ledger::read::Room;
 pub use profile::Profile;
-pub use registry::{Registry, RegistryError};
+pub use registry::{Registry, RegistryError, Reply};
 pub use resources::{Address, Completions, Listed, Page, Template, Typed};
 pub use tool::{Answer, Call, Hints, Outcome, Refused, Tool, ToolInfo};
 pub use toolbox::{Change, Shelves, Toolbox, Toolset};

@@ -53,11 +53,12 @@ impl Tool for ManifestRead {
             }
             if self.spec.rows.is_single() {
                 return match rows.first() {
-                    Some(row) => Answer::read(row),
+                    Some(row) => Answer::of_rows(row, result.room),
                     None => Answer::read(&Map::new()),
                 };
             }
-            Answer::read(&super::builtin::RowsPage { row_count: rows.len(), rows, truncated: result.truncated })
+            let page = super::builtin::RowsPage { row_count: rows.len(), rows, truncated: result.truncated };
+            Answer::of_rows(&page, result.room)
         })
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use contract::{Envelope, ErrorCode, Failure, Meta, Principal};
 use futures_util::FutureExt;
+use ledger::read::Room;
 use manifest::Catalog;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -147,7 +148,7 @@ impl Registry {
         name: &str,
         arguments: Map<String, Value>,
         principal: Principal,
-    ) -> Option<Envelope> {
+    ) -> Option<Reply> {
         let started = Instant::now();
         let entry = self.get(name)?;
         let outcome = match entry.checker.check(name, &arguments) {
@@ -159,17 +160,27 @@ impl Registry {
             Err(failure) => Err(failure.into()),
         };
         let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Some(envelope(outcome, Meta::new(entry.tool.info().version.clone(), elapsed_ms)))
+        Some(reply(outcome, Meta::new(entry.tool.info().version.clone(), elapsed_ms)))
     }
 }
 
-fn envelope(outcome: Outcome, meta: Meta) -> Envelope {
+/// What a call is answered with.
+#[derive(Debug)]
+pub struct Reply {
+    /// The answer itself.
+    pub envelope: Envelope,
+    /// The room that it takes: to be dropped once the client has taken it.
+    pub room: Option<Room>,
+}
+
+fn reply(outcome: Outcome, meta: Meta) -> Reply {
     match outcome {
-        Ok(Answer { data, correlation_id, rows_affected, rollback }) => {
-            Envelope::Success { data, meta: Meta { correlation_id, rows_affected, rollback, ..meta } }
-        }
+        Ok(Answer { data, room, correlation_id, rows_affected, rollback }) => Reply {
+            envelope: Envelope::Success { data, meta: Meta { correlation_id, rows_affected, rollback, ..meta } },
+            room,
+        },
         Err(Refused { correlation_id, failure }) => {
-            Envelope::Failure { error: *failure, meta: Meta { correlation_id, ..meta } }
+            Reply { envelope: Envelope::Failure { error: *failure, meta: Meta { correlation_id, ..meta } }, room: None }
         }
     }
 }
@@ -223,8 +234,8 @@ mod tests {
         let mut registry = Registry { call_deadline: Duration::from_secs(1), ..Registry::default() };
         registry.add(broken()).unwrap();
         let registry = Arc::new(registry);
-        let envelope = registry.call("broken", Map::new(), Principal::default()).await.unwrap();
-        let Envelope::Failure { error, .. } = envelope else { panic!("{envelope:?}") };
+        let reply = registry.call("broken", Map::new(), Principal::default()).await.unwrap();
+        let Envelope::Failure { error, .. } = reply.envelope else { panic!("{reply:?}") };
         assert_eq!(error.code, ErrorCode::InternalError);
         assert!(!error.message.contains("secret"), "{}", error.message);
         assert!(registry.call("unknown", Map::new(), Principal::default()).await.is_none());

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use contract::{CorrelationId, Failure, Principal, Rollback};
+use ledger::read::Room;
 use manifest::Access;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
@@ -79,6 +80,8 @@ pub struct Call {
 pub struct Answer {
     /// `data` of the envelope: an object, as the text that is sent.
     pub data: Box<RawValue>,
+    /// The room that `data` takes until the client has taken it; large reads only.
+    pub room: Option<Room>,
     /// The receipt; writes only.
     pub correlation_id: Option<CorrelationId>,
     /// Rows touched; writes that happened only.
@@ -88,13 +91,21 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// The answer of a read that takes so much room.
+    ///
+    /// # Errors
+    /// As [`Answer::read`].
+    pub fn of_rows(data: &impl serde::Serialize, room: Option<Room>) -> Outcome {
+        Self::read(data).map(|answer| Self { room, ..answer })
+    }
+
     /// The answer of a read. A result that has no JSON form is a defect of the tool.
     ///
     /// # Errors
     /// [`Refused`] with `internal_error`.
     pub fn read(data: &impl serde::Serialize) -> Outcome {
         match to_raw_value(data) {
-            Ok(data) => Ok(Self { data, correlation_id: None, rows_affected: None, rollback: None }),
+            Ok(data) => Ok(Self { data, room: None, correlation_id: None, rows_affected: None, rollback: None }),
             Err(error) => {
                 tracing::error!(%error, "a result cannot be serialized");
                 Err(Failure::new(contract::ErrorCode::InternalError, "the result cannot be written as JSON").into())

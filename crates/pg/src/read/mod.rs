@@ -12,6 +12,7 @@ mod functions;
 mod layers;
 mod remembered;
 mod rendered;
+mod room;
 mod rows;
 mod run;
 mod shapes;
@@ -35,6 +36,8 @@ pub use layers::Layer;
 use layers::Layers;
 pub(crate) use remembered::Remembered;
 pub use rendered::RowForm;
+pub use room::Room;
+use room::Rooms;
 use shapes::Shapes;
 
 /// The bounds of a read.
@@ -72,7 +75,7 @@ pub struct ReadRequest<'a> {
 }
 
 /// What was read.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct ResultSet {
     /// The columns, their names made unique.
     pub columns: Vec<Column>,
@@ -80,6 +83,8 @@ pub struct ResultSet {
     pub rows: Vec<Box<RawValue>>,
     /// Whether there was more than the limits on rows and bytes let through.
     pub truncated: bool,
+    /// The room that a large answer takes; given back when it is dropped.
+    pub room: Option<Room>,
 }
 
 /// Why nothing was read.
@@ -121,6 +126,7 @@ pub struct Reader {
     shapes: Arc<Shapes>,
     functions: Arc<Functions>,
     frame: Arc<Frame>,
+    rooms: Rooms,
     limits: ReadLimits,
     layers: Layers,
 }
@@ -149,7 +155,8 @@ impl Reader {
         let pool = Pool::new(target, settings, limits.sessions);
         let frame = Arc::new(Frame::new(limits.deadline, layers));
         let functions = Arc::new(Functions::new(&limits));
-        Self { pool, types: Arc::default(), shapes: Arc::default(), functions, frame, limits, layers }
+        let rooms = Rooms::new(limits.sessions);
+        Self { pool, types: Arc::default(), shapes: Arc::default(), functions, frame, rooms, limits, layers }
     }
 
     /// The bounds.
@@ -187,9 +194,10 @@ impl Reader {
     }
 
     async fn attempt(&self, deadline: Instant, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
+        let room = self.rooms.one(deadline).await?;
         let mut lease = self.pool.lease_to_read(deadline).await?;
         let outcome = tokio::time::timeout_at(deadline, self.query_on(lease.session(), request)).await;
-        self.give_back(lease, outcome).await
+        self.give_back(lease, outcome).await.map(|result| result.in_room(room))
     }
 
     /// What became of a read. Its session goes back to the pool while it is cleaned, so that nobody waits for that but

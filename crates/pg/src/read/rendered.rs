@@ -102,7 +102,7 @@ impl Rendered {
 
     /// An answer of these rows.
     pub(crate) fn finish(self, columns: Vec<Column>, truncated: bool) -> ResultSet {
-        ResultSet { columns, rows: self.rows, truncated }
+        ResultSet { columns, rows: self.rows, truncated, room: None }
     }
 }
 

@@ -182,7 +182,7 @@ impl Reader {
         let outcome = session.finish().await.map_err(refusal);
         session.finish().await?;
         self.push_way_out(session).await?;
-        outcome.map(|()| ResultSet { columns: Vec::new(), rows: Vec::new(), truncated: false })
+        outcome.map(|()| ResultSet { columns: Vec::new(), rows: Vec::new(), truncated: false, room: None })
     }
 
     /// Runs the statement up to the limits, rolls back and cleans the session. The end of the cleaning is not waited for.

@@ -62,9 +62,11 @@ pub(crate) struct Connection {
     pub(crate) is_lost: bool,
 }
 
-/// How much room the outbox starts with, and how much it keeps at the most.
+/// How much room the outbox starts with.
 const OUTBOX_BYTES: usize = 1024;
-const MAX_IDLE_OUTBOX_BYTES: usize = 64 * 1024;
+
+/// The most room that either buffer keeps while nothing is in it.
+const MAX_IDLE_BYTES: usize = 64 * 1024;
 
 /// A message begins with its tag and its length.
 const HEADER_BYTES: usize = 5;
@@ -77,6 +79,9 @@ const READ_BYTES: usize = 8 * 1024;
 
 /// The most that is taken in while there is something to send: twice what a pipeline may return.
 const MAX_BYTES_AHEAD: usize = 16 << 20;
+
+/// How much is read only to be forgotten, in bytes.
+const MAX_FORGOTTEN_BYTES: usize = 1 << 20;
 
 impl Connection {
     pub(crate) fn new(socket: Socket, route: Route) -> Self {
@@ -213,7 +218,7 @@ impl Connection {
                 outbox.advance(sent);
             }
             writing.flush().await?;
-            if outbox.capacity() > MAX_IDLE_OUTBOX_BYTES {
+            if outbox.capacity() > MAX_IDLE_BYTES {
                 // A query of megabytes must not take their room for as long as the session lives.
                 *outbox = BytesMut::with_capacity(OUTBOX_BYTES);
             }
@@ -292,6 +297,10 @@ impl Connection {
                     continue;
                 }
             }
+            if self.inbox.is_empty() && self.inbox.capacity() > MAX_IDLE_BYTES {
+                // The room of a large row is given back with it.
+                self.inbox = BytesMut::with_capacity(READ_BYTES);
+            }
             // A parsed message takes its part of the buffer with it: without this, reads shrink to a few bytes.
             self.inbox.reserve(READ_BYTES);
             match self.socket.read_buf(&mut self.inbox).await {
@@ -343,8 +352,25 @@ impl Connection {
         }
     }
 
+    /// Reads and forgets what is still to come. Returns when that is all, and also when the connection has to be closed to
+    /// end it: the server is in the middle of sending, or of reading what was not sent whole.
+    pub(crate) async fn until_quiet(&mut self) {
+        let mut bytes = 0;
+        while self.owed > 0 && self.outbox.is_empty() && bytes <= MAX_FORGOTTEN_BYTES {
+            match self.receive().await {
+                Ok(Message::DataRow(body)) => bytes += body.buffer().len(),
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
     /// Says goodbye and waits until the server has heard it; the connection is of no use afterwards.
     pub(crate) async fn terminate(&mut self, within: Duration) {
+        // Half a statement: the server must not get the other half.
+        if !self.outbox.is_empty() {
+            return;
+        }
         frontend::terminate(&mut self.outbox);
         let goodbye = async {
             let _ = self.flush().await;

@@ -133,7 +133,10 @@ impl Tool for QueryDatabase {
             };
             let deadline = self.reader.limits().deadline;
             match self.reader.query(&request).await {
-                Ok(result) => Answer::read(&QueryData::new(result)),
+                Ok(mut result) => {
+                    let room = result.room.take();
+                    Answer::of_rows(&QueryData::new(result), room)
+                }
                 Err(error) => {
                     let failure = read_failure(error, deadline);
                     Err(corrected(&self.reader, &arguments.query, failure, call.deadline).await.into())

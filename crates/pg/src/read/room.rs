@@ -1,0 +1,56 @@
+//! How many answers there may be at once.
+//!
+//! An answer takes memory until its client has taken it. A client that asks and does not read what it is told would fill
+//! the server; so there is room for so many, and the next read waits for it, before it has a session, within its deadline.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::ResultSet;
+use crate::error::Error;
+
+/// Answers that are shorter, in bytes, take no room: what a thousand of them take does not count.
+const SMALL_BYTES: usize = 16 << 10;
+
+/// How many answers may wait to be taken without keeping a session from reading.
+const WAITING: usize = 4;
+
+/// The room of one answer.
+#[derive(Debug)]
+pub struct Room {
+    _place: OwnedSemaphorePermit,
+}
+
+/// All the room.
+#[derive(Debug, Clone)]
+pub(super) struct Rooms {
+    places: Arc<Semaphore>,
+}
+
+impl Rooms {
+    /// One answer for each session that reads, and some that wait to be taken.
+    pub(super) fn new(sessions: usize) -> Self {
+        Self { places: Arc::new(Semaphore::new(sessions + WAITING)) }
+    }
+
+    /// The room of one answer, before `deadline`.
+    pub(super) async fn one(&self, deadline: Instant) -> Result<Room, Error> {
+        let place = tokio::time::timeout_at(deadline, Arc::clone(&self.places).acquire_owned()).await;
+        match place {
+            Ok(Ok(place)) => Ok(Room { _place: place }),
+            // Never closed.
+            _ => Err(Error::Deadline),
+        }
+    }
+}
+
+impl ResultSet {
+    /// The same, in its room if it takes any.
+    pub(super) fn in_room(mut self, room: Room) -> Self {
+        let bytes: usize = self.rows.iter().map(|row| row.get().len()).sum();
+        self.room = (bytes > SMALL_BYTES).then_some(room);
+        self
+    }
+}

@@ -1,0 +1,358 @@
+//! Bounds: whatever a query asks for, the answer is a clear error or a part that says so, within the deadline, and the
+//! server's memory stays within 64 MiB of what it takes when idle (design.md section 1, promise 8; attacks DO02 to DO26).
+//!
+//! Each bomb prints what became of it: `cargo test -p acceptance bounds:: -- --nocapture`.
+#![allow(clippy::print_stdout, clippy::disallowed_macros, reason = "what was measured is for people to read")]
+
+mod once;
+mod stalled;
+
+use std::time::{Duration, Instant};
+
+use mcp::ClientError;
+use serde_json::{Value, json};
+use testkit::{Database, Server, arguments, database};
+
+use crate::writes::until_some;
+
+const MIB: f64 = 1024.0;
+
+/// What the server may take beyond its idle level, in KiB.
+const ALLOWED_KIB: u64 = 64 * 1024;
+
+/// How long after its deadline an answer may come on a busy machine.
+const SLACK: Duration = Duration::from_millis(1500);
+
+/// What may become of a bomb.
+#[derive(Debug, Clone, Copy)]
+enum Expected {
+    /// An error of this code with this in it.
+    Error(&'static str, &'static str),
+    /// A part, with `truncated`.
+    Cut,
+    /// It is no bomb after all.
+    Whole,
+    /// No message that the server takes: JSON-RPC's code.
+    Refused(i32),
+}
+
+use Expected::{Cut, Error, Refused, Whole};
+
+const TOO_LARGE: Expected = Error("result_too_large", "larger than");
+const TIMEOUT: Expected = Error("timeout", "timed out after");
+/// statement_too_complex: PostgreSQL's own limit on its stack.
+const TOO_DEEP: Expected = Error("sql_error", "54001");
+
+/// The resident memory of a process, in KiB.
+struct Memory {
+    pid: u32,
+    idle_kib: u64,
+}
+
+impl Memory {
+    /// From now on; the process is idle now.
+    fn of(pid: u32) -> Self {
+        let mut memory = Self { pid, idle_kib: 0 };
+        memory.idle_kib = memory.read("VmRSS");
+        memory.forget_peak();
+        memory
+    }
+
+    /// A line of /proc/PID/status.
+    fn read(&self, line: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
+        let value = status.lines().find_map(|it| it.strip_prefix(line)?.strip_prefix(':')).unwrap();
+        value.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+    }
+
+    /// From here on `VmHWM` is the peak (proc(5), clear_refs).
+    fn forget_peak(&self) {
+        std::fs::write(format!("/proc/{}/clear_refs", self.pid), "5").unwrap();
+    }
+
+    fn peak_above_idle_kib(&self) -> u64 {
+        self.read("VmHWM").saturating_sub(self.idle_kib)
+    }
+
+    fn above_idle_kib(&self) -> u64 {
+        self.read("VmRSS").saturating_sub(self.idle_kib)
+    }
+}
+
+/// A server under watch: its memory, its time, its backends.
+struct Watched {
+    db: Database,
+    server: Server,
+    deadline: Duration,
+    memory: Memory,
+}
+
+impl Watched {
+    async fn on(db: &Database, deadline_ms: u64) -> Self {
+        let mut command = Server::bare_command(db);
+        command.args(["--query-timeout-ms", &deadline_ms.to_string()]);
+        let server = Server::start(command).await;
+        let memory = Memory { pid: server.client().pid().unwrap(), idle_kib: 0 };
+        let mut watched = Self { db: db.clone(), server, deadline: Duration::from_millis(deadline_ms), memory };
+        // What every server does in its first minutes: connections opened, errors answered, code read from the disk.
+        for query in ["select 1 as n", "select nothing", "select generate_series(1, 2000)", "table social.tweet"] {
+            let calls: Vec<_> =
+                (0..8).map(|_| watched.server.call("query_database", json!({"query": query}))).collect();
+            futures_util::future::join_all(calls).await;
+        }
+        watched.memory = Memory::of(watched.memory.pid);
+        watched
+    }
+
+    async fn explode(&self, name: &str, tool: &str, params: Value, expected: Expected) {
+        self.memory.forget_peak();
+        let started = Instant::now();
+        let (outcome, said) = match self.server.client().call(tool, arguments(params)).await {
+            Ok(answer) => (outcome_of(&answer.envelope), answer.envelope["error"].to_string()),
+            Err(ClientError::Protocol { code, message }) => (format!("refused, {code}"), message),
+            Err(error) => panic!("{name}: {error}"),
+        };
+        let took = started.elapsed();
+        self.report(name, &outcome, took);
+        let fits = match expected {
+            Error(code, in_it) => outcome == code && said.contains(in_it),
+            Cut => outcome.starts_with("cut"),
+            Whole => outcome.starts_with("whole"),
+            Refused(code) => outcome == format!("refused, {code}"),
+        };
+        let said: String = said.chars().take(600).collect();
+        assert!(fits, "{name}: {outcome}, not {expected:?}: {said}");
+        assert!(took < self.deadline + SLACK, "{name} took {took:?}");
+        self.lives(name).await;
+    }
+
+    fn report(&self, name: &str, outcome: &str, took: Duration) {
+        let (above, after) = (self.memory.peak_above_idle_kib(), self.memory.above_idle_kib());
+        println!(
+            "{name:<52} {outcome:<28} {:>6} ms  peak +{:>5.1} MiB  after +{:>5.1} MiB",
+            took.as_millis(),
+            above as f64 / MIB,
+            after as f64 / MIB
+        );
+        assert!(above < ALLOWED_KIB, "{name}: {above} KiB above the idle level of {} KiB", self.memory.idle_kib);
+    }
+
+    /// The same server answers, and no backend of its reader is at work.
+    async fn lives(&self, name: &str) {
+        assert_eq!(self.server.query("select 1 as n").await, [json!({"n": 1})], "{name}");
+        let free = "select 1 where not exists (select from pg_stat_activity where usename = 'countersign_reader' \
+                    and datname = current_database() and state <> 'idle')";
+        until_some(&self.db, free).await;
+    }
+
+    async fn query(&self, name: &str, sql: &str, expected: Expected) {
+        self.explode(name, "query_database", json!({"query": sql}), expected).await;
+    }
+}
+
+fn outcome_of(envelope: &Value) -> String {
+    let data = &envelope["data"];
+    match (envelope["error"]["code"].as_str(), data["truncated"].as_bool()) {
+        (Some(code), _) => code.to_owned(),
+        (None, Some(true)) => format!("cut at {} rows", data["row_count"]),
+        (None, _) => format!("whole, {} rows", data["row_count"]),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_value_of_a_gigabyte_is_refused_whatever_its_type() {
+    // DO04, DO06, X-14, D5-07
+    let db = database().await;
+    let watched = Watched::on(&db, 60_000).await;
+    let text = |bytes: usize| format!("repeat(repeat('x', 1000), {})", bytes / 1000);
+    let large = text(50_000_000);
+    for (name, sql) in [
+        ("text of 1 GB", format!("select {}", text(1_000_000_000))),
+        ("bytea of 50 MB", format!("select convert_to({}, 'UTF8')", text(25_000_000))),
+        ("json of 50 MB", format!("select ('\"' || {large} || '\"')::json")),
+        ("array of 50 MB", format!("select array[{large}]")),
+        ("record of 50 MB", format!("select row(1, {large})")),
+        ("composite of 50 MB", format!("select t from (select id, {large} as text from social.tweet limit 1) t")),
+        ("50 columns of 1 MB", format!("select {}", vec![text(1_000_000); 50].join(", "))),
+        ("folded while planning, 50 MB", "select repeat(repeat('x', 10000), 5000)".to_owned()),
+    ] {
+        watched.query(name, &sql, TOO_LARGE).await;
+    }
+    let plan = json!({"query": "select repeat(repeat('x', 10000), 5000)"});
+    watched.explode("plan of the same", "explain_query", plan, Whole).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_rows_and_wide_rows_are_cut() {
+    let db = database().await;
+    let columns: Vec<String> = (1..=1600).map(|n| format!("c{n} smallint default 1")).collect();
+    let long: Vec<String> = (1..=1600).map(|n| format!("1 as {}{n}", "n".repeat(59))).collect();
+    db.run(&format!(
+        "create table public.wide ({}); insert into public.wide default values; grant select on public.wide to countersign_reader",
+        columns.join(", ")
+    ))
+    .await;
+    let watched = Watched::on(&db, 30_000).await;
+    let all = |sql: &str| json!({"query": sql, "row_limit": 10_000});
+    let million = "select n, repeat('x', 1000) as x from generate_series(1, 1000000) n";
+    watched.query("1,000,000 rows of 1 kB", million, Cut).await;
+    watched.explode("the same, 10,000 asked", "query_database", all(million), Cut).await;
+    let narrow = "select 1 as a from generate_series(1, 1000000)";
+    watched.explode("1,000,000 rows of 1 byte, 10,000 asked", "query_database", all(narrow), Cut).await;
+    watched.query("1,600 columns", "table public.wide", Whole).await;
+    let wide = "select wide.* from public.wide, generate_series(1, 10000)";
+
+    watched.explode("1,600 columns, 10,000 rows asked", "query_database", all(wide), Cut).await;
+    let arrays = json!({"query": wide, "row_limit": 10_000, "row_format": "array"});
+    watched.explode("the same as arrays", "query_database", arrays, Cut).await;
+    let long = format!("select {} from generate_series(1, 10000)", long.join(", "));
+    watched.explode("1,600 columns with names of 63 bytes", "query_database", all(&long), Cut).await;
+    let nulls: Vec<&str> = vec!["null"; 1600];
+    let nulls = format!("select {} from generate_series(1, 10000)", nulls.join(", "));
+    watched.explode("1,600 columns without a name, all null", "query_database", all(&nulls), Cut).await;
+    let empty = "select from generate_series(1, 1000000)";
+    watched.explode("1,000,000 rows without columns", "query_database", all(empty), Cut).await;
+    let tiny = "select array_agg(1) from generate_series(1, 500000)";
+    watched.query("array of 500,000 numbers", tiny, TOO_LARGE).await;
+    watched.query("array of 130,000 numbers", "select array_agg(1) from generate_series(1, 130000)", Whole).await;
+    let json = |element: &str, count: u32| format!("select ('[' || repeat('{element},', {count}) || '1]')::json as j");
+    watched.query("json of 300,000 empty arrays", &json("[]", 300_000), TOO_LARGE).await;
+    watched.query("json of 65,000 empty arrays", &json("[]", 65_000), Whole).await;
+    watched.query("json of 26,000 objects", &json("{\"a\":1}", 26_000), Whole).await;
+    watched.query("control characters, six bytes each in JSON", "select repeat(chr(1), 1000000) as a", TOO_LARGE).await;
+    watched.query("170,000 of them", "select repeat(chr(1), 170000) as a", Whole).await;
+    watched.query("quotes, escaped twice in text", "select repeat('\"', 520000) as a", Whole).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_does_not_end_is_ended_at_the_deadline() {
+    // D3-01, D4-05, DO02, DO08, DO10, DO12, DO18, DO20, DO24, DO26, X-31
+    let db = database().await;
+    db.run(
+        "create function public.sleeps(n int) returns int immutable language sql as 'select 1 from pg_sleep(60)';
+         create function public.slow_row(n int) returns int volatile language sql as 'select n from pg_sleep(0.05)';
+         grant execute on all functions in schema public to countersign_reader",
+    )
+    .await;
+    let watched = Watched::on(&db, 1000).await;
+    let join: Vec<String> = (1..=20).map(|n| format!("social.tweet t{n}")).collect();
+    let join = format!("select count(*) from {}", join.join(" cross join "));
+    let planned = "select public.sleeps(1)";
+    let bombs = [
+        ("pg_sleep(60)", "select pg_sleep(60)"),
+        (
+            "a recursive query without end",
+            "with recursive r(n) as (select 1 union all select n + 1 from r) select max(n) from r",
+        ),
+        ("count to 10^12", "select count(*) from generate_series(1, 1000000000000)"),
+        (
+            "doubling text",
+            "with recursive r(s) as (select 'x'::text union all select s || s from r where length(s) < 200000000) select max(length(s)) from r, generate_series(1, 100)",
+        ),
+        ("a join of 20 tables", &join),
+        ("its own statement_timeout", "select set_config('statement_timeout', '0', true), pg_sleep(60)"),
+        ("a function folded while planning", planned),
+        ("rows that come slowly", "select public.slow_row(n) from generate_series(1, 1000) n"),
+        (
+            "jsonpath",
+            "select count(*) from jsonb_path_query((select jsonb_agg(g) from generate_series(1, 30000) g), '$[*] ? (exists($[*] ? (@ > 0 && @ < 0)))')",
+        ),
+    ];
+    let bombs = bombs.map(|(name, sql)| watched.query(name, sql, TIMEOUT));
+    let explained = json!({"query": planned});
+    let plan = watched.explode("the plan of a function that is folded", "explain_query", explained, TIMEOUT);
+    // All at once, more than there are connections: who waits for one has no more time than the others.
+    tokio::join!(futures_util::future::join_all(bombs), plan);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_postgresql_says_beside_rows_is_bounded_as_well() {
+    let db = database().await;
+    db.run(
+        "create function public.notices(n int, length int) returns int language plpgsql as
+             $$ begin for i in 1..n loop raise notice '%', repeat('x', length); end loop; return n; end $$;
+         create function public.settings(n int) returns int language plpgsql as
+             $$ begin for i in 1..n loop perform set_config('application_name', i::text, true); end loop; return n; end $$;
+         create function public.fails(length int) returns int language plpgsql as
+             $$ begin raise exception '%', repeat('m', length) using detail = repeat('d', length), hint = repeat('h', length); end $$;
+         grant execute on all functions in schema public to countersign_reader",
+    )
+    .await;
+    let watched = Watched::on(&db, 30_000).await;
+    watched.query("100,000 notices", "select public.notices(100000, 100)", Whole).await;
+    watched.query("3 notices of 20 MB", "select public.notices(3, 20000000)", Whole).await;
+    watched.query("100,000 changed settings", "select public.settings(100000)", Whole).await;
+    watched.query("an error of 30 MB", "select repeat('x', 30000000)::int", Error("sql_error", "22P02")).await;
+    watched.query("an error of 3 x 10 MB", "select public.fails(10000000)", Error("sql_error", "P0001")).await;
+    watched.query("an error of 3 x 300 kB", "select public.fails(300000)", Error("sql_error", "P0001")).await;
+    watched.query("a name of 1 MB", &format!("select 1 as \"{}\"", "n".repeat(1_000_000)), Whole).await;
+    watched
+        .query(
+            "a column that is not, 1 MB long",
+            &format!("select \"{}\"", "n".repeat(1_000_000)),
+            Error("sql_error", "42703"),
+        )
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_sends_is_bounded_as_well() {
+    // DO14, DO16
+    let db = database().await;
+    let watched = Watched::on(&db, 30_000).await;
+    let parentheses = format!("select {}1{}", "(".repeat(100_000), ")".repeat(100_000));
+    let list = |element: &dyn Fn(u32) -> String, count: u32| (1..=count).map(element).collect::<Vec<_>>().join(",");
+    for (name, sql, expected) in [
+        ("parentheses, 100,000 deep", parentheses, Error("sql_error", "memory exhausted")),
+        ("a sum of 100,000 terms", format!("select 1{}", " + 1".repeat(100_000)), TOO_DEEP),
+        ("json, 20,000 deep", "select (repeat('[', 20000) || repeat(']', 20000))::jsonb".to_owned(), TOO_DEEP),
+        (
+            "IN with 200,000 values",
+            format!("select count(*) from social.tweet where id in ({})", list(&|n| n.to_string(), 200_000)),
+            Whole,
+        ),
+        ("a query of 3 MB", format!("select 1 as n -- {}", "x".repeat(3 << 20)), Whole),
+        ("a query of 10 MB", format!("select 1 as n -- {}", "x".repeat(10 << 20)), Refused(-32600)),
+    ] {
+        watched.query(name, &sql, expected).await;
+    }
+    let marks = |count| format!("select count(*) as n from (values {}) v", list(&|n| format!("(${n}::int)"), count));
+    let numbers = |count| (1..=count).collect::<Vec<u32>>();
+    let too_many = Error("sql_error", "at most 65535 parameters");
+    for (name, query, params, expected) in [
+        ("65,535 parameters", marks(65_535), json!(numbers(65_535)), Whole),
+        ("66,000 parameters, none given", marks(66_000), json!([]), too_many),
+        ("66,000 parameters", marks(66_000), json!(numbers(66_000)), too_many),
+        ("a parameter of 3 MB", "select length($1) as n".to_owned(), json!(["x".repeat(3 << 20)]), Whole),
+        ("a parameter of 15 MB", "select length($1) as n".to_owned(), json!(["x".repeat(15 << 20)]), Refused(-32600)),
+        (
+            "100,000 numbers",
+            "select cardinality($1::int[]) as n".to_owned(),
+            json!([vec![1; 100_000]]),
+            Refused(-32602),
+        ),
+    ] {
+        watched.explode(name, "query_database", json!({"query": query, "params": params}), expected).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_bombs_at_once_take_no_more_than_one() {
+    let db = database().await;
+    let watched = Watched::on(&db, 60_000).await;
+    for (name, sql, code) in [
+        ("8 x text of 50 MB", "select repeat(repeat('x', 1000), 50000)", "result_too_large"),
+        ("8 x 1,000,000 rows of 1 kB", "select repeat('x', 1000) as x from generate_series(1, 1000000)", "cut"),
+    ] {
+        watched.memory.forget_peak();
+        let started = Instant::now();
+        let calls: Vec<_> =
+            (0..8).map(|_| watched.server.call("query_database", json!({"query": sql, "row_limit": 10000}))).collect();
+        let envelopes = futures_util::future::join_all(calls).await;
+        watched.report(name, &outcome_of(&envelopes[0]), started.elapsed());
+        for envelope in envelopes {
+            assert!(outcome_of(&envelope).starts_with(code), "{}", envelope["error"]);
+        }
+        watched.lives(name).await;
+    }
+}

@@ -1,0 +1,56 @@
+//! A cancel that comes when its query is already done must hit nothing: 1,000 tries around the end of the query.
+
+use super::*;
+
+const TRIES: u64 = 1000;
+const SERVERS: u64 = 4;
+
+/// What the cancelled query takes, in microseconds, and the next one: long enough to be hit.
+const QUERY_US: u64 = 3000;
+
+async fn race(db: Database, first: u64) -> (u64, u64) {
+    let mut command = quick(&db);
+    // One session: if it were used again after a cancel, the next query would be on it.
+    command.args(["--read-sessions", "1"]);
+    let mut session = Session::start(command, HANDSHAKE).await;
+    let (mut answered, mut cancelled) = (0, 0);
+    for number in (first..TRIES).step_by(SERVERS as usize) {
+        let victim = session.query("select pg_sleep(0.003)").await;
+        // From before the query's end to well after it, a little later each time.
+        let delay = Duration::from_micros(QUERY_US / 2 + number * 2 * QUERY_US / TRIES);
+        let until = Instant::now() + delay;
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        session.cancel(victim).await;
+        let next = session.query("select 1 as n from pg_sleep(0.003)").await;
+        let mut answer = session.server.receive().await;
+        if answer["id"] == victim {
+            answered += 1;
+            answer = session.server.receive().await;
+        } else {
+            cancelled += 1;
+        }
+        assert_eq!(answer["id"], next, "try {number}: {answer}");
+        let rows = &answer["result"]["structuredContent"]["data"]["rows"];
+        assert_eq!(*rows, json!([{"n": 1}]), "try {number}, {delay:?} after the query was sent: {answer}");
+    }
+    assert!(session.server.close().await);
+    (answered, cancelled)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_cancel_never_hits_the_next_query() {
+    //
+    let db = database().await;
+    let started = Instant::now();
+    let races: Vec<_> = (0..SERVERS).map(|first| tokio::spawn(race(db.clone(), first))).collect();
+    let (mut answered, mut cancelled) = (0, 0);
+    for race in races {
+        let (late, early) = race.await.unwrap();
+        answered += late;
+        cancelled += early;
+    }
+    println!("{TRIES} late cancels: {cancelled} before the answer, {answered} after it, {:?}", started.elapsed());
+    assert!(answered > TRIES / 10 && cancelled > TRIES / 10, "the race was none: {answered} answered, {cancelled} not");
+}

@@ -1,0 +1,238 @@
+//! Every way to be cancelled, over every kind of connection.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+pub(super) const SLEEPING: &str = "pg_sleep(61)";
+
+pub(super) fn sleeps() -> Value {
+    json!({"query": format!("select {SLEEPING}")})
+}
+
+/// Cancels one call by notification; from the notification to the free backend.
+pub(super) async fn cancelled(
+    session: &mut Session,
+    watch: &Watch,
+    tool: &str,
+    arguments: Value,
+    like: &str,
+) -> Duration {
+    let id = session.begin(tool, arguments).await;
+    let pid = watch.backend(like).await;
+    let since = Instant::now();
+    session.cancel(id).await;
+    watch.until_free(pid, since).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_notification_frees_the_backend_in_both_eras_whatever_the_call_does() {
+    // X-15, D4-05
+    let db = database().await;
+    db.run(
+        "create function public.folded(n int) returns int immutable language sql as 'select 1 from pg_sleep(61)';
+         create table public.held (n int); grant select on public.held to countersign_reader;
+         grant execute on all functions in schema public to countersign_reader",
+    )
+    .await;
+    let watch = Watch::on(&db).await;
+    let manifest = Manifest::new(
+        "[[tool]]\nname = \"read_slowly\"\naccess = \"read\"\ndescription = \"Read slowly.\"\n\
+         sql = \"select 1 as n from pg_sleep(61)\"\n",
+    );
+    for protocol in [HANDSHAKE, NO_HANDSHAKE] {
+        let mut session = Session::start(manifest.command(&db), protocol).await;
+        let mut times = Vec::new();
+        for _ in 0..5 {
+            times.push(cancelled(&mut session, &watch, "query_database", sleeps(), SLEEPING).await);
+        }
+        report(&format!("notification, {protocol}"), times);
+        session.lives().await;
+
+        let rows = "select n, repeat('x', 9000) as x, pg_sleep(0.01)::text as y from generate_series(1, 100000) n";
+        let rows = json!({"query": rows});
+        let time = cancelled(&mut session, &watch, "query_database", rows, "generate_series(1, 100000)").await;
+        report("while rows arrive", vec![time]);
+
+        let explained = json!({"query": "select public.folded(1)"});
+        let time = cancelled(&mut session, &watch, "explain_query", explained, "public.folded").await;
+        report("while explain_query plans", vec![time]);
+
+        let time = cancelled(&mut session, &watch, "read_slowly", json!({}), SLEEPING).await;
+        report("a read tool of a manifest", vec![time]);
+
+        let mut blocker = db.connect().await;
+        let lock = blocker.transaction().await.unwrap();
+        lock.batch_execute("lock table public.held, pg_catalog.pg_description in access exclusive mode").await.unwrap();
+        let held = json!({"query": "table public.held"});
+        let time = cancelled(&mut session, &watch, "query_database", held, "table public.held").await;
+        report("while it waits for a lock", vec![time]);
+        let time =
+            cancelled(&mut session, &watch, "describe_database", json!({"table": "social.tweet"}), "description").await;
+        report("describe_database while it waits for a lock", vec![time]);
+        lock.rollback().await.unwrap();
+        session.lives().await;
+        assert!(session.server.close().await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_that_comes_before_the_query_has_begun_stops_it_too() {
+    // PostgreSQL takes no notice of a cancel that arrives before the statement does.
+    let db = database().await;
+    let watch = Watch::on(&db).await;
+    let mut session = Session::start(quick(&db), HANDSHAKE).await;
+    let at_work = "select pid from pg_stat_activity where query like '%pg_sleep(63)%' and state <> 'idle' \
+                   and pid <> pg_backend_pid() and datname = current_database()";
+    let mut times = Vec::new();
+    for number in 0..200 {
+        // A new text takes two round trips, one seen before takes one.
+        let id = session.query(&format!("select pg_sleep(63) /* {} */", number / 2)).await;
+        let since = Instant::now();
+        while since.elapsed() < Duration::from_micros(number * 20) {
+            std::hint::spin_loop();
+        }
+        let since = Instant::now();
+        session.cancel(id).await;
+        let done = AtomicBool::new(false);
+        // The next answer says that the server has seen the cancel: nothing begins after it.
+        let answered = async {
+            session.lives().await;
+            done.store(true, Ordering::SeqCst);
+        };
+        let watched = async {
+            let mut last = Duration::ZERO;
+            loop {
+                let nothing_begins = done.load(Ordering::SeqCst);
+                match watch.first(at_work).await {
+                    Some(_) => last = since.elapsed(),
+                    None if nothing_begins => return last,
+                    None => {}
+                }
+                assert!(last < Duration::from_secs(20), "try {number}: a backend is still at work");
+            }
+        };
+        let (time, ()) = tokio::join!(watched, answered);
+        times.push(time);
+    }
+    report("a cancel within 4 ms of the call", times);
+    assert!(session.server.close().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_waits_for_a_connection_is_cancelled_without_disturbing_the_one_that_has_it() {
+    let db = database().await;
+    let watch = Watch::on(&db).await;
+    let mut command = quick(&db);
+    command.args(["--read-sessions", "1"]);
+    let mut session = Session::start(command, HANDSHAKE).await;
+    let first = session.query("select 'first' as who from pg_sleep(0.5)").await;
+    let pid = watch.backend("first").await;
+    let second = session.query("select 'second' as who").await;
+    session.cancel(second).await;
+    assert_eq!(session.answer(first).await["data"]["rows"], json!([{"who": "first"}]));
+    let third = session.query("select pg_backend_pid() as pid").await;
+    assert_eq!(session.answer(third).await["data"]["rows"], json!([{"pid": pid}]), "the same backend goes on");
+    assert!(session.server.close().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_deadline_frees_the_backend_and_covers_the_whole_call() {
+    // D3-01, D4-05, X-31: statement_timeout begins anew with each message, so that planning and running may each take it.
+    let db = database().await;
+    db.run(
+        "create function public.folded(n int) returns int immutable language sql as 'select 1 from pg_sleep(0.7)';
+         grant execute on all functions in schema public to countersign_reader",
+    )
+    .await;
+    let watch = Watch::on(&db).await;
+    let mut command = quick(&db);
+    command.args(["--query-timeout-ms", "1000"]);
+    let mut session = Session::start(command, HANDSHAKE).await;
+    let mut times = Vec::new();
+    for sql in ["select pg_sleep(62)", "select public.folded(1), pg_sleep(0.7)"] {
+        let since = Instant::now();
+        let id = session.query(sql).await;
+        let like = if sql.contains("62") { "pg_sleep(62)" } else { "folded(1)" };
+        let pid = watch.backend(like).await;
+        let error = session.answer(id).await["error"].clone();
+        assert_eq!(error["code"], "timeout", "{error}");
+        assert_eq!(error["message"], "Database query failed: Query timed out after 1 seconds");
+        assert!(since.elapsed() < Duration::from_millis(1300), "{:?}", since.elapsed());
+        times.push(watch.until_free(pid, since + Duration::from_secs(1)).await);
+    }
+    report("deadline", times);
+    session.lives().await;
+    assert!(session.server.close().await);
+}
+
+/// Starts a server, lets it sleep in a backend, ends it in some way; the time until the backend is free.
+async fn ended(db: &Database, watch: &Watch, end: impl AsyncFnOnce(RawServer)) -> Duration {
+    let mut session = Session::start(quick(db), HANDSHAKE).await;
+    session.begin("query_database", sleeps()).await;
+    let pid = watch.backend(SLEEPING).await;
+    let since = Instant::now();
+    let ending = end(session.server);
+    let (time, ()) = tokio::join!(watch.until_free(pid, since), ending);
+    time
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_stream_and_a_signal_free_the_backend_and_end_the_server() {
+    // X-15, X-32
+    let db = database().await;
+    let watch = Watch::on(&db).await;
+    let (mut closed, mut terminated, mut interrupted) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..3 {
+        closed.push(ended(&db, &watch, async |server| assert!(server.close().await)).await);
+        terminated.push(
+            ended(&db, &watch, async |server| {
+                signal(server.pid(), Signal::SIGTERM);
+                assert!(server.close().await);
+            })
+            .await,
+        );
+        interrupted.push(
+            ended(&db, &watch, async |server| {
+                signal(server.pid(), Signal::SIGINT);
+                assert!(server.close().await);
+            })
+            .await,
+        );
+    }
+    report("closed standard input", closed);
+    report("SIGTERM", terminated);
+    report("SIGINT", interrupted);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_killed_frees_the_backend() {
+    let db = database().await;
+    let watch = Watch::on(&db).await;
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        // The client is a process of its own, which holds the only writing end of the server's standard input.
+        let mut client: Child =
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let pipe: Stdio = client.stdout.take().unwrap().try_into().unwrap();
+        let mut server = quick(&db).stdin(pipe).stdout(Stdio::piped()).spawn().unwrap();
+        let mut input = client.stdin.take().unwrap();
+        let hello =
+            json!({"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}});
+        let call = json!({"name": "query_database", "arguments": sleeps()});
+        let lines = format!(
+            "{}\n{}\n{}\n",
+            json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}),
+            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}),
+        );
+        tokio::io::AsyncWriteExt::write_all(&mut input, lines.as_bytes()).await.unwrap();
+        let pid = watch.backend(SLEEPING).await;
+        let since = Instant::now();
+        signal(client.id().unwrap(), Signal::SIGKILL);
+        drop(server.stdout.take());
+        times.push(watch.until_free(pid, since).await);
+        assert!(server.wait().await.unwrap().success());
+    }
+    report("client killed with SIGKILL", times);
+}
