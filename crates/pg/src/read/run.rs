@@ -127,7 +127,7 @@ impl Reader {
             Err(error) => return Err(Fetched::Error(too_large(error))),
         };
         if rows.cut_by_bytes {
-            return rows.finish(shape.columns.clone());
+            return rows.finish(shape.columns.clone()).map_err(Fetched::Error);
         }
         session.finish().await?;
         if let Some(error) = failure {
@@ -139,13 +139,13 @@ impl Reader {
             });
         }
         match rows.changed.take() {
-            None => rows.finish(shape.columns.clone()),
+            None => rows.finish(shape.columns.clone()).map_err(Fetched::Error),
             Some(raw) => {
                 // The schema has changed since the text was described: what came back counts.
                 self.shapes.forget(request.sql);
                 session.finish().await?;
                 let columns = columns::resolve(&self.types, session, &raw).await?;
-                rows.finish(columns)
+                rows.finish(columns).map_err(Fetched::Error)
             }
         }
     }
@@ -268,9 +268,9 @@ impl<'a> Rows<'a> {
         self.rendered.take(&row, &self.shape.columns)
     }
 
-    fn finish(mut self, columns: Vec<Column>) -> Result<ResultSet, Fetched> {
+    fn finish(mut self, columns: Vec<Column>) -> Result<ResultSet, ReadError> {
         for row in &self.raw {
-            let fits = self.rendered.take(row, &columns).map_err(|error| Fetched::Error(too_large(error)))?;
+            let fits = self.rendered.take(row, &columns).map_err(too_large)?;
             self.truncated |= !fits;
             if !fits {
                 break;
