@@ -138,28 +138,28 @@ async fn a_call_that_waits_for_a_connection_is_cancelled_without_disturbing_the_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_deadline_frees_the_backend_and_covers_the_whole_call() {
-    // D3-01, D4-05, X-31: statement_timeout begins anew with each message, so that planning and running may each take it.
+    // D3-01, D4-05, X-31: statement_timeout begins anew with each pipeline, so that parsing and running may each take it.
     let db = database().await;
-    db.run(
-        "create function public.folded(n int) returns int immutable language sql as 'select 1 from pg_sleep(0.7)';
-         grant execute on all functions in schema public to countersign_reader",
-    )
-    .await;
+    db.run("create table public.held (n int); grant select on public.held to countersign_reader").await;
     let watch = Watch::on(&db).await;
     let mut command = quick(&db);
     command.args(["--query-timeout-ms", "1000"]);
     let mut session = Session::start(command, HANDSHAKE).await;
     let mut times = Vec::new();
-    for sql in ["select pg_sleep(62)", "select public.folded(1), pg_sleep(0.7)"] {
+    for sql in ["select pg_sleep(62)", "select pg_sleep(0.8), (select count(*) from public.held)"] {
+        let blocker = db.connect().await;
+        let lock = "begin; lock table public.held in access exclusive mode; select pg_sleep(0.799); commit";
+        let held = tokio::spawn(async move { blocker.batch_execute(lock).await.unwrap() });
+        watch.backend("pg_sleep(0.799)").await;
         let since = Instant::now();
         let id = session.query(sql).await;
-        let like = if sql.contains("62") { "pg_sleep(62)" } else { "folded(1)" };
-        let pid = watch.backend(like).await;
+        let pid = watch.backend(&sql[..18]).await;
         let error = session.answer(id).await["error"].clone();
         assert_eq!(error["code"], "timeout", "{error}");
         assert_eq!(error["message"], "Database query failed: Query timed out after 1 seconds");
-        assert!(since.elapsed() < Duration::from_millis(1300), "{:?}", since.elapsed());
+        assert!(since.elapsed() < Duration::from_millis(2500), "{:?}", since.elapsed());
         times.push(watch.until_free(pid, since + Duration::from_secs(1)).await);
+        held.await.unwrap();
     }
     report("deadline", times);
     session.lives().await;
