@@ -74,7 +74,7 @@ async fn ask_on(
     // that is found out.
     let types = TypeCatalog::default();
     let params = types.resolve_all(session, &raw.params).await?;
-    let planned = plan(session, &[], DESCRIBED, For::AnyValues(params.len())).await?;
+    let planned = plan(session, None, DESCRIBED, For::AnyValues(params.len())).await?;
     let Some(raw_columns) = raw.columns else {
         return Ok(match planned {
             // Not a statement that is planned. COMMIT in a manifest would end the transaction of the write protocol.

@@ -153,6 +153,11 @@ impl ConnectError {
         }
     }
 
+    /// Whether there is a server that said so.
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(self, Self::Refused { .. })
+    }
+
     /// One error for all servers that were tried.
     pub(crate) fn of_all(place: String, mut failures: Vec<Self>) -> Self {
         if failures.len() == 1 {

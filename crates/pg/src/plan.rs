@@ -28,7 +28,7 @@ pub(crate) enum For<'a> {
 /// Plans the statement that is prepared under `statement`, a name of ours, after `before`.
 pub(crate) async fn plan(
     session: &mut Session,
-    before: &[&str],
+    before: Option<&str>,
     statement: &str,
     values: For<'_>,
 ) -> Result<Planned, Error> {
@@ -42,7 +42,7 @@ pub(crate) async fn plan(
     let set_mode = format!("select pg_catalog.set_config('plan_cache_mode', '{mode}', true)");
     let explain = format!("explain (format json, costs off, verbose) execute {statement}{arguments}");
     // What follows in the same transaction is planned as usual.
-    let texts = before.iter().copied().chain([set_mode.as_str(), &explain, "reset plan_cache_mode"]);
+    let texts = before.into_iter().chain([set_mode.as_str(), &explain, "reset plan_cache_mode"]);
     let outcome = session.run_large(&texts.map(Step::plain).collect::<Vec<_>>()).await;
     session.forget(&explain)?;
     match outcome {

@@ -66,6 +66,10 @@ const GOODBYE_BEFORE_THE_NEXT: Duration = Duration::from_millis(100);
 /// How long a session that is given up may take.
 const GOODBYE: Duration = Duration::from_secs(1);
 
+/// How long a read waits for a server that does not answer at all. One that says that it is starting is waited for until
+/// the deadline.
+const PATIENCE_WITH_NOBODY: Duration = Duration::from_secs(5);
+
 /// The pool itself says first that its time is over: it knows what it was waiting for.
 const GRACE: Duration = Duration::from_millis(10);
 
@@ -105,9 +109,14 @@ impl Pool {
     pub(crate) async fn lease_to_read(&self, deadline: Instant) -> Result<Lease, Error> {
         let mut pause = FIRST_PAUSE;
         let mut failure = None;
+        let patience = Instant::now() + PATIENCE_WITH_NOBODY;
         loop {
             match (self.lease(deadline).await, failure.take()) {
-                (Err(Error::Connect(error)), _) if error.is_passing() => failure = Some(Error::Connect(error)),
+                (Err(Error::Connect(error)), _)
+                    if error.is_passing() && (error.is_answer() || Instant::now() < patience) =>
+                {
+                    failure = Some(Error::Connect(error));
+                }
                 (Err(Error::Deadline), Some(failure)) => return Err(failure),
                 (outcome, _) => return outcome,
             }

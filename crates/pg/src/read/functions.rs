@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use super::{ReadError, ReadLimits, refusal, too_large};
+use super::{ReadError, refusal, too_large};
 use crate::error::{Error, ServerError};
 use crate::plan::{For, Planned, plan};
 use crate::reach::called;
@@ -33,10 +33,9 @@ const LISTS_STATEMENTS: &str = "pg_prepared_statement";
 const MAX_NAMES: usize = 5_000;
 
 /// The functions that were found harmless, so that the catalog is asked once a name.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Functions {
     harmless: Mutex<HashSet<String>>,
-    planning_timeout: String,
 }
 
 /// For which calls of a text the answer holds.
@@ -51,13 +50,6 @@ pub(super) enum Checked {
 }
 
 impl Functions {
-    /// `limits`: how long planning may take is a part of what a read may.
-    pub(super) fn new(limits: &ReadLimits) -> Self {
-        let timeout_ms = limits.deadline.as_millis() / 2;
-        let planning_timeout = format!("select pg_catalog.set_config('statement_timeout', '{timeout_ms}', true)");
-        Self { harmless: Mutex::default(), planning_timeout }
-    }
-
     /// Refuses the statement that is prepared under this name if it calls what a read may not.
     pub(super) async fn check(
         &self,
@@ -65,8 +57,7 @@ impl Functions {
         statement: &str,
         params: &[Option<String>],
     ) -> Result<Checked, ReadError> {
-        let before = [SAVEPOINT, &self.planning_timeout];
-        let (plan, checked) = match plan(session, &before, statement, For::AnyValues(params.len())).await {
+        let (plan, checked) = match plan(session, Some(SAVEPOINT), statement, For::AnyValues(params.len())).await {
             Ok(Planned::Plan(plan)) => (Some(plan), Checked::Always),
             Ok(Planned::Utility) => (None, Checked::Always),
             // insufficient_privilege: it will be refused when it runs, in the words that belong there.
@@ -80,8 +71,10 @@ impl Functions {
         };
         let names: BTreeSet<String> = plan.iter().flat_map(called).map(|call| call.name).collect();
         let sees_statements = names.contains(LISTS_STATEMENTS);
-        // Back to what was before the plan: its timeout, and a transaction that has not failed.
-        session.run(&[Step::plain(BACK_TO_SAVEPOINT)]).await.map_err(|failed| failed.error)?;
+        if plan.is_none() {
+            // Planning has failed, and the transaction with it.
+            session.run(&[Step::plain(BACK_TO_SAVEPOINT)]).await.map_err(|failed| failed.error)?;
+        }
         self.look_up(session, names).await?;
         Ok(if sees_statements { Checked::SeesStatements } else { checked })
     }
@@ -93,8 +86,7 @@ impl Functions {
         statement: &str,
         params: &[Option<String>],
     ) -> Result<Option<Value>, ReadError> {
-        let before = [BACK_TO_SAVEPOINT, &self.planning_timeout];
-        match plan(session, &before, statement, For::These(params)).await.map_err(planning_failed)? {
+        match plan(session, Some(BACK_TO_SAVEPOINT), statement, For::These(params)).await.map_err(planning_failed)? {
             Planned::Plan(plan) => Ok(Some(plan)),
             Planned::Utility => Ok(None),
             Planned::Refused(error) if is_too_much(&error) => Err(too_much(&error)),
@@ -130,10 +122,10 @@ impl Functions {
     }
 }
 
-/// program_limit_exceeded, out_of_memory, a timeout: a plan shows the values that were computed while it was made, and
+/// program_limit_exceeded, out_of_memory: a plan shows the values that were computed while it was made, and
 /// ROW in ROW takes twice the room with each step.
 fn is_too_much(error: &ServerError) -> bool {
-    matches!(error.sqlstate.as_str(), "54000" | "53200" | "57014")
+    matches!(error.sqlstate.as_str(), "54000" | "53200")
 }
 
 fn planning_failed(error: Error) -> ReadError {

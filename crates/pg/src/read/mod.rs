@@ -154,9 +154,17 @@ impl Reader {
         }
         let pool = Pool::new(target, settings, limits.sessions);
         let frame = Arc::new(Frame::new(limits.deadline, layers));
-        let functions = Arc::new(Functions::new(&limits));
         let rooms = Rooms::new(limits.sessions);
-        Self { pool, types: Arc::default(), shapes: Arc::default(), functions, frame, rooms, limits, layers }
+        Self {
+            pool,
+            types: Arc::default(),
+            shapes: Arc::default(),
+            functions: Arc::default(),
+            frame,
+            rooms,
+            limits,
+            layers,
+        }
     }
 
     /// The bounds.
