@@ -52,7 +52,7 @@ pub struct Server {
 
 /// How long reads go on after their client has closed its end while none of them ends: a script that pipes its questions in
 /// and reads on gets the quick answers, and no backend works for long for nobody.
-const LAST_ANSWERS: Duration = Duration::from_millis(100);
+const LAST_ANSWERS: Duration = Duration::from_millis(50);
 
 const INSTRUCTIONS: &str = "A PostgreSQL database. See what is in it with describe_database, read with query_database, \
     look at a plan with explain_query. Write only with the write tools: each write is recorded, happens once however \

@@ -113,7 +113,8 @@ async fn a_cancel_takes_the_way_of_its_connection() {
         let in_clear = listening.seen.cancels.swap(0, Ordering::SeqCst);
         let encrypted = listening.seen.encrypted.load(Ordering::SeqCst) - before;
         match tls {
-            "disable" => assert_eq!((in_clear, encrypted), (5, 0)),
+            // A cancel is repeated where the backend takes its time.
+            "disable" => assert!(in_clear >= 5 && encrypted == 0, "{in_clear} in clear, {encrypted} encrypted"),
             // The cancels, and a session anew after each.
             _ => assert!(in_clear == 0 && encrypted >= 10, "{in_clear} in clear, {encrypted} encrypted"),
         }

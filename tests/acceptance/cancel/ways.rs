@@ -25,6 +25,15 @@ pub(super) async fn cancelled(
     watch.until_free(pid, since).await
 }
 
+/// The same, some times over.
+async fn several(session: &mut Session, watch: &Watch, name: &str, tool: &str, arguments: &Value, like: &str) {
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        times.push(cancelled(session, watch, tool, arguments.clone(), like).await);
+    }
+    report(name, times);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_notification_frees_the_backend_in_both_eras_whatever_the_call_does() {
     // X-15, D4-05
@@ -42,34 +51,27 @@ async fn a_notification_frees_the_backend_in_both_eras_whatever_the_call_does() 
     );
     for protocol in [HANDSHAKE, NO_HANDSHAKE] {
         let mut session = Session::start(manifest.command(&db), protocol).await;
-        let mut times = Vec::new();
-        for _ in 0..5 {
-            times.push(cancelled(&mut session, &watch, "query_database", sleeps(), SLEEPING).await);
-        }
-        report(&format!("notification, {protocol}"), times);
+        let name = format!("notification, {protocol}");
+        several(&mut session, &watch, &name, "query_database", &sleeps(), SLEEPING).await;
         session.lives().await;
 
         let rows = "select n, repeat('x', 9000) as x, pg_sleep(0.01)::text as y from generate_series(1, 100000) n";
         let rows = json!({"query": rows});
-        let time = cancelled(&mut session, &watch, "query_database", rows, "generate_series(1, 100000)").await;
-        report("while rows arrive", vec![time]);
+        several(&mut session, &watch, "while rows arrive", "query_database", &rows, "generate_series(1, 100000)").await;
 
         let explained = json!({"query": "select public.folded(1)"});
-        let time = cancelled(&mut session, &watch, "explain_query", explained, "public.folded").await;
-        report("while explain_query plans", vec![time]);
+        several(&mut session, &watch, "while explain_query plans", "explain_query", &explained, "public.folded").await;
 
-        let time = cancelled(&mut session, &watch, "read_slowly", json!({}), SLEEPING).await;
-        report("a read tool of a manifest", vec![time]);
+        several(&mut session, &watch, "a read tool of a manifest", "read_slowly", &json!({}), SLEEPING).await;
 
         let mut blocker = db.connect().await;
         let lock = blocker.transaction().await.unwrap();
         lock.batch_execute("lock table public.held, pg_catalog.pg_description in access exclusive mode").await.unwrap();
         let held = json!({"query": "table public.held"});
-        let time = cancelled(&mut session, &watch, "query_database", held, "table public.held").await;
-        report("while it waits for a lock", vec![time]);
-        let time =
-            cancelled(&mut session, &watch, "describe_database", json!({"table": "social.tweet"}), "description").await;
-        report("describe_database while it waits for a lock", vec![time]);
+        several(&mut session, &watch, "while it waits for a lock", "query_database", &held, "table public.held").await;
+        let described = json!({"table": "social.tweet"});
+        let name = "describe_database while it waits for a lock";
+        several(&mut session, &watch, name, "describe_database", &described, "description").await;
         lock.rollback().await.unwrap();
         session.lives().await;
         assert!(session.server.close().await);
