@@ -106,6 +106,7 @@ struct Stdio {
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     line: Vec<u8>,
+    asked: u64,
 }
 
 impl Stdio {
@@ -117,7 +118,7 @@ impl Stdio {
             .expect("the server");
         let input = child.stdin.take().unwrap();
         let output = BufReader::with_capacity(1 << 16, child.stdout.take().unwrap());
-        let mut stdio = Self { _child: child, input, output, line: Vec::new() };
+        let mut stdio = Self { _child: child, input, output, line: Vec::new(), asked: 0 };
         let client = json!({"name": "bench", "version": "0"});
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
         stdio.send(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})).await;
@@ -138,8 +139,9 @@ impl Stdio {
     }
 
     async fn ask(&mut self, arguments: Value) {
+        self.asked += 1;
         let params = json!({"name": "query_database", "arguments": arguments});
-        self.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})).await;
+        self.send(&json!({"jsonrpc": "2.0", "id": self.asked, "method": "tools/call", "params": params})).await;
     }
 
     async fn answered(&mut self) {
