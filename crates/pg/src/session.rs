@@ -166,13 +166,19 @@ impl Session {
             match self.connection.receive().await? {
                 // The check of `read::frame`: something is left that cannot be cleaned.
                 Message::DataRow(body) if raw_row(&body)?.first() == Some(&Some("t".to_owned())) => {
-                    failure = Some(Error::Lost(io::Error::other("prepared statements of a call are left")));
+                    self.outdated = true;
+                    failure = Some(Error::Server(Box::new(left_behind("prepared statements of a call are left"))));
                 }
                 Message::ErrorResponse(body) => {
+                    self.outdated = true;
                     failure = Some(Error::Server(Box::new(ServerError::from_fields(body.fields())?)));
                 }
                 Message::ReadyForQuery(_) => {
                     self.is_settling = false;
+                    if failure.is_none() && !self.is_idle() {
+                        self.outdated = true;
+                        failure = Some(Error::Server(Box::new(left_behind("the transaction of a call is still open"))));
+                    }
                     return failure.map_or(Ok(()), Err);
                 }
                 _ => {}
@@ -284,7 +290,9 @@ impl Session {
                 Message::ErrorResponse(body) => {
                     let error = ServerError::from_fields(body.fields());
                     // feature_not_supported: "cached plan must not change result type", after a change of the schema.
-                    self.outdated |= error.as_ref().is_ok_and(|error| error.sqlstate == "0A000");
+                    // Not of a text that is new in this very pipeline: it has meant that from the beginning.
+                    let is_new = parsing.get(step).is_some_and(Option::is_some);
+                    self.outdated |= !is_new && error.as_ref().is_ok_and(|error| error.sqlstate == "0A000");
                     let error = error.map_or_else(Error::Lost, |error| Error::Server(Box::new(error)));
                     failure = Some(StepError { step, error });
                 }
@@ -322,6 +330,7 @@ impl Session {
     /// # Errors
     /// Whatever the server or the connection says.
     pub async fn batch(&mut self, own_text: &str) -> Result<(), Error> {
+        self.is_settling = false;
         self.connection.push_own_text(own_text)?;
         self.connection.flush().await?;
         self.finish().await
@@ -412,6 +421,17 @@ impl Session {
     /// The same, for whoever holds on to what is left, and for no longer than this.
     pub(crate) async fn end(&mut self, within: Duration) {
         self.connection.terminate(within).await;
+    }
+}
+
+/// Why a session is not used again.
+fn left_behind(message: &str) -> ServerError {
+    ServerError {
+        severity: "ERROR".to_owned(),
+        // object_not_in_prerequisite_state
+        sqlstate: "55000".to_owned(),
+        message: message.to_owned(),
+        ..ServerError::default()
     }
 }
 

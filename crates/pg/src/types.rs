@@ -63,6 +63,8 @@ impl RowTypes {
 
     /// Asks the catalog for the fields as they are now: one row of one column, which [`RowTypes::are`] reads. Queued only.
     pub(crate) fn push(&self, connection: &mut Connection) -> Result<(), Error> {
+        // It is there from the last time.
+        connection.push_close_statement(ROWS_STATEMENT)?;
         connection.push_parse(ROWS_STATEMENT, ROWS_SQL, &[])?;
         connection.push_bind("", ROWS_STATEMENT, &[Some(self.oids.clone())])?;
         connection.push_execute("", 0)?;

@@ -28,8 +28,6 @@ const PREFIX: &str = "explain (format json) ";
 /// As long as a character each, since positions are counted in characters.
 const PREFIX_CHARS: u32 = PREFIX.len() as u32;
 
-const EXPLAINED: &str = "explained";
-
 /// Nodes that a read-only transaction refuses to run (`ExecCheckXactReadOnly`), but does plan.
 const WRITING_NODES: [&str; 2] = ["ModifyTable", "LockRows"];
 
@@ -67,7 +65,9 @@ impl Reader {
         let text_params = encode(&own, params)?;
         let param_oids: Vec<u32> = own.params.iter().map(|ty| ty.oid).collect();
         let text = format!("{PREFIX}{sql}");
-        let described = session.describe(EXPLAINED, &text, &param_oids).await;
+        let explained = session.remembered.new_name();
+        session.remembered.drop_name(explained.clone());
+        let described = session.describe(&explained, &text, &param_oids).await;
         let described = described.map_err(|error| refusal(not_explainable(in_own_text(error))))?;
         let raw = described.columns.ok_or(ReadError::NoResultColumns)?;
         let is_plan = matches!(raw.as_slice(), [plan] if plan.type_oid == Type::JSON.oid());
@@ -77,7 +77,7 @@ impl Reader {
         let columns = columns::resolve(&self.types, session, &raw).await?;
         let shape = Arc::new(Shape::new(own.params, columns, vec![Type::JSON.oid()]));
         let request = ReadRequest { sql: &text, params, row_limit: Some(1), form: RowForm::Array };
-        let result = self.fetch(session, &shape, Statement::Described(EXPLAINED), &text_params, &request).await;
+        let result = self.fetch(session, &shape, Statement::Described(&explained), &text_params, &request).await;
         let result = result.map_err(|error| match error.into_error() {
             ReadError::Database(error) => ReadError::Database(in_own_text(error)),
             error => error,

@@ -5,8 +5,9 @@
 //! (`EXPLAIN (VERBOSE)`, in which PostgreSQL writes the expressions, views resolved), and the catalog what these are
 //! (`functions.sql`).
 //!
-//! It is a layer and not the wall. A plan does not show the bodies of functions, the counts of LIMIT and OFFSET, or what
-//! EXPLAIN ANALYZE runs. The wall is a login that may call nothing of the kind.
+//! It is a layer and not the wall. A plan does not show the bodies of functions, the counts of LIMIT and OFFSET, the frame of
+//! a window, the rows of VALUES if there are several, or what EXPLAIN ANALYZE and CALL run. The wall is a login that may call
+//! nothing of the kind.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -60,8 +61,6 @@ impl Functions {
         let (plan, checked) = match plan(session, Some(SAVEPOINT), statement, For::AnyValues(params.len())).await {
             Ok(Planned::Plan(plan)) => (Some(plan), Checked::Always),
             Ok(Planned::Utility) => (None, Checked::Always),
-            // insufficient_privilege: it will be refused when it runs, in the words that belong there.
-            Ok(Planned::Refused(error)) if error.sqlstate == "42501" => (None, Checked::ThisTime),
             // `case when $1 then 1/0 end` is computed while it is planned, unless $1 is known to be false.
             Ok(Planned::Refused(error)) if !is_too_much(&error) => {
                 (self.plan_for(session, statement, params).await?, Checked::ThisTime)
@@ -72,7 +71,7 @@ impl Functions {
         let names: BTreeSet<String> = plan.iter().flat_map(called).map(|call| call.name).collect();
         let sees_statements = names.contains(LISTS_STATEMENTS);
         if plan.is_none() {
-            // Planning has failed, and the transaction with it.
+            // There is none, maybe because planning has failed, and the transaction with it.
             session.run(&[Step::plain(BACK_TO_SAVEPOINT)]).await.map_err(|failed| failed.error)?;
         }
         self.look_up(session, names).await?;
@@ -90,6 +89,8 @@ impl Functions {
             Planned::Plan(plan) => Ok(Some(plan)),
             Planned::Utility => Ok(None),
             Planned::Refused(error) if is_too_much(&error) => Err(too_much(&error)),
+            // insufficient_privilege, with this very plan: it will be refused when it runs, in the words that belong there.
+            Planned::Refused(error) if error.sqlstate == "42501" => Ok(None),
             // It would not run either.
             Planned::Refused(error) => Err(refusal(Error::Server(error))),
         }

@@ -222,8 +222,9 @@ impl Reader {
         let session = lease.session();
         let is_under_way = session.connection.owed > 0 && !session.is_settling();
         let is_open = session.connection.owed == 0 && !session.is_idle();
-        // Rows that nobody reads are still coming: stop them. Or the transaction is still open: refused before it ran.
-        if is_under_way || (is_open && self.push_way_out(session).await.is_err()) {
+        // Rows that nobody reads are still coming: stop them. Or the transaction is still open: refused before it ran. That
+        // its end is sent takes no waiting; a session that would have to wait is not worth it.
+        if is_under_way || (is_open && (!session.is_framed || self.push_way_out(session).await.is_err())) {
             lease.discard();
         }
         outcome

@@ -1,8 +1,8 @@
 //! Which statements of agents a session has prepared.
 //!
 //! They have names that nobody can guess: SQL's EXECUTE reaches prepared statements, and one that executes itself takes
-//! PostgreSQL 15 down. Their texts can be seen in `pg_prepared_statements`; a query that looks there finds only itself
-//! (`functions`).
+//! PostgreSQL 15 down. Their texts can be seen in `pg_prepared_statements`: before a query looks there, those of others are
+//! closed (`functions`), so that it finds itself and statements of ours.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -63,10 +63,11 @@ impl Remembered {
         self.obsolete.push(name);
     }
 
-    /// Forgets all of them; their names, to close them at once.
+    /// Forgets all of them, and those that are of no use any more; their names, to close them at once.
     pub(crate) fn take_all(&mut self) -> Vec<String> {
         self.order.clear();
-        self.by_text.drain().map(|(_, (_, name))| name).collect()
+        let known = self.by_text.drain().map(|(_, (_, name))| name);
+        known.chain(self.obsolete.drain(..)).collect()
     }
 
     pub(super) fn take_obsolete(&mut self) -> Vec<String> {

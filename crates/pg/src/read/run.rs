@@ -315,7 +315,9 @@ impl Reader {
             // Its parameters may be of other types now, or its columns.
             Progress::Unbound if matches!(statement, Statement::Prepared(_)) => Fetched::Outdated(error),
             // PostgreSQL judges the parameters when they are bound; the statement has not started then.
-            Progress::Unbound if has_params => Fetched::Error(ReadError::Params(error.message)),
+            Progress::Unbound if has_params && is_about_values(&error) => {
+                Fetched::Error(ReadError::Params(error.message))
+            }
             _ => Fetched::Error(refusal(Error::Server(Box::new(explained(error, conversion))))),
         }
     }
@@ -327,6 +329,11 @@ fn push_or_clear(session: &mut Session, push: impl FnOnce(&mut Session) -> Resul
         session.connection.outbox().clear();
         session.is_framed = false;
     })
+}
+
+/// data_exception: a text that its type does not take. But not division_by_zero, which is computed while it is planned.
+fn is_about_values(error: &ServerError) -> bool {
+    error.sqlstate.starts_with("22") && error.sqlstate != "22012"
 }
 
 /// What keeps a statement from giving rows.

@@ -1,7 +1,7 @@
 //! How a text was described the last time.
 //!
-//! Only a hint: the text is parsed anew each time, with the types that it had, and what comes back is described by the
-//! server again. So a change of the schema shows at once, and nothing of a call is left in a session.
+//! A text is parsed with the types that it had, and PostgreSQL refuses a prepared statement whose columns are of other types
+//! now; row types are compared each time. So a change of the schema shows at once, and the text is described anew.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
