@@ -55,7 +55,7 @@ async fn check(reader: &Reader, client: &tokio_postgres::Client, batch: &[Sample
     }
     // And back: what can be a parameter of its type, and is not read from more than its text.
     let (batch, params): (Vec<&Sample>, Vec<Value>) =
-        batch.iter().zip(row).filter(|(sample, _)| sample.goes_back).map(|(sample, value)| (sample, value)).unzip();
+        batch.iter().zip(row).filter(|(sample, _)| sample.goes_back).unzip();
     if batch.is_empty() {
         return Ok(());
     }
@@ -64,9 +64,10 @@ async fn check(reader: &Reader, client: &tokio_postgres::Client, batch: &[Sample
     let row = read(reader, &format!("select {}", types.join(", ")), &params).await?;
     for ((sample, param), value) in batch.iter().zip(&params).zip(&row) {
         // In order and to the digit.
-        if value.to_string() != param.to_string() {
+        let (sent, came) = (param.to_string(), value.to_string());
+        if came != sent {
             return Err(format!(
-                "{}: {param} was sent as {} and came back as {value}",
+                "{}: {sent} was sent as {} and came back as {came}",
                 sample.expression, sample.type_name
             ));
         }
