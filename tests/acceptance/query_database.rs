@@ -114,6 +114,19 @@ async fn what_acts_beyond_the_transaction_is_not_called() {
         let error = server.fail("query_database", arguments, "not_permitted").await;
         assert!(error["message"].as_str().unwrap().contains(&format!("{function} may not be called")), "{error}");
     }
+    // A right that is missing in a part that is never reached is no way around it.
+    let query = "select case when $1 then pg_read_file('x') end, pg_cancel_backend(0)";
+    let error = server.fail("query_database", json!({"query": query, "params": [false]}), "not_permitted").await;
+    assert!(error["message"].as_str().unwrap().contains("pg_cancel_backend may not be called"), "{error}");
+    // Nobody sees what others have asked in the same session.
+    for secret in
+        ["select 'a secret question' as q", "select 'a secret question', 1/0", "select row('a secret question')"]
+    {
+        server.call("query_database", json!({"query": secret})).await;
+        server.call("explain_query", json!({"query": secret})).await;
+        let seen = server.query("select statement from pg_prepared_statements").await;
+        assert!(!json!(seen).to_string().contains("secret question"), "{seen:?}");
+    }
     // What is harmless is not touched: also where a plan for any values cannot be made.
     let query = "select case when $1 = 0 then 1 else 1/0 end as n, 'pg_cancel_backend(1)' as t, social.own(2) as own";
     for _ in 0..2 {

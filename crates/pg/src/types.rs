@@ -32,9 +32,10 @@ select attname, atttypid from pg_catalog.pg_attribute \
 where attrelid = $1 and attnum > 0 and not attisdropped order by attnum";
 
 const ROWS_SQL: &str = "\
-select coalesce(string_agg(concat_ws(' ', t.oid, a.atttypid, a.attname), e'\\n' order by t.oid, a.attnum), '') \
+select coalesce(pg_catalog.string_agg(pg_catalog.concat_ws(' ', t.oid, a.atttypid, a.attname), e'\\n' \
+       order by t.oid, a.attnum), '') \
 from pg_catalog.pg_type t join pg_catalog.pg_attribute a on a.attrelid = t.typrelid \
-where t.oid = any($1::oid[]) and a.attnum > 0 and not a.attisdropped";
+where t.oid = any($1::pg_catalog.oid[]) and a.attnum > 0 and not a.attisdropped";
 
 /// The row types among some types, with their fields as they were when they were looked up. They are what
 /// can change in a type that has been looked up: a table's row type does with every column that is added or renamed.

@@ -216,20 +216,31 @@ impl Answers {
 }
 
 fn missing() -> Error {
-    Error::Lost(std::io::Error::other("the server left values out"))
+    unexpected("08P01", "the server did not send all values".to_owned(), None)
+}
+
+/// An error of ours in the place of one of PostgreSQL's. Not a lost connection: a read is tried again after that.
+fn unexpected(sqlstate: &str, message: String, hint: Option<&str>) -> Error {
+    Error::Server(Box::new(ServerError {
+        severity: "ERROR".to_owned(),
+        sqlstate: sqlstate.to_owned(),
+        message,
+        hint: hint.map(str::to_owned),
+        ..ServerError::default()
+    }))
 }
 
 fn not_taken(refused: Refused, column: &Column) -> Error {
+    let name = &column.name;
     match refused {
-        Refused::Malformed => Error::Lost(std::io::Error::other("the server sent a record that is none")),
+        // protocol_violation
+        Refused::Malformed => {
+            unexpected("08P01", format!("the record in column \"{name}\" cannot be read"), Some(CAST_IT))
+        }
         // statement_too_complex
-        Refused::TooDeep => Error::Server(Box::new(ServerError {
-            severity: "ERROR".to_owned(),
-            sqlstate: "54001".to_owned(),
-            message: format!("the record in column \"{}\" is nested too deep for JSON", column.name),
-            hint: Some(CAST_IT.to_owned()),
-            ..ServerError::default()
-        })),
+        Refused::TooDeep => {
+            unexpected("54001", format!("the record in column \"{name}\" is nested too deep for JSON"), Some(CAST_IT))
+        }
     }
 }
 
