@@ -25,10 +25,11 @@ pub(crate) enum For<'a> {
     These(&'a [Option<String>]),
 }
 
-/// Plans the statement that is prepared under `statement`, a name of ours, after `before`.
+/// Plans the statement that is prepared under `statement`, a name of ours. In a transaction, `around` keeps a plan that cannot
+/// be made from failing it: what comes before, and what behind if all went well.
 pub(crate) async fn plan(
     session: &mut Session,
-    before: Option<&str>,
+    around: Option<(&str, &str)>,
     statement: &str,
     values: For<'_>,
 ) -> Result<Planned, Error> {
@@ -42,12 +43,15 @@ pub(crate) async fn plan(
     let set_mode = format!("select pg_catalog.set_config('plan_cache_mode', '{mode}', true)");
     let explain = format!("explain (format json, costs off, verbose) execute {statement}{arguments}");
     // What follows in the same transaction is planned as usual.
-    let texts = before.into_iter().chain([set_mode.as_str(), &explain, "reset plan_cache_mode"]);
+    let (before, behind) = around.unzip();
+    let texts = before.into_iter().chain([set_mode.as_str(), &explain, "reset plan_cache_mode"]).chain(behind);
     let outcome = session.run_large(&texts.map(Step::plain).collect::<Vec<_>>()).await;
     session.forget(&explain)?;
     match outcome {
         Ok(outcomes) => {
-            let plan = outcomes.iter().rev().nth(1).and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
+            let plan = outcomes
+                .get(1 + usize::from(before.is_some()))
+                .and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
             let plan: Option<Value> = plan.and_then(|text| serde_json::from_str(text).ok());
             Ok(match plan {
                 Some(plan) if plan.pointer("/0/Plan").is_some() => Planned::Plan(plan),

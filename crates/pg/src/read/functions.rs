@@ -23,9 +23,11 @@ use crate::value;
 
 const FORBIDDEN_SQL: &str = include_str!("functions.sql");
 
-/// A plan that cannot be made fails the transaction.
+/// A plan that cannot be made fails the transaction. Nothing of the agent's runs behind a savepoint: a conflict with recovery
+/// ends a whole session then, and not only its statement.
 const SAVEPOINT: &str = "savepoint before_plan";
 const BACK_TO_SAVEPOINT: &str = "rollback to savepoint before_plan";
+const RELEASE: &str = "release savepoint before_plan";
 
 /// What the view `pg_prepared_statements` calls.
 const LISTS_STATEMENTS: &str = "pg_prepared_statement";
@@ -58,21 +60,25 @@ impl Functions {
         statement: &str,
         params: &[Option<String>],
     ) -> Result<Checked, ReadError> {
-        let (plan, checked) = match plan(session, Some(SAVEPOINT), statement, For::AnyValues(params.len())).await {
-            Ok(Planned::Plan(plan)) => (Some(plan), Checked::Always),
-            Ok(Planned::Utility) => (None, Checked::Always),
-            // `case when $1 then 1/0 end` is computed while it is planned, unless $1 is known to be false.
-            Ok(Planned::Refused(error)) if !is_too_much(&error) => {
-                (self.plan_for(session, statement, params).await?, Checked::ThisTime)
-            }
-            Ok(Planned::Refused(error)) => return Err(too_much(&error)),
-            Err(error) => return Err(planning_failed(error)),
-        };
+        let mut planning_failed = false;
+        let (plan, checked) =
+            match plan(session, Some((SAVEPOINT, RELEASE)), statement, For::AnyValues(params.len())).await {
+                Ok(Planned::Plan(plan)) => (Some(plan), Checked::Always),
+                Ok(Planned::Utility) => (None, Checked::Always),
+                // `case when $1 then 1/0 end` is computed while it is planned, unless $1 is known to be false.
+                Ok(Planned::Refused(error)) if !is_too_much(&error) => {
+                    let plan = self.plan_for(session, statement, params).await?;
+                    planning_failed = plan.is_none();
+                    (plan, Checked::ThisTime)
+                }
+                Ok(Planned::Refused(error)) => return Err(too_much(&error)),
+                Err(error) => return Err(failure(error)),
+            };
         let names: BTreeSet<String> = plan.iter().flat_map(called).map(|call| call.name).collect();
         let sees_statements = names.contains(LISTS_STATEMENTS);
-        if plan.is_none() {
-            // There is none, maybe because planning has failed, and the transaction with it.
-            session.run(&[Step::plain(BACK_TO_SAVEPOINT)]).await.map_err(|failed| failed.error)?;
+        if planning_failed {
+            let steps = [BACK_TO_SAVEPOINT, RELEASE].map(Step::plain);
+            session.run(&steps).await.map_err(|failed| failed.error)?;
         }
         self.look_up(session, names).await?;
         Ok(if sees_statements { Checked::SeesStatements } else { checked })
@@ -85,9 +91,10 @@ impl Functions {
         statement: &str,
         params: &[Option<String>],
     ) -> Result<Option<Value>, ReadError> {
-        match plan(session, Some(BACK_TO_SAVEPOINT), statement, For::These(params)).await.map_err(planning_failed)? {
+        match plan(session, Some((BACK_TO_SAVEPOINT, RELEASE)), statement, For::These(params)).await.map_err(failure)? {
             Planned::Plan(plan) => Ok(Some(plan)),
-            Planned::Utility => Ok(None),
+            // Nothing that takes values is one.
+            Planned::Utility => Ok(Some(Value::Null)),
             Planned::Refused(error) if is_too_much(&error) => Err(too_much(&error)),
             // insufficient_privilege, with this very plan: it will be refused when it runs, in the words that belong there.
             Planned::Refused(error) if error.sqlstate == "42501" => Ok(None),
@@ -129,7 +136,7 @@ fn is_too_much(error: &ServerError) -> bool {
     matches!(error.sqlstate.as_str(), "54000" | "53200")
 }
 
-fn planning_failed(error: Error) -> ReadError {
+fn failure(error: Error) -> ReadError {
     match error {
         Error::Server(error) if is_too_much(&error) => too_much(&error),
         error => too_large(error),
