@@ -331,9 +331,11 @@ fn push_or_clear(session: &mut Session, push: impl FnOnce(&mut Session) -> Resul
     })
 }
 
-/// data_exception: a text that its type does not take. But not division_by_zero, which is computed while it is planned.
+/// data_exception and, for domains, integrity_constraint_violation: a text that its type does not take. But not
+/// division_by_zero, which is computed while it is planned.
 fn is_about_values(error: &ServerError) -> bool {
-    error.sqlstate.starts_with("22") && error.sqlstate != "22012"
+    let class = error.sqlstate.get(..2);
+    matches!(class, Some("22" | "23")) && error.sqlstate != "22012"
 }
 
 /// What keeps a statement from giving rows.
