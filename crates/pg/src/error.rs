@@ -47,6 +47,12 @@ fn shortened(bytes: &[u8]) -> String {
 }
 
 impl ServerError {
+    /// An error of ours in the form of PostgreSQL's own.
+    pub(crate) fn ours(sqlstate: &str, message: impl Into<String>) -> Self {
+        let (severity, sqlstate, message) = ("ERROR".to_owned(), sqlstate.to_owned(), message.into());
+        Self { severity, sqlstate, message, ..Self::default() }
+    }
+
     pub(crate) fn from_fields(mut fields: ErrorFields<'_>) -> io::Result<Self> {
         let mut error = Self::default();
         while let Some(field) = fields.next()? {

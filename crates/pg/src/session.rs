@@ -1,5 +1,6 @@
 //! A session: statements in, rows of text out. Knows nothing of JSON, of pools or of what its statements mean.
 
+mod clean;
 mod whole;
 
 use std::collections::HashMap;
@@ -140,50 +141,6 @@ impl Session {
     #[must_use]
     pub fn is_reusable(&self) -> bool {
         (self.is_idle() || self.is_settling()) && !self.outdated
-    }
-
-    /// Whether nothing is owed but the end of a cleaning, which [`Session::settle`] waits for.
-    pub(crate) fn is_settling(&self) -> bool {
-        self.is_settling && self.connection.owed == 1
-    }
-
-    /// Ends a pipeline after which the session can be used again.
-    pub(crate) fn push_last_sync(&mut self) {
-        self.connection.push_sync();
-        self.is_settling = true;
-    }
-
-    /// Waits for the end of a cleaning, if one is owed.
-    ///
-    /// # Errors
-    /// If the session is not clean: it must not be used again then.
-    pub(crate) async fn settle(&mut self) -> Result<(), Error> {
-        if !self.is_settling() {
-            return Ok(());
-        }
-        let mut failure = None;
-        loop {
-            match self.connection.receive().await? {
-                // The check of `read::frame`: something is left that cannot be cleaned.
-                Message::DataRow(body) if raw_row(&body)?.first() == Some(&Some("t".to_owned())) => {
-                    self.outdated = true;
-                    failure = Some(Error::Server(Box::new(left_behind("prepared statements of a call are left"))));
-                }
-                Message::ErrorResponse(body) => {
-                    self.outdated = true;
-                    failure = Some(Error::Server(Box::new(ServerError::from_fields(body.fields())?)));
-                }
-                Message::ReadyForQuery(_) => {
-                    self.is_settling = false;
-                    if failure.is_none() && !self.is_idle() {
-                        self.outdated = true;
-                        failure = Some(Error::Server(Box::new(left_behind("the transaction of a call is still open"))));
-                    }
-                    return failure.map_or(Ok(()), Err);
-                }
-                _ => {}
-            }
-        }
     }
 
     /// Whether nothing comes or goes on its connection any more, as far as anybody has noticed.
@@ -393,26 +350,6 @@ impl Session {
         }
     }
 
-    /// Leaves nothing of the last call behind: settings, role, temporary tables, prepared statements, LISTEN, advisory
-    /// locks, cursors (PostgreSQL manual, DISCARD).
-    ///
-    /// # Errors
-    /// Whatever the server says; the session must not be used again then.
-    pub async fn discard_all(&mut self) -> Result<(), Error> {
-        self.push_discard_all()?;
-        self.connection.flush().await?;
-        self.finish().await
-    }
-
-    /// The same, sent with what comes before it; one ReadyForQuery is owed for it.
-    pub(crate) fn push_discard_all(&mut self) -> io::Result<()> {
-        self.prepared.clear();
-        self.remembered.take_all();
-        self.is_framed = false;
-        self.is_settling = false;
-        self.connection.push_own_text("discard all")
-    }
-
     /// Ends the session politely.
     pub async fn close(mut self) {
         self.end(GOODBYE_TIMEOUT).await;
@@ -424,25 +361,11 @@ impl Session {
     }
 }
 
-/// Why a session is not used again.
-fn left_behind(message: &str) -> ServerError {
-    ServerError {
-        severity: "ERROR".to_owned(),
-        // object_not_in_prerequisite_state
-        sqlstate: "55000".to_owned(),
-        message: message.to_owned(),
-        ..ServerError::default()
-    }
-}
-
 fn too_many_params() -> ServerError {
     ServerError {
-        severity: "ERROR".to_owned(),
-        // program_limit_exceeded
-        sqlstate: "54000".to_owned(),
-        message: format!("a statement takes at most {} parameters", u16::MAX),
         hint: Some("Give many values as one array: ... = any($1).".to_owned()),
-        ..ServerError::default()
+        // program_limit_exceeded
+        ..ServerError::ours("54000", format!("a statement takes at most {} parameters", u16::MAX))
     }
 }
 

@@ -221,13 +221,7 @@ fn missing() -> Error {
 
 /// An error of ours in the place of one of PostgreSQL's. Not a lost connection: a read is tried again after that.
 fn unexpected(sqlstate: &str, message: String, hint: Option<&str>) -> Error {
-    Error::Server(Box::new(ServerError {
-        severity: "ERROR".to_owned(),
-        sqlstate: sqlstate.to_owned(),
-        message,
-        hint: hint.map(str::to_owned),
-        ..ServerError::default()
-    }))
+    Error::Server(Box::new(ServerError { hint: hint.map(str::to_owned), ..ServerError::ours(sqlstate, message) }))
 }
 
 fn not_taken(refused: Refused, column: &Column) -> Error {

@@ -144,9 +144,6 @@ fn failure(error: Error) -> ReadError {
 }
 
 fn too_much(error: &ServerError) -> ReadError {
-    ReadError::TooLarge(Error::Server(Box::new(ServerError {
-        sqlstate: "54000".to_owned(),
-        message: format!("the plan of this query is too large to be looked at: {}", error.message),
-        ..ServerError::default()
-    })))
+    let message = format!("the plan of this query is too large to be looked at: {}", error.message);
+    ReadError::TooLarge(Error::Server(Box::new(ServerError::ours("54000", message))))
 }

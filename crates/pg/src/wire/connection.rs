@@ -122,11 +122,8 @@ impl Connection {
     pub(crate) fn push_parse(&mut self, name: &str, sql: &str, param_types: &[u32]) -> Result<(), Error> {
         if let Some(index) = sql.chars().position(|c| c == '\0') {
             return Err(Error::Server(Box::new(ServerError {
-                severity: "ERROR".to_owned(),
-                sqlstate: "22021".to_owned(),
-                message: "invalid byte sequence for encoding \"UTF8\": 0x00".to_owned(),
                 position: u32::try_from(index + 1).ok(),
-                ..ServerError::default()
+                ..ServerError::ours("22021", "invalid byte sequence for encoding \"UTF8\": 0x00")
             })));
         }
         Ok(frontend::parse(name, sql, param_types.iter().copied(), &mut self.outbox)?)

@@ -65,11 +65,8 @@ async fn answer(connection: &mut Connection, target: &Target, address: &Address)
 }
 
 fn no_password(user: &str, why: &str) -> Error {
-    Error::Server(Box::new(ServerError {
-        sqlstate: "28P01".to_owned(),
-        message: format!("the server asks for a password for user \"{user}\", and {why}"),
-        ..ServerError::default()
-    }))
+    let message = format!("the server asks for a password for user \"{user}\", and {why}");
+    Error::Server(Box::new(ServerError::ours("28P01", message)))
 }
 
 /// Whether the server may ask in this way (`require_auth`), and without channel binding.

@@ -1,0 +1,72 @@
+//! How a session becomes one again that anybody may use.
+
+use postgres_protocol::message::backend::Message;
+
+use super::{Session, raw_row};
+use crate::error::{Error, ServerError};
+
+impl Session {
+    /// Whether nothing is owed but the end of a cleaning, which [`Session::settle`] waits for.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.is_settling && self.connection.owed == 1
+    }
+
+    /// Ends a pipeline after which the session can be used again.
+    pub(crate) fn push_last_sync(&mut self) {
+        self.connection.push_sync();
+        self.is_settling = true;
+    }
+
+    /// Waits for the end of a cleaning, if one is owed.
+    ///
+    /// # Errors
+    /// If the session is not clean: it must not be used again then.
+    pub(crate) async fn settle(&mut self) -> Result<(), Error> {
+        if !self.is_settling() {
+            return Ok(());
+        }
+        let mut failure = None;
+        loop {
+            match self.connection.receive().await? {
+                // The check of `read::frame`: something is left that cannot be cleaned.
+                Message::DataRow(body) if raw_row(&body)?.first() == Some(&Some("t".to_owned())) => {
+                    self.outdated = true;
+                    failure = Some(left_behind("prepared statements of a call are left"));
+                }
+                Message::ErrorResponse(body) => {
+                    self.outdated = true;
+                    failure = Some(Error::Server(Box::new(ServerError::from_fields(body.fields())?)));
+                }
+                Message::ReadyForQuery(_) => {
+                    self.is_settling = false;
+                    if failure.is_none() && !self.is_idle() {
+                        self.outdated = true;
+                        failure = Some(left_behind("the transaction of a call is still open"));
+                    }
+                    return failure.map_or(Ok(()), Err);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Leaves nothing of the last call behind: settings, role, temporary tables, prepared statements, LISTEN, advisory
+    /// locks, cursors (PostgreSQL manual, DISCARD).
+    ///
+    /// # Errors
+    /// Whatever the server says; the session must not be used again then.
+    pub async fn discard_all(&mut self) -> Result<(), Error> {
+        self.prepared.clear();
+        self.remembered.take_all();
+        self.is_framed = false;
+        self.is_settling = false;
+        self.connection.push_own_text("discard all")?;
+        self.connection.flush().await?;
+        self.finish().await
+    }
+}
+
+/// object_not_in_prerequisite_state: why a session is not used again.
+fn left_behind(message: &str) -> Error {
+    Error::Server(Box::new(ServerError::ours("55000", message)))
+}
