@@ -1,4 +1,4 @@
-//! What a manifest cannot do, whatever its text says (attacks MA01 to MA03, MA06 to MA08, AU12).
+//! What a manifest cannot do, whatever its text says (attacks MA01 to MA03, MA06 to MA08, AU12; promises C3-08, C6-07).
 
 use serde_json::json;
 use testkit::{Database, database};
@@ -58,6 +58,33 @@ async fn a_manifest_that_cannot_be_run_as_it_is_stops_the_start() {
             "schema countersign",
         ),
         ("select id from social.innocent", "rows = \"any\"\nmax_rows = 5", "schema countersign"),
+        // Words for no row where none is wrong; two ways to carry out one write.
+        (
+            "select id from social.tweet",
+            "rows = \"any\"\nmax_rows = 5\nnot_found = \"No tweets\"",
+            "rows = \"any\" is content with no row",
+        ),
+        (
+            "update social.tweet set text = text where id = 1 returning id",
+            "executor = \"x\"",
+            "sql or an executor, not both",
+        ),
+        // C6-07: what somebody is asked to agree to, they can see, and it is kept until then.
+        (
+            "update social.tweet set text = 'x' where id = 1 returning id",
+            "rows = \"one\"\ntier = \"confirm\"",
+            "nobody could see what they agree to",
+        ),
+        (
+            "delete from social.media where id = 1 returning id",
+            "rows = \"one\"\ntier = \"approve\"\nbefore = \"select id from social.media where id = 1\"",
+            "before does not lock the rows",
+        ),
+        (
+            "insert into social.tweet (account_id, text) values ('default', $1) returning id",
+            "rows = \"one\"\ntier = \"confirm\"\nparam = [{ name = \"text\", description = \"It.\", sensitive = true }]",
+            "parameter text: a proposal keeps its parameters",
+        ),
         // What has no plan may do anything.
         ("commit", one, "only SELECT, INSERT"),
         ("call social.anything(null)", one, "makes no plan"),

@@ -137,6 +137,11 @@ pub enum Reach {
         schemas: Vec<String>,
         /// Whether it inserts, updates, deletes or merges.
         changes: bool,
+        /// Whether it updates, deletes or merges, so that rows which are there may be lost; ON CONFLICT DO UPDATE counts.
+        overwrites: bool,
+        /// Whether it locks rows that it returns (FOR UPDATE, FOR NO KEY UPDATE; a plan does not tell these from the
+        /// weaker FOR SHARE).
+        locks: bool,
         /// Its tables, as far as a plan shows them; sorted. Those of a view are here, and the view is not; partitions
         /// are, where the plan goes to them.
         tables: Vec<TableUse>,

@@ -79,18 +79,29 @@ pub(crate) struct Tool {
     #[serde(default = "missing::<String>")]
     #[schemars(with = "String", !default)]
     pub(crate) description: Spanned<String>,
-    /// The statement; or several that run in one transaction, of which the last one's rows are the result.
+    /// The statement; or several that run in one transaction, of which the last one's rows are the result. Required
+    /// unless there is an `executor`.
     #[serde(default = "missing::<Statements>")]
-    #[schemars(with = "OneOrSeveral", !default)]
+    #[schemars(with = "OneOrSeveral")]
     pub(crate) sql: Spanned<Statements>,
-    /// How many rows the result must have, else everything is rolled back. `any` for reads, required for writes.
+    /// The Rust function that carries a write out, instead of `sql`, by the name under which it is registered. It needs
+    /// `before`, which gives the parameters their types; `rows` and `max_rows` are its own business.
+    #[schemars(with = "Option<String>", regex(pattern = "^[a-zA-Z0-9_-]{1,64}$"))]
+    pub(crate) executor: Option<Spanned<String>>,
+    /// How many rows the result must have, else everything is rolled back. `any` for reads, required for writes with `sql`.
     #[schemars(with = "Option<RowsRule>")]
     pub(crate) rows: Option<Spanned<RowsRule>>,
     /// The most rows that a write of `some` or `any` rows may affect or return, 1 to 10000; with more, everything is
     /// rolled back. Required there: without it a wrong WHERE would reach a whole table.
     #[schemars(with = "Option<u32>", range(min = 1, max = 10000))]
     pub(crate) max_rows: Option<Spanned<i64>>,
+    /// What a write of `one` or `some` rows answers, as error `not_found`, when it found no row: the same words for what is
+    /// missing and for what is somebody else's. At most 200 characters. With an `executor`: when `before` captured no row.
+    #[schemars(with = "Option<String>", length(min = 1, max = 200))]
+    pub(crate) not_found: Option<Spanned<String>>,
     /// A query that captures the rows which the write is about to overwrite (`select .. for update`), for `before.x`.
+    /// Required if the tier is above `auto` and the write overwrites rows, and then it locks them: it shows what somebody
+    /// agrees to.
     #[schemars(with = "Option<String>")]
     pub(crate) before: Option<Spanned<String>>,
     /// A query that captures the rows as the write left them. Without it `before` runs again, if there is one.
@@ -121,6 +132,16 @@ impl Tool {
     /// Whether it is a write, or is a read. Unknown if `access` is missing or wrong.
     pub(crate) fn is(&self, writes: bool) -> bool {
         self.access.as_ref().is_some_and(|access| access.get_ref().writes() == writes)
+    }
+
+    /// Whether somebody must agree before it writes.
+    pub(crate) fn needs_agreement(&self) -> bool {
+        self.is(true) && self.tier.as_ref().is_some_and(|tier| *tier.get_ref() > Tier::Auto)
+    }
+
+    /// Whether it names an executor, or tried to.
+    pub(crate) fn has_executor(&self) -> bool {
+        !self.lacks("executor", self.executor.is_none())
     }
 
     /// Whether the file does not have this key, or it is empty, and that is all that is wrong with it.

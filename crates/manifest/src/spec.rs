@@ -64,12 +64,21 @@ pub struct ToolSpec {
     /// Captures the rows as the write left them, in the same transaction, last: `before` again unless the manifest has
     /// a query of its own for it.
     pub after: Option<Statement>,
-    /// At least one; run in this order in one transaction. The last one's rows are the result.
+    /// Run in this order in one transaction; the last one's rows are the result. Empty if there is an `executor`, else at
+    /// least one.
     pub statements: Vec<Statement>,
-    /// How many result rows are right. Anything else rolls back.
+    /// The Rust function that carries the write out instead of statements. Whether there is one of this name is the
+    /// registry's to say.
+    pub executor: Option<String>,
+    /// Where the manifest names it.
+    pub executor_at: Option<Location>,
+    /// How many result rows are right. Anything else rolls back. `One` if there is an `executor`.
     pub rows: RowsRule,
     /// The most rows that a write of any number of rows may affect or return. Anything more rolls back.
     pub max_rows: Option<u64>,
+    /// The message of error `not_found` when a write of `One` or `Some` rows has none: the last statement returned no row,
+    /// or, with an `executor`, `before` captured none. Without it that is a `row_count_mismatch`. 1 to 200 characters.
+    pub not_found: Option<String>,
     /// How it is undone.
     pub undo: Undo,
     /// How long an identical call without an idempotency key counts as the same call.

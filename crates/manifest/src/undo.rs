@@ -73,7 +73,8 @@ mod tests {
     use crate::{Access, Location, RowsRule, Statement, Tier};
 
     fn write(undo: Undo) -> ToolSpec {
-        let reach = Reach::Planned { schemas: Vec::new(), changes: true, tables: Vec::new() };
+        let reach =
+            Reach::Planned { schemas: Vec::new(), changes: true, overwrites: false, locks: false, tables: Vec::new() };
         let shape = StatementShape { params: Vec::new(), columns: Some(Vec::new()), reach };
         ToolSpec {
             name: "change".into(),
@@ -87,8 +88,11 @@ mod tests {
             before: None,
             after: None,
             statements: vec![Statement { sql: "..".into(), param_types: Vec::new(), shape }],
+            executor: None,
+            executor_at: None,
             rows: RowsRule::Any,
             max_rows: Some(10),
+            not_found: None,
             undo,
             dedup_window: Duration::from_secs(300),
             input_schema: Map::new(),

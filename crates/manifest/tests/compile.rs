@@ -35,6 +35,7 @@ name = "unlike"
 access = "admin"
 tier = "confirm"
 description = "Unlike it."
+before = "select tweet_id from social.tweet_like where account_id = $1 and tweet_id = $2 for update"
 sql = "delete from social.tweet_like where account_id = $1 and tweet_id = $2 returning tweet_id as id"
 rows = "at_most_one"
 dedup_window_s = 5

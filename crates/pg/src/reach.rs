@@ -20,13 +20,21 @@ pub(crate) fn reach(plan: &Value) -> Reach {
     let mut found = Found::default();
     found.look(plan);
     let tables = found.tables.into_iter().map(|((schema, table), written)| TableUse { schema, table, written });
-    Reach::Planned { schemas: found.schemas.into_iter().collect(), changes: found.changes, tables: tables.collect() }
+    Reach::Planned {
+        schemas: found.schemas.into_iter().collect(),
+        changes: found.changes,
+        overwrites: found.overwrites,
+        locks: found.locks,
+        tables: tables.collect(),
+    }
 }
 
 #[derive(Default)]
 struct Found {
     schemas: BTreeSet<String>,
     changes: bool,
+    overwrites: bool,
+    locks: bool,
     /// By schema and name, with whether it is written.
     tables: BTreeMap<(String, String), bool>,
 }
@@ -40,6 +48,9 @@ impl Found {
                 self.schemas.extend(text("Schema").map(str::to_owned));
                 let modifies = text("Node Type") == Some("ModifyTable");
                 self.changes |= modifies;
+                let inserts_only = text("Operation") == Some("Insert") && text("Conflict Resolution") != Some("UPDATE");
+                self.overwrites |= modifies && !inserts_only;
+                self.locks |= text("Node Type") == Some("LockRows");
                 if let (Some(schema), Some(table)) = (text("Schema"), text("Relation Name")) {
                     // Of several targets (a partitioned table, inheritance) the others stand in a list of their own.
                     let written = modifies || !node.contains_key("Node Type");
@@ -151,10 +162,38 @@ mod tests {
             "Target Tables": [{"Schema": "s", "Relation Name": "part_1"}, {"Schema": "s", "Relation Name": "part_2"}],
             "Plans": [scan("part_1"), scan("other"), {"Node Type": "Function Scan", "Schema": "f", "Function Name": "g"}],
         }}]);
-        let Reach::Planned { schemas, changes, tables } = reach(&plan) else { panic!("it has a plan") };
+        let Reach::Planned { schemas, changes, tables, .. } = reach(&plan) else { panic!("it has a plan") };
         assert_eq!((schemas, changes), (vec!["f".to_owned(), "s".to_owned()], true));
         let found: Vec<(&str, bool)> = tables.iter().map(|it| (it.table.as_str(), it.written)).collect();
         assert_eq!(found, [("other", false), ("part_1", true), ("part_2", true), ("root", true)]);
+    }
+
+    #[test]
+    fn only_a_plain_insert_overwrites_nothing() {
+        let modify = |operation: &str| json!({"Node Type": "ModifyTable", "Operation": operation});
+        let conflict = |resolution: &str| json!({"Node Type": "ModifyTable", "Operation": "Insert", "Conflict Resolution": resolution});
+        for (node, expected) in [
+            (modify("Insert"), (true, false)),
+            (conflict("NOTHING"), (true, false)),
+            (conflict("UPDATE"), (true, true)),
+            (modify("Update"), (true, true)),
+            (modify("Delete"), (true, true)),
+            (modify("Merge"), (true, true)),
+            (json!({"Node Type": "Result"}), (false, false)),
+        ] {
+            let plan = json!([{"Plan": {"Node Type": "CTE Scan", "Plans": [node.clone()]}}]);
+            let Reach::Planned { changes, overwrites, .. } = reach(&plan) else { panic!("it has a plan") };
+            assert_eq!((changes, overwrites), expected, "{node}");
+        }
+    }
+
+    #[test]
+    fn a_lock_is_seen_wherever_it_stands() {
+        for (node, expected) in [("LockRows", true), ("Limit", false)] {
+            let plan = json!([{"Plan": {"Node Type": "Sort", "Plans": [{"Node Type": node}]}}]);
+            let Reach::Planned { locks, .. } = reach(&plan) else { panic!("it has a plan") };
+            assert_eq!(locks, expected, "{node}");
+        }
     }
 
     #[test]

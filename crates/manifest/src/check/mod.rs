@@ -1,6 +1,8 @@
 //! What can be wrong with a manifest, one concern a file. A check notes its mistakes and never stops the others.
 
+mod agreement;
 mod declaration;
+mod executor;
 mod names;
 mod params;
 mod reach;
@@ -20,6 +22,8 @@ use crate::{Mistakes, ValueSource};
 pub(crate) fn declaration(draft: &Draft<'_>, mistakes: &mut Mistakes) {
     let Some(tool) = &draft.tool else { return };
     declaration::check(draft, tool, mistakes);
+    executor::check(draft, tool, mistakes);
+    agreement::check(draft, tool, mistakes);
     params::check(draft, tool, mistakes);
     undo::check_form(draft, tool, mistakes);
 }
@@ -30,6 +34,7 @@ pub(crate) fn against_database(draft: &Draft<'_>, inferred: &Inferred, mistakes:
     params::check_types(draft, tool, inferred, mistakes);
     result::check(draft, tool, inferred, mistakes);
     reach::check(draft, tool, inferred, mistakes);
+    agreement::check_reach(draft, tool, inferred, mistakes);
 }
 
 /// The field of the principal that `from` names, if there is such a one.

@@ -134,7 +134,13 @@ impl<'a> Call<'a, '_, '_> {
                     }
                 }
                 Some(ValueSource::Result(name)) => {
-                    if let Some(shape) = self.own.and_then(Inferred::result) {
+                    if self.tool.has_executor() {
+                        let message = format!(
+                            "undo: what an executor answers is not known here, so there is no result.{name}: use param.x \
+                             or before.x"
+                        );
+                        self.note(source.span(), message);
+                    } else if let Some(shape) = self.own.and_then(Inferred::result) {
                         self.column_exists("result", &name, shape, source.span());
                     }
                 }

@@ -17,10 +17,12 @@ const DEDUP_WINDOW_S: u32 = 300;
 /// The specification. `None` only for a draft with mistakes.
 pub(super) fn spec(draft: Draft<'_>, inferred: Inferred) -> Option<ToolSpec> {
     let declared_at = draft.locate(draft.tool.as_ref()?.name.span());
+    let executor_at = draft.tool.as_ref()?.executor.as_ref().map(|executor| draft.locate(executor.span()));
     let tool = draft.tool?;
     let access = tool.access?.into_inner();
     let tier = tool.tier.map(serde_spanned::Spanned::into_inner).unwrap_or_default();
-    let rows = tool.rows.map_or(RowsRule::Any, serde_spanned::Spanned::into_inner);
+    let unless_said = if tool.executor.is_some() { RowsRule::One } else { RowsRule::Any };
+    let rows = tool.rows.map_or(unless_said, serde_spanned::Spanned::into_inner);
     let columns = inferred.result().and_then(|shape| shape.columns.as_deref()).unwrap_or_default();
     let params: Vec<Param> =
         tool.param.iter().zip(&inferred.params).map(|(declared, ty)| param(declared, ty)).collect();
@@ -38,8 +40,11 @@ pub(super) fn spec(draft: Draft<'_>, inferred: Inferred) -> Option<ToolSpec> {
         after: inferred.after.or_else(|| inferred.before.clone()),
         before: inferred.before,
         statements: inferred.statements,
+        executor: tool.executor.map(serde_spanned::Spanned::into_inner),
+        executor_at,
         rows,
         max_rows: tool.max_rows.and_then(|most| u64::try_from(most.into_inner()).ok()),
+        not_found: tool.not_found.map(|message| message.into_inner().trim().to_owned()),
         undo: undo(tool.undo)?,
         dedup_window: Duration::from_secs(tool.dedup_window_s.unwrap_or(DEDUP_WINDOW_S).into()),
         annotations: json_object(&tool.annotations),

@@ -22,12 +22,12 @@ pub(crate) struct Inferred {
     pub(crate) params: Vec<Arc<PgType>>,
     pub(crate) before: Option<Statement>,
     pub(crate) after: Option<Statement>,
-    /// Never empty.
+    /// Those of `sql`: none if an executor does the work.
     pub(crate) statements: Vec<Statement>,
 }
 
 impl Inferred {
-    /// The shape of the statement whose rows are the result.
+    /// The shape of the statement whose rows are the result; of an executor nothing is known.
     pub(crate) fn result(&self) -> Option<&StatementShape> {
         self.statements.last().map(|statement| &statement.shape)
     }
@@ -37,13 +37,18 @@ impl Inferred {
 #[derive(Debug)]
 pub(crate) struct Unreachable;
 
-/// Describes the statements of a tool that was read whole; `Ok(None)` if that is not so, or they have mistakes.
+/// Describes the statements of a tool that was read whole; `Ok(None)` if that is not so, or they have mistakes. Where an
+/// executor does the work, `before` and `after` alone give the parameters their types.
 pub(crate) async fn infer(
     draft: &Draft<'_>,
     database: &impl Describe,
     mistakes: &mut Mistakes,
 ) -> Result<Option<Inferred>, Unreachable> {
     let Some(tool) = draft.tool.as_ref().filter(|_| draft.whole) else { return Ok(None) };
+    if tool.executor.is_some() && tool.before.is_none() {
+        // A mistake of its own: without it no parameter need have a type.
+        return Ok(None);
+    }
     let texts = texts(tool);
     if texts.is_empty() || texts.iter().any(|text| text.sql.trim().is_empty()) {
         return Ok(None);
