@@ -49,6 +49,7 @@ mod roles;
 mod sensitive;
 mod standby;
 mod startup;
+mod studio;
 mod tls;
 mod tool_list;
 mod undo_matrix;

@@ -74,7 +74,7 @@ pub(crate) struct InitArgs {
     /// The login of the servers: made without a password if there is no such role, and granted what the ledger needs.
     #[arg(long, env = "COUNTERSIGN_WRITER", value_name = "ROLE", default_value = ledger::DEFAULT_WRITER)]
     pub(crate) writer: String,
-    /// The demo's schema and data as well, in a schema named social.
+    /// The demo's data as well, in schemas named social and studio.
     #[arg(long)]
     pub(crate) demo: bool,
 }

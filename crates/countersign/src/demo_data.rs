@@ -1,4 +1,4 @@
-//! The demo's database: a private PostgreSQL with the ledger and the social schema in it.
+//! The demo's database: a private PostgreSQL with the ledger and the demo's schemas in it.
 
 use std::path::PathBuf;
 
@@ -8,8 +8,18 @@ use ledger::{SchemaError, Target};
 use manifest::Source;
 
 const MANIFEST: &str = include_str!("../../../manifests/social.toml");
-const SCHEMA: &str = include_str!("../../../manifests/social/schema.sql");
-const SEED: &str = include_str!("../../../manifests/social/seed.sql");
+
+/// Each schema of the demo, with the SQL that makes it and the SQL that fills it.
+const SCHEMAS: [(&str, [&str; 2]); 2] = [
+    (
+        "social",
+        [include_str!("../../../manifests/social/schema.sql"), include_str!("../../../manifests/social/seed.sql")],
+    ),
+    (
+        "studio",
+        [include_str!("../../../manifests/studio/schema.sql"), include_str!("../../../manifests/studio/seed.sql")],
+    ),
+];
 
 /// The name of the private cluster, and the database in it.
 const NAME: &str = "demo";
@@ -54,15 +64,20 @@ pub(crate) async fn prepare(fresh: bool, progress: impl Fn(&str) + Send + 'stati
         error => error.into(),
     })?;
     progress("the ledger is in place");
-    if load(&target).await? {
-        progress("the demo's data are loaded");
-    } else {
-        progress("the demo's data are there from an earlier run");
+    for (schema, loaded) in load(&target).await? {
+        let how = if loaded { "are loaded" } else { "are there from an earlier run" };
+        progress(&format!("the demo's data in schema {schema} {how}"));
     }
     Ok(database)
 }
 
-/// Loads the demo's schema and data, unless they are there; whether it did. Safe when several processes start at once.
-pub(crate) async fn load(target: &Target) -> anyhow::Result<bool> {
-    ledger::load_once(target, "social", &[SCHEMA, SEED]).await.context("the demo's data cannot be loaded")
+/// Loads the demo's schemas and data, each unless it is there; of each, whether it did. Safe when several processes start at
+/// once.
+pub(crate) async fn load(target: &Target) -> anyhow::Result<Vec<(&'static str, bool)>> {
+    let mut schemas = Vec::new();
+    for (schema, texts) in SCHEMAS {
+        let loaded = ledger::load_once(target, schema, &texts).await.context("the demo's data cannot be loaded")?;
+        schemas.push((schema, loaded));
+    }
+    Ok(schemas)
 }

@@ -10,12 +10,13 @@ pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Re
     ledger::init(&target, &arguments.writer).await?;
     say(&format!("The ledger (schema countersign) in database \"{}\" is ready.", target.dbname));
     if arguments.demo {
-        let loaded = demo_data::load(&target).await?;
-        say(if loaded {
-            "The demo's schema \"social\" and its data are loaded."
-        } else {
-            "The schema \"social\" is there already; left as it is."
-        });
+        for (schema, loaded) in demo_data::load(&target).await? {
+            say(&if loaded {
+                format!("The demo's schema \"{schema}\" and its data are loaded.")
+            } else {
+                format!("The schema \"{schema}\" is there already; left as it is.")
+            });
+        }
     }
     Ok(())
 }

@@ -19,17 +19,26 @@ fn start() -> Cluster {
         .expect("a PostgreSQL cluster for the tests")
 }
 
-const SCHEMA: &str = include_str!("../../../manifests/social/schema.sql");
-const SEED: &str = include_str!("../../../manifests/social/seed.sql");
+/// The schemas of the demo, with what makes and fills them.
+const SCHEMAS: [(&str, [&str; 2]); 2] = [
+    (
+        "social",
+        [include_str!("../../../manifests/social/schema.sql"), include_str!("../../../manifests/social/seed.sql")],
+    ),
+    (
+        "studio",
+        [include_str!("../../../manifests/studio/schema.sql"), include_str!("../../../manifests/studio/seed.sql")],
+    ),
+];
 
-/// A database with the ledger and the social demo in it, for one test alone.
+/// A database with the ledger and the demo's schemas in it, for one test alone.
 pub async fn database() -> Database {
     static TEMPLATE: OnceCell<Database> = OnceCell::const_new();
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let template = TEMPLATE
         .get_or_init(|| async {
-            let template = create(cluster(), "template_social", "template0").await;
-            template.load_social().await;
+            let template = create(cluster(), "template_demo", "template0").await;
+            template.load_demo().await;
             template
         })
         .await;
@@ -40,7 +49,7 @@ pub async fn database() -> Database {
 pub async fn lone_database() -> Database {
     let cluster = tokio::task::spawn_blocking(|| Arc::new(start())).await.expect("a cluster");
     let database = create(&cluster, "lone", "template0").await;
-    database.load_social().await;
+    database.load_demo().await;
     database
 }
 
@@ -76,10 +85,12 @@ impl Database {
         Self { cluster, name: self.name.clone() }
     }
 
-    async fn load_social(&self) {
+    async fn load_demo(&self) {
         let target = self.target();
         ledger::init(&target, ledger::DEFAULT_WRITER).await.expect("the ledger's schema");
-        ledger::load_once(&target, "social", &[SCHEMA, SEED]).await.expect("the demo's data");
+        for (schema, texts) in SCHEMAS {
+            ledger::load_once(&target, schema, &texts).await.expect("the demo's data");
+        }
         // Servers log in as the writer; a test's own tables are there for them.
         let writer = ledger::DEFAULT_WRITER;
         self.run(&format!(
@@ -147,13 +158,18 @@ impl Database {
         self.rows(sql).await.remove(0).remove(0)
     }
 
-    /// Every row of every table of the demo, to compare before and after.
+    /// Every row of every table of the demo's social network, to compare before and after.
     pub async fn social(&self) -> Vec<Vec<String>> {
-        let tables = self.rows("select tablename from pg_tables where schemaname = 'social' order by 1").await;
+        self.contents("social").await
+    }
+
+    /// Every row of every table of a schema, to compare before and after.
+    pub async fn contents(&self, schema: &str) -> Vec<Vec<String>> {
+        let tables = format!("select tablename from pg_tables where schemaname = '{schema}' order by 1");
         let mut all = Vec::new();
-        for table in tables {
+        for table in self.rows(&tables).await {
             let name = &table[0];
-            let sql = format!("select '{name}', t::text from social.{name} t order by t::text");
+            let sql = format!("select '{name}', t::text from {schema}.{name} t order by t::text");
             all.extend(self.rows(&sql).await);
         }
         all
