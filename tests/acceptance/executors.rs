@@ -1,12 +1,11 @@
 //! What an executor written in Rust cannot do: the gate does not trust it.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{ErrorCode, Principal, Redaction, Rollback};
-use ledger::{Attempt, Executor, Ledger, Refusal, Settings, Statement, Stopped, Target, Work, WriteTx};
-use serde_json::{Map, Value, json};
+use ledger::{Attempt, Executor, Ledger, Order, Settings, Statement, Stopped, Target, Work, Working, WriteTx};
+use serde_json::{Map, json};
 use testkit::{Database, database};
 
 /// Runs its statements one by one and says that all went well, whatever they said.
@@ -15,11 +14,11 @@ struct Careless {
 }
 
 impl Executor for Careless {
-    fn execute<'a>(
-        &'a self,
-        tx: &'a mut WriteTx<'_>,
-        _: &'a Map<String, Value>,
-    ) -> Pin<Box<dyn Future<Output = Result<Work, Refusal>> + Send + 'a>> {
+    fn definition(&self) -> String {
+        String::new()
+    }
+
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, _: &'a Order) -> Working<'a> {
         Box::pin(async move {
             for &sql in self.statements {
                 let _swallowed = tx.run(&[Statement { sql, params: &[], param_types: &[] }]).await;
@@ -34,14 +33,13 @@ impl Executor for Careless {
 async fn perform(db: &Database, statements: &'static [&'static str]) -> (Stopped, Vec<Vec<String>>) {
     let target = Target::parse(&db.writer_url()).unwrap();
     let attempt = Attempt {
-        principal: Principal::default(),
         tool: "careless".to_owned(),
-        params: Map::new(),
+        order: Order { principal: Principal::default(), params: Map::new() },
         redaction: Redaction::default(),
         idempotency_key: None,
-        dedup_window: Duration::from_secs(300),
         deadline: tokio::time::Instant::now() + Duration::from_secs(20),
         executor: Arc::new(Careless { statements }),
+        agreed: None,
     };
     let stopped = Ledger::new(target, Settings::default()).gate().perform(attempt).await.unwrap_err();
     (stopped, db.rows("select status, error_code from countersign.mutation_audit").await)

@@ -200,7 +200,7 @@ async fn init_can_run_many_times_at_once_and_again() {
         let output = tokio::spawn(run).await.unwrap().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    assert_eq!(db.value("select count(*) from countersign.schema_history").await, "7");
+    assert_eq!(db.value("select count(*) from countersign.schema_history").await, "8");
     let server = Server::on(&db).await;
     assert_eq!(server.query("select count(*) > 0 as loaded from social.tweet").await[0]["loaded"], true);
 }

@@ -16,16 +16,16 @@
     reason = "a benchmark that cannot go on has failed; its result goes to standard output"
 )]
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use contract::{Principal, Redaction, Rollback, UndoCall};
 use embedded::{Cluster, Options};
-use ledger::{Attempt, Executor, Gate, Ledger, Refusal, Reversal, Settings, Settled, Statement, Target, Work, WriteTx};
-use serde_json::{Map, Value, json};
+use ledger::{
+    Attempt, Executor, Gate, Ledger, Order, Reversal, Settings, Settled, Statement, Target, Work, Working, WriteTx,
+};
+use serde_json::{Value, json};
 use tokio_postgres::{Client, NoTls};
 
 const ROUNDS: usize = 15;
@@ -137,11 +137,11 @@ struct InsertItem {
 }
 
 impl Executor for InsertItem {
-    fn execute<'a>(
-        &'a self,
-        tx: &'a mut WriteTx<'_>,
-        _: &'a Map<String, Value>,
-    ) -> Pin<Box<dyn Future<Output = Result<Work, Refusal>> + Send + 'a>> {
+    fn definition(&self) -> String {
+        String::new()
+    }
+
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, _: &'a Order) -> Working<'a> {
         Box::pin(async move {
             let statement = Statement { sql: INSERT, params: &self.params, param_types: &[] };
             let rows = tx.run(&[statement]).await?.remove(0);
@@ -159,14 +159,16 @@ async fn through_the_gate(gate: &Gate) {
     let n = next();
     let executor = Arc::new(InsertItem { params: [Some(n.to_string()), Some("note".to_owned())] });
     let attempt = Attempt {
-        principal: Principal::default(),
         tool: "insert_item".to_owned(),
-        params: json!({"n": n, "note": "note"}).as_object().unwrap().clone(),
+        order: Order {
+            principal: Principal::default(),
+            params: json!({"n": n, "note": "note"}).as_object().unwrap().clone(),
+        },
         redaction: Redaction::default(),
         idempotency_key: None,
-        dedup_window: Duration::from_secs(300),
         deadline: tokio::time::Instant::now() + Duration::from_secs(30),
         executor,
+        agreed: None,
     };
     let settled = gate.perform(attempt).await.expect("a write");
     assert!(matches!(settled, Settled::Executed { .. }));

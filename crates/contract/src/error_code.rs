@@ -25,6 +25,16 @@ pub enum ErrorCode {
     InDoubtAborted,
     /// The connection was lost at COMMIT and the outcome could not be read yet.
     CommitOutcomeUnknown,
+    /// What was agreed to is not what is stored: the digest is another one.
+    DigestMismatch,
+    /// Nobody agreed in time.
+    ProposalExpired,
+    /// Somebody said no.
+    ProposalRejected,
+    /// The rows, or the tool, are not what they were when the write was proposed.
+    ProposalStale,
+    /// The proposal is in a state in which this cannot be done with it.
+    ProposalClosed,
     /// The ledger could not be read or written; nothing was written.
     DbError,
     /// No connection to the database could be had.
@@ -41,7 +51,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All of them, in the order of the page.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 21] = [
         Self::InvalidParams,
         Self::NotReadOnly,
         Self::SqlError,
@@ -52,6 +62,11 @@ impl ErrorCode {
         Self::DuplicateInFlight,
         Self::InDoubtAborted,
         Self::CommitOutcomeUnknown,
+        Self::DigestMismatch,
+        Self::ProposalExpired,
+        Self::ProposalRejected,
+        Self::ProposalStale,
+        Self::ProposalClosed,
         Self::DbError,
         Self::DatabaseUnavailable,
         Self::ResultTooLarge,
@@ -74,6 +89,11 @@ impl ErrorCode {
             Self::DuplicateInFlight => "duplicate_in_flight",
             Self::InDoubtAborted => "in_doubt_aborted",
             Self::CommitOutcomeUnknown => "commit_outcome_unknown",
+            Self::DigestMismatch => "digest_mismatch",
+            Self::ProposalExpired => "proposal_expired",
+            Self::ProposalRejected => "proposal_rejected",
+            Self::ProposalStale => "proposal_stale",
+            Self::ProposalClosed => "proposal_closed",
             Self::DbError => "db_error",
             Self::DatabaseUnavailable => "database_unavailable",
             Self::ResultTooLarge => "result_too_large",
@@ -100,6 +120,11 @@ impl ErrorCode {
             | Self::ToolOutdated
             | Self::NotFound
             | Self::IdempotencyKeyReused
+            | Self::DigestMismatch
+            | Self::ProposalExpired
+            | Self::ProposalRejected
+            | Self::ProposalStale
+            | Self::ProposalClosed
             | Self::ResultTooLarge
             | Self::NotPermitted
             | Self::InternalError => false,

@@ -1,32 +1,46 @@
-//! The agent's receipt.
+//! The agent's receipts.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// UUID v4 of a mutation, from the operating system's random numbers (promises A2-05, X-07).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct CorrelationId(Uuid);
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Uuid);
 
-impl CorrelationId {
-    /// A new one.
-    #[must_use]
-    #[expect(clippy::new_without_default, reason = "two new ids are never equal, a default would be")]
-    pub fn new() -> Self {
-        Self(Uuid::new_v4())
-    }
+        impl $name {
+            /// A new one.
+            #[must_use]
+            #[expect(clippy::new_without_default, reason = "two new ids are never equal, a default would be")]
+            pub fn new() -> Self {
+                Self(Uuid::new_v4())
+            }
 
-    /// Reads the hyphenated form only: that is what the server gives out.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        (text.len() == 36).then(|| Uuid::try_parse(text).ok()).flatten().map(Self)
-    }
+            /// Reads the hyphenated form only: that is what the server gives out.
+            #[must_use]
+            pub fn parse(text: &str) -> Option<Self> {
+                (text.len() == 36).then(|| Uuid::try_parse(text).ok()).flatten().map(Self)
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.hyphenated().fmt(f)
+            }
+        }
+    };
 }
 
-impl std::fmt::Display for CorrelationId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.hyphenated().fmt(f)
-    }
+id! {
+    /// UUID v4 of a mutation, from the operating system's random numbers (promises A2-05, X-07).
+    CorrelationId
+}
+
+id! {
+    /// UUID v4 of a write that waits for agreement.
+    ProposalId
 }
 
 #[cfg(test)]

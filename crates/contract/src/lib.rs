@@ -13,13 +13,15 @@ mod principal;
 mod redaction;
 mod secret;
 mod statement;
+mod visible;
 
 pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UndoCall};
 pub use error_code::ErrorCode;
-pub use ids::CorrelationId;
+pub use ids::{CorrelationId, ProposalId};
 pub use principal::{AccountId, NoAccount, Principal};
 pub use redaction::{REDACTED, Redaction};
 pub use secret::Secret;
 pub use statement::{
     Column, CompositeField, Describe, DescribeError, PgType, Reach, Scalar, StatementShape, TableUse, TypeKind,
 };
+pub use visible::visible;

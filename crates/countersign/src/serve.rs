@@ -33,7 +33,8 @@ pub(crate) async fn run(arguments: &ServeArgs, sources: Sources, settings: Setti
     );
     tokio::spawn(workshop.ledger.clone().keep_swept());
     let toolbox = Toolbox::new(shelves);
-    let server = wiring::server(&toolbox, &settings);
+    tokio::spawn(tools::keep_carrying_out(workshop.ledger.proposals(), toolbox.clone()));
+    let server = wiring::server(&toolbox, &settings, wiring::asking(&workshop.ledger, &settings).await?);
     let backends = workshop.backends.clone();
     tokio::spawn(reload::at_every(hangup, Reloader { sources, running: settings, workshop, toolbox }));
     let served = mcp::serve_stdio(server, stop_on_signals()?).await;

@@ -7,8 +7,9 @@ use anyhow::Context;
 use contract::Principal;
 use ledger::read::Reader;
 use ledger::{Ledger, Target};
-use manifest::{Catalog, Mistakes, Source};
-use tools::{Backends, Profile, Registry, Shelves, Toolbox};
+use manifest::{Catalog, Mistake, Mistakes, Source};
+use mcp::Asking;
+use tools::{Backends, ExecuteSqlSettings, Profile, Registry, Shelves, Toolbox, missing_executors};
 
 use crate::settings::{OwnProfile, Settings};
 use crate::{connection, demo_data};
@@ -21,7 +22,8 @@ pub(crate) fn read_manifests(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
         .collect()
 }
 
-/// Compiles manifests against the live database, and looks whether the profiles name tools that there are.
+/// Compiles manifests against the live database, and looks whether their executors are there and whether the profiles name
+/// tools that there are.
 ///
 /// # Errors
 /// With [`Mistakes`] inside, if it is manifests or profiles that are wrong.
@@ -31,6 +33,15 @@ pub(crate) async fn compile(sources: &[Source], profiles: &[OwnProfile], ledger:
         .map_err(|mistakes| anyhow::Error::new(mistakes).context("the manifests do not fit the database"))?;
     let manifests = catalog.tools.iter().map(|tool| tool.name.as_str());
     let known: Vec<&str> = tools::builtin::NAMES.into_iter().chain(manifests).collect();
+    let missing = missing_executors(&catalog, &tools::native::executors()?).into_iter().map(|it| Mistake {
+        message: it.to_string(),
+        tool: Some(it.tool),
+        at: it.declared_at,
+    });
+    let missing: Vec<Mistake> = missing.collect();
+    if !missing.is_empty() {
+        return Err(anyhow::Error::new(Mistakes(missing)).context("the manifests do not fit this server"));
+    }
     refuse_any(profiles.iter().flat_map(|own| own.unknown_tools(&known)).collect())?;
     Ok(catalog)
 }
@@ -61,7 +72,10 @@ impl Workshop {
             gate: ledger.gate(),
             records: ledger.records(),
             call_deadline: settings.call_deadline,
-            execute_sql: settings.execute_sql.then(|| settings.read_limits.clone()),
+            proposals: ledger.proposals(),
+            execute_sql: settings
+                .execute_sql
+                .then(|| ExecuteSqlSettings { limits: settings.read_limits.clone(), tier: settings.execute_sql_tier }),
         };
         Ok(Self { ledger, backends, demo })
     }
@@ -73,7 +87,7 @@ impl Workshop {
             sources.push(demo_data::manifest());
         }
         let catalog = compile(&sources, &settings.profiles, &self.ledger).await?;
-        let all = Registry::new(&self.backends, &catalog)?;
+        let all = Registry::new(&self.backends, &catalog, &tools::native::executors()?)?;
         let own = settings.profiles.iter();
         let shelves = Shelves::new(
             &all,
@@ -86,9 +100,15 @@ impl Workshop {
 }
 
 /// A server for the configured principal.
-pub(crate) fn server(toolbox: &Toolbox, settings: &Settings) -> mcp::Server {
+pub(crate) fn server(toolbox: &Toolbox, settings: &Settings, asking: Asking) -> mcp::Server {
     let principal = Principal { account_id: settings.account.clone(), actor: settings.actor.clone() };
-    mcp::Server::new(toolbox.of_profile(&settings.profile), principal, settings.content.into())
+    mcp::Server::new(toolbox.of_profile(&settings.profile), principal, settings.content.into(), asking)
+}
+
+/// What puts questions to users, sealed with the key of the ledger: a client may come back to another server.
+pub(crate) async fn asking(ledger: &Ledger, settings: &Settings) -> anyhow::Result<Asking> {
+    let key = ledger.proposals().sealing_key().await.context("the sealing key cannot be read from the ledger")?;
+    Ok(Asking::new(key.as_bytes(), settings.ask_timeout)?)
 }
 
 /// A server should be able to do what it must, and no more.

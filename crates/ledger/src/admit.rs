@@ -140,7 +140,9 @@ impl Admission<'_> {
     }
 }
 
-fn key_reused() -> Failure {
+/// What is told to whoever uses a key again for something else.
+#[must_use]
+pub fn key_reused() -> Failure {
     Failure::new(
         ErrorCode::IdempotencyKeyReused,
         "this idempotency_key was used with other arguments within the last 24 hours; nothing was written",

@@ -14,8 +14,8 @@
 //! ```
 //! The session never goes back to its pool.
 
-use contract::{CorrelationId, ErrorCode, Failure};
-use pg::{Error, Keep, RawShape, Step, Whole, value};
+use contract::{CorrelationId, ErrorCode, Failure, Reach};
+use pg::{Error, Explained, Keep, RawShape, Step, Whole, value};
 use serde_json::Value;
 
 use crate::executor::{Refusal, WriteTx, gone, sql_failure};
@@ -32,6 +32,16 @@ pub struct Answered {
     pub rows_affected: u64,
 }
 
+/// What a statement of the caller's own would do.
+#[derive(Debug)]
+pub struct Foreseen {
+    /// What it touches; `None` for a command without a plan (CREATE TABLE, SET), of which that is not known.
+    pub reach: Option<Reach>,
+    /// How many rows PostgreSQL expects it to touch, if it has a plan.
+    pub estimated_rows: Option<u64>,
+}
+
+const READ_ONLY_SQL: &str = "select pg_catalog.set_config('transaction_read_only', 'on', true)";
 const STASH_SQL: &str = "select pg_catalog.set_config('countersign.statement', $1, true)";
 const RUN_STASHED_SQL: &str = "do $do$ declare affected pg_catalog.int8; begin \
     execute pg_catalog.current_setting('countersign.statement'); \
@@ -76,7 +86,8 @@ impl WriteTx<'_> {
         let session = self.lease.session();
         // A command that takes parameters is none of transaction control, and neither is one that returns rows.
         let is_bare = shape.columns.is_none() && shape.params.is_empty();
-        let (whole, affected) = if is_bare && session.has_no_plan(&name).await.map_err(refusal)? {
+        let has_no_plan = is_bare && matches!(session.explain(&name, &[]).await.map_err(refusal)?, Explained::Command);
+        let (whole, affected) = if has_no_plan {
             (Whole::default(), Some(self.run_in_block(sql).await?))
         } else {
             (session.run_whole(&name, &encoded, keep).await.map_err(|error| refusal_at(error, true))?, None)
@@ -92,6 +103,46 @@ impl WriteTx<'_> {
             command_tag: affected.is_none().then_some(whole.outcome.tag),
             result,
         })
+    }
+
+    /// What a statement of the caller's own would do, as far as its plan shows that. Nothing of it runs: it may do things
+    /// that no rollback takes back.
+    ///
+    /// # Errors
+    /// [`Refusal`]: PostgreSQL does not take it, or not with these parameters.
+    pub async fn foresee(&mut self, sql: &str, params: &[Value]) -> Result<Foreseen, Refusal> {
+        self.open().await?;
+        let session = self.lease.session();
+        session.retire();
+        session.deallocate_all().await.map_err(refusal)?;
+        // Planning evaluates functions that call themselves immutable.
+        session.run(&[Step::plain(READ_ONLY_SQL)]).await.map_err(|failed| refusal(failed.error))?;
+        let name = format!("cs_{}", CorrelationId::new().to_string().replace('-', ""));
+        let foreseen = self.foresee_as(&name, sql, params).await;
+        if let Err(Refusal::Failure(_)) = &foreseen {
+            self.lease.session().deallocate_after(UNDO_SQL).await.map_err(Refusal::Lost)?;
+        }
+        foreseen
+    }
+
+    async fn foresee_as(&mut self, name: &str, sql: &str, params: &[Value]) -> Result<Foreseen, Refusal> {
+        let session = self.lease.session();
+        let shape = session.describe(name, sql, &[]).await.map_err(|error| refusal_at(error, true))?;
+        let encoded = self.encode(&shape, params).await?;
+        match self.lease.session().explain(name, &encoded).await.map_err(refusal)? {
+            Explained::Nothing => {
+                Err(Failure::new(ErrorCode::InvalidParams, "there is no statement in the text").into())
+            }
+            Explained::Command => Ok(Foreseen { reach: None, estimated_rows: None }),
+            Explained::Plan(plan) => {
+                let estimate = |node: &str| plan.pointer(node).and_then(Value::as_f64);
+                // What a ModifyTable node returns says nothing of what it changes; what feeds it does.
+                let is_write = plan.pointer("/0/Plan/Node Type").and_then(Value::as_str) == Some("ModifyTable");
+                let fed = if is_write { "/0/Plan/Plans/0/Plan Rows" } else { "/0/Plan/Plan Rows" };
+                let estimated_rows = estimate(fed).map(|rows| rows as u64);
+                Ok(Foreseen { reach: Some(pg::reach(&plan)), estimated_rows })
+            }
+        }
     }
 
     async fn encode(&mut self, shape: &RawShape, params: &[Value]) -> Result<Vec<Option<String>>, Refusal> {

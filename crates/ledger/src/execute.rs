@@ -19,6 +19,7 @@ use crate::executor::{Opening, Refusal, Work, WriteTx, sql_failure};
 use crate::fingerprint::Fingerprints;
 use crate::gate::Attempt;
 use crate::intent::MAX_OUTCOME_BYTES;
+use crate::proposals::Agreed;
 use crate::records::summary;
 
 /// T2 did not succeed.
@@ -34,6 +35,7 @@ pub(crate) enum Unfinished {
 const FINISH_SUCCESS_SQL: &str = "\
 select countersign.finish_success($1, $2, $3, $4, $5, $6, $7, $8, $9, make_interval(secs => $10::double precision))";
 const FINISH_FAILURE_SQL: &str = "select countersign.finish_failure($1, $2, $3, $4)";
+const FINISH_PROPOSAL_SQL: &str = "select countersign.finish_proposal($1, $2, $3, $4, $5)";
 
 pub(crate) async fn execute(
     writer: &Writer,
@@ -45,7 +47,12 @@ pub(crate) async fn execute(
     let left = attempt.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let claim_params = [Some(correlation_id.to_string()), Some(left.as_millis().min(i32::MAX as u128).to_string())];
     let mut tx = WriteTx::new(lease, writer, Opening::Claim(claim_params));
-    let work = match attempt.executor.execute(&mut tx, &attempt.params).await {
+    let executor = attempt.executor.as_ref();
+    let executed = match &attempt.agreed {
+        None => executor.execute(&mut tx, &attempt.order).await,
+        Some(agreed) => agreed.execute(executor, &mut tx, &attempt.order).await,
+    };
+    let work = match executed {
         // An executor that ran no statement at all still has its record to claim.
         Ok(work) => tx.open().await.map(|()| work),
         Err(Refusal::Failure(failure)) => tx.open().await.and(Err(Refusal::Failure(failure))),
@@ -53,17 +60,17 @@ pub(crate) async fn execute(
     };
     match work {
         Ok(work) if outcome_bytes(&work) > MAX_OUTCOME_BYTES => {
-            fail(lease, correlation_id, too_large_to_keep(&work)).await
+            fail(lease, correlation_id, attempt, too_large_to_keep(&work)).await
         }
         Ok(work) => match succeed(lease, correlation_id, attempt, &work, fingerprints).await {
             Ok(()) => Ok(work),
             // A deferred constraint: the work is refused after all.
             Err(StepError { step: 0, error: pg::Error::Server(error) }) => {
-                fail(lease, correlation_id, sql_failure(&error).redacted(&attempt.redaction)).await
+                fail(lease, correlation_id, attempt, sql_failure(&error)).await
             }
             Err(StepError { error, .. }) => Err(unfinished(error)),
         },
-        Err(Refusal::Failure(failure)) => fail(lease, correlation_id, failure.redacted(&attempt.redaction)).await,
+        Err(Refusal::Failure(failure)) => fail(lease, correlation_id, attempt, failure).await,
         // Not this attempt's any more: the record says what became of it.
         Err(Refusal::Lost(pg::Error::Server(error))) if error.sqlstate == FENCED => {
             Err(Unfinished::InDoubt(pg::Error::Server(error)))
@@ -117,34 +124,45 @@ async fn succeed(
         Some(redaction.value(&rollback).to_string()),
         texts(work.reversals.iter().map(|call| call.tool.as_str().into()).collect()),
         texts(work.reversals.iter().map(|call| fingerprints.of(&call.tool, &call.params).as_str().into()).collect()),
-        Some(attempt.dedup_window.as_secs_f64().to_string()),
+        Some(attempt.executor.dedup_window().as_secs_f64().to_string()),
     ];
-    let steps = [
+    let proposal = attempt.agreed.as_ref().map(Agreed::executed);
+    let mut steps = vec![
         Step::plain("set constraints all immediate"),
         // Not left to COMMIT: a mode that a statement has set for its subtransaction (READ ONLY) ends with it.
         Step::plain("release savepoint work"),
-        Step { sql: FINISH_SUCCESS_SQL, params: &params, param_types: &[] },
-        Step::plain("commit"),
     ];
+    // Before the record is final: it takes the approval in.
+    steps.extend(proposal.as_ref().map(finish_proposal));
+    steps.extend([Step { sql: FINISH_SUCCESS_SQL, params: &params, param_types: &[] }, Step::plain("commit")]);
     committed(lease, &steps).await
 }
 
-async fn fail(lease: &mut Lease, correlation_id: CorrelationId, failure: Failure) -> Result<Work, Unfinished> {
+async fn fail(
+    lease: &mut Lease,
+    correlation_id: CorrelationId,
+    attempt: &Attempt,
+    failure: Failure,
+) -> Result<Work, Unfinished> {
+    let failure = failure.redacted(&attempt.redaction);
     let params = [
         Some(correlation_id.to_string()),
         Some(failure.code.as_str().to_owned()),
         failure.sqlstate.clone(),
         Some(failure.message.clone()),
     ];
-    let steps = [
-        Step::plain("rollback to savepoint work"),
-        Step { sql: FINISH_FAILURE_SQL, params: &params, param_types: &[] },
-        Step::plain("commit"),
-    ];
+    let proposal = attempt.agreed.as_ref().map(|agreed| agreed.refused(&failure));
+    let mut steps = vec![Step::plain("rollback to savepoint work")];
+    steps.extend(proposal.as_ref().map(finish_proposal));
+    steps.extend([Step { sql: FINISH_FAILURE_SQL, params: &params, param_types: &[] }, Step::plain("commit")]);
     match committed(lease, &steps).await {
         Ok(()) => Err(Unfinished::Recorded(failure)),
         Err(StepError { error, .. }) => Err(unfinished(error)),
     }
+}
+
+fn finish_proposal(params: &[Option<String>; 5]) -> Step<'_> {
+    Step { sql: FINISH_PROPOSAL_SQL, params, param_types: &[] }
 }
 
 fn unfinished(error: pg::Error) -> Unfinished {

@@ -2,23 +2,70 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
-use contract::{Column, ErrorCode, Failure, Rollback};
+use contract::{Column, ErrorCode, Failure, Principal, Rollback};
 use pg::{Lease, ServerError, Step, Writer};
 use serde_json::{Map, Value};
 
+/// Who wants what: all that an executor needs to know of a call.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// On whose behalf.
+    pub principal: Principal,
+    /// Every effective parameter by name: defaults and server-filled ones included.
+    pub params: Map<String, Value>,
+}
+
+/// What an executor has begun.
+pub type Working<'a> = Pin<Box<dyn Future<Output = Result<Work, Refusal>> + Send + 'a>>;
+
+/// For how long an identical call without a key counts as the same call, where nobody says otherwise.
+pub const DEDUP_WINDOW: Duration = Duration::from_secs(300);
+
 /// Carries out one kind of write. Runs inside the gate's transaction: what it returns is committed with its record,
 /// what it refuses is rolled back and recorded as a failure.
+///
+/// An order may come from a proposal that was stored long ago, so an executor relies on nothing that it has not checked
+/// itself, and goes by the account of the principal, never by one among the parameters.
 pub trait Executor: Send + Sync + 'static {
+    /// Whether the order makes sense to it, before anything is recorded.
+    ///
+    /// # Errors
+    /// [`ErrorCode::InvalidParams`] with what is wrong.
+    fn check(&self, order: &Order) -> Result<(), Failure> {
+        let _ = order;
+        Ok(())
+    }
+
     /// Does the work.
     ///
     /// # Errors
     /// [`Refusal`]: nothing of the work stays.
-    fn execute<'a>(
-        &'a self,
-        tx: &'a mut WriteTx<'_>,
-        params: &'a Map<String, Value>,
-    ) -> Pin<Box<dyn Future<Output = Result<Work, Refusal>> + Send + 'a>>;
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a>;
+
+    /// What the work would come to. The transaction is rolled back, so this is the work itself, unless some of it
+    /// cannot be taken back or must not happen before somebody has agreed.
+    ///
+    /// # Errors
+    /// As [`Executor::execute`].
+    fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
+        self.execute(tx, order)
+    }
+
+    /// Whether its preview says what the work will come to, so that a work that comes to something else is refused.
+    fn keeps_to_its_preview(&self) -> bool {
+        true
+    }
+
+    /// What it does, as a text that is another one when it does something else: statements, or a name and a version. Who
+    /// agrees to a proposal agrees to this.
+    fn definition(&self) -> String;
+
+    /// For how long an identical call without a key counts as the same call.
+    fn dedup_window(&self) -> Duration {
+        DEDUP_WINDOW
+    }
 }
 
 /// What an executor did.
@@ -116,13 +163,16 @@ pub struct WriteTx<'a> {
 pub(crate) enum Opening {
     /// The claim of the record: its id, and the time limit in milliseconds.
     Claim([Option<String>; 2]),
-    /// A preview has no record: the same limits, in milliseconds.
-    Limits([Option<String>; 1]),
+    /// A preview has no record: the same limits, in milliseconds, and the account.
+    Preview([Option<String>; 2]),
 }
 
 const CLAIM_SQL: &str = "select countersign.claim($1, $2)";
-const LIMITS_SQL: &str = "select set_config('statement_timeout', $1, true), set_config('lock_timeout', $1, true), \
-                          set_config('idle_in_transaction_session_timeout', $1, true)";
+/// `countersign.claimed`: what is not for a write is not for a preview either (migrations V5, V8).
+const PREVIEW_SQL: &str = "select set_config('statement_timeout', $1, true), set_config('lock_timeout', $1, true), \
+                           set_config('idle_in_transaction_session_timeout', $1, true), \
+                           set_config('countersign.claimed', 'preview', true), \
+                           set_config('countersign.account_id', $2, true)";
 
 const OPENING_STEPS: usize = 3;
 
@@ -130,7 +180,7 @@ impl<'a> WriteTx<'a> {
     pub(crate) fn new(lease: &'a mut Lease, writer: &'a Writer, opening: Opening) -> Self {
         let (claimed, timeout_ms) = match &opening {
             Opening::Claim([claimed, timeout_ms]) => (claimed.clone(), timeout_ms),
-            Opening::Limits([timeout_ms]) => (None, timeout_ms),
+            Opening::Preview([timeout_ms, _]) => (Some("preview".to_owned()), timeout_ms),
         };
         let timeout_ms = timeout_ms.clone().unwrap_or_default();
         Self { lease, writer, timeout_ms, claimed, opening: Some(opening), gone: false }
@@ -161,7 +211,7 @@ impl<'a> WriteTx<'a> {
             steps.push(Step::plain("begin"));
             steps.push(match opening {
                 Opening::Claim(params) => Step { sql: CLAIM_SQL, params, param_types: &[] },
-                Opening::Limits(params) => Step { sql: LIMITS_SQL, params, param_types: &[] },
+                Opening::Preview(params) => Step { sql: PREVIEW_SQL, params, param_types: &[] },
             });
             steps.push(Step::plain("savepoint work"));
         }

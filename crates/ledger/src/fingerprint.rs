@@ -42,6 +42,11 @@ impl Fingerprints {
     }
 }
 
+/// SHA-256 of a text, in 64 hexadecimal digits.
+pub(crate) fn sha256_hex(text: &str) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 impl Fingerprint {
     /// The digits.
     #[must_use]

@@ -4,39 +4,38 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{CorrelationId, ErrorCode, Failure, Principal, Redaction, Rollback};
+use contract::{CorrelationId, ErrorCode, Failure, Redaction, Rollback};
 use futures_util::FutureExt;
 use pg::{ServerError, Writer};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::admit::{self, Verdict};
-use crate::executor::{Executor, Work, sql_failure, too_large};
+use crate::executor::{Executor, Order, Work, sql_failure, too_large};
 use crate::intent::{Intent, MAX_PARAMS_BYTES};
 use crate::memory::{CallKey, Entered, Memory, Ticket};
+use crate::proposals::Agreed;
 use crate::{Settings, execute, preview, resolve, standing};
 
 /// One call of a write tool that has passed validation and policy.
 #[derive(Clone)]
 pub struct Attempt {
-    /// Who calls.
-    pub principal: Principal,
+    /// Who wants what.
+    pub order: Order,
     /// The tool.
     pub tool: String,
-    /// Every effective parameter by name: defaults and server-filled ones included.
-    pub params: Map<String, Value>,
     /// What of the parameters must not be kept: it stays out of the record, of logs and of later answers. The
     /// fingerprint still covers it.
     pub redaction: Redaction,
     /// The caller's own key, if there is one.
     pub idempotency_key: Option<String>,
-    /// How long an identical call without a key counts as the same call.
-    pub dedup_window: Duration,
     /// From the call to the answer.
     pub deadline: Instant,
     /// What carries it out.
     pub executor: Arc<dyn Executor>,
+    /// The proposal that it carries out, if it was one.
+    pub agreed: Option<Agreed>,
 }
 
 /// A write that stands.
@@ -73,6 +72,12 @@ pub struct Stopped {
     pub failure: Box<Failure>,
 }
 
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self { correlation_id: None, failure: failure.into() }
+    }
+}
+
 /// The only way to write.
 #[derive(Debug, Clone)]
 pub struct Gate {
@@ -104,7 +109,7 @@ impl Gate {
     /// # Errors
     /// [`Stopped`]: nothing was written, unless the code is [`ErrorCode::CommitOutcomeUnknown`].
     pub async fn perform(&self, attempt: Attempt) -> Result<Settled, Stopped> {
-        let correlation_id = CorrelationId::new();
+        let correlation_id = attempt.agreed.as_ref().map_or_else(CorrelationId::new, |agreed| agreed.correlation_id);
         let protocol = Protocol {
             writer: self.writer.clone(),
             settings: self.settings.clone(),
@@ -112,25 +117,28 @@ impl Gate {
             attempt,
             correlation_id,
         };
-        let task = self.running.spawn(protocol.run());
-        task.await.unwrap_or_else(|error| {
-            tracing::error!(%correlation_id, %error, "the write protocol itself failed");
-            Err(Stopped { correlation_id: Some(correlation_id), failure: internal_error().into() })
+        self.spawn(Some(correlation_id), protocol.run()).await
+    }
+
+    /// Runs it in a task of its own: it goes on when the future is dropped, and [`Gate::drain`] waits for it.
+    pub(crate) async fn spawn<T: Send + 'static>(
+        &self,
+        correlation_id: Option<CorrelationId>,
+        work: impl Future<Output = Result<T, Stopped>> + Send + 'static,
+    ) -> Result<T, Stopped> {
+        self.running.spawn(work).await.unwrap_or_else(|error| {
+            tracing::error!(?correlation_id, %error, "the write protocol itself failed");
+            Err(Stopped { correlation_id, failure: internal_error().into() })
         })
     }
 
-    /// What the executor would do with these parameters: it is run in a transaction that is always rolled back, and
+    /// What the executor would do with this order: it is run in a transaction that is always rolled back, and
     /// leaves no record. Dropping the future ends it.
     ///
     /// # Errors
     /// What the write would fail with, or why it could not be shown.
-    pub async fn preview(
-        &self,
-        executor: &dyn Executor,
-        params: &Map<String, Value>,
-        deadline: Instant,
-    ) -> Result<Work, Failure> {
-        preview::preview(&self.writer, executor, params, deadline).await
+    pub async fn preview(&self, executor: &dyn Executor, order: &Order, deadline: Instant) -> Result<Work, Failure> {
+        preview::preview(&self.writer, executor, order, deadline).await
     }
 
     /// Waits for the writes that are on their way: the process must not end under them. Each ends by its deadline and the
@@ -162,11 +170,11 @@ enum Remembered {
 }
 
 impl Protocol {
-    #[tracing::instrument(name = "mutation", skip_all, fields(correlation_id = %self.correlation_id, tool = self.attempt.tool))]
+    #[tracing::instrument(name = "mutation", skip_all, fields(correlation_id = %self.correlation_id, tool = self.attempt.tool, account = self.attempt.order.principal.account_id.as_str()))]
     async fn run(self) -> Result<Settled, Stopped> {
-        let fingerprint = self.settings.fingerprints.of(&self.attempt.tool, &self.attempt.params);
+        let fingerprint = self.settings.fingerprints.of(&self.attempt.tool, &self.attempt.order.params);
         let call = CallKey {
-            account: self.attempt.principal.account_id.clone(),
+            account: self.attempt.order.principal.account_id.clone(),
             fingerprint: fingerprint.as_str().to_owned(),
             idempotency_key: self.attempt.idempotency_key.clone(),
         };

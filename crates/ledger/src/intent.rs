@@ -27,11 +27,11 @@ impl Intent {
     }
 
     pub(crate) fn new(correlation_id: CorrelationId, attempt: &Attempt, fingerprint: &Fingerprint) -> Self {
-        let params = Value::Object(attempt.redaction.params(&attempt.params));
+        let params = Value::Object(attempt.redaction.params(&attempt.order.params));
         let columns = [
             Some(correlation_id.to_string()),
-            Some(attempt.principal.account_id.as_str().to_owned()),
-            attempt.principal.actor.clone(),
+            Some(attempt.order.principal.account_id.as_str().to_owned()),
+            attempt.order.principal.actor.clone(),
             Some(attempt.tool.clone()),
             Some(fingerprint.as_str().to_owned()),
             attempt.idempotency_key.clone(),

@@ -9,7 +9,8 @@
 //!
 //! Where things are: `gate` is the protocol's order; `memory` knows the calls of the last half minute and `standing` asks
 //! whether they still count; `intent`, `admit`, `execute` and `resolve` are its steps (their SQL is in `migrations/`: V2,
-//! V5, V7); `executor` is what a write tool implements; `any_statement` runs a text that is the caller's own; `preview` shows
+//! V5, V7, V8); `executor` is what a write tool implements, `executors` finds one by its name; `proposals` are writes that
+//! wait for somebody to agree; `any_statement` runs a text that is the caller's own; `preview` shows
 //! a write without making it; `fingerprint` decides which calls are the same; `records` reads the ledger, `audit` is for
 //! people: every account's records, seals over them, pruning; `sweep` ends what killed servers left pending; `schema` makes
 //! and checks the ledger; `roles` are its owner and the servers' login, `reader_role` is the login of the read path; `read` is
@@ -22,11 +23,13 @@ mod any_statement;
 pub mod audit;
 mod execute;
 mod executor;
+mod executors;
 mod fingerprint;
 mod gate;
 mod intent;
 mod memory;
 mod preview;
+pub mod proposals;
 pub mod read;
 mod reader_role;
 mod records;
@@ -37,8 +40,12 @@ mod settings;
 mod standing;
 mod sweep;
 
-pub use any_statement::Answered;
-pub use executor::{Executor, Refusal, Reversal, Rows, Statement, Work, WriteTx, outdated};
+pub use admit::key_reused;
+pub use any_statement::{Answered, Foreseen};
+pub use executor::{
+    DEDUP_WINDOW, Executor, Order, Refusal, Reversal, Rows, Statement, Work, Working, WriteTx, outdated,
+};
+pub use executors::{DuplicateExecutor, Executors};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
 pub use gate::{Attempt, Gate, Settled, Stopped};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
@@ -47,18 +54,18 @@ pub use roles::{DEFAULT_WRITER, excess_of_server};
 pub use schema::{SchemaError, check, init, load_once};
 pub use settings::Settings;
 
-use std::time::Duration;
-
 use contract::{Describe, DescribeError, StatementShape};
 use pg::Writer;
 pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Surroundings, Target};
+
+use crate::proposals::Proposals;
 
 /// The ledger of one database: the only owner of sessions that may write.
 #[derive(Debug, Clone)]
 pub struct Ledger {
     writer: Writer,
     gate: Gate,
-    call_deadline: Duration,
+    settings: Settings,
 }
 
 impl Ledger {
@@ -66,8 +73,7 @@ impl Ledger {
     #[must_use]
     pub fn new(target: Target, settings: Settings) -> Self {
         let writer = Writer::new(target, settings.sessions);
-        let call_deadline = settings.call_deadline;
-        Self { gate: Gate::new(writer.clone(), settings), writer, call_deadline }
+        Self { gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
     }
 
     /// The way to write.
@@ -87,10 +93,16 @@ impl Ledger {
         audit::Audit::new(self.writer.clone(), self.records())
     }
 
+    /// The writes that wait for somebody to agree.
+    #[must_use]
+    pub fn proposals(&self) -> Proposals {
+        Proposals::new(self.writer.clone(), self.gate.clone(), self.records(), &self.settings)
+    }
+
     /// What was written.
     #[must_use]
     pub fn records(&self) -> Records {
-        Records::new(self.writer.clone(), self.call_deadline)
+        Records::new(self.writer.clone(), self.settings.call_deadline)
     }
 }
 

@@ -2,7 +2,7 @@
 //! guard row, no question whether it is a duplicate; but the constraints are checked, the deferred ones as well.
 //!
 //! ```text
-//! round trip 1   BEGIN · limits · SAVEPOINT · the executor's statements
+//! round trip 1   BEGIN · limits, account · SAVEPOINT · the executor's statements
 //! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · ROLLBACK
 //! ```
 //! A caller that goes away drops the session in the middle: PostgreSQL rolls back. Sequences are not rolled back, by
@@ -12,22 +12,21 @@ use std::time::Duration;
 
 use contract::{ErrorCode, Failure};
 use pg::{Lease, Step, Writer};
-use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use crate::executor::{Executor, Opening, Refusal, Work, WriteTx, sql_failure, too_large};
+use crate::executor::{Executor, Opening, Order, Refusal, Work, WriteTx, sql_failure, too_large};
 use crate::gate::CANCEL_GRACE;
 
 /// What the executor would do with these parameters.
 pub(crate) async fn preview(
     writer: &Writer,
     executor: &dyn Executor,
-    params: &Map<String, Value>,
+    order: &Order,
     deadline: Instant,
 ) -> Result<Work, Failure> {
     let mut lease = writer.lease(deadline).await.map_err(|error| failure(&error))?;
     let outcome =
-        tokio::time::timeout_at(deadline + CANCEL_GRACE, roll_back(writer, &mut lease, executor, params, deadline));
+        tokio::time::timeout_at(deadline + CANCEL_GRACE, roll_back(writer, &mut lease, executor, order, deadline));
     match outcome.await {
         Ok(Ok(work)) => Ok(work),
         Ok(Err(Refusal::Failure(failure))) => Err(failure),
@@ -49,13 +48,17 @@ async fn roll_back(
     writer: &Writer,
     lease: &mut Lease,
     executor: &dyn Executor,
-    params: &Map<String, Value>,
+    order: &Order,
     deadline: Instant,
 ) -> Result<Work, Refusal> {
     let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let timeout_ms = left.as_millis().min(i32::MAX as u128).to_string();
-    let mut tx = WriteTx::new(lease, writer, Opening::Limits([Some(timeout_ms)]));
-    let work = match executor.execute(&mut tx, params).await {
+    let mut tx = WriteTx::new(
+        lease,
+        writer,
+        Opening::Preview([Some(timeout_ms), Some(order.principal.account_id.as_str().to_owned())]),
+    );
+    let work = match executor.preview(&mut tx, order).await {
         Ok(work) => tx.open().await.map(|()| work),
         refused => refused,
     };

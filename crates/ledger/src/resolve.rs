@@ -60,7 +60,8 @@ async fn ask(writer: &Writer, intent: &Intent, deadline: Instant) -> Result<Resu
     Ok(ask_record(writer, intent.correlation_id, deadline).await?.unwrap_or_else(|| Err(aborted())))
 }
 
-async fn ask_record(
+/// What a record says, once whoever works on it is done.
+pub(crate) async fn ask_record(
     writer: &Writer,
     correlation_id: CorrelationId,
     deadline: Instant,

@@ -16,6 +16,8 @@ pub struct Settings {
     pub durable_admission: bool,
     /// How long a call may take: a record that is much older, and that nobody works on, was abandoned.
     pub call_deadline: Duration,
+    /// How long a proposal waits for somebody to agree.
+    pub proposal_lifetime: Duration,
     /// The most writes at once; more wait, within their deadlines. Writes that commit together share a wait for the disk.
     pub sessions: usize,
 }
@@ -27,6 +29,7 @@ impl Default for Settings {
             duplicate_memory: Duration::from_secs(30),
             durable_admission: false,
             call_deadline: Duration::from_secs(30),
+            proposal_lifetime: Duration::from_secs(30 * 60),
             sessions: 16,
         }
     }

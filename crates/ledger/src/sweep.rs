@@ -29,7 +29,8 @@ impl Ledger {
     /// Whatever the database says; the next sweep will find them.
     pub async fn sweep(&self) -> Result<Vec<CorrelationId>, pg::Error> {
         let deadline = Instant::now() + DEADLINE;
-        let params = [Some((self.call_deadline + BEYOND_DEADLINE).as_secs().to_string()), Some(MOST.to_string())];
+        let params =
+            [Some((self.settings.call_deadline + BEYOND_DEADLINE).as_secs().to_string()), Some(MOST.to_string())];
         let ended = self.writer.ask(SWEEP_SQL, &params, deadline).await?.rows.into_iter().flatten().flatten();
         Ok(ended.filter_map(|id| CorrelationId::parse(&id)).collect())
     }

@@ -28,7 +28,7 @@ mod value;
 pub use compile::compile;
 pub use format::format_schema;
 pub use mistake::{Location, Mistake, Mistakes};
-pub use schema::{duplicate, envelope_schema, idempotency_key};
+pub use schema::{duplicate, envelope_schema, idempotency_key, proposal, proposal_schema};
 pub use source::Source;
 pub use spec::{
     Access, Catalog, Limits, Note, Param, ParamSource, RowsRule, Statement, Tier, ToolSpec, Undo, ValueSource,

@@ -8,14 +8,15 @@ use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, CustomRequest,
     CustomResult, ErrorData, Implementation, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    MetaObject, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, RequestId, ServerCapabilities,
+    MetaObject, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
     ServerConfig, SubscriptionFilter, Tool, ToolAnnotations,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tools::{Registry, ToolInfo, Toolset};
+use tools::{Caller, Registry, Reply, Said, ToolInfo, Toolset};
 
+use crate::asking::{Asking, Way};
 use crate::changes::Listener;
 use crate::resources;
 
@@ -40,6 +41,7 @@ pub struct Server {
     tools: Toolset,
     principal: Principal,
     content: Content,
+    asking: Asking,
     /// The requests that the transport has taken in and not answered yet.
     pub(crate) in_flight: InFlight,
     /// How many calls have ended.
@@ -72,13 +74,14 @@ const SHAPES: [(&str, &str); 3] = [
 impl Server {
     /// A server for this principal.
     #[must_use]
-    pub fn new(tools: Toolset, principal: Principal, content: Content) -> Self {
+    pub fn new(tools: Toolset, principal: Principal, content: Content, asking: Asking) -> Self {
         let session = CancellationToken::new();
         let answers = watch::Sender::new(0);
         Self {
             tools,
             principal,
             content,
+            asking,
             in_flight: InFlight::default(),
             answers,
             _ended: Arc::new(session.clone().drop_guard()),
@@ -86,18 +89,51 @@ impl Server {
         }
     }
 
-    async fn call(&self, id: &RequestId, params: CallToolRequestParams) -> Result<CallToolResult, ErrorData> {
-        let arguments = params.arguments.unwrap_or_default();
+    async fn call(
+        &self,
+        context: &RequestContext<RoleServer>,
+        params: CallToolRequestParams,
+    ) -> Result<CallToolResponse, ErrorData> {
         // Taken once: the call ends with the tools that it began with.
         let registry = self.tools.registry();
-        let reply = registry.call(&params.name, arguments, self.principal.clone()).await.ok_or_else(|| {
+        let way = Asking::way(context);
+        let said = self.asking.answered(&params, &self.principal)?;
+        let mut reply = self.reply(&registry, &params, way, said).await?;
+        if let Some(question) = reply.question.take() {
+            match way {
+                Way::Again => {
+                    return self.asking.input_required(&question, &self.principal, &params.name).map(Into::into);
+                }
+                Way::Within => {
+                    let asked = self.asking.ask(&question, context);
+                    // At the end of the session nobody answers any more.
+                    let said = self.session.run_until_cancelled(asked).await.flatten();
+                    if said.is_some() {
+                        reply = self.reply(&registry, &params, way, said).await?;
+                    }
+                }
+                Way::No => {}
+            }
+        }
+        let result = self.result(&reply.envelope)?;
+        self.in_flight.answered(&context.id, reply.room);
+        Ok(result.into())
+    }
+
+    async fn reply(
+        &self,
+        registry: &Arc<Registry>,
+        params: &CallToolRequestParams,
+        way: Way,
+        said: Option<Said>,
+    ) -> Result<Reply, ErrorData> {
+        let arguments = params.arguments.clone().unwrap_or_default();
+        let caller = Caller { principal: self.principal.clone(), asks_user: way != Way::No, said };
+        registry.call(&params.name, arguments, caller).await.ok_or_else(|| {
             let known: Vec<&str> = registry.infos().map(|info| info.name.as_str()).collect();
             let message = format!("Unknown tool: {}. This server has: {}", params.name, known.join(", "));
             ErrorData::invalid_params(message, None)
-        })?;
-        let result = self.result(&reply.envelope)?;
-        self.in_flight.answered(id, reply.room);
-        Ok(result)
+        })
     }
 
     /// Ends when the client has closed its end and no call has ended for a while.
@@ -175,9 +211,9 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let only_reads = self.tools.registry().info(&params.name).is_some_and(|info| info.hints.read_only);
         tokio::select! {
-            result = self.call(&context.id, params) => {
+            result = self.call(&context, params) => {
                 self.answers.send_modify(|count| *count += 1);
-                result.map(CallToolResponse::from)
+                result
             }
             // Dropping the call frees its backend; a write goes on to its recorded end.
             () = context.ct.cancelled() => Err(cancelled()),

@@ -24,8 +24,9 @@ mod write;
 
 pub use error::{ConnectError, Error, ServerError};
 pub use pool::{Lease, Pool};
+pub use reach::reach;
 pub use read::{Layer, ReadError, ReadLimits, ReadRequest, Reader, ResultSet, Room, RowForm};
-pub use session::{Keep, Outcome, RawColumn, RawShape, Session, Step, StepError, Whole};
+pub use session::{Explained, Keep, Outcome, RawColumn, RawShape, Session, Step, StepError, Whole};
 pub use target::{
     Address, AuthMethod, ChannelBinding, ClientCertificate, DEFAULT_CONNECT_TIMEOUT, Keepalive, Login, Roots,
     SessionAttrs, Surroundings, Target, TargetError, Tls, TlsMode,

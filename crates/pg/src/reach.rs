@@ -16,7 +16,8 @@ use contract::{Reach, TableUse};
 use serde_json::Value;
 
 /// The reach of a statement with this plan.
-pub(crate) fn reach(plan: &Value) -> Reach {
+#[must_use]
+pub fn reach(plan: &Value) -> Reach {
     let mut found = Found::default();
     found.look(plan);
     let tables = found.tables.into_iter().map(|((schema, table), written)| TableUse { schema, table, written });

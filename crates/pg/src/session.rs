@@ -14,7 +14,7 @@ use crate::error::{ConnectError, Error, ServerError};
 use crate::read::Remembered;
 use crate::target::Target;
 use crate::wire::{self, CancelKey, Connection, Tx};
-pub use whole::{Keep, Whole};
+pub use whole::{Explained, Keep, Whole};
 
 /// One statement of a pipeline.
 #[derive(Debug, Clone, Copy)]

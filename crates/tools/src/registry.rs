@@ -4,26 +4,33 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Envelope, ErrorCode, Failure, Meta, Principal};
+use contract::{Envelope, ErrorCode, Failure, Meta};
 use futures_util::FutureExt;
 use ledger::read::Room;
-use manifest::Catalog;
+use ledger::{DuplicateExecutor, Executor, Executors};
+use manifest::{Catalog, Location, ToolSpec};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::arguments::Checker;
 use crate::builtin::{self, Backends};
+use crate::manifest_executor::ManifestExecutor;
 use crate::manifest_read::ManifestRead;
 use crate::manifest_write::ManifestWrite;
 use crate::profile::Profile;
+use crate::proposing::Question;
 use crate::resources::{self, Resource};
-use crate::tool::{Answer, Call, Outcome, Refused, Tool, ToolInfo};
+use crate::tool::{Answer, Call, Caller, Outcome, Refused, Tool, ToolInfo};
 
 /// Why the registry cannot be made: the server must not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RegistryError {
     /// Two tools of one name.
     Duplicate(String),
+    /// Two executors of one name.
+    DuplicateExecutor(DuplicateExecutor),
+    /// Tools whose executors are not registered.
+    NoExecutor(Vec<MissingExecutor>),
     /// A schema that is none.
     Schema {
         /// The tool.
@@ -33,13 +40,46 @@ pub enum RegistryError {
     },
 }
 
+/// A tool that nothing would carry out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingExecutor {
+    /// The tool.
+    pub tool: String,
+    /// The name of the executor that its manifest gives.
+    pub executor: String,
+    /// Where.
+    pub declared_at: Location,
+    /// Those that are registered.
+    pub registered: Vec<String>,
+}
+
+impl std::fmt::Display for MissingExecutor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { tool, executor, registered, .. } = self;
+        let known =
+            if registered.is_empty() { "none is".to_owned() } else { format!("registered: {}", registered.join(", ")) };
+        write!(f, "tool \"{tool}\" needs the executor \"{executor}\", which is not registered in this server ({known})")
+    }
+}
+
 impl std::error::Error for RegistryError {}
+
+impl From<DuplicateExecutor> for RegistryError {
+    fn from(error: DuplicateExecutor) -> Self {
+        Self::DuplicateExecutor(error)
+    }
+}
 
 impl std::fmt::Display for RegistryError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Duplicate(tool) => {
                 write!(f, "two tools have the name \"{tool}\": rename one of them in its manifest")
+            }
+            Self::DuplicateExecutor(error) => write!(f, "{error}: each has a name of its own"),
+            Self::NoExecutor(missing) => {
+                let lines: Vec<String> = missing.iter().map(ToString::to_string).collect();
+                write!(f, "{}", lines.join("; "))
             }
             Self::Schema { tool, reason } => {
                 write!(f, "the argument schema of tool \"{tool}\" cannot be used: {reason}")
@@ -60,6 +100,8 @@ pub struct Registry {
     /// See `resources/serve.rs`.
     pub(crate) resources: Vec<Arc<dyn Resource>>,
     pub(crate) call_deadline: Duration,
+    /// What carries the write tools out, by their names: of all tools, whatever the profile.
+    executors: Arc<Executors>,
 }
 
 impl std::fmt::Debug for Registry {
@@ -69,20 +111,25 @@ impl std::fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// Every tool that can be served.
+    /// Every tool that can be served. `native` are the executors in Rust that manifests can name.
     ///
     /// # Errors
-    /// [`RegistryError`] if two of them have one name, or a schema cannot be used.
-    pub fn new(backends: &Backends, catalog: &Catalog) -> Result<Self, RegistryError> {
+    /// [`RegistryError`] if two of them have one name, an executor is missing, or a schema cannot be used.
+    pub fn new(backends: &Backends, catalog: &Catalog, native: &Executors) -> Result<Self, RegistryError> {
+        let executors = Arc::new(executors(backends, catalog, native)?);
         let resources = resources::all(backends, catalog);
-        let mut registry = Self { entries: Vec::new(), resources, call_deadline: backends.call_deadline };
-        let builtin = builtin::all(backends, catalog);
+        let call_deadline = backends.call_deadline;
+        let mut registry = Self { resources, call_deadline, executors, ..Self::default() };
+        let builtin = builtin::all(backends, catalog, &registry.executors);
         for tool in builtin.map_err(|(tool, reason)| RegistryError::Schema { tool, reason })? {
             registry.add(tool)?;
         }
         for spec in &catalog.tools {
             let tool: Box<dyn Tool> = if spec.access.writes() {
-                Box::new(ManifestWrite::new(Arc::clone(spec), catalog, backends.gate.clone()))
+                match registry.executors.get(&spec.name) {
+                    Some(executor) => Box::new(ManifestWrite::new(Arc::clone(spec), Arc::clone(executor), backends)),
+                    None => continue,
+                }
             } else {
                 match &backends.reader {
                     Some(reader) => Box::new(ManifestRead::new(Arc::clone(spec), reader.clone())),
@@ -114,10 +161,17 @@ impl Registry {
             profile.includes(&info.name, info.access)
         };
         let entries: Vec<Arc<Entry>> = self.entries.iter().filter(included).cloned().collect();
-        let mut narrowed = Self { entries, resources: Vec::new(), call_deadline: self.call_deadline };
+        let executors = Arc::clone(&self.executors);
+        let mut narrowed = Self { entries, resources: Vec::new(), call_deadline: self.call_deadline, executors };
         let readable = self.resources.iter().filter(|resource| narrowed.info(resource.info().tool).is_some());
         narrowed.resources = readable.cloned().collect();
         narrowed
+    }
+
+    /// What carries out the write tools of this server, also those that this profile does not have.
+    #[must_use]
+    pub const fn executors(&self) -> &Arc<Executors> {
+        &self.executors
     }
 
     /// Whether there is no tool.
@@ -147,14 +201,15 @@ impl Registry {
         self: &Arc<Self>,
         name: &str,
         arguments: Map<String, Value>,
-        principal: Principal,
+        caller: impl Into<Caller>,
     ) -> Option<Reply> {
+        let Caller { principal, asks_user, said } = caller.into();
         let started = Instant::now();
         let entry = self.get(name)?;
         let outcome = match entry.checker.check(name, &arguments) {
             Ok(()) => {
                 let deadline = started + self.call_deadline;
-                let call = Call { principal, arguments, deadline, tools: Arc::clone(self) };
+                let call = Call { principal, asks_user, said, arguments, deadline, tools: Arc::clone(self) };
                 caught(entry.tool.call(call)).await
             }
             Err(failure) => Err(failure.into()),
@@ -164,6 +219,40 @@ impl Registry {
     }
 }
 
+/// What carries out each write tool, registered by the tool's name. Made of what the tools themselves say, so that none can be
+/// forgotten: a tool whose manifest names an executor that is not there stops the start.
+fn executors(backends: &Backends, catalog: &Catalog, native: &Executors) -> Result<Executors, RegistryError> {
+    let mut executors = Executors::default();
+    builtin::register(backends, &mut executors)?;
+    let missing = missing_executors(catalog, native);
+    if !missing.is_empty() {
+        return Err(RegistryError::NoExecutor(missing));
+    }
+    for spec in catalog.tools.iter().filter(|spec| spec.access.writes()) {
+        let native = native_executor(spec, native).unwrap_or_default();
+        let executor = ManifestExecutor::new(Arc::clone(spec), catalog, native);
+        executors.register(spec.name.clone(), Arc::new(executor))?;
+    }
+    Ok(executors)
+}
+
+/// The tools of the manifests whose executors are not among these.
+#[must_use]
+pub fn missing_executors(catalog: &Catalog, native: &Executors) -> Vec<MissingExecutor> {
+    catalog.tools.iter().filter_map(|spec| native_executor(spec, native).err()).collect()
+}
+
+/// The executor in Rust that the tool names, if it names one.
+fn native_executor(spec: &ToolSpec, native: &Executors) -> Result<Option<Arc<dyn Executor>>, MissingExecutor> {
+    let Some(name) = &spec.executor else { return Ok(None) };
+    native.get(name).cloned().map(Some).ok_or_else(|| MissingExecutor {
+        tool: spec.name.clone(),
+        executor: name.clone(),
+        declared_at: spec.executor_at.clone().unwrap_or_else(|| spec.declared_at.clone()),
+        registered: native.names().map(str::to_owned).collect(),
+    })
+}
+
 /// What a call is answered with.
 #[derive(Debug)]
 pub struct Reply {
@@ -171,17 +260,22 @@ pub struct Reply {
     pub envelope: Envelope,
     /// The room that it takes: to be dropped once the client has taken it.
     pub room: Option<Room>,
+    /// What the user is to be asked, if the caller can ask: the same call with what they said has the last word.
+    pub question: Option<Question>,
 }
 
 fn reply(outcome: Outcome, meta: Meta) -> Reply {
     match outcome {
-        Ok(Answer { data, room, correlation_id, rows_affected, rollback }) => Reply {
+        Ok(Answer { data, room, correlation_id, rows_affected, rollback, question }) => Reply {
             envelope: Envelope::Success { data, meta: Meta { correlation_id, rows_affected, rollback, ..meta } },
             room,
+            question,
         },
-        Err(Refused { correlation_id, failure }) => {
-            Reply { envelope: Envelope::Failure { error: *failure, meta: Meta { correlation_id, ..meta } }, room: None }
-        }
+        Err(Refused { correlation_id, failure }) => Reply {
+            envelope: Envelope::Failure { error: *failure, meta: Meta { correlation_id, ..meta } },
+            room: None,
+            question: None,
+        },
     }
 }
 
@@ -198,6 +292,8 @@ mod tests {
     use std::pin::Pin;
 
     use manifest::Access;
+
+    use contract::Principal;
 
     use super::*;
     use crate::tool::Hints;

@@ -11,6 +11,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
+use crate::proposing::{Question, Said};
 use crate::registry::Registry;
 
 /// Everything that a client is told about a tool.
@@ -62,11 +63,33 @@ impl Hints {
     }
 }
 
+/// Who calls, and what is known of the client behind it.
+#[derive(Debug, Clone, Default)]
+pub struct Caller {
+    /// The principal.
+    pub principal: Principal,
+    /// As [`Call::asks_user`].
+    pub asks_user: bool,
+    /// As [`Call::said`].
+    pub said: Option<Said>,
+}
+
+impl From<Principal> for Caller {
+    /// A client that cannot ask its user anything.
+    fn from(principal: Principal) -> Self {
+        Self { principal, ..Self::default() }
+    }
+}
+
 /// One call, its arguments checked against the schema.
 #[derive(Debug)]
 pub struct Call {
     /// Who calls.
     pub principal: Principal,
+    /// Whether the transport can put a [`Question`] to the user of the client.
+    pub asks_user: bool,
+    /// What the user said to the question of this very call, when it comes again with that.
+    pub said: Option<Said>,
     /// What the agent sent.
     pub arguments: Map<String, Value>,
     /// When the answer is due.
@@ -88,6 +111,8 @@ pub struct Answer {
     pub rows_affected: Option<u64>,
     /// How to undo it; writes that happened only.
     pub rollback: Option<Rollback>,
+    /// What the user of the client is to be asked before this is the last word; see [`Call::asks_user`].
+    pub question: Option<Question>,
 }
 
 impl Answer {
@@ -105,7 +130,9 @@ impl Answer {
     /// [`Refused`] with `internal_error`.
     pub fn read(data: &impl serde::Serialize) -> Outcome {
         match to_raw_value(data) {
-            Ok(data) => Ok(Self { data, room: None, correlation_id: None, rows_affected: None, rollback: None }),
+            Ok(data) => {
+                Ok(Self { data, room: None, correlation_id: None, rows_affected: None, rollback: None, question: None })
+            }
             Err(error) => {
                 tracing::error!(%error, "a result cannot be serialized");
                 Err(Failure::new(contract::ErrorCode::InternalError, "the result cannot be written as JSON").into())

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ledger::Executors;
 use tokio::sync::watch;
 
 use crate::profile::Profile;
@@ -17,6 +18,8 @@ use crate::registry::Registry;
 #[derive(Debug, Default)]
 pub struct Shelves {
     by_profile: HashMap<String, Arc<Registry>>,
+    /// Of all tools.
+    executors: Option<Arc<Executors>>,
 }
 
 impl Shelves {
@@ -24,7 +27,8 @@ impl Shelves {
     #[must_use]
     pub fn new(all: &Registry, profiles: &[Profile]) -> Self {
         let shelf = |profile: &Profile| (profile.name.clone(), Arc::new(all.narrowed(profile)));
-        Self { by_profile: profiles.iter().map(shelf).collect() }
+        let executors = Some(Arc::clone(all.executors()));
+        Self { by_profile: profiles.iter().map(shelf).collect(), executors }
     }
 
     /// The tools of a profile, if there is one of this name.
@@ -50,6 +54,12 @@ impl Toolbox {
     /// Puts these in the place of what was there. Calls that run are not touched.
     pub fn put(&self, shelves: Shelves) {
         self.shelves.send_replace(Arc::new(shelves));
+    }
+
+    /// What carries out the write tools that are served now, in whatever profile.
+    #[must_use]
+    pub fn executors(&self) -> Option<Arc<Executors>> {
+        self.shelves.borrow().executors.clone()
     }
 
     /// What a server of this profile sees, now and after each change.

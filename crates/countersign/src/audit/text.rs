@@ -1,55 +1,26 @@
 //! Stored values on a terminal. Whoever wrote a value may have put anything into it: no control character of theirs reaches
 //! the terminal (attack AU11), and no line of theirs looks like one of ours.
 
+use contract::visible;
 use serde_json::Value;
-
-/// Whether a character does something to a terminal, or to the order or the look of what stands around it, instead of
-/// being shown: C0 and C1 controls, line and paragraph separators, bidirectional controls, zero-width characters, tags.
-fn is_hidden(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
-
-/// The text on one line, hidden characters as JSON writes them: `\n`, `\u001b`.
-pub(crate) fn shown(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\n' => line.push_str("\\n"),
-            '\r' => line.push_str("\\r"),
-            '\t' => line.push_str("\\t"),
-            hidden if is_hidden(hidden) => push_escape(&mut line, hidden),
-            other => line.push(other),
-        }
-    }
-    line
-}
-
-fn push_escape(line: &mut String, character: char) {
-    let mut units = [0; 2];
-    for unit in character.encode_utf16(&mut units) {
-        line.push_str(&format!("\\u{unit:04x}"));
-    }
-}
 
 /// JSON on one line, the same value to the letter: hidden characters can only stand in strings, where an escape means
 /// the same.
 pub(crate) fn json_line(value: &Value) -> String {
-    shown(&value.to_string())
+    visible(&value.to_string())
 }
 
 /// JSON on several lines, for people.
 pub(crate) fn json_lines(value: &Value) -> Vec<String> {
     let pretty = serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string());
-    pretty.lines().map(shown).collect()
+    pretty.lines().map(visible).collect()
 }
 
 /// A value in a table: a string without its quotes, nothing for null.
 pub(crate) fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "-".to_owned(),
-        Some(Value::String(text)) => shown(text),
+        Some(Value::String(text)) => visible(text),
         Some(other) => json_line(other),
     }
 }
@@ -103,11 +74,11 @@ mod tests {
     fn nothing_of_a_stored_value_controls_the_terminal() {
         // AU11
         let hostile = "x\n{\"level\":\"INFO\"}\u{1b}[2K\u{9b}2K\u{7f}\u{202e}\u{200b}\u{2028}\u{e0041}é😀\\";
-        let line = shown(hostile);
+        let line = visible(hostile);
         assert_eq!(line, "x\\n{\"level\":\"INFO\"}\\u001b[2K\\u009b2K\\u007f\\u202e\\u200b\\u2028\\udb40\\udc41é😀\\");
         let value = Value::String(hostile.to_owned());
         let json = json_line(&value);
-        assert!(!json.chars().any(is_hidden));
+        assert_eq!(visible(&json), json, "nothing is hidden in it");
         assert_eq!(serde_json::from_str::<Value>(&json).unwrap(), value, "the same value to the letter");
     }
 

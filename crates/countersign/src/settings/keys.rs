@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use clap::builder::BoolishValueParser;
 use contract::{AccountId, Secret};
+use ledger::proposals::Tier;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -107,6 +108,10 @@ keys! {
         #[arg(long, env = "COUNTERSIGN_EXECUTE_SQL", num_args = 0..=1, require_equals = true,
               default_missing_value = "true", value_parser = BoolishValueParser::new())]
         execute_sql: bool,
+        /// Who has to agree to what execute_sql does: approve (a person who is not the caller, the default), confirm (the
+        /// caller's user), or auto (nobody).
+        #[arg(long, env = "COUNTERSIGN_EXECUTE_SQL_TIER", value_name = "TIER")]
+        execute_sql_tier: ExecuteSqlTier,
         /// Where the answer stands in a tool result: text, structured, or both (the default).
         #[arg(long, env = "COUNTERSIGN_CONTENT")]
         content: Content,
@@ -136,6 +141,9 @@ keys! {
         #[arg(long, env = "COUNTERSIGN_DURABLE_ADMISSION", num_args = 0..=1, require_equals = true,
               default_missing_value = "true", value_parser = BoolishValueParser::new())]
         durable_admission: bool,
+        /// For how many seconds a proposed write waits for somebody to agree; 1800 by default.
+        #[arg(long, env = "COUNTERSIGN_PROPOSAL_LIFETIME_S", value_name = "SECONDS")]
+        proposal_lifetime_s: Bounded<1, 2_592_000>,
     }
 }
 
@@ -148,6 +156,9 @@ keys! {
         /// How long any other call may take, writes above all, in milliseconds; 30000 by default.
         #[arg(long, env = "COUNTERSIGN_CALL_DEADLINE_MS", value_name = "MS")]
         call_deadline_ms: Bounded<100, 3_600_000>,
+        /// How long a call waits for its user to answer, where the client can ask them, in milliseconds; 120000 by default.
+        #[arg(long, env = "COUNTERSIGN_ASK_TIMEOUT_MS", value_name = "MS")]
+        ask_timeout_ms: Bounded<100, 3_600_000>,
         /// How many rows a read returns when the caller does not say; 500 by default.
         #[arg(long, env = "COUNTERSIGN_ROW_LIMIT", value_name = "ROWS")]
         row_limit: Bounded<1, 100_000>,
@@ -213,6 +224,29 @@ pub(crate) enum Content {
     /// Both.
     #[default]
     Both,
+}
+
+/// Who has to agree to what execute_sql does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ExecuteSqlTier {
+    /// Nobody.
+    Auto,
+    /// The caller's user.
+    Confirm,
+    /// A person who is not the caller.
+    #[default]
+    Approve,
+}
+
+impl From<ExecuteSqlTier> for Option<Tier> {
+    fn from(tier: ExecuteSqlTier) -> Self {
+        match tier {
+            ExecuteSqlTier::Auto => None,
+            ExecuteSqlTier::Confirm => Some(Tier::Confirm),
+            ExecuteSqlTier::Approve => Some(Tier::Approve),
+        }
+    }
 }
 
 impl From<Content> for mcp::Content {

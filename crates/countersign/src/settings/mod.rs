@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use contract::{AccountId, Secret};
+use ledger::proposals::Tier;
 use ledger::read::ReadLimits;
 use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints};
 use tools::Profile;
@@ -49,12 +50,16 @@ pub(crate) struct Settings {
     pub(crate) actor: Option<String>,
     pub(crate) allow_privileged_reader: bool,
     pub(crate) execute_sql: bool,
+    /// Who has to agree to what execute_sql does; `None` for nobody.
+    pub(crate) execute_sql_tier: Option<Tier>,
     pub(crate) content: Content,
     pub(crate) strict_roles: bool,
     pub(crate) ledger: ledger::Settings,
     pub(crate) connect_timeout: Duration,
     pub(crate) read_limits: ReadLimits,
     pub(crate) call_deadline: Duration,
+    /// How long a call waits for what its user says.
+    pub(crate) ask_timeout: Duration,
 }
 
 /// A connection string or a key, and where it stands, for messages.
@@ -93,6 +98,7 @@ impl Sources {
             actor,
             allow_privileged_reader,
             execute_sql,
+            execute_sql_tier,
             content,
             read_url: _,
             read_url_file: _,
@@ -109,11 +115,13 @@ impl Sources {
             actor,
             allow_privileged_reader: allow_privileged_reader.unwrap_or_default(),
             execute_sql: execute_sql.unwrap_or_default(),
+            execute_sql_tier: execute_sql_tier.unwrap_or_default().into(),
             content: content.unwrap_or_default(),
             strict_roles: write.strict_roles.unwrap_or_default(),
             ledger: ledger_settings(&write, &limits, key)?,
             connect_timeout: connect_timeout_ms.map_or(DEFAULT_CONNECT_TIMEOUT, |ms| millis(ms.get())),
             call_deadline: call_deadline(&limits),
+            ask_timeout: limits.ask_timeout_ms.map_or(DEFAULT_ASK_TIMEOUT, |ms| millis(ms.get())),
             read_limits: read_limits(&limits)?,
         };
         if !settings.has_profile(&settings.profile) {
@@ -141,6 +149,9 @@ impl Settings {
     }
 }
 
+/// As long as a customer has in promise C7-04. Many clients give a call up after a minute by themselves.
+const DEFAULT_ASK_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// The shortest key of the fingerprints, in bytes: shorter ones can be guessed.
 const MIN_KEY_BYTES: usize = 16;
 
@@ -160,6 +171,9 @@ fn ledger_settings(
             .map_or(default.duplicate_memory, |seconds| Duration::from_secs(seconds.get().into())),
         durable_admission: write.durable_admission.unwrap_or(default.durable_admission),
         call_deadline: call_deadline(limits),
+        proposal_lifetime: write
+            .proposal_lifetime_s
+            .map_or(default.proposal_lifetime, |seconds| Duration::from_secs(seconds.get().into())),
         sessions: limits.write_sessions.map_or(default.sessions, |sessions| sessions.get() as usize),
     })
 }

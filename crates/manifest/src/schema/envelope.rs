@@ -69,10 +69,64 @@ pub fn duplicate() -> Value {
     })
 }
 
-fn proposal() -> Value {
+/// The properties of `data` when nothing was written yet; for any tool above tier `auto`.
+#[must_use]
+pub fn proposal() -> Value {
     json!({
         "requires_approval": {"type": "boolean", "description": "True if nothing was written yet: see proposal."},
-        "proposal": {"type": "object", "description": "What will be written once it is agreed to, with a preview."},
+        "proposal": proposal_schema(),
+        "message": {"type": "string", "description": "What happened instead of a write."},
+    })
+}
+
+/// A write that waits for somebody to agree, or did.
+#[must_use]
+pub fn proposal_schema() -> Value {
+    let text = |description: &str| json!({"type": "string", "description": description});
+    json!({
+        "type": "object",
+        "description": "What will be written once it is agreed to, with a preview.",
+        "properties": {
+            "proposal_id": text("What the other tools name it by."),
+            "action": text("The tool that was called."),
+            "tier": text("Who has to agree: confirm (the user of this account) or approve (somebody else, outside of the conversation)."),
+            "status": text("pending, confirmed, rejected, expired, executed, failed or stale."),
+            "description": text("For people: what would happen."),
+            "params": {"type": "object", "description": "Every parameter that the write has."},
+            "preview": preview(),
+            "digest": text("What is agreed to, in 64 digits: confirm_proposal needs it."),
+            "created_at": text("When it was proposed."),
+            "expires_at": text("Until when it can be agreed to."),
+            "proposed_by": text("The label of whoever proposed it."),
+            "decided_by": text("Who decided."),
+            "decided_via": text("How they told."),
+            "decided_at": text("When."),
+            "reason": text("Why it was rejected."),
+            "correlation_id": text("The receipt of the write."),
+            "error_code": text("Why it failed."),
+            "error_message": text("The same in a sentence."),
+            "completed_at": text("When it ended."),
+        },
+    })
+}
+
+fn preview() -> Value {
+    json!({
+        "type": "object",
+        "description": "What the write did when it was tried and rolled back.",
+        "properties": {
+            "rows_affected": {"type": "integer", "minimum": 0, "description": "How many rows it would touch; absent if it was not tried."},
+            "result": {"type": "object", "description": "What it would answer."},
+            "before": {"type": "array", "description": "The rows before it.", "items": {"type": "object"}},
+            "after": {"type": "array", "description": "The same rows after it.", "items": {"type": "object"}},
+            "generated": {
+                "type": "array",
+                "description": "Values that the database makes when it is written; null here.",
+                "items": {"type": "string"},
+            },
+            "rollback": {"type": "object", "description": "Whether and how it could be undone."},
+            "warnings": {"type": "array", "description": "What a person should look at.", "items": {"type": "string"}},
+        },
     })
 }
 

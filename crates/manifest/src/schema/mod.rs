@@ -8,7 +8,7 @@ mod input;
 mod types;
 
 pub(crate) use envelope::output_schema;
-pub use envelope::{duplicate, envelope_schema};
+pub use envelope::{duplicate, envelope_schema, proposal, proposal_schema};
 pub use input::idempotency_key;
 pub(crate) use input::{IDEMPOTENCY_KEY, allowed, input_schema};
 

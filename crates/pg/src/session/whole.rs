@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Outcome, Session, Step, raw_columns, raw_row};
 use crate::error::{Error, ServerError};
+use crate::value;
 
 /// What is kept of the rows.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +28,17 @@ pub struct Whole {
     pub truncated: bool,
     /// Whether the text holds no statement at all.
     pub is_empty: bool,
+}
+
+/// What EXPLAIN says of a statement.
+#[derive(Debug)]
+pub enum Explained {
+    /// Its plan.
+    Plan(Value),
+    /// It is a command without one: DDL, SET, COMMIT, ...
+    Command,
+    /// There is no statement in the text.
+    Nothing,
 }
 
 impl Session {
@@ -55,18 +67,23 @@ impl Session {
         self.batch(&format!("{own_text}; deallocate all")).await
     }
 
-    /// Whether the statement that was described under this name is a command without a plan: DDL, SET, COMMIT, ...
+    /// What EXPLAIN says of the statement that was described under this name, for these values. Nothing of it runs.
     ///
     /// # Errors
     /// [`Error::Server`] if it cannot be planned.
-    pub async fn has_no_plan(&mut self, name: &str) -> Result<bool, Error> {
-        let explain = format!("explain (format json, costs off) execute {name}");
+    pub async fn explain(&mut self, name: &str, params: &[Option<String>]) -> Result<Explained, Error> {
+        let values: Vec<String> = params.iter().map(|it| value::sql_literal(it.as_deref())).collect();
+        let values = if values.is_empty() { String::new() } else { format!("({})", values.join(", ")) };
+        let explain = format!("explain (format json, verbose) execute {name}{values}");
         let outcomes = self.run(&[Step::plain(&explain)]).await.map_err(|failed| failed.error)?;
         let text = outcomes.first().and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
         let plan: Option<Value> = text.and_then(|text| serde_json::from_str(text).ok());
-        // An empty list: there is nothing to run, neither a plan nor a command.
-        let is_empty = |plan: &Value| plan.as_array().is_some_and(Vec::is_empty);
-        Ok(plan.is_none_or(|plan| plan.pointer("/0/Plan").is_none() && !is_empty(&plan)))
+        Ok(match plan {
+            Some(plan) if plan.pointer("/0/Plan").is_some() => Explained::Plan(plan),
+            // An empty list: there is nothing to run, neither a plan nor a command.
+            Some(plan) if plan.as_array().is_some_and(Vec::is_empty) => Explained::Nothing,
+            _ => Explained::Command,
+        })
     }
 
     /// Runs the statement that was described under this name, to its end.

@@ -3,19 +3,19 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use contract::{ErrorCode, Failure, Redaction, Rollback, TOOL_VERSION};
-use ledger::read::ReadLimits;
-use ledger::{Attempt, Executor, Gate, Keep, Refusal, Work, WriteTx};
+use contract::{ErrorCode, Failure, Reach, Redaction, Rollback, TOOL_VERSION, TableUse};
+use ledger::proposals::{Draft, Tier};
+use ledger::{Attempt, Executor, Gate, Keep, Order, Work, Working, WriteTx};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Anything;
 use super::query_database::QueryData;
+use super::{Anything, Backends, ExecuteSqlSettings};
 use crate::manifest_write::answer;
+use crate::proposing::Proposing;
 use crate::tool::{Call, Hints, Outcome, Tool, ToolInfo};
 
 pub(super) const NAME: &str = "execute_sql";
@@ -28,8 +28,9 @@ const DESCRIPTION: &str = "Execute any one SQL statement, and keep what it does.
 
 const IRREVERSIBLE: &str = "A statement of your own: nothing here knows how to undo it.";
 
-/// How long an identical call without a key counts as the same call: as for a manifest that does not say.
-const DEDUP_WINDOW: Duration = Duration::from_secs(300);
+const TITLE: &str = "Execute SQL";
+
+const UNTRIED: &str = "The statement was planned and not tried: read it. Who approves it approves whatever it does.";
 
 const MAX_SQL_BYTES: u32 = 1 << 20;
 
@@ -64,17 +65,21 @@ struct ExecuteData {
 pub(super) struct ExecuteSql {
     info: ToolInfo,
     gate: Gate,
-    keep: Keep,
+    executor: Arc<dyn Executor>,
+    /// Who has to agree, and how they are asked; `None` for nobody.
+    proposing: Option<(Tier, Proposing)>,
 }
 
 impl ExecuteSql {
-    pub(super) fn new(gate: Gate, limits: &ReadLimits) -> Self {
-        let keep = Keep { rows: limits.default_rows as usize, bytes: limits.max_bytes };
-        Self { info: info(), gate, keep }
+    pub(super) fn new(backends: &Backends, settings: &ExecuteSqlSettings, executor: Arc<dyn Executor>) -> Self {
+        let proposing = settings
+            .tier
+            .map(|tier| (tier, Proposing { proposals: backends.proposals.clone(), title: TITLE.to_owned() }));
+        Self { info: info(settings), gate: backends.gate.clone(), executor, proposing }
     }
 }
 
-fn info() -> ToolInfo {
+fn info(settings: &ExecuteSqlSettings) -> ToolInfo {
     let mut input_schema = super::schema_of::<Arguments>();
     if let Some(Value::Object(properties)) = input_schema.get_mut("properties") {
         properties.insert("idempotency_key".to_owned(), manifest::idempotency_key());
@@ -85,10 +90,13 @@ fn info() -> ToolInfo {
     if let (Some(Value::Object(properties)), Value::Object(more)) = (data.get_mut("properties"), manifest::duplicate())
     {
         properties.extend(more);
+        if let (Some(_), Value::Object(more)) = (settings.tier, manifest::proposal()) {
+            properties.extend(more);
+        }
     }
     ToolInfo {
         name: NAME.to_owned(),
-        title: Some("Execute SQL".to_owned()),
+        title: Some(TITLE.to_owned()),
         description: DESCRIPTION.to_owned(),
         version: TOOL_VERSION.to_owned(),
         access: Access::Admin,
@@ -105,25 +113,33 @@ impl Tool for ExecuteSql {
         &self.info
     }
 
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
-            let Arguments { sql, params, idempotency_key } = arguments;
-            if sql.contains('\0') || sql.len() > MAX_SQL_BYTES as usize {
-                let message = format!("{NAME}: sql takes at most {MAX_SQL_BYTES} bytes without U+0000");
-                return Err(Failure::new(ErrorCode::InvalidParams, message).into());
+            let Arguments { sql, params, idempotency_key } =
+                super::arguments(NAME, std::mem::take(&mut call.arguments))?;
+            let recorded = [("sql".to_owned(), Value::from(sql)), ("params".to_owned(), params.into())];
+            let order = Order { principal: call.principal.clone(), params: recorded.into_iter().collect() };
+            let executor = Arc::clone(&self.executor);
+            if let Some((tier, proposing)) = &self.proposing {
+                let draft = Draft {
+                    order,
+                    tool: NAME.to_owned(),
+                    tool_version: TOOL_VERSION.to_owned(),
+                    tier: *tier,
+                    idempotency_key,
+                    executor,
+                };
+                return proposing.call(&call, draft, vec![UNTRIED.to_owned()]).await;
             }
-            let recorded =
-                [("sql".to_owned(), Value::from(sql.as_str())), ("params".to_owned(), params.clone().into())];
+            executor.check(&order)?;
             let attempt = Attempt {
-                principal: call.principal,
+                order,
                 tool: NAME.to_owned(),
-                params: recorded.into_iter().collect(),
                 redaction: Redaction::default(),
                 idempotency_key,
-                dedup_window: DEDUP_WINDOW,
                 deadline: call.deadline,
-                executor: Arc::new(SqlExecutor { sql, params, keep: self.keep }),
+                executor,
+                agreed: None,
             };
             answer(NAME, self.gate.perform(attempt).await)
         })
@@ -131,32 +147,92 @@ impl Tool for ExecuteSql {
 }
 
 /// One statement of the caller's own.
-struct SqlExecutor {
-    sql: String,
-    params: Vec<Value>,
+pub(super) struct SqlExecutor {
     keep: Keep,
 }
 
+/// What it is told to execute, as the record and a proposal keep it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ordered {
+    sql: String,
+    params: Vec<Value>,
+}
+
+/// What it would do, as far as that is known without doing it.
+#[derive(Debug, Serialize)]
+struct ForeseenData {
+    /// The tables that its plan touches, and whether it writes to them; null for a command without a plan.
+    tables: Option<Vec<TableData>>,
+    /// How many rows PostgreSQL expects it to touch.
+    estimated_rows: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct TableData {
+    table: String,
+    written: bool,
+}
+
+impl SqlExecutor {
+    pub(super) fn new(settings: &ExecuteSqlSettings) -> Self {
+        let limits = &settings.limits;
+        Self { keep: Keep { rows: limits.default_rows as usize, bytes: limits.max_bytes } }
+    }
+}
+
+fn ordered(order: &Order) -> Result<Ordered, Failure> {
+    serde_json::from_value(Value::Object(order.params.clone()))
+        .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))
+}
+
+fn work(data: &impl Serialize, rows_affected: u64) -> Result<Work, Failure> {
+    let data = serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
+    let rollback = Rollback::irreversible(IRREVERSIBLE);
+    Ok(Work { data, rows_affected, before: None, after: None, rollback, reversals: Vec::new() })
+}
+
 impl Executor for SqlExecutor {
-    fn execute<'a>(
-        &'a self,
-        tx: &'a mut WriteTx<'_>,
-        _: &'a Map<String, Value>,
-    ) -> Pin<Box<dyn Future<Output = Result<Work, Refusal>> + Send + 'a>> {
+    fn check(&self, order: &Order) -> Result<(), Failure> {
+        let sql = ordered(order)?.sql;
+        if sql.contains('\0') || sql.len() > MAX_SQL_BYTES as usize {
+            let message = format!("{NAME}: sql takes at most {MAX_SQL_BYTES} bytes without U+0000");
+            return Err(Failure::new(ErrorCode::InvalidParams, message));
+        }
+        Ok(())
+    }
+
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
         Box::pin(async move {
-            let answered = tx.run_any(&self.sql, &self.params, self.keep).await?;
+            let Ordered { sql, params } = ordered(order)?;
+            let answered = tx.run_any(&sql, &params, self.keep).await?;
             let result = QueryData::new(answered.result);
-            let data = serde_json::to_value(ExecuteData { command_tag: answered.command_tag, result })
-                .map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
-            let rollback = Rollback::irreversible(IRREVERSIBLE);
-            Ok(Work {
-                data,
-                rows_affected: answered.rows_affected,
-                before: None,
-                after: None,
-                rollback,
-                reversals: Vec::new(),
-            })
+            Ok(work(&ExecuteData { command_tag: answered.command_tag, result }, answered.rows_affected)?)
         })
+    }
+
+    /// It is not tried: nobody has agreed to it yet, and not everything that a statement does is rolled back. What it
+    /// would return could also be what nobody wants an agent to read.
+    fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
+        Box::pin(async move {
+            let Ordered { sql, params } = ordered(order)?;
+            let foreseen = tx.foresee(&sql, &params).await?;
+            let tables = foreseen.reach.and_then(|reach| match reach {
+                Reach::Planned { tables, .. } => Some(tables),
+                Reach::Unplanned(_) => None,
+            });
+            let shown =
+                |used: TableUse| TableData { table: format!("{}.{}", used.schema, used.table), written: used.written };
+            let tables = tables.map(|tables| tables.into_iter().map(shown).collect());
+            Ok(work(&ForeseenData { tables, estimated_rows: foreseen.estimated_rows }, 0)?)
+        })
+    }
+
+    fn keeps_to_its_preview(&self) -> bool {
+        false
+    }
+
+    fn definition(&self) -> String {
+        format!("{NAME} {TOOL_VERSION}")
     }
 }

@@ -1,18 +1,24 @@
 //! The tools that every server has.
 
+mod confirm_proposal;
 pub(crate) mod describe_database;
 mod execute_sql;
 mod explain_query;
 mod get_mutation_detail;
+mod get_proposal;
 mod get_recent_mutations;
+mod list_proposals;
 mod preview_mutation;
 mod query_database;
+mod reject_proposal;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{ErrorCode, Failure, TOOL_VERSION};
+use contract::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
+use ledger::proposals::{Proposals, Tier};
 use ledger::read::{ReadError, ReadLimits, Reader};
-use ledger::{Gate, Records};
+use ledger::{DuplicateExecutor, Executors, Gate, Records};
 use manifest::{Access, Catalog};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -34,15 +40,38 @@ pub struct Backends {
     pub records: Records,
     /// How long any call may take.
     pub call_deadline: Duration,
-    /// The bounds of what execute_sql returns; `None` if it is not served.
-    pub execute_sql: Option<ReadLimits>,
+    /// The writes that wait for somebody to agree.
+    pub proposals: Proposals,
+    /// `None` if execute_sql is not served.
+    pub execute_sql: Option<ExecuteSqlSettings>,
+}
+
+/// How execute_sql is served.
+#[derive(Debug, Clone)]
+pub struct ExecuteSqlSettings {
+    /// The bounds of what it returns.
+    pub limits: ReadLimits,
+    /// Who has to agree; `None` for nobody.
+    pub tier: Option<Tier>,
+}
+
+/// Makes the executors of built-in tools available.
+pub(crate) fn register(backends: &Backends, executors: &mut Executors) -> Result<(), DuplicateExecutor> {
+    match &backends.execute_sql {
+        Some(settings) => executors.register(execute_sql::NAME, Arc::new(execute_sql::SqlExecutor::new(settings))),
+        None => Ok(()),
+    }
 }
 
 /// The built-in tools, in the order in which clients see them. A new one is one line here.
 ///
 /// # Errors
 /// The name of a tool whose argument schema cannot be used, and why.
-pub(crate) fn all(backends: &Backends, catalog: &Catalog) -> Result<Vec<Box<dyn Tool>>, (String, String)> {
+pub(crate) fn all(
+    backends: &Backends,
+    catalog: &Catalog,
+    executors: &Executors,
+) -> Result<Vec<Box<dyn Tool>>, (String, String)> {
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if let Some(reader) = &backends.reader {
         tools.push(Box::new(query_database::QueryDatabase::new(reader.clone())));
@@ -52,15 +81,23 @@ pub(crate) fn all(backends: &Backends, catalog: &Catalog) -> Result<Vec<Box<dyn 
     }
     tools.push(Box::new(get_recent_mutations::GetRecentMutations::new(backends.records.clone())));
     tools.push(Box::new(get_mutation_detail::GetMutationDetail::new(backends.records.clone())));
-    if let Some(limits) = &backends.execute_sql {
-        tools.push(Box::new(execute_sql::ExecuteSql::new(backends.gate.clone(), limits)));
+    if let (Some(settings), Some(executor)) = (&backends.execute_sql, executors.get(execute_sql::NAME)) {
+        tools.push(Box::new(execute_sql::ExecuteSql::new(backends, settings, Arc::clone(executor))));
     }
-    tools.push(Box::new(preview_mutation::PreviewMutation::new(&backends.gate, catalog)?));
+    tools.push(Box::new(preview_mutation::PreviewMutation::new(backends, catalog, executors)?));
+    let asks = catalog.tools.iter().any(|spec| spec.tier > manifest::Tier::Auto);
+    if asks || backends.execute_sql.as_ref().is_some_and(|settings| settings.tier.is_some()) {
+        let proposals = &backends.proposals;
+        tools.push(Box::new(list_proposals::ListProposals::new(proposals.clone())));
+        tools.push(Box::new(get_proposal::GetProposal::new(proposals.clone())));
+        tools.push(Box::new(confirm_proposal::ConfirmProposal::new(proposals.clone())));
+        tools.push(Box::new(reject_proposal::RejectProposal::new(proposals.clone())));
+    }
     Ok(tools)
 }
 
 /// Names that no manifest may take, whether the tool is served or not.
-pub const NAMES: [&str; 7] = [
+pub const NAMES: [&str; 11] = [
     query_database::NAME,
     describe_database::NAME,
     explain_query::NAME,
@@ -68,6 +105,10 @@ pub const NAMES: [&str; 7] = [
     get_mutation_detail::NAME,
     preview_mutation::NAME,
     execute_sql::NAME,
+    list_proposals::NAME,
+    get_proposal::NAME,
+    confirm_proposal::NAME,
+    reject_proposal::NAME,
 ];
 
 /// The info of a built-in tool that reads: arguments from their type, the envelope around `data`.
@@ -98,6 +139,15 @@ fn limit_rows(info: &mut ToolInfo, argument: &str, limits: &ReadLimits) {
         schema.insert("maximum".to_owned(), limits.max_rows.into());
         schema.insert("default".to_owned(), limits.default_rows.into());
     }
+}
+
+/// The argument that names a proposal.
+fn proposal_id(tool: &str, text: &str) -> Result<ProposalId, Failure> {
+    ProposalId::parse(text).ok_or_else(|| {
+        let message =
+            format!("{tool}: argument \"proposal_id\" is a UUID of 36 characters, as list_proposals shows it");
+        Failure::new(ErrorCode::InvalidParams, message)
+    })
 }
 
 /// The arguments as their type. Their shape was checked against the schema that the type made, so a mistake here is one

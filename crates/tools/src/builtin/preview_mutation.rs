@@ -5,16 +5,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use contract::{ErrorCode, Failure, Rollback};
-use ledger::Gate;
+use ledger::{Executors, Gate};
 use manifest::{Access, Catalog};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Anything, reading_info};
+use super::{Anything, Backends, reading_info};
 use crate::Registry;
 use crate::arguments::{Checker, redaction};
-use crate::manifest_write::{ManifestWrite, Prepared};
+use crate::manifest_write::ManifestWrite;
 use crate::scripts;
 use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
 
@@ -76,17 +76,22 @@ pub(super) struct PreviewMutation {
 impl PreviewMutation {
     /// # Errors
     /// The name of a tool whose argument schema cannot be used, and why.
-    pub(super) fn new(gate: &Gate, catalog: &Catalog) -> Result<Self, (String, String)> {
+    pub(super) fn new(backends: &Backends, catalog: &Catalog, executors: &Executors) -> Result<Self, (String, String)> {
         let mut targets = BTreeMap::new();
         for spec in catalog.tools.iter().filter(|spec| spec.access.writes()) {
-            let tool = ManifestWrite::new(Arc::clone(spec), catalog, gate.clone());
+            let Some(executor) = executors.get(&spec.name) else { continue };
+            let tool = ManifestWrite::new(Arc::clone(spec), Arc::clone(executor), backends);
             let info = tool.info();
             let checker = Checker::new(&info.input_schema, &info.sensitive).map_err(|why| (spec.name.clone(), why))?;
             targets.insert(spec.name.clone(), (tool, checker));
         }
         let info = reading_info::<Arguments, PreviewData>(NAME, "Preview a write", DESCRIPTION, Access::Write);
         // A mistake in its form must not quote what may be another tool's sensitive parameter.
-        Ok(Self { info: ToolInfo { sensitive: vec!["params".to_owned()], ..info }, gate: gate.clone(), targets })
+        Ok(Self {
+            info: ToolInfo { sensitive: vec!["params".to_owned()], ..info },
+            gate: backends.gate.clone(),
+            targets,
+        })
     }
 
     /// The tool of this name, if it is one of the caller's.
@@ -115,20 +120,21 @@ impl Tool for PreviewMutation {
             let arguments: Arguments = super::arguments(NAME, call.arguments)?;
             let (tool, checker) = self.target(&arguments.tool, &call.tools)?;
             checker.check(&arguments.tool, &arguments.params)?;
-            let Prepared { params, executor } = tool.prepare(&arguments.params, &call.principal)?;
-            let redaction = redaction(tool.spec(), &params);
-            let work = self.gate.preview(executor.as_ref(), &params, call.deadline).await;
+            let order = tool.order(&arguments.params, &call.principal);
+            tool.executor().check(&order)?;
+            let redaction = redaction(tool.spec(), &order.params);
+            let work = self.gate.preview(tool.executor().as_ref(), &order, call.deadline).await;
             let work = work.map_err(|failure| failure.redacted(&redaction))?;
             let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
             let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
             Answer::read(&PreviewData {
-                params: redaction.params(&params),
+                params: redaction.params(&order.params),
                 result: redaction.value(&work.data),
                 rows_affected: work.rows_affected,
                 rollback: redaction.value(&shown(&work.rollback)?),
                 before: kept(work.before),
                 after: kept(work.after),
-                warnings: scripts::warnings(tool.spec(), &params),
+                warnings: scripts::warnings(tool.spec(), &order.params),
                 message: "Nothing was written.",
                 tool: arguments.tool,
             })

@@ -1,0 +1,91 @@
+//! A proposal that somebody agreed to, inside the transaction that carries it out: it ends with its mutation.
+
+use contract::{CorrelationId, ErrorCode, Failure, ProposalId};
+
+use super::preview::Preview;
+use super::state::{Status, closed};
+use crate::executor::{Executor, Order, Refusal, Statement, Work, WriteTx};
+
+/// Which proposal an attempt carries out, as which mutation, and what was shown.
+#[derive(Debug, Clone)]
+pub struct Agreed {
+    pub(crate) proposal_id: ProposalId,
+    pub(crate) correlation_id: CorrelationId,
+    pub(crate) preview: Preview,
+}
+
+const HOLD_SQL: &str = "select countersign.hold_proposal($1, $2) as verdict";
+
+impl Agreed {
+    /// Does the work, and refuses it unless it comes to what was shown. The comparison is made in the transaction of
+    /// the work itself, under every lock that it took: nothing can change any more before it commits.
+    pub(crate) async fn execute(
+        &self,
+        executor: &dyn Executor,
+        tx: &mut WriteTx<'_>,
+        order: &Order,
+    ) -> Result<Work, Refusal> {
+        self.hold(tx).await?;
+        let work = executor.execute(tx, order).await.map_err(|refusal| match refusal {
+            // When it was shown the rows were there.
+            Refusal::Failure(failure) if matches!(failure.code, ErrorCode::RowCountMismatch | ErrorCode::NotFound) => {
+                stale(&failure.message).into()
+            }
+            refusal => refusal,
+        })?;
+        match self.preview.difference(&work).filter(|_| executor.keeps_to_its_preview()) {
+            Some(difference) => Err(stale(&difference).into()),
+            None => Ok(work),
+        }
+    }
+
+    /// Makes sure that the proposal stands and is this attempt's, until the transaction ends.
+    async fn hold(&self, tx: &mut WriteTx<'_>) -> Result<(), Refusal> {
+        let params = [Some(self.proposal_id.to_string()), Some(self.correlation_id.to_string())];
+        let rows = tx.run(&[Statement { sql: HOLD_SQL, params: &params, param_types: &[] }]).await?;
+        let row = rows.first().and_then(|rows| rows.rows.first());
+        let verdict = row.and_then(|row| row.get("verdict")).and_then(|verdict| verdict.as_str()).unwrap_or_default();
+        if verdict == "done" { Ok(()) } else { Err(refused(verdict).into()) }
+    }
+
+    /// The arguments of `countersign.finish_proposal` for a success.
+    pub(crate) fn executed(&self) -> [Option<String>; 5] {
+        self.ended("executed", None, None)
+    }
+
+    /// The same for a failure.
+    pub(crate) fn refused(&self, failure: &Failure) -> [Option<String>; 5] {
+        let outcome = if failure.code == ErrorCode::ProposalStale { "stale" } else { "failed" };
+        self.ended(outcome, Some(failure.code.as_str().to_owned()), Some(failure.message.clone()))
+    }
+
+    fn ended(&self, outcome: &str, code: Option<String>, message: Option<String>) -> [Option<String>; 5] {
+        let ids = [self.proposal_id.to_string(), self.correlation_id.to_string(), outcome.to_owned()].map(Some);
+        let [proposal, correlation, outcome] = ids;
+        [proposal, correlation, outcome, code, message]
+    }
+}
+
+/// What is told when what was agreed to is no longer what would happen.
+pub(crate) fn stale(why: &str) -> Failure {
+    let message = format!("{why}: what was agreed to is not what would happen now, so nothing was written");
+    Failure::new(ErrorCode::ProposalStale, message).hint("Call the tool again, and show the new proposal.")
+}
+
+/// What a verdict of the ledger means that lets nothing happen.
+pub(super) fn refused(verdict: &str) -> Failure {
+    match verdict {
+        "altered" => Failure::new(
+            ErrorCode::DigestMismatch,
+            "the stored proposal is not what it was when it was made; nothing was written",
+        )
+        .hint(
+            "Somebody has changed it in the database: tell the operator, and call the tool again for a new proposal.",
+        ),
+        "busy" => Failure::new(ErrorCode::DuplicateInFlight, "another server carries out this proposal"),
+        verdict => match Status::parse(verdict) {
+            Some(status) => closed(status, None),
+            None => super::state::not_found(),
+        },
+    }
+}

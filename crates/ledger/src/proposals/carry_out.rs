@@ -1,0 +1,287 @@
+//! From an agreement to the write, through the gate; and the same for what somebody agreed to and a server that went away
+//! did not carry out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId, Redaction};
+use tokio::time::Instant;
+
+use super::agreed::{Agreed, refused, stale};
+use super::decide::{Choice, Swapped, Via};
+use super::state::{Status, not_found};
+use super::{Proposal, Proposals, definition};
+use crate::admit::ledger_failure;
+use crate::executor::Executor;
+use crate::executors::Executors;
+use crate::gate::{Attempt, CANCEL_GRACE, RESOLVE_TIMEOUT, Settled, Stopped};
+use crate::resolve;
+
+/// What a proposal came to, and the write's own answer.
+#[derive(Debug)]
+pub struct Carried {
+    /// As it is afterwards.
+    pub proposal: Proposal,
+    /// What the write was answered with.
+    pub settled: Settled,
+}
+
+/// How often is looked whether another server has carried it out.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long nobody tries again after the ledger could not be used.
+const BACKOFF: Duration = Duration::from_secs(2);
+
+const TAKE_SQL: &str = "select countersign.take_proposal($1, $2, make_interval(secs => $3::double precision))";
+const RELEASE_SQL: &str = "select countersign.release_proposal($1, $2, make_interval(secs => $3::double precision))";
+const END_SQL: &str = "select countersign.end_proposal($1, $2, $3, $4, $5)";
+const CONFIRMED_SQL: &str = "select p.proposal_id from countersign.proposal p \
+    where p.status = 'confirmed' and p.attempt_until <= clock_timestamp() and p.tool_name = any ($1::text[]) \
+    order by p.decided_at limit 100";
+const SWEEP_SQL: &str = "select ended, was from countersign.sweep_proposals($1)";
+const MOST: u32 = 1000;
+
+impl Proposals {
+    /// For how long an attempt has a proposal to itself: as long as its call can take, with its resolution.
+    pub(super) fn lease(&self) -> Duration {
+        self.call_deadline + CANCEL_GRACE + RESOLVE_TIMEOUT
+    }
+
+    /// The account confirms what has this digest, and it is carried out. The same again has the same answer.
+    ///
+    /// # Errors
+    /// [`Stopped`]: why it was not written. It may still be, if the proposal stays confirmed: the failure says so.
+    pub async fn confirm(
+        &self,
+        account: &AccountId,
+        id: ProposalId,
+        digest: String,
+        via: Via,
+        executors: &Arc<Executors>,
+        deadline: Instant,
+    ) -> Result<Carried, Stopped> {
+        // A caller that goes away must not leave it half done: the task goes on.
+        let (this, account, executors) = (self.clone(), account.clone(), Arc::clone(executors));
+        let work = async move { this.decide_and_carry_out(&account, id, digest, via, &executors, deadline).await };
+        self.gate.spawn(None, work).await
+    }
+
+    async fn decide_and_carry_out(
+        &self,
+        account: &AccountId,
+        id: ProposalId,
+        digest: String,
+        via: Via,
+        executors: &Executors,
+        deadline: Instant,
+    ) -> Result<Carried, Stopped> {
+        let attempt = CorrelationId::new();
+        let swapped =
+            self.swap(account, id, &Choice::Confirm { digest: digest.clone() }, via, Some(attempt), deadline).await?;
+        let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
+        match swapped {
+            Swapped::Done => self.carry_out(&proposal, executors.get(&proposal.tool_name), attempt, deadline).await,
+            // What is agreed to is what was shown, also the second time.
+            Swapped::Is(Status::Confirmed | Status::Executed) if digest != proposal.digest => {
+                Err(refused_digest().into())
+            }
+            Swapped::Is(Status::Confirmed) => self.carried_elsewhere(account, id, deadline).await,
+            Swapped::Is(_) => self.carried_before(proposal, deadline).await,
+        }
+    }
+
+    /// Somebody else carries it out right now.
+    async fn carried_elsewhere(
+        &self,
+        account: &AccountId,
+        id: ProposalId,
+        deadline: Instant,
+    ) -> Result<Carried, Stopped> {
+        loop {
+            let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
+            if proposal.status != Status::Confirmed || Instant::now() + PAUSE >= deadline {
+                return self.carried_before(proposal, deadline).await;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// What it came to, from its record.
+    async fn carried_before(&self, proposal: Proposal, deadline: Instant) -> Result<Carried, Stopped> {
+        let correlation_id = proposal.correlation_id;
+        let stopped = Stopped { correlation_id, failure: proposal.closed().into() };
+        let Some(correlation_id) = correlation_id.filter(|_| proposal.status == Status::Executed) else {
+            return Err(stopped);
+        };
+        let record = resolve::ask_record(&self.writer, correlation_id, deadline).await;
+        match record.map_err(|error| ledger_failure(&error))? {
+            Some(Ok(settled)) => Ok(Carried { proposal, settled }),
+            // Pruned.
+            _ => Err(stopped),
+        }
+    }
+
+    /// Carries a confirmed proposal out as this mutation. It ends in T2 with its record, or here if it cannot come to that,
+    /// or it stays confirmed for the next server that tries.
+    async fn carry_out(
+        &self,
+        proposal: &Proposal,
+        executor: Option<&Arc<dyn Executor>>,
+        attempt: CorrelationId,
+        deadline: Instant,
+    ) -> Result<Carried, Stopped> {
+        let id = proposal.proposal_id;
+        let executor = match self.fitting(proposal, executor) {
+            Ok(executor) => executor,
+            Err(failure) => {
+                self.end(id, attempt, &failure, deadline).await?;
+                return Err(failure.into());
+            }
+        };
+        tracing::info!(proposal_id = %id, tool = proposal.tool_name, account = proposal.account_id.as_str(), "carrying out");
+        let performed = self
+            .gate
+            .perform(Attempt {
+                order: proposal.order(),
+                tool: proposal.tool_name.clone(),
+                // The compiler refuses sensitive parameters of tools that need agreement.
+                redaction: Redaction::default(),
+                idempotency_key: proposal.idempotency_key.clone(),
+                deadline,
+                executor,
+                agreed: Some(Agreed { proposal_id: id, correlation_id: attempt, preview: proposal.preview.clone() }),
+            })
+            .await;
+        match performed {
+            Ok(settled @ Settled::Executed { .. }) => {
+                let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
+                Ok(Carried { proposal, settled })
+            }
+            Ok(Settled::Duplicate { original, .. }) => {
+                let failure = stale(&format!("an identical write was executed since (correlation_id {original})"));
+                self.end(id, attempt, &failure, deadline).await?;
+                Err(failure.into())
+            }
+            Err(stopped) => Err(self.stopped(id, attempt, stopped, deadline).await),
+        }
+    }
+
+    /// The executor of the tool, if that is still what was agreed to and takes these parameters.
+    fn fitting(&self, proposal: &Proposal, executor: Option<&Arc<dyn Executor>>) -> Result<Arc<dyn Executor>, Failure> {
+        let tool = &proposal.tool_name;
+        let executor = executor.ok_or_else(|| {
+            let message = format!("no executor is registered for {tool}, so the proposal cannot be carried out");
+            Failure::new(ErrorCode::ToolOutdated, message)
+                .hint("Nothing was written. Tell the operator: no manifest of this server has the tool.")
+        })?;
+        if definition(executor.as_ref()) != proposal.definition {
+            return Err(stale("the tool itself has changed"));
+        }
+        let order = proposal.order();
+        if self.fingerprints.of(tool, &order.params).as_str() != proposal.params_hash {
+            return Err(refused("altered"));
+        }
+        executor
+            .check(&order)
+            .map_err(|failure| Failure { message: format!("Invalid payload: {}", failure.message), ..failure })?;
+        Ok(Arc::clone(executor))
+    }
+
+    /// A failure of the write is one of the proposal, in the same transaction. What comes before or after is not: then
+    /// nothing was written, and nothing is final.
+    async fn stopped(&self, id: ProposalId, attempt: CorrelationId, stopped: Stopped, deadline: Instant) -> Stopped {
+        let status = self.get(None, id).await.ok().flatten().map(|proposal| proposal.status);
+        if status.is_some_and(|status| status != Status::Confirmed) {
+            return stopped;
+        }
+        let mut stopped = stopped;
+        if stopped.failure.retryable {
+            let _logged = self
+                .ask_words(
+                    RELEASE_SQL,
+                    vec![Some(id.to_string()), Some(attempt.to_string()), Some(BACKOFF.as_secs_f64().to_string())],
+                    Instant::now() + self.call_deadline,
+                )
+                .await;
+            stopped.failure.hint = Some(
+                "The proposal stays confirmed, and a server carries it out as soon as it can: ask get_proposal, and do not propose it again.".to_owned(),
+            );
+        } else if let Err(error) = self.end(id, attempt, &stopped.failure, deadline).await {
+            tracing::warn!(proposal_id = %id, %error.message, "the end of a proposal could not be written down");
+        }
+        stopped
+    }
+
+    /// Ends a confirmed proposal that no T2 will carry out.
+    async fn end(
+        &self,
+        id: ProposalId,
+        attempt: CorrelationId,
+        failure: &Failure,
+        deadline: Instant,
+    ) -> Result<(), Failure> {
+        tracing::warn!(proposal_id = %id, code = %failure.code, "a confirmed proposal was not carried out");
+        let outcome = if failure.code == ErrorCode::ProposalStale { Status::Stale } else { Status::Failed };
+        let params = vec![
+            Some(id.to_string()),
+            Some(attempt.to_string()),
+            Some(outcome.as_str().to_owned()),
+            Some(failure.code.as_str().to_owned()),
+            Some(failure.message.clone()),
+        ];
+        self.ask_words(END_SQL, params, deadline).await.map(drop)
+    }
+
+    async fn ask_words(
+        &self,
+        sql: &str,
+        params: Vec<Option<String>>,
+        deadline: Instant,
+    ) -> Result<Vec<String>, Failure> {
+        let answer = self.writer.ask(sql, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
+        Ok(answer.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
+    }
+
+    /// Carries out what was agreed to and nobody works on, as far as these executors can: approvals by people, and what a
+    /// server that went away has left. Several servers may do this at once.
+    ///
+    /// # Errors
+    /// That the ledger cannot be used.
+    pub async fn recover(&self, executors: &Executors) -> Result<Vec<(ProposalId, Result<Carried, Stopped>)>, Failure> {
+        let names: Vec<String> = executors.names().map(|name| serde_json::Value::from(name).to_string()).collect();
+        let names = vec![Some(format!("{{{}}}", names.join(",")))];
+        let open = self.ask_words(CONFIRMED_SQL, names, Instant::now() + self.call_deadline).await?;
+        let mut carried = Vec::new();
+        for id in open.iter().filter_map(|id| ProposalId::parse(id)) {
+            let deadline = Instant::now() + self.call_deadline;
+            let attempt = CorrelationId::new();
+            let params =
+                vec![Some(id.to_string()), Some(attempt.to_string()), Some(self.lease().as_secs_f64().to_string())];
+            if self.ask_words(TAKE_SQL, params, deadline).await?.first().is_none_or(|verdict| verdict != "done") {
+                continue;
+            }
+            let Some(proposal) = self.get(None, id).await? else { continue };
+            let executor = executors.get(&proposal.tool_name).cloned();
+            let this = self.clone();
+            let work = async move { this.carry_out(&proposal, executor.as_ref(), attempt, deadline).await };
+            carried.push((id, self.gate.spawn(Some(attempt), work).await));
+        }
+        Ok(carried)
+    }
+
+    /// Ends what has expired, and removes what is old; how many were ended, and how many of these had been agreed to.
+    ///
+    /// # Errors
+    /// That the ledger cannot be used.
+    pub async fn sweep(&self) -> Result<(usize, usize), Failure> {
+        let deadline = Instant::now() + self.call_deadline;
+        let params = [Some(MOST.to_string())];
+        let answer = self.writer.ask(SWEEP_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
+        let agreed = answer.rows.iter().filter(|row| row.last().is_some_and(|was| was.as_deref() == Some("confirmed")));
+        Ok((answer.rows.len(), agreed.count()))
+    }
+}
+
+fn refused_digest() -> Failure {
+    Failure::new(ErrorCode::DigestMismatch, "the digest is not the proposal's, which somebody has agreed to already")
+}

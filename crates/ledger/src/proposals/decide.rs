@@ -1,0 +1,120 @@
+//! The proposing account decides: it confirms what the tier lets it confirm, and takes back whatever it has proposed.
+
+use contract::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId};
+use tokio::time::Instant;
+
+use super::agreed::refused;
+use super::state::{Status, closed, not_found};
+use super::{Proposal, Proposals};
+use crate::admit::ledger_failure;
+
+/// What the account decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Choice {
+    /// What has this digest shall happen.
+    Confirm {
+        /// Of what was shown.
+        digest: String,
+    },
+    /// It shall not happen.
+    Reject {
+        /// Why, if somebody said so.
+        reason: Option<String>,
+    },
+}
+
+/// How a decision was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    /// By a call of `confirm_proposal` or `reject_proposal`.
+    Tool,
+    /// By the user, whom the client has asked (MCP elicitation).
+    Elicitation,
+}
+
+/// What became of a decision.
+#[derive(Debug)]
+pub(super) enum Swapped {
+    /// It counts.
+    Done,
+    /// It does not: the proposal is in this state.
+    Is(Status),
+}
+
+const DECIDE_SQL: &str =
+    "select countersign.decide_proposal($1, $2, $3, $4, $5, $6, $7, make_interval(secs => $8::double precision))";
+
+impl Proposals {
+    /// Compare and swap, from pending. `attempt` is the mutation that will carry it out, for the time that a call may take.
+    pub(super) async fn swap(
+        &self,
+        account: &AccountId,
+        id: ProposalId,
+        choice: &Choice,
+        via: Via,
+        attempt: Option<CorrelationId>,
+        deadline: Instant,
+    ) -> Result<Swapped, Failure> {
+        let (outcome, told, digest, reason) = match choice {
+            Choice::Confirm { digest } => ("confirmed", "confirm_proposal", Some(digest.clone()), None),
+            Choice::Reject { reason } => ("rejected", "reject_proposal", None, reason.clone()),
+        };
+        let told = if via == Via::Elicitation { "elicitation" } else { told };
+        let params = [
+            Some(id.to_string()),
+            Some(account.as_str().to_owned()),
+            Some(outcome.to_owned()),
+            Some(told.to_owned()),
+            digest,
+            reason,
+            attempt.map(|attempt| attempt.to_string()),
+            Some(self.lease().as_secs_f64().to_string()),
+        ];
+        let answer = self.writer.ask(DECIDE_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
+        let verdict =
+            answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten()).unwrap_or_default();
+        verdict_of(&verdict)
+    }
+
+    /// The account takes a proposal back, or its user says no.
+    ///
+    /// # Errors
+    /// Why it cannot be: [`ErrorCode::NotFound`], or the code of its state.
+    pub async fn reject(
+        &self,
+        account: &AccountId,
+        id: ProposalId,
+        reason: Option<String>,
+        via: Via,
+        deadline: Instant,
+    ) -> Result<Proposal, Failure> {
+        let swapped = self.swap(account, id, &Choice::Reject { reason }, via, None, deadline).await?;
+        let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
+        match swapped {
+            // The same again is the same.
+            Swapped::Done | Swapped::Is(Status::Rejected) => Ok(proposal),
+            Swapped::Is(status) => Err(closed(status, proposal.error_message.as_deref())),
+        }
+    }
+}
+
+/// What the ledger said to a decision.
+pub(super) fn verdict_of(verdict: &str) -> Result<Swapped, Failure> {
+    match verdict {
+        "done" => Ok(Swapped::Done),
+        "not_yours" => Err(Failure::new(
+            ErrorCode::NotPermitted,
+            "a person who is not the proposer has to approve this, outside of the agent; nothing was written",
+        )
+        .hint("Tell the user: it waits for `countersign proposals approve`. get_proposal says what becomes of it.")),
+        "digest_mismatch" => Err(Failure::new(
+            ErrorCode::DigestMismatch,
+            "the digest is not the proposal's: what was shown is not what is stored; nothing was written",
+        )
+        .hint("Read it with get_proposal, show that, and confirm with its digest.")),
+        verdict => match Status::parse(verdict) {
+            Some(status) => Ok(Swapped::Is(status)),
+            None => Err(refused(verdict)),
+        },
+    }
+}

@@ -1,0 +1,365 @@
+//! Writes that wait for somebody to agree (design.md section 8).
+//!
+//! ```text
+//! propose   the write is tried in transactions that are rolled back; what it came to is stored
+//! decide    compare and swap from pending: the proposing account, or a person outside of the agent
+//! carry out through the gate, like every write; T2 compares with what was shown, and ends the proposal with its record
+//! recover   what was agreed to and not carried out, because a server went away, is carried out by the next one
+//! ```
+//! `preview` is what is shown and compared, `state` the states, `decide` and `people` the ways to agree, `carry_out` the way
+//! through the gate and the recovery, `agreed` what happens in T2.
+
+mod agreed;
+mod carry_out;
+mod decide;
+mod people;
+mod preview;
+mod state;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{AccountId, CorrelationId, ErrorCode, Failure, Principal, ProposalId};
+use pg::Writer;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+pub use agreed::Agreed;
+pub use carry_out::Carried;
+pub use decide::{Choice, Via};
+pub use preview::Preview;
+pub use state::{Status as ProposalStatus, Tier};
+
+use crate::admit::ledger_failure;
+use crate::executor::{Executor, Order};
+use crate::fingerprint::{Fingerprints, sha256_hex};
+use crate::gate::Gate;
+use crate::records::{Records, rfc3339};
+use state::{Status, closed, not_found};
+
+/// How many proposals of one account may wait: an agent that proposes on and on must not bury the one that matters.
+const MOST_PENDING: u32 = 100;
+
+/// How often a write is tried to be shown, when others change its rows meanwhile.
+const TRIES: usize = 3;
+
+/// The proposals of one ledger.
+#[derive(Debug, Clone)]
+pub struct Proposals {
+    writer: Writer,
+    gate: Gate,
+    records: Records,
+    fingerprints: Fingerprints,
+    /// How long a proposal waits.
+    lifetime: Duration,
+    /// How long carrying one out may take.
+    call_deadline: Duration,
+}
+
+/// A write that is to be proposed.
+#[derive(Clone)]
+pub struct Draft {
+    /// Who wants what.
+    pub order: Order,
+    /// The tool.
+    pub tool: String,
+    /// `meta.tool_version` of its answers.
+    pub tool_version: String,
+    /// Who has to agree.
+    pub tier: Tier,
+    /// The caller's own key, if there is one.
+    pub idempotency_key: Option<String>,
+    /// What would carry it out.
+    pub executor: Arc<dyn Executor>,
+}
+
+/// A stored proposal. Times are RFC 3339, UTC.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Proposal {
+    /// Its name.
+    pub proposal_id: ProposalId,
+    /// Whose write it is.
+    pub account_id: AccountId,
+    /// The label of whoever proposed.
+    pub actor: Option<String>,
+    /// The tool.
+    pub tool_name: String,
+    /// The version of the tool.
+    pub tool_version: String,
+    /// SHA-256 of what the tool does.
+    pub definition: String,
+    /// Who has to agree.
+    pub tier: Tier,
+    /// For people: what would happen.
+    pub description: String,
+    /// Every effective parameter.
+    pub params: Map<String, Value>,
+    /// The fingerprint of the call.
+    pub params_hash: String,
+    /// The caller's own key.
+    pub idempotency_key: Option<String>,
+    /// What the write would come to.
+    pub preview: Preview,
+    /// What is agreed to, in 64 hexadecimal digits.
+    pub digest: String,
+    /// When it was proposed.
+    pub created_at: String,
+    /// Until when it can be agreed to.
+    pub expires_at: String,
+    /// One that nobody decided on in time reads expired, also before it was ended.
+    pub status: Status,
+    /// Who decided: an account, or a user of the operating system.
+    pub decided_by: Option<String>,
+    /// The database login that told the decision.
+    pub decided_login: Option<String>,
+    /// How it was told.
+    pub decided_via: Option<String>,
+    /// When.
+    pub decided_at: Option<String>,
+    /// Why it was rejected, in the words of whoever did.
+    pub reason: Option<String>,
+    /// The mutation that ended it.
+    pub correlation_id: Option<CorrelationId>,
+    /// Why it failed.
+    pub error_code: Option<String>,
+    /// The same in a sentence.
+    pub error_message: Option<String>,
+    /// When it ended.
+    pub completed_at: Option<String>,
+}
+
+/// Which proposals to list.
+#[derive(Debug, Clone, Default)]
+pub struct ProposalFilter {
+    /// Only of this account; `None` for people, who see all.
+    pub account: Option<AccountId>,
+    /// Only in this state.
+    pub status: Option<Status>,
+    /// The most proposals, the newest first.
+    pub limit: u32,
+}
+
+/// An identical write that stands: nothing needs to be proposed.
+#[derive(Debug, Clone)]
+pub enum Standing {
+    /// It was executed, with this receipt and this answer.
+    Executed(CorrelationId, Value),
+    /// The caller's key is bound to another call.
+    KeyReused,
+}
+
+const SELECT_SQL: &str = concat!(
+    "select p.proposal_id, p.account_id, p.actor, p.tool_name, p.tool_version, p.definition, p.tier, p.description, p.params, \
+     p.params_hash, p.idempotency_key, p.preview, p.digest, ",
+    rfc3339!("p.created_at"),
+    " as created_at, ",
+    rfc3339!("p.expires_at"),
+    " as expires_at, case when p.status = 'pending' and p.expires_at <= clock_timestamp() then 'expired' else p.status end as status, \
+     p.decided_by, p.decided_login::text as decided_login, p.decided_via, ",
+    rfc3339!("p.decided_at"),
+    " as decided_at, p.reason, p.correlation_id, p.error_code, p.error_message, ",
+    rfc3339!("p.completed_at"),
+    " as completed_at from countersign.proposal p "
+);
+const ONE_SQL: &str = "where p.proposal_id = $1::uuid and ($2::text is null or p.account_id = $2)";
+const LIST_SQL: &str = "where ($1::text is null or p.account_id = $1) and ($2::text is null or $2 = \
+    case when p.status = 'pending' and p.expires_at <= clock_timestamp() then 'expired' else p.status end) \
+    order by p.id desc limit $3::bigint";
+const STANDING_SQL: &str = "select * from countersign.standing_write($1, $2, $3, $4)";
+const PROPOSE_SQL: &str = "select * from countersign.propose($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
+    make_interval(secs => $13::double precision), $14)";
+const SEALING_KEY_SQL: &str = "select countersign.sealing_key()";
+
+impl Proposals {
+    pub(crate) fn new(writer: Writer, gate: Gate, records: Records, settings: &crate::Settings) -> Self {
+        let (lifetime, call_deadline) = (settings.proposal_lifetime, settings.call_deadline);
+        let fingerprints = settings.fingerprints.clone();
+        Self { writer, gate, records, fingerprints, lifetime, call_deadline }
+    }
+
+    /// Whether an identical write stands already.
+    ///
+    /// # Errors
+    /// That the ledger cannot be read.
+    pub async fn standing(&self, draft: &Draft, deadline: Instant) -> Result<Option<Standing>, Failure> {
+        let params = [
+            Some(draft.order.principal.account_id.as_str().to_owned()),
+            Some(draft.tool.clone()),
+            Some(self.fingerprints.of(&draft.tool, &draft.order.params).as_str().to_owned()),
+            draft.idempotency_key.clone(),
+        ];
+        let answer = self.writer.ask(STANDING_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
+        let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 3]>::try_from(row).ok());
+        let Some([verdict, original, result]) = row else { return Ok(None) };
+        let original = original.as_deref().and_then(CorrelationId::parse);
+        Ok(match (verdict.as_deref(), original) {
+            (Some("key_reused"), _) => Some(Standing::KeyReused),
+            (Some("duplicate"), Some(original)) => {
+                let result = result.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
+                Some(Standing::Executed(original, result))
+            }
+            _ => None,
+        })
+    }
+
+    /// What the write would come to.
+    ///
+    /// # Errors
+    /// What it would fail with, or why it could not be shown.
+    pub async fn preview(&self, draft: &Draft, deadline: Instant) -> Result<Preview, Failure> {
+        let executor = draft.executor.as_ref();
+        let mut first = self.gate.preview(executor, &draft.order, deadline).await?;
+        if !executor.keeps_to_its_preview() {
+            return Ok(Preview::untried(first));
+        }
+        for _ in 0..TRIES {
+            let second = self.gate.preview(executor, &draft.order, deadline).await?;
+            match Preview::of_both(first, &second) {
+                Some(preview) => return Ok(preview),
+                None => first = second,
+            }
+        }
+        Err(preview::unsteady())
+    }
+
+    /// Whether the proposal is what this call would propose.
+    #[must_use]
+    pub fn is_of(&self, proposal: &Proposal, draft: &Draft) -> bool {
+        proposal.tool_name == draft.tool
+            && proposal.account_id == draft.order.principal.account_id
+            && proposal.params_hash == self.fingerprints.of(&draft.tool, &draft.order.params).as_str()
+            && proposal.idempotency_key == draft.idempotency_key
+    }
+
+    /// Stores a proposal, or finds the very same one that waits already.
+    ///
+    /// # Errors
+    /// That the ledger cannot be written, or that the account has too many that wait.
+    pub async fn store(
+        &self,
+        draft: &Draft,
+        preview: &Preview,
+        description: &str,
+        deadline: Instant,
+    ) -> Result<Proposal, Failure> {
+        let shown = serde_json::to_string(preview)
+            .map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
+        let arguments = Value::Object(draft.order.params.clone()).to_string();
+        too_large(arguments.len(), shown.len())?;
+        let params = [
+            Some(ProposalId::new().to_string()),
+            Some(draft.order.principal.account_id.as_str().to_owned()),
+            draft.order.principal.actor.clone(),
+            Some(draft.tool.clone()),
+            Some(draft.tool_version.clone()),
+            Some(definition(draft.executor.as_ref())),
+            Some(draft.tier.as_str().to_owned()),
+            Some(description.to_owned()),
+            Some(arguments),
+            Some(self.fingerprints.of(&draft.tool, &draft.order.params).as_str().to_owned()),
+            draft.idempotency_key.clone(),
+            Some(shown),
+            Some(self.lifetime.as_secs_f64().to_string()),
+            Some(MOST_PENDING.to_string()),
+        ];
+        let answer = self.writer.ask(PROPOSE_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
+        let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 2]>::try_from(row).ok());
+        match row {
+            Some([_, Some(stored)]) => match ProposalId::parse(&stored) {
+                Some(id) => self.get(Some(&draft.order.principal.account_id), id).await?.ok_or_else(not_found),
+                None => Err(not_found()),
+            },
+            _ => Err(Failure::new(
+                ErrorCode::NotPermitted,
+                format!("{MOST_PENDING} proposals of this account wait already; nothing was written"),
+            )
+            .hint("Have some of them decided on first: list_proposals shows them, reject_proposal takes one back.")),
+        }
+    }
+
+    /// One proposal; `None` if the account (any account for `None`) has none of this name.
+    ///
+    /// # Errors
+    /// That the ledger cannot be read.
+    pub async fn get(&self, account: Option<&AccountId>, id: ProposalId) -> Result<Option<Proposal>, Failure> {
+        let params = [Some(id.to_string()), account.map(|account| account.as_str().to_owned())];
+        Ok(self.read(ONE_SQL, &params).await?.into_iter().next())
+    }
+
+    /// The newest proposals first.
+    ///
+    /// # Errors
+    /// That the ledger cannot be read.
+    pub async fn list(&self, filter: &ProposalFilter) -> Result<Vec<Proposal>, Failure> {
+        let params = [
+            filter.account.as_ref().map(|account| account.as_str().to_owned()),
+            filter.status.map(|status| status.as_str().to_owned()),
+            Some(filter.limit.to_string()),
+        ];
+        self.read(LIST_SQL, &params).await
+    }
+
+    /// The key that seals what clients carry for us: 32 bytes in hexadecimal digits, the same for all servers of the ledger.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn sealing_key(&self) -> Result<String, pg::Error> {
+        let answer = self.writer.ask(SEALING_KEY_SQL, &[], Instant::now() + self.call_deadline).await?;
+        let row = answer.rows.into_iter().next();
+        let key = row.and_then(|row| row.into_iter().next().flatten());
+        key.ok_or_else(|| std::io::Error::other("the ledger has no sealing key").into())
+    }
+
+    async fn read(&self, which: &str, params: &[Option<String>]) -> Result<Vec<Proposal>, Failure> {
+        let rows = self.records.objects(&format!("{SELECT_SQL}{which}"), params).await;
+        let rows = rows.map_err(|error| {
+            tracing::error!(%error, "the proposals cannot be read");
+            match error {
+                pg::Error::Connect(error) => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
+                _ => Failure::new(ErrorCode::DbError, "the proposals cannot be read"),
+            }
+        })?;
+        let proposal = |row| {
+            serde_json::from_value(Value::Object(row)).map_err(|error| {
+                tracing::error!(%error, "a proposal has another form than this server knows");
+                Failure::new(ErrorCode::DbError, "a stored proposal cannot be read")
+            })
+        };
+        rows.into_iter().map(proposal).collect()
+    }
+}
+
+impl Proposal {
+    /// What is told to whoever wants something of it that its state does not allow.
+    #[must_use]
+    pub fn closed(&self) -> Failure {
+        closed(self.status, self.error_message.as_deref().or(self.reason.as_deref()))
+    }
+
+    /// On whose behalf it is carried out.
+    #[must_use]
+    pub fn order(&self) -> Order {
+        let principal = Principal { account_id: self.account_id.clone(), actor: self.actor.clone() };
+        Order { principal, params: self.params.clone() }
+    }
+}
+
+/// What the executor does, as the ledger keeps it.
+fn definition(executor: &dyn Executor) -> String {
+    sha256_hex(&executor.definition())
+}
+
+/// The most bytes of a preview: a person must be able to look at it.
+const MAX_PREVIEW_BYTES: usize = 1 << 20;
+
+fn too_large(params: usize, preview: usize) -> Result<(), Failure> {
+    let (what, bytes, most) = match (params, preview) {
+        (bytes, _) if bytes > crate::intent::MAX_PARAMS_BYTES => ("parameters", bytes, crate::intent::MAX_PARAMS_BYTES),
+        (_, bytes) if bytes > MAX_PREVIEW_BYTES => ("preview", bytes, MAX_PREVIEW_BYTES),
+        _ => return Ok(()),
+    };
+    let message =
+        format!("the {what} of the proposal would be {bytes} bytes of JSON, and {most} are kept; nothing was written");
+    Err(Failure::new(ErrorCode::ResultTooLarge, message).hint("Write less in one call."))
+}

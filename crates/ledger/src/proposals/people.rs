@@ -1,0 +1,75 @@
+//! A person decides, outside of the agent: over a login that has the role `countersign_approver`, which no server has.
+
+use std::time::Duration;
+
+use contract::{ErrorCode, Failure, ProposalId};
+use tokio::time::Instant;
+
+use super::decide::{Choice, Swapped, verdict_of};
+use super::state::{Status, closed, not_found};
+use super::{Proposal, Proposals};
+use crate::admit::ledger_failure;
+
+const DECIDE_SQL: &str = "select countersign.decide_as_person($1, $2, $3, $4, $5)";
+
+/// How often is looked whether it has ended.
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Proposals {
+    /// Decides as `who`: the user of the operating system that the decision is recorded for.
+    ///
+    /// # Errors
+    /// Why it does not count.
+    pub async fn decide_as_person(&self, id: ProposalId, who: &str, choice: &Choice) -> Result<Proposal, Failure> {
+        let (outcome, digest, reason) = match choice {
+            Choice::Confirm { digest } => ("confirmed", Some(digest.clone()), None),
+            Choice::Reject { reason } => ("rejected", None, reason.clone()),
+        };
+        let params = [Some(id.to_string()), Some(outcome.to_owned()), Some(who.to_owned()), digest, reason];
+        let deadline = Instant::now() + self.call_deadline;
+        let answer = self.writer.ask(DECIDE_SQL, &params, deadline).await.map_err(|error| match &error {
+            pg::Error::Server(server) if server.sqlstate == "42501" => Failure::new(
+                ErrorCode::NotPermitted,
+                "this database login may not decide on proposals",
+            )
+            .hint("Use a login that has the role: grant countersign_approver to <login>. Servers log in without it, so that nothing an agent does can approve."),
+            _ => ledger_failure(&error),
+        })?;
+        let verdict =
+            answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten()).unwrap_or_default();
+        let swapped = match verdict.as_str() {
+            "proposer" => {
+                let message = format!("\"{who}\" has proposed this, and nobody approves their own proposals");
+                return Err(Failure::new(ErrorCode::NotPermitted, message).hint("Somebody else has to approve it."));
+            }
+            "not_yours" => {
+                let message = "this is for the proposing account to confirm, in its client (confirm_proposal)";
+                return Err(Failure::new(ErrorCode::NotPermitted, message).hint("It can be rejected here."));
+            }
+            verdict => verdict_of(verdict)?,
+        };
+        let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
+        let again = match choice {
+            Choice::Confirm { .. } => [Status::Confirmed, Status::Executed],
+            Choice::Reject { .. } => [Status::Rejected; 2],
+        };
+        match swapped {
+            Swapped::Is(status) if !again.contains(&status) => Err(closed(status, proposal.error_message.as_deref())),
+            Swapped::Done | Swapped::Is(_) => Ok(proposal),
+        }
+    }
+
+    /// The proposal once it is no longer confirmed, or as it is at the deadline.
+    ///
+    /// # Errors
+    /// That the ledger cannot be read.
+    pub async fn ended(&self, id: ProposalId, deadline: Instant) -> Result<Proposal, Failure> {
+        loop {
+            let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
+            if proposal.status != Status::Confirmed || Instant::now() + PAUSE >= deadline {
+                return Ok(proposal);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}

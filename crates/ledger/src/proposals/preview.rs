@@ -1,0 +1,255 @@
+//! What a write would come to: shown to whoever is asked, and compared with what it does come to.
+//!
+//! The write is tried twice, in two transactions that are rolled back. What differs between the two is made anew by the
+//! database each time (a number of a sequence, the time): such values cannot be promised, so they are shown as null and
+//! named, and everything else must be the same again when the write is carried out.
+
+use std::collections::BTreeSet;
+
+use contract::{ErrorCode, Failure, Rollback};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::canonical_json;
+use crate::executor::Work;
+
+/// What a write would come to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Preview {
+    /// How many rows it would touch; `None` of a write that was not tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows_affected: Option<u64>,
+    /// What it would be answered with: values of [`Preview::generated`] are null.
+    pub result: Value,
+    /// The rows before it, if the tool looks at them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Value>,
+    /// The same rows after it; those that would be gone are absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Value>,
+    /// What the database makes when the write is carried out: `result.id`, `after.created_at`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub generated: Vec<String>,
+    /// Whether and how it could be undone; without parameters, which only the write itself has.
+    pub rollback: Rollback,
+    /// What a person should look at before they agree.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// The parts that are compared, by the names that [`Preview::generated`] uses.
+const PARTS: [&str; 3] = ["result", "before", "after"];
+
+impl Preview {
+    /// Of a write that was not tried, but looked at.
+    #[must_use]
+    pub fn untried(work: Work) -> Self {
+        Self { rows_affected: None, ..Self::of(work) }
+    }
+
+    fn of(work: Work) -> Self {
+        let rollback = Rollback { undo_params: None, undo_calls: Vec::new(), ..work.rollback };
+        Self {
+            rows_affected: Some(work.rows_affected),
+            result: work.data,
+            before: work.before,
+            after: work.after,
+            generated: Vec::new(),
+            rollback,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Of a write that was tried twice; `None` if the two differ in more than what the database makes anew: somebody has
+    /// changed the rows in between.
+    #[must_use]
+    pub fn of_both(first: Work, second: &Work) -> Option<Self> {
+        if first.rows_affected != second.rows_affected || !same(part(&first, "before"), part(second, "before"), &[]) {
+            return None;
+        }
+        let mut generated = Vec::new();
+        for name in PARTS {
+            generated.extend(
+                differing(part(&first, name), part(second, name))?.into_iter().map(|key| format!("{name}.{key}")),
+            );
+        }
+        let mut preview = Self { generated, ..Self::of(first) };
+        for name in PARTS {
+            let keys = preview.generated_in(name);
+            let blanked = |value: &mut Value| rows_mut(value).into_iter().for_each(|row| blank(row, &keys));
+            match name {
+                "result" => blanked(&mut preview.result),
+                "before" => preview.before.iter_mut().for_each(blanked),
+                _ => preview.after.iter_mut().for_each(blanked),
+            }
+        }
+        Some(preview)
+    }
+
+    /// Why this work is not what was shown; `None` if it is.
+    #[must_use]
+    pub fn difference(&self, work: &Work) -> Option<String> {
+        let shown = self.rows_affected.unwrap_or_default();
+        if shown != work.rows_affected {
+            return Some(format!("it would touch {} row(s) now, and {shown} were shown", work.rows_affected));
+        }
+        let shown = [Some(&self.result), self.before.as_ref(), self.after.as_ref()];
+        let words =
+            ["its result would be another one", "the rows have changed", "the rows would be left in another state"];
+        // What was there before says most.
+        [1, 0, 2].into_iter().find_map(|index| {
+            let (name, shown, words) = (PARTS.get(index)?, *shown.get(index)?, words.get(index)?);
+            let is_same = same(shown, part(work, name), &self.generated_in(name));
+            (!is_same).then(|| (*words).to_owned())
+        })
+    }
+
+    fn generated_in(&self, part: &str) -> Vec<String> {
+        let key = |name: &String| name.split_once('.').filter(|(of, _)| *of == part).map(|(_, key)| key.to_owned());
+        self.generated.iter().filter_map(key).collect()
+    }
+}
+
+/// What is told when the two tries never agree.
+pub(super) fn unsteady() -> Failure {
+    let message =
+        "the rows of this write are being changed by others right now, so it cannot be shown; nothing was written";
+    Failure { retryable: true, ..Failure::new(ErrorCode::ProposalStale, message) }
+}
+
+fn part<'a>(work: &'a Work, name: &str) -> Option<&'a Value> {
+    match name {
+        "result" => Some(&work.data),
+        "before" => work.before.as_ref(),
+        _ => work.after.as_ref(),
+    }
+}
+
+/// The rows in it: those of a list, or of `{"rows": [..]}`, else the value itself.
+fn rows(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Array(rows) => rows.iter().collect(),
+        Value::Object(object) => match object.get("rows") {
+            Some(Value::Array(rows)) => rows.iter().collect(),
+            _ => vec![value],
+        },
+        value => vec![value],
+    }
+}
+
+fn rows_mut(value: &mut Value) -> Vec<&mut Map<String, Value>> {
+    let place = if value.get("rows").is_some_and(Value::is_array) { "/rows" } else { "" };
+    match value.pointer_mut(place) {
+        Some(Value::Array(rows)) => rows.iter_mut().filter_map(Value::as_object_mut).collect(),
+        Some(single) => single.as_object_mut().into_iter().collect(),
+        None => Vec::new(),
+    }
+}
+
+fn blank(row: &mut Map<String, Value>, keys: &[String]) {
+    for key in keys {
+        if let Some(value) = row.get_mut(key) {
+            *value = Value::Null;
+        }
+    }
+}
+
+/// The same rows, in any order, apart from these keys.
+fn same(one: Option<&Value>, other: Option<&Value>, apart_from: &[String]) -> bool {
+    let sorted = |value: Option<&Value>| {
+        value.map(|value| {
+            let mut rows: Vec<String> = rows(value)
+                .into_iter()
+                .map(|row| {
+                    let mut row = row.clone();
+                    row.as_object_mut().into_iter().for_each(|row| blank(row, apart_from));
+                    canonical_json(&row)
+                })
+                .collect();
+            rows.sort_unstable();
+            rows
+        })
+    };
+    sorted(one) == sorted(other)
+}
+
+/// The keys whose values differ between two results of the same write; `None` if it is not values of keys that differ.
+fn differing(one: Option<&Value>, other: Option<&Value>) -> Option<Vec<String>> {
+    let (one, other) = (one.map(rows).unwrap_or_default(), other.map(rows).unwrap_or_default());
+    if one.len() != other.len() {
+        return None;
+    }
+    let keys: BTreeSet<&String> =
+        one.iter().chain(&other).filter_map(|row| row.as_object()).flat_map(|row| row.keys()).collect();
+    let values = |rows: &[&Value], key: &str| {
+        let mut values: Vec<Option<String>> = rows.iter().map(|row| row.get(key).map(canonical_json)).collect();
+        values.sort_unstable();
+        values
+    };
+    let keys: Vec<String> = keys.into_iter().filter(|key| values(&one, key) != values(&other, key)).cloned().collect();
+    let list = |rows: Vec<&Value>| Value::Array(rows.into_iter().cloned().collect());
+    same(Some(&list(one)), Some(&list(other)), &keys).then_some(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn work(data: Value, before: Value, after: Value) -> Work {
+        Work {
+            data,
+            rows_affected: 1,
+            before: Some(before),
+            after: Some(after),
+            rollback: Rollback::irreversible("no"),
+            reversals: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_the_database_makes_anew_is_named_blank_and_not_compared() {
+        let first = work(json!({"id": 7, "name": "a"}), json!([]), json!([{"id": 7, "name": "a", "at": "09:00"}]));
+        let second = work(json!({"id": 8, "name": "a"}), json!([]), json!([{"id": 8, "name": "a", "at": "09:01"}]));
+        let preview = Preview::of_both(first, &second).unwrap();
+        assert_eq!(preview.generated, ["result.id", "after.at", "after.id"]);
+        assert_eq!(preview.result, json!({"id": null, "name": "a"}));
+        assert_eq!(preview.after, Some(json!([{"id": null, "name": "a", "at": null}])));
+        let third = |name: &str| {
+            work(json!({"id": 9, "name": name}), json!([]), json!([{"id": 9, "name": name, "at": "09:02"}]))
+        };
+        assert_eq!(preview.difference(&third("a")), None);
+        assert_eq!(preview.difference(&third("b")).as_deref(), Some("its result would be another one"));
+    }
+
+    #[test]
+    fn rows_in_another_order_are_the_same_and_values_that_changed_rows_are_not() {
+        let rows = |first: &str, second: &str| json!([{"id": 1, "name": first}, {"id": 2, "name": second}]);
+        let one = work(json!({"rows": rows("a", "b"), "row_count": 2}), rows("a", "b"), json!([]));
+        let preview = Preview::of_both(one.clone(), &one).unwrap();
+        let turned = json!([{"id": 2, "name": "b"}, {"id": 1, "name": "a"}]);
+        let other = work(json!({"rows": turned.clone(), "row_count": 2}), turned, json!([]));
+        assert_eq!(preview.difference(&other), None);
+        let swapped = work(one.data.clone(), rows("b", "a"), json!([]));
+        assert_eq!(preview.difference(&swapped).as_deref(), Some("the rows have changed"));
+    }
+
+    #[test]
+    fn rows_that_change_between_the_two_tries_are_no_preview() {
+        let one = work(json!({}), json!([{"id": 1, "name": "a"}]), json!([]));
+        assert_eq!(Preview::of_both(one.clone(), &work(json!({}), json!([{"id": 1, "name": "b"}]), json!([]))), None);
+        assert_eq!(Preview::of_both(one.clone(), &work(json!({}), json!([{"id": 1, "name": "a"}]), json!([{}]))), None);
+        assert_eq!(Preview::of_both(one.clone(), &Work { rows_affected: 2, ..one }), None);
+    }
+
+    #[test]
+    fn a_preview_that_was_stored_is_the_same_preview() {
+        let exact: Value = serde_json::from_str(r#"{"n": 1.10, "big": 12345678901234567890123}"#).unwrap();
+        let one = work(exact, json!([{"id": 1}]), json!([]));
+        let preview = Preview::of_both(one.clone(), &one).unwrap();
+        let stored: Preview = serde_json::from_str(&serde_json::to_string(&preview).unwrap()).unwrap();
+        assert_eq!(stored, preview);
+        assert_eq!(stored.difference(&one), None);
+    }
+}

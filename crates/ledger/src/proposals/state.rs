@@ -1,0 +1,122 @@
+//! The states of a proposal, and what is told when something cannot be done in one of them. The state machine itself is the
+//! database's (migrations/V8__proposals.sql).
+//!
+//! ```text
+//! pending ──> confirmed ──> executed | failed | stale | expired
+//!        └──> rejected | expired
+//! ```
+
+use contract::{ErrorCode, Failure};
+use serde::{Deserialize, Serialize};
+
+/// The states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Nobody has decided yet.
+    Pending,
+    /// Somebody agreed, and it is about to be carried out.
+    Confirmed,
+    /// Somebody said no.
+    Rejected,
+    /// Nobody agreed in time, or no server could carry it out in time.
+    Expired,
+    /// It was carried out.
+    Executed,
+    /// It was tried, and refused.
+    Failed,
+    /// It would no longer have done what was shown.
+    Stale,
+}
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Pending, Self::Confirmed, Self::Rejected, Self::Expired, Self::Executed, Self::Failed, Self::Stale];
+
+    /// The word in the ledger and on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Confirmed => "confirmed",
+            Self::Rejected => "rejected",
+            Self::Expired => "expired",
+            Self::Executed => "executed",
+            Self::Failed => "failed",
+            Self::Stale => "stale",
+        }
+    }
+
+    /// The state of this word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == word)
+    }
+}
+
+/// Who has to agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// The user of the proposing account.
+    Confirm,
+    /// A person who is not the proposer, outside of the agent.
+    Approve,
+}
+
+impl Tier {
+    /// The word in the ledger and on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Confirm => "confirm",
+            Self::Approve => "approve",
+        }
+    }
+}
+
+/// What is told of a proposal that is in this state, to whoever wants something else of it; `why` is what it says itself.
+pub(super) fn closed(status: Status, why: Option<&str>) -> Failure {
+    let (code, message, hint) = match status {
+        Status::Pending => {
+            (ErrorCode::ProposalClosed, "nobody has agreed to the proposal yet", "Ask for agreement first.")
+        }
+        Status::Confirmed => (
+            ErrorCode::DuplicateInFlight,
+            "the proposal is agreed to and about to be carried out",
+            "Ask get_proposal for what becomes of it.",
+        ),
+        Status::Rejected => (
+            ErrorCode::ProposalRejected,
+            "the proposal was rejected; nothing was written",
+            "Do not propose it again unless asked to.",
+        ),
+        Status::Expired => (
+            ErrorCode::ProposalExpired,
+            "the proposal expired before it was agreed to or carried out; nothing was written",
+            "Call the tool again for a new proposal.",
+        ),
+        Status::Executed => {
+            (ErrorCode::ProposalClosed, "the proposal was executed", "get_mutation_detail has its correlation_id.")
+        }
+        Status::Failed => (
+            ErrorCode::ProposalClosed,
+            "the proposal was tried and failed; nothing was written",
+            "Call the tool again for a new proposal.",
+        ),
+        Status::Stale => (
+            ErrorCode::ProposalStale,
+            "what was proposed is no longer what would happen; nothing was written",
+            "Call the tool again, and show the new proposal.",
+        ),
+    };
+    let message = why.map_or_else(|| message.to_owned(), |why| format!("{message}: {why}"));
+    Failure::new(code, message).hint(hint)
+}
+
+/// What is told of one that is not there, or is another account's.
+pub(super) fn not_found() -> Failure {
+    Failure::new(ErrorCode::NotFound, "this account has no such proposal")
+        .hint("list_proposals has those that there are. Old ones that were rejected or have expired are removed after 7 days.")
+}

@@ -1,0 +1,214 @@
+//! Asking the user of a client whether a write shall happen (MCP elicitation), as the client's protocol has it.
+//!
+//! ```text
+//! to 2025-11-25   within the call: elicitation/create ── accept, decline or cancel ──> the call goes on
+//! 2026-07-28      the answer is the question (input_required), and the call comes again with inputResponses and requestState
+//! ```
+//! What comes back is the client's word, and the state that it carries is attacker-controlled: it is sealed for the principal and
+//! the tool, names the proposal and its digest and nothing else, and counts once, since the proposal must still wait for it.
+//! Whether it belongs to the arguments of the call, the tool looks itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::{Principal, ProposalId};
+use rmcp::model::{
+    CallToolRequestParams, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
+    ErrorData, InputRequest, InputRequiredResult, ProtocolVersion, RequestStateCodec, SealOptions,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde::{Deserialize, Serialize};
+use tools::{Question, Said, UserAnswer};
+
+/// Asks users.
+#[derive(Debug, Clone)]
+pub struct Asking {
+    codec: Arc<RequestStateCodec>,
+    timeout: Duration,
+}
+
+/// How the user of a client can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Not at all.
+    No,
+    /// By a request of the server's.
+    Within,
+    /// By an answer that is a question.
+    Again,
+}
+
+/// The key of the one question and its answer.
+const QUESTION: &str = "agreement";
+
+/// No answer is taken after this, whatever the proposal's own end is.
+const TTL: Duration = Duration::from_secs(60 * 60);
+
+/// What the client carries for us.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    proposal_id: ProposalId,
+    digest: String,
+}
+
+impl Asking {
+    /// `key` seals what clients carry, and is the same for all servers that a client may come to; `timeout` is how long a call
+    /// waits for its user.
+    ///
+    /// # Errors
+    /// That the key is too short.
+    pub fn new(key: &[u8], timeout: Duration) -> Result<Self, AskingError> {
+        let codec = RequestStateCodec::try_new(key).map_err(|_| AskingError)?;
+        Ok(Self { codec: Arc::new(codec), timeout })
+    }
+
+    /// How the client of this request says that its user can be asked.
+    pub(crate) fn way(context: &RequestContext<RoleServer>) -> Way {
+        let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
+        // Neither of the two is what clients said before there were two: a form.
+        let asks = elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
+        let is_stateless = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
+        match (asks, is_stateless) {
+            (false, _) => Way::No,
+            (true, false) => Way::Within,
+            (true, true) => Way::Again,
+        }
+    }
+
+    /// Asks within the call; `None` if there is no answer in time.
+    pub(crate) async fn ask(&self, question: &Question, context: &RequestContext<RoleServer>) -> Option<Said> {
+        let asked = context.peer.create_elicitation_with_timeout(form(question), Some(self.timeout));
+        match asked.await {
+            Ok(result) => Some(said(question.proposal_id, question.digest.clone(), &result)),
+            Err(error) => {
+                tracing::info!(proposal_id = %question.proposal_id, %error, "the user did not answer");
+                None
+            }
+        }
+    }
+
+    /// The question as an answer.
+    ///
+    /// # Errors
+    /// That the state cannot be written.
+    pub(crate) fn input_required(
+        &self,
+        question: &Question,
+        principal: &Principal,
+        tool: &str,
+    ) -> Result<InputRequiredResult, ErrorData> {
+        let state = State { proposal_id: question.proposal_id, digest: question.digest.clone() };
+        let bound = bound(principal, tool);
+        let options = SealOptions::new().associated_data(&bound).ttl(TTL);
+        let sealed = self.codec.seal_json_with(&state, &options);
+        let sealed = sealed.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        let request = InputRequest::Elicitation(ElicitRequest::new(form(question)));
+        Ok(InputRequiredResult::new(Some(BTreeMap::from([(QUESTION.to_owned(), request)])), Some(sealed)))
+    }
+
+    /// What the user said, if the call came again with that.
+    ///
+    /// # Errors
+    /// [`ErrorData`] for a state that is none of ours, or another principal's or tool's, or too old; and for an answer that
+    /// cannot be read.
+    pub(crate) fn answered(
+        &self,
+        params: &CallToolRequestParams,
+        principal: &Principal,
+    ) -> Result<Option<Said>, ErrorData> {
+        let Some(sealed) = &params.request_state else { return Ok(None) };
+        let opened = self.codec.open_json_with::<State>(sealed, &bound(principal, &params.name));
+        let state = opened.map_err(|error| {
+            tracing::warn!(tool = %params.name, %error, "a requestState was refused");
+            let message = "requestState is not one that this server gave to this client for this tool, or it is too old; \
+                nothing was written: call the tool again without it";
+            ErrorData::invalid_params(message, None)
+        })?;
+        let answer = params.input_responses.as_ref().and_then(|responses| responses.get(QUESTION));
+        // Without an answer it is the first call again.
+        let Some(answer) = answer else { return Ok(None) };
+        let result: ElicitResult = serde_json::from_value(answer.clone()).map_err(|error| {
+            let message =
+                format!("inputResponses.{QUESTION} is no result of an elicitation: {error}; nothing was written");
+            ErrorData::invalid_params(message, None)
+        })?;
+        Ok(Some(said(state.proposal_id, state.digest, &result)))
+    }
+}
+
+/// The key is too short to seal anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the key that seals what clients carry has less than 32 bytes")]
+pub struct AskingError;
+
+/// What a state is good for: no account may hold a NUL, and no tool.
+fn bound(principal: &Principal, tool: &str) -> Vec<u8> {
+    format!("countersign agreement\0{}\0{tool}", principal.account_id.as_str()).into_bytes()
+}
+
+/// A yes-or-no question: whoever accepts has said yes, so there is nothing to fill in.
+fn form(question: &Question) -> ElicitRequestParams {
+    ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message: question.text.clone(),
+        requested_schema: ElicitationSchema::new(BTreeMap::new()),
+    }
+}
+
+fn said(proposal_id: ProposalId, digest: String, result: &ElicitResult) -> Said {
+    let answer = match result.action {
+        ElicitationAction::Accept => UserAnswer::Accept,
+        ElicitationAction::Decline => UserAnswer::Decline,
+        _ => UserAnswer::Cancel,
+    };
+    Said { proposal_id, digest, answer }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn asking(key: u8) -> Asking {
+        Asking::new(&[key; 32], Duration::from_secs(1)).unwrap()
+    }
+
+    fn principal(account: &str) -> Principal {
+        Principal { account_id: account.parse().unwrap(), actor: None }
+    }
+
+    fn again(tool: &str, state: String) -> CallToolRequestParams {
+        let answer = json!({"action": "accept"});
+        CallToolRequestParams::new(tool.to_owned())
+            .with_request_state(state)
+            .with_input_responses(BTreeMap::from([(QUESTION.to_owned(), answer)]))
+    }
+
+    #[test]
+    fn a_state_opens_for_the_principal_and_the_tool_that_it_was_made_for_and_for_nobody_else() {
+        // AP11
+        let question =
+            Question { proposal_id: ProposalId::new(), digest: "d".repeat(64), text: "Delete it?".to_owned() };
+        let sealed = asking(1).input_required(&question, &principal("ana"), "delete").unwrap();
+        let state = sealed.request_state.unwrap();
+        let said = asking(1).answered(&again("delete", state.clone()), &principal("ana")).unwrap().unwrap();
+        assert_eq!((said.proposal_id, said.answer), (question.proposal_id, UserAnswer::Accept));
+        assert_eq!(said.digest, question.digest);
+
+        let refused = |key, tool: &str, account: &str, state: String| {
+            asking(key).answered(&again(tool, state), &principal(account)).unwrap_err()
+        };
+        refused(2, "delete", "ana", state.clone());
+        refused(1, "drop", "ana", state.clone());
+        refused(1, "delete", "bob", state.clone());
+        refused(1, "delete", "ana", String::new());
+        for position in 0..state.len() {
+            let mut forged = state.clone().into_bytes();
+            forged[position] = if forged[position] == b'A' { b'B' } else { b'A' };
+            refused(1, "delete", "ana", String::from_utf8(forged).unwrap());
+        }
+    }
+}

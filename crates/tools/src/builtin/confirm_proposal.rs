@@ -1,0 +1,160 @@
+//! `confirm_proposal`: the user of the proposing account agrees, and the write is carried out (design.md section 8, T2).
+
+use std::pin::Pin;
+
+use contract::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
+use ledger::proposals::{Proposal, ProposalStatus, Proposals, Tier, Via};
+use ledger::{Settled, Stopped};
+use manifest::Access;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Anything, proposal_id, schema_of};
+use crate::proposing::{decide, question};
+use crate::tool::{Answer, Call, Hints, Outcome, Refused, Tool, ToolInfo};
+
+pub(super) const NAME: &str = "confirm_proposal";
+
+const DESCRIPTION: &str = "Carry out a proposed write of tier confirm, once the user has seen the proposal and agreed to it. Takes \
+    the proposal_id and the digest of what they saw. It happens once, however often this is called: the same call again \
+    answers the same. If the rows have changed since, nothing is written, and the answer is proposal_stale. A proposal of tier \
+    approve cannot be confirmed here: a person has to approve it outside of this conversation.";
+
+/// What the agent sends.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The proposal_id of the proposal.
+    proposal_id: String,
+    /// The digest of the proposal, as it was shown.
+    #[schemars(regex(pattern = "^[0-9a-f]{64}$"))]
+    digest: String,
+}
+
+/// `data` of the answer.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ConfirmData {
+    /// The proposal.
+    #[schemars(with = "String")]
+    proposal_id: ProposalId,
+    /// The tool that was carried out.
+    action: String,
+    /// executed, or pending if the user has not answered.
+    #[schemars(with = "String")]
+    status: ProposalStatus,
+    /// The data of the write; absent if nothing was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "std::collections::BTreeMap<String, Anything>")]
+    result: Option<Value>,
+    /// What happened.
+    message: String,
+}
+
+/// The tool.
+pub(super) struct ConfirmProposal {
+    info: ToolInfo,
+    proposals: Proposals,
+}
+
+impl ConfirmProposal {
+    pub(super) fn new(proposals: Proposals) -> Self {
+        let data = schema_of::<ConfirmData>();
+        let info = ToolInfo {
+            name: NAME.to_owned(),
+            title: Some("Confirm a proposal".to_owned()),
+            description: DESCRIPTION.to_owned(),
+            version: TOOL_VERSION.to_owned(),
+            access: Access::Write,
+            input_schema: schema_of::<Arguments>(),
+            output_schema: manifest::envelope_schema(Value::Object(data), true),
+            hints: Hints { read_only: false, destructive: true, idempotent: true },
+            sensitive: Vec::new(),
+            meta: Map::new(),
+        };
+        Self { info, proposals }
+    }
+
+    /// The account's proposal of this name, if the caller has its tool.
+    async fn find(&self, call: &Call, id: ProposalId) -> Result<Proposal, Failure> {
+        let found = self.proposals.get(Some(&call.principal.account_id), id).await?;
+        let proposal = found.ok_or_else(|| {
+            Failure::new(ErrorCode::NotFound, "this account has no such proposal")
+                .hint("list_proposals has those that there are.")
+        })?;
+        let tool = &proposal.tool_name;
+        let served = call.tools.executors().get(tool).is_some();
+        if served && call.tools.info(tool).is_none() {
+            let message = format!("{tool} is not a tool of this profile, so its proposals cannot be confirmed here");
+            return Err(Failure::new(ErrorCode::NotPermitted, message));
+        }
+        Ok(proposal)
+    }
+
+    /// Asks the user of a client that can: what an agent says of its user's will is not theirs.
+    fn ask(proposal: &Proposal, title: &str) -> Outcome {
+        let data = ConfirmData {
+            proposal_id: proposal.proposal_id,
+            action: proposal.tool_name.clone(),
+            status: proposal.status,
+            result: None,
+            message: "The user was asked and has not answered. Nothing was written, and the proposal still waits."
+                .to_owned(),
+        };
+        let question = Some(question(title, proposal));
+        Answer::read(&data).map(|answer| Answer { question, ..answer })
+    }
+}
+
+impl Tool for ConfirmProposal {
+    fn info(&self) -> &ToolInfo {
+        &self.info
+    }
+
+    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+        Box::pin(async move {
+            let Arguments { proposal_id: id, digest } = super::arguments(NAME, std::mem::take(&mut call.arguments))?;
+            let id = proposal_id(NAME, &id)?;
+            let proposal = self.find(&call, id).await?;
+            let carried = match call.said.take() {
+                Some(said) if said.proposal_id == id && said.digest == digest => {
+                    decide(&self.proposals, &call, &proposal, &said).await?
+                }
+                Some(_) => {
+                    let message = "the user's answer is about another proposal; nothing was written";
+                    return Err(Failure::new(ErrorCode::InvalidParams, message).into());
+                }
+                None => {
+                    let waits = proposal.status == ProposalStatus::Pending && proposal.tier == Tier::Confirm;
+                    if call.asks_user && waits && digest == proposal.digest {
+                        let title = call.tools.info(&proposal.tool_name).and_then(|info| info.title.as_deref());
+                        return Self::ask(&proposal, title.unwrap_or(&proposal.tool_name));
+                    }
+                    let (account, executors) = (&call.principal.account_id, call.tools.executors());
+                    let confirmed = self.proposals.confirm(account, id, digest, Via::Tool, executors, call.deadline);
+                    confirmed.await.map_err(refused)?
+                }
+            };
+            let Settled::Executed { correlation_id, data, rows_affected, rollback } = carried.settled else {
+                return Err(Failure::new(ErrorCode::InternalError, "the write has no answer of its own").into());
+            };
+            let data = ConfirmData {
+                proposal_id: id,
+                action: carried.proposal.tool_name,
+                status: carried.proposal.status,
+                result: Some(data),
+                message: "The proposal was executed.".to_owned(),
+            };
+            Answer::read(&data).map(|answer| Answer {
+                correlation_id: Some(correlation_id),
+                rows_affected: Some(rows_affected),
+                rollback: Some(rollback),
+                ..answer
+            })
+        })
+    }
+}
+
+fn refused(stopped: Stopped) -> Refused {
+    crate::proposing::refused(stopped)
+}

@@ -1,0 +1,58 @@
+//! `get_proposal`: one proposal, whole.
+
+use std::pin::Pin;
+
+use contract::{ErrorCode, Failure};
+use ledger::proposals::Proposals;
+use manifest::Access;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{proposal_id, reading_info};
+use crate::proposal_data::ProposalData;
+use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
+
+pub(super) const NAME: &str = "get_proposal";
+
+const DESCRIPTION: &str = "Look up one proposed write of this account: what it would do, who has to agree, its digest, and what has \
+    become of it. An executed one has the correlation_id of its write, for get_mutation_detail.";
+
+/// What the agent sends.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The proposal_id of the proposal.
+    proposal_id: String,
+}
+
+/// The tool.
+pub(super) struct GetProposal {
+    info: ToolInfo,
+    proposals: Proposals,
+}
+
+impl GetProposal {
+    pub(super) fn new(proposals: Proposals) -> Self {
+        let info = reading_info::<Arguments, ProposalData>(NAME, "Look up a proposal", DESCRIPTION, Access::Write);
+        Self { info, proposals }
+    }
+}
+
+impl Tool for GetProposal {
+    fn info(&self) -> &ToolInfo {
+        &self.info
+    }
+
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+        Box::pin(async move {
+            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
+            let id = proposal_id(NAME, &arguments.proposal_id)?;
+            let found = self.proposals.get(Some(&call.principal.account_id), id).await?;
+            let proposal = found.ok_or_else(|| {
+                Failure::new(ErrorCode::NotFound, "this account has no such proposal")
+                    .hint("list_proposals has those that there are.")
+            })?;
+            Answer::read(&ProposalData::new(proposal))
+        })
+    }
+}

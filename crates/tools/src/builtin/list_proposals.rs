@@ -1,0 +1,135 @@
+//! `list_proposals`: the account's proposals, the newest first.
+
+use std::pin::Pin;
+
+use contract::{CorrelationId, ProposalId};
+use ledger::proposals::{Proposal, ProposalFilter, ProposalStatus, Proposals, Tier};
+use manifest::Access;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::reading_info;
+use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
+
+pub(super) const NAME: &str = "list_proposals";
+
+const DESCRIPTION: &str = "List the proposed writes of this account, newest first: what each would do, who has to agree and until \
+    when, and what has become of it. get_proposal has one of them whole, with its preview.";
+
+/// What the agent sends.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The most proposals to list.
+    #[serde(default = "default_limit")]
+    #[schemars(range(min = 1, max = 100))]
+    limit: u32,
+    /// Only proposals in this state.
+    #[serde(default)]
+    #[schemars(with = "StatusName")]
+    status: Option<String>,
+}
+
+const fn default_limit() -> u32 {
+    20
+}
+
+struct StatusName;
+
+impl JsonSchema for StatusName {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "StatusName".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "string", "enum": ProposalStatus::ALL.map(ProposalStatus::as_str)})
+    }
+}
+
+/// `data` of the answer.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ProposalsData {
+    /// The proposals, newest first.
+    proposals: Vec<ProposalLine>,
+    /// How many there are in `proposals`.
+    count: usize,
+}
+
+/// A proposal in short.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ProposalLine {
+    /// What the other tools name it by.
+    #[schemars(with = "String")]
+    proposal_id: ProposalId,
+    /// The tool that was called.
+    action: String,
+    /// confirm or approve.
+    #[schemars(with = "String")]
+    tier: Tier,
+    /// pending, confirmed, rejected, expired, executed, failed or stale.
+    #[schemars(with = "String")]
+    status: ProposalStatus,
+    /// What would happen.
+    description: String,
+    /// When it was proposed.
+    created_at: String,
+    /// Until when it can be agreed to.
+    expires_at: String,
+    /// The receipt of the write; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    correlation_id: Option<CorrelationId>,
+    /// Why it failed; absent if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    error_message: Option<String>,
+}
+
+impl From<Proposal> for ProposalLine {
+    fn from(proposal: Proposal) -> Self {
+        Self {
+            proposal_id: proposal.proposal_id,
+            action: proposal.tool_name,
+            tier: proposal.tier,
+            status: proposal.status,
+            description: proposal.description,
+            created_at: proposal.created_at,
+            expires_at: proposal.expires_at,
+            correlation_id: proposal.correlation_id,
+            error_message: proposal.error_message,
+        }
+    }
+}
+
+/// The tool.
+pub(super) struct ListProposals {
+    info: ToolInfo,
+    proposals: Proposals,
+}
+
+impl ListProposals {
+    pub(super) fn new(proposals: Proposals) -> Self {
+        let info = reading_info::<Arguments, ProposalsData>(NAME, "List proposals", DESCRIPTION, Access::Write);
+        Self { info, proposals }
+    }
+}
+
+impl Tool for ListProposals {
+    fn info(&self) -> &ToolInfo {
+        &self.info
+    }
+
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+        Box::pin(async move {
+            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
+            let filter = ProposalFilter {
+                account: Some(call.principal.account_id.clone()),
+                status: arguments.status.as_deref().and_then(ProposalStatus::parse),
+                limit: arguments.limit,
+            };
+            let proposals: Vec<ProposalLine> =
+                self.proposals.list(&filter).await?.into_iter().map(Into::into).collect();
+            Answer::read(&ProposalsData { count: proposals.len(), proposals })
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! `reject_proposal`: the proposing account takes a proposal back, whatever its tier.
+
+use std::pin::Pin;
+
+use contract::{ProposalId, TOOL_VERSION};
+use ledger::proposals::{ProposalStatus, Proposals, Via};
+use manifest::Access;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{proposal_id, schema_of};
+use crate::tool::{Answer, Call, Hints, Outcome, Tool, ToolInfo};
+
+pub(super) const NAME: &str = "reject_proposal";
+
+const DESCRIPTION: &str = "Take back a proposed write that nobody has agreed to yet: the user does not want it, or it was a mistake. \
+    Nothing is written. The same call again answers the same.";
+
+/// What the agent sends.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    /// The proposal_id of the proposal.
+    proposal_id: String,
+    /// Why, in the user's words.
+    #[serde(default)]
+    #[schemars(with = "String", length(max = 1000))]
+    reason: Option<String>,
+}
+
+/// `data` of the answer.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RejectData {
+    /// The proposal.
+    #[schemars(with = "String")]
+    proposal_id: ProposalId,
+    /// The tool that will not be carried out.
+    action: String,
+    /// rejected.
+    #[schemars(with = "String")]
+    status: ProposalStatus,
+    /// What happened.
+    message: &'static str,
+}
+
+/// The tool.
+pub(super) struct RejectProposal {
+    info: ToolInfo,
+    proposals: Proposals,
+}
+
+impl RejectProposal {
+    pub(super) fn new(proposals: Proposals) -> Self {
+        let data = schema_of::<RejectData>();
+        let info = ToolInfo {
+            name: NAME.to_owned(),
+            title: Some("Reject a proposal".to_owned()),
+            description: DESCRIPTION.to_owned(),
+            version: TOOL_VERSION.to_owned(),
+            access: Access::Write,
+            input_schema: schema_of::<Arguments>(),
+            output_schema: manifest::envelope_schema(Value::Object(data), false),
+            hints: Hints { read_only: false, destructive: false, idempotent: true },
+            sensitive: Vec::new(),
+            meta: Map::new(),
+        };
+        Self { info, proposals }
+    }
+}
+
+impl Tool for RejectProposal {
+    fn info(&self) -> &ToolInfo {
+        &self.info
+    }
+
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+        Box::pin(async move {
+            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
+            let id = proposal_id(NAME, &arguments.proposal_id)?;
+            let account = &call.principal.account_id;
+            let rejected = self.proposals.reject(account, id, arguments.reason, Via::Tool, call.deadline).await?;
+            Answer::read(&RejectData {
+                proposal_id: id,
+                action: rejected.tool_name,
+                status: rejected.status,
+                message: "The proposal is rejected. Nothing was written.",
+            })
+        })
+    }
+}

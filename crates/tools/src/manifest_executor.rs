@@ -1,0 +1,214 @@
+//! What carries out a write tool of a manifest: its statements, or the executor in Rust that it names, between the images
+//! that `before` and `after` capture.
+
+use std::sync::Arc;
+
+use contract::{ErrorCode, Failure, Principal, Rollback};
+use ledger::{Executor, Order, Refusal, Reversal, Rows, Work, Working, WriteTx, read};
+use manifest::{Catalog, ParamSource, ToolSpec, Undo};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::arguments::effective;
+use crate::drift;
+use crate::images::Images;
+
+/// Carries out one tool, whoever calls it with what.
+pub(crate) struct ManifestExecutor {
+    spec: Arc<ToolSpec>,
+    undo_spec: Option<Arc<ToolSpec>>,
+    /// Instead of statements.
+    native: Option<Arc<dyn Executor>>,
+}
+
+/// `data` of a tool that returns any number of rows.
+#[derive(Debug, Serialize)]
+struct RowsData {
+    rows: Vec<Map<String, Value>>,
+    row_count: usize,
+}
+
+/// What the work itself came to, whoever did it.
+struct Done {
+    data: Value,
+    rows: Vec<Map<String, Value>>,
+    rows_affected: u64,
+}
+
+impl ManifestExecutor {
+    pub(crate) fn new(spec: Arc<ToolSpec>, catalog: &Catalog, native: Option<Arc<dyn Executor>>) -> Self {
+        let undo_spec = match &spec.undo {
+            Undo::Calls { tool, .. } => catalog.get(tool).cloned(),
+            Undo::None | Undo::Irreversible { .. } => None,
+        };
+        Self { spec, undo_spec, native }
+    }
+
+    /// The parameters in PostgreSQL's text form.
+    fn encode(&self, params: &Map<String, Value>) -> Result<Vec<Option<String>>, Failure> {
+        let spec = &self.spec;
+        spec.params
+            .iter()
+            .map(|param| {
+                let value = params.get(&param.name).unwrap_or(&Value::Null);
+                read::encode(value, &param.ty).map_err(|error| {
+                    let why = if param.sensitive {
+                        format!("is no {} that can be stored", param.ty.name)
+                    } else {
+                        error.to_string()
+                    };
+                    Failure::new(ErrorCode::InvalidParams, format!("{}: argument \"{}\" {why}", spec.name, param.name))
+                })
+            })
+            .collect()
+    }
+
+    /// Runs `before`, the work and `after`: in one round trip if it is statements.
+    async fn run(&self, tx: &mut WriteTx<'_>, order: &Order) -> Result<(Done, Images), Refusal> {
+        let encoded = self.encode(&order.params)?;
+        match &self.native {
+            None => {
+                let mut answers = run_all(tx, self.statements(), &encoded).await?;
+                let before = self.spec.before.as_ref().map(|_| answers.remove(0).rows);
+                let after = self.spec.after.as_ref().and_then(|_| answers.pop()).map(|answer| answer.rows);
+                Ok((self.done(answers)?, Images { before, after }))
+            }
+            Some(native) => {
+                let image = |answers: Vec<Rows>| answers.into_iter().next().map(|answer| answer.rows);
+                let before = image(run_all(tx, self.spec.before.iter(), &encoded).await?);
+                if let (Some(why), Some([])) = (&self.spec.not_found, before.as_deref()) {
+                    return Err(Failure::new(ErrorCode::NotFound, why.clone()).into());
+                }
+                let Work { data, rows_affected, .. } = native.execute(tx, order).await?;
+                let after = image(run_all(tx, self.spec.after.iter(), &encoded).await?);
+                Ok((Done { data, rows: Vec::new(), rows_affected }, Images { before, after }))
+            }
+        }
+    }
+
+    /// In the order in which they run.
+    fn statements(&self) -> impl Iterator<Item = &manifest::Statement> {
+        self.spec.before.iter().chain(&self.spec.statements).chain(&self.spec.after)
+    }
+
+    /// What the statements came to, if they touched as many rows as they may.
+    fn done(&self, mut answers: Vec<Rows>) -> Result<Done, Failure> {
+        let rows_affected = answers.iter().map(|rows| rows.rows_affected).sum();
+        let rows = answers.pop().unwrap_or_default().rows;
+        let count = rows.len();
+        if !self.spec.rows.allows(count as u64) {
+            return Err(match (&self.spec.not_found, count) {
+                (Some(why), 0) => Failure::new(ErrorCode::NotFound, why.clone()),
+                _ => Work::wrong_row_count(self.spec.rows.as_str(), count as u64),
+            });
+        }
+        let most = u64::max(rows_affected, count as u64);
+        if let Some(allowed) = self.spec.max_rows.filter(|allowed| most > *allowed) {
+            return Err(Work::wrong_row_count(&format!("at most {allowed} (max_rows)"), most));
+        }
+        let data = if self.spec.rows.is_single() {
+            Value::Object(rows.first().cloned().unwrap_or_default())
+        } else {
+            let data = RowsData { row_count: count, rows: rows.clone() };
+            serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?
+        };
+        Ok(Done { data, rows, rows_affected })
+    }
+
+    fn work(&self, order: &Order, done: Done, images: Images) -> Result<Work, Failure> {
+        let captured = images.before.as_deref().unwrap_or_default();
+        let rollback = manifest::rollback(&self.spec, &order.params, &done.rows, captured);
+        let reversals = self.reversals(&rollback, &order.principal);
+        let (before, after) = images.into_json(&self.spec.name)?;
+        Ok(Work { data: done.data, rows_affected: done.rows_affected, before, after, rollback, reversals })
+    }
+
+    /// The undo calls as the ledger will see them when they come: with every effective parameter.
+    fn reversals(&self, rollback: &Rollback, principal: &Principal) -> Vec<Reversal> {
+        let Some(undo_spec) = &self.undo_spec else { return Vec::new() };
+        let first = rollback.undo_params.iter().filter(|_| rollback.undo_calls.is_empty());
+        let calls = rollback.undo_calls.iter().map(|call| &call.params).chain(first);
+        calls
+            .map(|arguments| Reversal {
+                tool: undo_spec.name.clone(),
+                params: effective(undo_spec, arguments, principal),
+            })
+            .collect()
+    }
+}
+
+/// Runs statements in one round trip; what they return must be what they promised.
+async fn run_all<'s>(
+    tx: &mut WriteTx<'_>,
+    statements: impl Iterator<Item = &'s manifest::Statement>,
+    encoded: &[Option<String>],
+) -> Result<Vec<Rows>, Refusal> {
+    let statements: Vec<&manifest::Statement> = statements.collect();
+    let steps: Vec<ledger::Statement<'_>> = statements
+        .iter()
+        .map(|statement| ledger::Statement {
+            sql: &statement.sql,
+            params: encoded,
+            param_types: &statement.param_types,
+        })
+        .collect();
+    let answers = tx.run(&steps).await?;
+    for (statement, answer) in statements.iter().zip(&answers) {
+        drift::check(&statement.shape, &answer.columns)?;
+    }
+    Ok(answers)
+}
+
+impl Executor for ManifestExecutor {
+    /// Every parameter of the tool and no other, each of its type, and what the server fills filled with who calls.
+    fn check(&self, order: &Order) -> Result<(), Failure> {
+        let spec = &self.spec;
+        let wrong = |why: String| Failure::new(ErrorCode::InvalidParams, format!("{}: {why}", spec.name));
+        if let Some(unknown) = order.params.keys().find(|name| spec.param(name).is_none()) {
+            return Err(wrong(format!("unknown argument \"{unknown}\"")));
+        }
+        for param in &spec.params {
+            let value = order.params.get(&param.name);
+            let value = value.ok_or_else(|| wrong(format!("missing argument \"{}\"", param.name)))?;
+            if let ParamSource::Principal(field) = &param.source
+                && value.as_str() != order.principal.field(field)
+            {
+                return Err(wrong(format!("\"{}\" is another account's", param.name)));
+            }
+        }
+        self.encode(&order.params)?;
+        self.native.as_ref().map_or(Ok(()), |native| native.check(order))
+    }
+
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
+        Box::pin(async move {
+            let (done, images) = self.run(tx, order).await?;
+            self.work(order, done, images).map_err(Refusal::from)
+        })
+    }
+
+    fn definition(&self) -> String {
+        let spec = &self.spec;
+        let texts = |statements: &mut dyn Iterator<Item = &manifest::Statement>| -> Vec<Value> {
+            statements.map(|statement| json!([statement.sql, statement.param_types])).collect()
+        };
+        let native = self.native.as_ref().map(|native| native.definition());
+        let params: Vec<&str> = spec.params.iter().map(|param| param.name.as_str()).collect();
+        json!([
+            spec.name,
+            params,
+            texts(&mut spec.before.iter()),
+            texts(&mut spec.statements.iter()),
+            texts(&mut spec.after.iter()),
+            spec.rows.as_str(),
+            spec.max_rows,
+            format!("{:?}", spec.undo),
+            native,
+        ])
+        .to_string()
+    }
+
+    fn dedup_window(&self) -> std::time::Duration {
+        self.spec.dedup_window
+    }
+}

@@ -1,0 +1,106 @@
+//! `delete_package_photo` of `manifests/studio.toml`: deletes a photo and closes the gap that it leaves, so that the next
+//! photo becomes the cover when the cover goes.
+
+use contract::{ErrorCode, Failure, Rollback, TOOL_VERSION};
+use ledger::{Executor, Order, Refusal, Statement, Work, Working, WriteTx};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub(super) const NAME: &str = "delete_package_photo";
+
+/// The same words for a package of another tenant and for one that is not there.
+const NO_PACKAGE: &str = "Package not found or access denied";
+const NO_PHOTO: &str = "Photo not found";
+
+/// Somebody who deletes another photo of the package waits here.
+const LOCK_SQL: &str =
+    "select package_id from studio.package where tenant_id = $1 and package_id = $2::bigint for update";
+const DELETE_SQL: &str = "delete from studio.package_photo \
+    where tenant_id = $1 and package_id = $2::bigint and photo_id = $3::bigint returning position";
+const CLOSE_GAP_SQL: &str = "update studio.package_photo set position = position - 1 \
+    where tenant_id = $1 and package_id = $2::bigint and position > $3::integer";
+const LEFT_SQL: &str = "select count(*) as photos_left from studio.package_photo \
+    where tenant_id = $1 and package_id = $2::bigint";
+
+/// What it is ordered to do. The tenant among the parameters is the manifest's, for its own statements.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Payload {
+    #[serde(rename = "tenant_id")]
+    _tenant_id: String,
+    package_id: u64,
+    photo_id: u64,
+}
+
+/// `data` of the answer.
+#[derive(Debug, Serialize)]
+struct Deleted {
+    package_id: u64,
+    photo_id: u64,
+    /// How many the package still has.
+    photos_left: Value,
+    message: String,
+}
+
+/// The executor.
+pub(super) struct DeletePackagePhoto;
+
+fn payload(order: &Order) -> Result<Payload, Failure> {
+    serde_json::from_value(Value::Object(order.params.clone()))
+        .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))
+}
+
+impl DeletePackagePhoto {
+    async fn delete(tx: &mut WriteTx<'_>, order: &Order) -> Result<Work, Refusal> {
+        let Payload { package_id, photo_id, .. } = payload(order)?;
+        let package = [Some(order.principal.account_id.as_str().to_owned()), Some(package_id.to_string())];
+        let [tenant, number] = package.clone();
+        let photo = [tenant, number, Some(photo_id.to_string())];
+        let locked = tx.run(&[statement(LOCK_SQL, &package)]).await?;
+        if locked.first().is_none_or(|rows| rows.rows.is_empty()) {
+            return Err(Failure::new(ErrorCode::NotFound, NO_PACKAGE).into());
+        }
+        let deleted = tx.run(&[statement(DELETE_SQL, &photo)]).await?;
+        let position = deleted.first().and_then(|rows| rows.rows.first()?.get("position").map(ToString::to_string));
+        let position = position.ok_or_else(|| Failure::new(ErrorCode::NotFound, NO_PHOTO))?;
+        let [tenant, number] = package.clone();
+        let behind = [tenant, number, Some(position)];
+        let answers = tx.run(&[statement(CLOSE_GAP_SQL, &behind), statement(LEFT_SQL, &package)]).await?;
+        let moved = answers.first().map_or(0, |rows| rows.rows_affected);
+        let photos_left = answers.last().and_then(|rows| rows.rows.first()?.get("photos_left").cloned());
+        let message = match moved {
+            0 => "The photo was deleted.".to_owned(),
+            1 => "The photo was deleted, and the photo behind it moved up.".to_owned(),
+            moved => format!("The photo was deleted, and the {moved} photos behind it moved up."),
+        };
+        let data = Deleted { package_id, photo_id, photos_left: photos_left.unwrap_or_default(), message };
+        let data =
+            serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
+        Ok(Work {
+            data,
+            rows_affected: 1 + moved,
+            before: None,
+            after: None,
+            rollback: Rollback::irreversible("The manifest says how it is undone."),
+            reversals: Vec::new(),
+        })
+    }
+}
+
+const fn statement<'a>(sql: &'a str, params: &'a [Option<String>]) -> Statement<'a> {
+    Statement { sql, params, param_types: &[] }
+}
+
+impl Executor for DeletePackagePhoto {
+    fn check(&self, order: &Order) -> Result<(), Failure> {
+        payload(order).map(drop)
+    }
+
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
+        Box::pin(Self::delete(tx, order))
+    }
+
+    fn definition(&self) -> String {
+        format!("{NAME} {TOOL_VERSION} {}", env!("CARGO_PKG_VERSION"))
+    }
+}
