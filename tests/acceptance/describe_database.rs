@@ -71,7 +71,7 @@ async fn without_arguments_schemas_and_their_tables_are_listed_and_no_columns() 
     let data = describe(&server, json!({})).await;
     assert_eq!(
         names(&data["schemas"]),
-        ["public", "shop", "social"],
+        ["public", "shop", "social", "studio"],
         "no system schemas, no ledger, nothing unreadable"
     );
     assert_eq!(data["truncated"], false);
@@ -272,11 +272,11 @@ async fn an_overview_of_thousands_of_tables_is_small_and_says_what_it_leaves_out
     db.run(MANY).await;
     let data = describe(&server, json!({})).await;
     assert!(bytes(&data) < 17 << 10, "{}", bytes(&data));
-    assert_eq!(names(&data["schemas"]), ["few", "many", "public", "shop", "social"]);
+    assert_eq!(names(&data["schemas"]), ["few", "many", "public", "shop", "social", "studio"]);
     assert_eq!(data["truncated"], true);
     // The largest schema loses its tables, and no other one does.
     assert_eq!(data["schemas"][1], json!({"name": "many", "table_count": 2000}));
-    for (schema, count) in [("shop", 7), ("social", 7), ("few", 40)] {
+    for (schema, count) in [("shop", 7), ("social", 7), ("studio", 5), ("few", 40)] {
         assert_eq!(named(&data["schemas"], schema)["tables"].as_array().unwrap().len(), count, "{schema}");
     }
 

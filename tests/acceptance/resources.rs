@@ -57,13 +57,15 @@ async fn every_schema_and_table_that_may_be_read_is_listed_and_reads_as_the_tool
     let mut server = started(&db).await;
     let listed = list(&mut server).await;
     let tables = ["account", "bookmark", "follow", "media", "retweet", "tweet", "tweet_like"];
+    let of_studios = ["booking", "package", "package_photo", "studio", "working_hours"];
     let odd = "countersign://database/a%2Fb%20100%25";
     let mut expected = vec!["countersign://database".to_owned(), odd.to_owned()];
-    expected.extend(["public", "social"].map(|schema| format!("countersign://database/{schema}")));
+    expected.extend(["public", "social", "studio"].map(|schema| format!("countersign://database/{schema}")));
     expected.push(format!("{odd}/Gr%C3%B6%C3%9Fe%3F%23%22x%22"));
     expected.extend(tables.map(|table| format!("countersign://database/social/{table}")));
+    expected.extend(of_studios.map(|table| format!("countersign://database/studio/{table}")));
     assert_eq!(uris(&listed), expected, "and nothing of the ledger, the system or the vault");
-    let like = listed.last().unwrap();
+    let like = listed.iter().find(|resource| resource["name"] == "social.tweet_like").unwrap();
     assert_eq!((&like["name"], &like["description"]), (&json!("social.tweet_like"), &json!("table")));
 
     for (uri, arguments) in [
@@ -71,7 +73,7 @@ async fn every_schema_and_table_that_may_be_read_is_listed_and_reads_as_the_tool
         ("countersign://database/", json!({})),
         ("countersign://database/social", json!({"schema": "social"})),
         ("countersign://database/social/tweet", json!({"schema": "social", "table": "tweet"})),
-        (uris(&listed)[4], json!({"schema": "a/b 100%", "table": "Größe?#\"x\""})),
+        (uris(&listed)[5], json!({"schema": "a/b 100%", "table": "Größe?#\"x\""})),
     ] {
         let answer = read(&mut server, uri).await;
         assert_eq!(answer["result"]["contents"][0]["uri"], uri);
@@ -98,7 +100,7 @@ async fn a_long_list_comes_in_pages_that_neither_repeat_nor_miss_one() {
     let mut unique = uris(&listed);
     unique.sort_unstable();
     unique.dedup();
-    assert_eq!((listed.len(), unique.len()), (1 + 3 + 257, 1 + 3 + 257));
+    assert_eq!((listed.len(), unique.len()), (1 + 4 + 262, 1 + 4 + 262));
     // A page goes on behind its place, whatever has been dropped meanwhile.
     let cursor = json!({"cursor": "countersign://database/social/r"});
     let rest = server.request(4, "resources/list", cursor).await["result"]["resources"].clone();
@@ -164,7 +166,7 @@ async fn templates_say_how_addresses_are_made_and_their_variables_are_completed(
 
     let table = "countersign://database/{schema}/{table}";
     for (template, argument, value, known, values) in [
-        (table, "schema", "", json!({}), json!(["a/b 100%", "public", "social"])),
+        (table, "schema", "", json!({}), json!(["a/b 100%", "public", "social", "studio"])),
         (made[0].as_str().unwrap(), "schema", "SOC", json!({}), json!(["social"])),
         (table, "table", "tw", json!({"schema": "social"}), json!(["tweet", "tweet_like", "retweet"])),
         (table, "table", "tw", json!({"schema": "public"}), json!([])),
@@ -276,7 +278,7 @@ async fn every_protocol_version_has_the_resources() {
         assert_eq!(answer["result"]["capabilities"]["resources"], json!({"listChanged": true}), "{answer}");
         assert_eq!(answer["result"]["capabilities"]["completions"], json!({}), "{answer}");
         server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
-        assert_eq!(list(&mut server).await.len(), 10, "{protocol}");
+        assert_eq!(list(&mut server).await.len(), 16, "{protocol}");
         assert_eq!(content(&read(&mut server, "countersign://database/social/tweet").await)["table"]["name"], "tweet");
         assert_eq!(read(&mut server, "countersign://database/x").await["error"]["code"], -32002);
         assert!(server.close().await);
@@ -299,7 +301,7 @@ async fn the_newest_protocol_has_them_as_it_wants_them() {
     let discovered = server.request(1, "server/discover", json!({"_meta": meta()})).await;
     assert_eq!(discovered["result"]["capabilities"]["resources"]["listChanged"], true, "{discovered}");
     let listed = server.request(2, "resources/list", json!({"_meta": meta()})).await["result"].clone();
-    assert_eq!(listed["resources"].as_array().unwrap().len(), 10);
+    assert_eq!(listed["resources"].as_array().unwrap().len(), 16);
     let read = server
         .request(3, "resources/read", json!({"uri": "countersign://database/social/tweet", "_meta": meta()}))
         .await;

@@ -72,6 +72,24 @@ async fn the_shipped_manifest_fits_the_shipped_schema_for_the_login_that_init_ma
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn init_adds_the_schema_of_the_demo_that_is_missing_and_leaves_the_other_as_it_is() {
+    let db = database().await;
+    let (studio, mut social) = (db.contents("studio").await, db.social().await);
+    db.run("drop schema studio cascade; delete from social.media").await;
+    social.retain(|row| row[0] != "media");
+    for said in ["\"studio\" and its data are loaded", "\"studio\" is there already"] {
+        let mut command = Command::new(countersign());
+        let output = command.env("DATABASE_URL", db.url()).args(["init", "--demo"]).output().await.unwrap();
+        let out = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(out.contains(said) && out.contains("\"social\" is there already"), "{out}");
+        assert_eq!((db.contents("studio").await, db.social().await), (studio.clone(), social.clone()));
+    }
+    let client = writer(&db).await;
+    client.batch_execute(AS_DEFAULT).await.unwrap();
+    assert_eq!(count(&client, "select count(*) from studio.package").await, 3, "servers may use it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_an_account_the_server_sees_no_row_and_makes_none() {
     let db = without_trigger().await;
     let client = writer(&db).await;
