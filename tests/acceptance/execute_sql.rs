@@ -8,7 +8,7 @@ use crate::writes::until_some;
 
 async fn admin(db: &Database) -> Server {
     let mut command = Server::command(db);
-    command.args(["--profile", "admin", "--execute-sql"]);
+    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
     Server::start(command).await
 }
 
@@ -88,7 +88,7 @@ async fn a_statement_runs_to_its_end_although_only_some_of_its_rows_are_shown() 
     )
     .await;
     let mut command = Server::command(&db);
-    command.args(["--profile", "admin", "--execute-sql", "--row-limit", "10", "--max-result-bytes", "65536"]);
+    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto", "--row-limit", "10", "--max-result-bytes", "65536"]);
     let server = Server::start(command).await;
     let sql = "select n, social.note(n) from generate_series(1, 3000) n";
     let data = server.succeed("execute_sql", json!({"sql": sql})).await["data"].clone();
@@ -250,7 +250,7 @@ async fn no_statement_ends_the_transaction_of_its_record_or_reaches_the_next_wri
     db.run("do $$ begin create role nobody_in_particular; exception when duplicate_object then end $$").await;
     // As the superuser, who may do the most.
     let mut command = Server::command(&db);
-    command.env("DATABASE_URL", db.url()).args(["--profile", "admin", "--execute-sql"]);
+    command.env("DATABASE_URL", db.url()).args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
     let server = Server::start(command).await;
     let mut wrong = Vec::new();
     for (index, (sql, state)) in HAZARDS.iter().enumerate() {
@@ -293,7 +293,7 @@ async fn no_statement_ends_the_transaction_of_its_record_or_reaches_the_next_wri
 async fn a_statement_that_kills_its_own_session_or_never_ends_leaves_a_true_record() {
     let db = database().await;
     let mut command = Server::command(&db);
-    command.args(["--profile", "admin", "--execute-sql", "--call-deadline-ms", "1500"]);
+    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto", "--call-deadline-ms", "1500"]);
     let server = Server::start(command).await;
     let kill = json!({"sql": "select pg_terminate_backend(pg_backend_pid())"});
     server.fail("execute_sql", kill, "in_doubt_aborted").await;

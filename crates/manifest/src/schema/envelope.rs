@@ -74,7 +74,10 @@ pub fn duplicate() -> Value {
 pub fn proposal() -> Value {
     json!({
         "requires_approval": {"type": "boolean", "description": "True if nothing was written yet: see proposal."},
-        "proposal": proposal_schema(),
+        "proposal": {
+            "type": "object",
+            "description": "What will be written once it is agreed to, with a preview, as get_proposal shows it.",
+        },
         "message": {"type": "string", "description": "What happened instead of a write."},
     })
 }
