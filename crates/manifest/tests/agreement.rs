@@ -139,6 +139,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
         "m0.toml:33:7: tool shred: a write has sql or an executor, not both",
     ),
     (BEFORE, "executor", "m0.toml:31:12: tool shred: an executor needs before"),
+    (BEFORE, "after = \"select id from social.note where id = $2\"\nexecutor", "tool shred: an executor needs before"),
     (
         IRREVERSIBLE,
         "tool = \"rename\"\nparams = { id = \"result.id\", label = \"before.label\" }",
