@@ -54,7 +54,10 @@ async fn carry_out(reader: &Reader, attack: &Attack) -> (Result<(), ReadError>, 
     let mut seen = Vec::new();
     let mut outcome = Ok(());
     for sql in &attack.sql {
-        match reader.query(&ReadRequest { sql, params: &[], row_limit: None, form: RowForm::Array }).await {
+        match reader
+            .query(&ReadRequest { sql, params: &[], row_limit: None, form: RowForm::Array, account: None })
+            .await
+        {
             Ok(result) => seen.extend(result.rows.iter().map(|row| row.get().to_owned())),
             Err(error) => outcome = Err(error),
         }

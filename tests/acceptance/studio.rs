@@ -2,6 +2,7 @@
 //! row level security alone, by the foreign keys alone, and by the statements alone (promises C3-07, C4-02, C4-03, C6-04).
 
 mod packages;
+mod reads;
 mod sessions;
 mod statements;
 

@@ -91,12 +91,13 @@ impl Bare {
 
 async fn core_by_key(reader: &Reader, id: i64) {
     let params = [json!(id)];
-    let request = ReadRequest { sql: BY_KEY, params: &params, row_limit: None, form: RowForm::Object };
+    let request = ReadRequest { sql: BY_KEY, params: &params, row_limit: None, form: RowForm::Object, account: None };
     assert_eq!(reader.query(&request).await.unwrap().rows.len(), 1);
 }
 
 async fn core_large(reader: &Reader) {
-    let request = ReadRequest { sql: LARGE, params: &[], row_limit: Some(10_000), form: RowForm::Object };
+    let request =
+        ReadRequest { sql: LARGE, params: &[], row_limit: Some(10_000), form: RowForm::Object, account: None };
     assert_eq!(reader.query(&request).await.unwrap().rows.len(), 10_000);
 }
 

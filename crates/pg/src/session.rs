@@ -99,6 +99,8 @@ pub struct Session {
     names: u64,
     /// Whether the statements around a read are prepared (`read::frame`).
     pub(crate) is_framed: bool,
+    /// On whose behalf the next read is (see [`crate::ReadRequest`]).
+    pub(crate) account: String,
     /// The statements of agents that are prepared.
     pub(crate) remembered: Remembered,
     /// The last thing that was sent leaves nothing of the call behind.
@@ -119,6 +121,7 @@ impl Session {
             prepared: HashMap::new(),
             names: 0,
             is_framed: false,
+            account: String::new(),
             remembered: Remembered::default(),
             is_settling: false,
             outdated: false,

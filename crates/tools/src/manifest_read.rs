@@ -38,7 +38,13 @@ impl Tool for ManifestRead {
             let redaction = redaction(&self.spec, &params);
             let params: Vec<Value> = params.into_iter().map(|(_, value)| value).collect();
             let Some(statement) = self.spec.statements.last() else { return Answer::read(&Map::new()) };
-            let request = ReadRequest { sql: &statement.sql, params: &params, row_limit: None, form: RowForm::Object };
+            let request = ReadRequest {
+                sql: &statement.sql,
+                params: &params,
+                row_limit: None,
+                form: RowForm::Object,
+                account: Some(call.principal.account_id.as_str()),
+            };
             let result = self
                 .reader
                 .query(&request)

@@ -45,7 +45,7 @@ async fn a_session_is_booked_only_while_the_studio_works_and_is_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_bookings_at_once_that_overlap_one_is_made_and_none_ends_in_a_deadlock() {
+async fn of_two_bookings_at_once_that_overlap_one_is_made() {
     let studio = Studio::new().await;
     for day in 10..30 {
         let weekday = format!("select extract(isodow from date '2099-06-{day}')");
@@ -60,17 +60,24 @@ async fn of_two_bookings_at_once_that_overlap_one_is_made_and_none_ends_in_a_dea
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hours_that_are_being_changed_wait_for_a_booking_that_relies_on_them() {
+async fn a_change_of_hours_and_other_bookings_of_that_weekday_wait_for_a_booking_that_is_being_made() {
     let studio = Studio::new().await;
     let client = studio.open(OWN).await;
     client.batch_execute("begin").await.unwrap();
     let own = [Some("1"), Some("Ana Reis"), Some("2099-06-03 12:00+01")];
     studio.run(&client, "default", "create_booking", &own).await.unwrap();
     let other = studio.db.connect().await;
-    let wednesday = "select from studio.working_hours where tenant_id = 'default' and weekday = 3 for update nowait";
-    assert_eq!(sqlstate(&other, wednesday).await, "55P03");
+    let lock = |weekday, strength| {
+        let row = format!("tenant_id = 'default' and weekday = {weekday}");
+        format!("select from studio.working_hours where {row} for {strength} nowait")
+    };
+    // What a change of the hours takes, and the weakest lock that bookings which only share one would all get.
+    for strength in ["no key update", "share"] {
+        assert_eq!(sqlstate(&other, &lock(3, strength)).await, "55P03", "{strength}");
+        assert_eq!(sqlstate(&other, &lock(4, strength)).await, "00000", "{strength}");
+    }
     client.batch_execute("commit").await.unwrap();
-    assert_eq!(sqlstate(&other, wednesday).await, "00000");
+    assert_eq!(sqlstate(&other, &lock(3, "no key update")).await, "00000");
 }
 
 async fn set(studio: &Studio, weekday: &str, opens: Param<'_>, closes: Param<'_>) -> Result<Done, String> {

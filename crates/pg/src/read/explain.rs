@@ -58,6 +58,8 @@ impl Reader {
     }
 
     async fn explain_on(&self, session: &mut Session, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
+        // A plan is nobody's in particular.
+        session.account.clear();
         let name = session.remembered.new_name();
         let own = self.describe(session, &name, sql).await;
         session.remembered.drop_name(name);
@@ -76,7 +78,7 @@ impl Reader {
         }
         let columns = columns::resolve(&self.types, session, &raw).await?;
         let shape = Arc::new(Shape::new(own.params, columns, vec![Type::JSON.oid()]));
-        let request = ReadRequest { sql: &text, params, row_limit: Some(1), form: RowForm::Array };
+        let request = ReadRequest { sql: &text, params, row_limit: Some(1), form: RowForm::Array, account: None };
         let result = self.fetch(session, &shape, Statement::Described(&explained), &text_params, &request).await;
         let result = result.map_err(|error| match error.into_error() {
             ReadError::Database(error) => ReadError::Database(in_own_text(error)),

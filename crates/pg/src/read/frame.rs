@@ -35,6 +35,8 @@ pub(super) struct Frame {
     opening: [(&'static str, String); OPENING_STATEMENTS],
     end: (&'static str, String),
     cleaning: Vec<(&'static str, String)>,
+    /// Whether the second statement of the opening takes the account.
+    names_account: bool,
 }
 
 impl Frame {
@@ -43,12 +45,13 @@ impl Frame {
         // The first query fixes the mode: afterwards SET TRANSACTION READ WRITE is an error, whoever says it.
         let limits = format!(
             "select set_config('statement_timeout', '{timeout_ms}', true), set_config('lock_timeout', '{timeout_ms}', true), \
-             set_config('idle_in_transaction_session_timeout', '{timeout_ms}', true)"
+             set_config('idle_in_transaction_session_timeout', '{timeout_ms}', true), \
+             set_config('countersign.account_id', $1, true)"
         );
         let begin = if layers.has(Layer::ReadOnlyTransaction) { "begin read only" } else { "begin read write" };
         let first = match (layers.has(Layer::FixedMode), layers.has(Layer::Timeouts)) {
             (true, true) => limits,
-            (true, false) => "select 1".to_owned(),
+            (true, false) => "select set_config('countersign.account_id', $1, true)".to_owned(),
             // Commands take no snapshot, and so leave the mode open.
             (false, _) => "reset search_path".to_owned(),
         };
@@ -58,6 +61,7 @@ impl Frame {
         Self {
             opening: [(BEGIN, begin.to_owned()), (FIRST, first)],
             end: (END, end.to_owned()),
+            names_account: layers.has(Layer::FixedMode),
             cleaning: cleaning.map(|(name, text)| (name, text.to_owned())).collect(),
         }
     }
@@ -67,7 +71,7 @@ impl Frame {
         let [begin, first] = &self.opening;
         if session.is_framed {
             push(session, begin.0)?;
-            return push(session, first.0);
+            return self.push_first(session);
         }
         prepare(session, begin)?;
         push(session, begin.0)?;
@@ -76,7 +80,15 @@ impl Frame {
             prepare(session, statement)?;
         }
         session.is_framed = true;
-        push(session, first.0)
+        self.push_first(session)
+    }
+
+    /// Queues the query that fixes the mode, sets the limits, and says on whose behalf this is.
+    fn push_first(&self, session: &mut Session) -> Result<(), Error> {
+        let account = [Some(session.account.clone())];
+        session.connection.push_bind("", FIRST, if self.names_account { &account } else { &[] })?;
+        session.connection.push_execute("", 0)?;
+        Ok(())
     }
 
     /// How many statements [`Frame::push_opening`] parses.

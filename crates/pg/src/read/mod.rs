@@ -72,6 +72,9 @@ pub struct ReadRequest<'a> {
     pub row_limit: Option<u32>,
     /// What each row looks like.
     pub form: RowForm,
+    /// On whose behalf: `countersign.account_id` in the transaction, for row level security to go by. A query can set it to
+    /// something else, so it filters, and is no wall.
+    pub account: Option<&'a str>,
 }
 
 /// What was read.

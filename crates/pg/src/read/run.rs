@@ -46,6 +46,7 @@ impl Reader {
         session: &mut Session,
         request: &ReadRequest<'_>,
     ) -> Result<ResultSet, ReadError> {
+        request.account.unwrap_or_default().clone_into(&mut session.account);
         if let Some(shape) = self.shapes.get(request.sql) {
             match self.run_known(session, &shape, request).await {
                 // Nothing has run: the text does not fit the database as it was described.

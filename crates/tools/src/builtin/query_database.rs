@@ -130,6 +130,7 @@ impl Tool for QueryDatabase {
                     RowFormat::Object => RowForm::Object,
                     RowFormat::Array => RowForm::Array,
                 },
+                account: Some(call.principal.account_id.as_str()),
             };
             let deadline = self.reader.limits().deadline;
             match self.reader.query(&request).await {
