@@ -88,7 +88,17 @@ async fn a_statement_runs_to_its_end_although_only_some_of_its_rows_are_shown() 
     )
     .await;
     let mut command = Server::command(&db);
-    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto", "--row-limit", "10", "--max-result-bytes", "65536"]);
+    command.args([
+        "--profile",
+        "admin",
+        "--execute-sql",
+        "--execute-sql-tier",
+        "auto",
+        "--row-limit",
+        "10",
+        "--max-result-bytes",
+        "65536",
+    ]);
     let server = Server::start(command).await;
     let sql = "select n, social.note(n) from generate_series(1, 3000) n";
     let data = server.succeed("execute_sql", json!({"sql": sql})).await["data"].clone();

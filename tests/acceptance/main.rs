@@ -39,6 +39,7 @@ mod manifest_rules;
 mod notes;
 mod preview;
 mod profiles;
+mod proposals;
 mod protocol;
 mod python_client;
 mod query_database;

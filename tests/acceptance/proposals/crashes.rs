@@ -1,0 +1,221 @@
+//! Servers that are killed between an agreement and its write, and between the write and its answer: carried out exactly
+//! once, and the state says so.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use testkit::{Database, RawServer, Server, database};
+
+use super::{PRICE, agreement, approve, command, id, price, propose, state, studio};
+use crate::writes::until_some;
+
+fn kill(pid: u32) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), nix::sys::signal::Signal::SIGKILL).unwrap();
+}
+
+/// The attempt of a killed server has its time; as if that had passed.
+async fn attempts_are_over(db: &Database) {
+    db.run("update countersign.proposal set attempt_until = now() where status = 'confirmed'").await;
+}
+
+fn ended(proposal: &Value) -> String {
+    format!(
+        "select status from countersign.proposal where proposal_id = '{}' and completed_at is not null",
+        id(proposal)
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_killed_right_after_the_agreement_leaves_it_to_the_next() {
+    // C1-02 to C1-04, X-44, AP07, C7-08
+    let db = database().await;
+    let server = studio(&db).await;
+    let proposal = propose(&server, "upsert_package", price("150")).await;
+    server.close().await;
+    // What the server that took the agreement had written down when it was killed.
+    let agreed = format!(
+        "select countersign.decide_proposal('{}', 'default', 'confirmed', 'confirm_proposal', '{}', null, gen_random_uuid(), interval '0')",
+        id(&proposal),
+        proposal["digest"].as_str().unwrap()
+    );
+    assert_eq!(db.value(&agreed).await, "done");
+    assert_eq!((state(&db, &proposal).await, db.value(PRICE).await), ("confirmed".to_owned(), "120.00".to_owned()));
+    let server = studio(&db).await;
+    assert_eq!(until_some(&db, &ended(&proposal)).await, "executed");
+    assert_eq!(db.value(PRICE).await, "150.00");
+    assert_eq!(db.rows("select status from countersign.mutation_audit").await, [["success"]]);
+    let answer = server.succeed("confirm_proposal", agreement(&proposal)).await;
+    assert_eq!(answer["data"]["status"], "executed", "whoever confirmed hears of it");
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_killed_in_the_middle_of_the_write_leaves_it_to_the_next() {
+    let db = database().await;
+    let server = studio(&db).await;
+    let proposal = propose(&server, "upsert_package", price("150")).await;
+    server.close().await;
+    let mut killed = RawServer::logging(command(&db), Stdio::null(), "2025-06-18").await;
+    let mut blocker = db.connect().await;
+    let lock = blocker.transaction().await.unwrap();
+    lock.batch_execute("select from studio.package where package_id = 1 for update").await.unwrap();
+    let call = json!({"name": "confirm_proposal", "arguments": agreement(&proposal)});
+    killed.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).to_string()).await;
+    until_some(&db, "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'")
+        .await;
+    kill(killed.pid());
+    attempts_are_over(&db).await;
+    // The next one comes while the backend of the first still waits with the record locked: it must not run beside it.
+    let server = studio(&db).await;
+    lock.commit().await.unwrap();
+    assert_eq!(until_some(&db, &ended(&proposal)).await, "executed");
+    assert_eq!(db.value(PRICE).await, "150.00");
+    let records = db.rows("select status, coalesce(error_code, '') from countersign.mutation_audit order by id").await;
+    assert_eq!(
+        records,
+        [["failure", "in_doubt_aborted"], ["success", ""]],
+        "the first attempt was ended before the second"
+    );
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_killed_between_the_write_and_its_answer_has_written_once() {
+    let db = database().await;
+    let mut killed = RawServer::logging(command(&db), Stdio::null(), "2025-06-18").await;
+    let propose_call = json!({"name": "upsert_package", "arguments": price("150")});
+    let proposed = killed.request(1, "tools/call", propose_call).await;
+    let proposal = proposed["result"]["structuredContent"]["data"]["proposal"].clone();
+    let call = json!({"name": "confirm_proposal", "arguments": agreement(&proposal)});
+    killed.send(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}).to_string()).await;
+    assert_eq!(until_some(&db, &ended(&proposal)).await, "executed");
+    kill(killed.pid());
+    let server = studio(&db).await;
+    let answer = server.succeed("confirm_proposal", agreement(&proposal)).await;
+    let receipt = db.value("select correlation_id from countersign.mutation_audit").await;
+    assert_eq!(answer["meta"]["correlation_id"], receipt.as_str());
+    assert_eq!(db.rows("select status from countersign.mutation_audit").await, [["success"]], "written once");
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_outlasts_its_deadline_is_not_called_failed_while_it_goes_on() {
+    // X-43, C7-07
+    let db = database().await;
+    let mut slow = command(&db);
+    slow.args(["--call-deadline-ms", "1000"]);
+    let server = Server::start(slow).await;
+    let proposal = propose(&server, "upsert_package", price("150")).await;
+    let mut blocker = db.connect().await;
+    let lock = blocker.transaction().await.unwrap();
+    lock.batch_execute("select from studio.package where package_id = 1 for update").await.unwrap();
+    let error = server.fail("confirm_proposal", agreement(&proposal), "timeout").await;
+    // What is said is what is: the write was ended with its transaction.
+    assert_eq!(state(&db, &proposal).await, "failed", "{error}");
+    lock.commit().await.unwrap();
+    assert_eq!(db.value(PRICE).await, "120.00");
+    assert_eq!(db.value("select count(*) from pg_stat_activity where datname = current_database() and query like '%studio.package%' and state = 'active' and pid <> pg_backend_pid()").await, "0");
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_goes_away_leaves_the_agreement_standing_and_it_is_carried_out_later() {
+    let db = testkit::lone_database().await;
+    let server = studio(&db).await;
+    let proposal = propose(&server, "upsert_package", price("150")).await;
+    let mut blocker = db.connect().await;
+    let lock = blocker.transaction().await.unwrap();
+    lock.batch_execute("select from studio.package where package_id = 1 for update").await.unwrap();
+    let crash = async {
+        until_some(&db, "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'")
+            .await;
+        let cluster = std::sync::Arc::clone(db.cluster());
+        tokio::task::spawn_blocking(move || cluster.kill9().and_then(|()| cluster.restart())).await.unwrap().unwrap();
+    };
+    let (answer, ()) = tokio::join!(server.call("confirm_proposal", agreement(&proposal)), crash);
+    assert_eq!(answer["error"]["retryable"], true, "{answer}");
+    assert_eq!(until_some(&db, &ended(&proposal)).await, "executed", "without anybody asking again: {answer}");
+    assert_eq!(db.value(PRICE).await, "150.00");
+    assert_eq!(db.value("select count(*) from countersign.mutation_audit where status = 'success'").await, "1");
+    let again = server.succeed("confirm_proposal", agreement(&proposal)).await;
+    assert_eq!(again["data"]["status"], "executed");
+    drop(lock);
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_killed_when_each_agreement_is_carried_out_once_or_not_at_all() {
+    // C5-04, C5-10: a storm of agreements over servers that are killed in the middle, twice.
+    const EACH: usize = 12;
+    let db = database().await;
+    let mut proposals = Vec::new();
+    {
+        let mut command = command(&db);
+        command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
+        let server = Server::start(command).await;
+        for number in 0..EACH * 2 {
+            let sql = format!("insert into social.tweet (account_id, text) values ('default', 'storm {number}')");
+            proposals.push(propose(&server, "execute_sql", json!({"sql": sql})).await);
+        }
+        server.close().await;
+    }
+    for round in 0..2 {
+        let storm = &proposals[round * EACH..(round + 1) * EACH];
+        let mut servers = join_all((0..2).map(|_| async {
+            let mut command = command(&db);
+            command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
+            RawServer::logging(command, Stdio::null(), "2025-06-18").await
+        }))
+        .await;
+        for (number, proposal) in storm.iter().enumerate() {
+            let call = json!({"name": "confirm_proposal", "arguments": agreement(proposal)});
+            let line = json!({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": call}).to_string();
+            // Each on both servers.
+            for server in &mut servers {
+                server.send(&line).await;
+            }
+        }
+        let some = format!(
+            "select 1 where (select count(*) from countersign.proposal where status = 'executed') > {}",
+            round * EACH + 1
+        );
+        until_some(&db, &some).await;
+        servers.iter().for_each(|server| kill(server.pid()));
+    }
+    attempts_are_over(&db).await;
+    let mut command = command(&db);
+    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
+    let server = Server::start(command).await;
+    until_some(&db, "select 1 where not exists (select from countersign.proposal where status = 'confirmed')").await;
+    let states: BTreeMap<String, String> = db
+        .rows("select params->>'sql', status from countersign.proposal")
+        .await
+        .into_iter()
+        .map(|row| (row[0].clone(), row[1].clone()))
+        .collect();
+    let written = db.rows("select text, count(*) from social.tweet where text like 'storm %' group by text").await;
+    assert!(written.iter().all(|row| row[1] == "1"), "nothing twice: {written:?}");
+    let executed = states.values().filter(|state| *state == "executed").count();
+    assert_eq!(executed, written.len(), "executed means written, and written means executed: {states:?}");
+    assert!(
+        states.values().all(|state| state == "executed" || state == "pending"),
+        "an agreement that was taken in is carried out: {states:?}"
+    );
+    let points = db
+        .value(
+            "select count(*) from countersign.proposal p join countersign.mutation_audit a using (correlation_id) \
+        where p.status = 'executed' and a.status = 'success' and a.approval->>'proposal_id' = p.proposal_id::text",
+        )
+        .await;
+    assert_eq!(points, executed.to_string(), "each points to its record, and its record says who agreed");
+    // Whoever approves while nobody serves is heard by the next server.
+    server.close().await;
+    if let Some(waiting) = proposals
+        .iter()
+        .find(|it| states.iter().any(|(sql, state)| state == "pending" && it["params"]["sql"] == sql.as_str()))
+    {
+        assert_eq!(approve(&db, waiting).await, "not_yours");
+    }
+}

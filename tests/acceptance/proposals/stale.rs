@@ -1,0 +1,151 @@
+//! What was agreed to is what happens: when the rows have changed since, nothing happens.
+
+use serde_json::{Value, json};
+use testkit::{Database, Server, database, repository};
+
+use super::{PRICE, agreement, command, price, propose, state, studio};
+
+async fn refused_as_stale(db: &Database, server: &Server, proposal: &Value) {
+    let rows = db.rows("select * from studio.package order by package_id").await;
+    let error = server.fail("confirm_proposal", agreement(proposal), "proposal_stale").await;
+    assert!(error["message"].as_str().unwrap().contains("nothing was written"), "{error}");
+    assert_eq!(state(db, proposal).await, "stale");
+    assert_eq!(db.rows("select * from studio.package order by package_id").await, rows, "nothing was written");
+    // The same again says the same.
+    assert_eq!(server.fail("confirm_proposal", agreement(proposal), "proposal_stale").await["code"], "proposal_stale");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_that_has_changed_or_gone_since_stops_the_write() {
+    // AP04
+    let db = database().await;
+    let server = studio(&db).await;
+    for change in [
+        "update studio.package set price = price + 1 where package_id = 1",
+        "update studio.package set description = 'Other words.' where package_id = 1",
+        "update studio.package set title = 'Another title' where package_id = 1",
+    ] {
+        let proposal = propose(&server, "upsert_package", price("150")).await;
+        db.run(change).await;
+        refused_as_stale(&db, &server, &proposal).await;
+    }
+    let records = db.rows("select distinct status, error_code, approval is null from countersign.mutation_audit").await;
+    assert_eq!(records, [["failure", "proposal_stale", "f"]], "each is a mutation that failed, and says who agreed");
+
+    let proposal = propose(
+        &server,
+        "upsert_package",
+        json!({"package_id": 3, "title": "Gone", "description": "", "price": 1, "duration_minutes": 15}),
+    )
+    .await;
+    db.run("delete from studio.booking where package_id = 3; delete from studio.package where package_id = 3").await;
+    refused_as_stale(&db, &server, &proposal).await;
+
+    // The control: what the write neither looks at nor comes to may change.
+    let proposal = propose(&server, "upsert_package", price("150")).await;
+    db.run("update studio.package set price = 1 where package_id = 2").await;
+    server.succeed("confirm_proposal", agreement(&proposal)).await;
+    assert_eq!(db.value(PRICE).await, "150.00");
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_waits_for_the_row_is_seen_before_the_write_commits() {
+    // The comparison is made under the lock: a change that commits while the write waits counts.
+    let db = database().await;
+    let server = studio(&db).await;
+    let proposal = propose(&server, "upsert_package", price("150")).await;
+    let mut other = db.connect().await;
+    let change = other.transaction().await.unwrap();
+    change.batch_execute("update studio.package set price = 121 where package_id = 1").await.unwrap();
+    let confirm = server.call("confirm_proposal", agreement(&proposal));
+    let commit = async {
+        crate::writes::until_some(
+            &db,
+            "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'",
+        )
+        .await;
+        change.commit().await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(confirm, commit);
+    assert_eq!(answer["error"]["code"], "proposal_stale", "{answer}");
+    assert_eq!(db.value(PRICE).await, "121.00");
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_database_makes_anew_each_time_is_named_and_does_not_make_a_proposal_stale() {
+    let db = database().await;
+    let server = studio(&db).await;
+    let new = json!({"title": "Newborn", "description": "", "price": 99, "duration_minutes": 90});
+    let proposal = propose(&server, "upsert_package", new).await;
+    assert_eq!(proposal["preview"]["result"]["package_id"], json!(null), "no number is promised: {proposal}");
+    let generated = proposal["preview"]["generated"].as_array().unwrap();
+    assert!(generated.contains(&json!("result.package_id")), "{proposal}");
+    let done = server.succeed("confirm_proposal", agreement(&proposal)).await;
+    let package: i64 = done["data"]["result"]["package_id"].as_i64().unwrap();
+    assert_eq!(db.value(&format!("select title from studio.package where package_id = {package}")).await, "Newborn");
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_has_changed_since_is_not_what_was_agreed_to() {
+    let db = database().await;
+    let server = studio(&db).await;
+    let proposal = propose(&server, "upsert_package", price("150")).await;
+    let manifest = std::fs::read_to_string(repository().join("manifests/studio.toml")).unwrap();
+    let changed = manifest.replace("set title = $3, description = $4,", "set title = $3, description = $4 || '!',");
+    assert_ne!(manifest, changed);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("studio.toml");
+    std::fs::write(&path, changed).unwrap();
+    let mut command = Server::bare_command(&db);
+    command.arg("--manifest").arg(&path);
+    let other = Server::start(command).await;
+    let error = other.fail("confirm_proposal", agreement(&proposal), "proposal_stale").await;
+    assert!(error["message"].as_str().unwrap().contains("tool"), "{error}");
+    assert_eq!((db.value(PRICE).await, state(&db, &proposal).await), ("120.00".to_owned(), "stale".to_owned()));
+    other.close().await;
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_identical_write_in_between_makes_it_stale_and_is_not_made_twice() {
+    let db = database().await;
+    let server = studio(&db).await;
+    let first = propose(&server, "upsert_package", price("150")).await;
+    // The row changes, so the next proposal of the same call is another one; then it changes back.
+    db.run("update studio.package set price = 130 where package_id = 1").await;
+    let second = propose(&server, "upsert_package", price("150")).await;
+    assert_ne!(first["proposal_id"], second["proposal_id"]);
+    server.succeed("confirm_proposal", agreement(&second)).await;
+    db.run("update studio.package set price = 120 where package_id = 1").await;
+    let error = server.fail("confirm_proposal", agreement(&first), "proposal_stale").await;
+    assert!(error["message"].as_str().unwrap().contains("identical"), "{error}");
+    assert_eq!(db.value(PRICE).await, "120.00");
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_after_the_agreement_is_told_and_the_next_call_can_propose_again() {
+    // C6-08 to C6-10
+    let db = database().await;
+    let mut command = command(&db);
+    command.env("COUNTERSIGN_DUPLICATE_MEMORY_S", "0");
+    let server = Server::start(command).await;
+    let new = json!({"title": "Newborn", "description": "", "price": 99, "duration_minutes": 90});
+    let proposal = propose(&server, "upsert_package", new.clone()).await;
+    db.run("alter table studio.package add constraint cheap check (price < 90 or package_id < 8)").await;
+    let error = server.fail("confirm_proposal", agreement(&proposal), "sql_error").await;
+    assert_eq!(error["sqlstate"], "23514");
+    assert_eq!(state(&db, &proposal).await, "failed");
+    let stored = server.succeed("get_proposal", json!({"proposal_id": proposal["proposal_id"]})).await["data"].clone();
+    let record = server.succeed("get_mutation_detail", json!({"correlation_id": stored["correlation_id"]})).await;
+    assert_eq!(record["data"]["status"], "failure", "{record}");
+    db.run("alter table studio.package drop constraint cheap").await;
+    let again = propose(&server, "upsert_package", new).await;
+    assert_ne!(again["proposal_id"], proposal["proposal_id"]);
+    let done = server.succeed("confirm_proposal", agreement(&again)).await;
+    assert_ne!(done["meta"]["correlation_id"], stored["correlation_id"]);
+    server.close().await;
+}
