@@ -60,7 +60,7 @@ pub(crate) struct ServeArgs {
     write: WriteKeys,
     #[command(flatten)]
     limits: LimitKeys,
-    /// Serve the demo: its manifest, on a private PostgreSQL with its data.
+    /// Serve the demo: its manifests, on a private PostgreSQL with its data.
     #[arg(long)]
     pub(crate) demo: bool,
 }

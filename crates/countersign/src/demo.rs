@@ -106,7 +106,54 @@ async fn play(session: &mut Session<'_>) -> anyhow::Result<()> {
     session.expect(
         detail["data"]["reversed_by"] == Value::from(vec![undone["meta"]["correlation_id"].clone()]),
         "the record names the write that reversed it",
-    )
+    )?;
+    agree(session).await
+}
+
+/// Writes that wait for somebody.
+async fn agree(session: &mut Session<'_>) -> anyhow::Result<()> {
+    let query = "select package_id, title, description, price + 1 as price, duration_minutes from studio.package \
+                 order by package_id limit 1";
+    let found = session
+        .succeeds(
+            "Another domain, with many tenants: the agent sees the rows of its own",
+            "query_database",
+            json!({"query": query}),
+        )
+        .await?;
+    let package = found["data"]["rows"][0].clone();
+    let proposed = session
+        .succeeds("A write that its user has to agree to: shown, and not made", "upsert_package", package.clone())
+        .await?;
+    session.expect(proposed["data"]["requires_approval"] == json!(true), "nothing was written yet")?;
+    let agreement = |proposed: &Value| {
+        let proposal = &proposed["data"]["proposal"];
+        json!({"proposal_id": proposal["proposal_id"], "digest": proposal["digest"]})
+    };
+    let done = session
+        .succeeds(
+            "The user agrees to what they saw, and exactly that is written",
+            "confirm_proposal",
+            agreement(&proposed),
+        )
+        .await?;
+    session.expect(done["data"]["result"]["price"] == package["price"], "the price is what was shown")?;
+
+    let proposed = session
+        .succeeds("A write that another person has to approve", "delete_package", json!({"package_id": 3}))
+        .await?;
+    session
+        .is_refused(
+            "No agent approves that, whatever it says",
+            "confirm_proposal",
+            agreement(&proposed),
+            "not_permitted",
+        )
+        .await?;
+    let taken_back =
+        json!({"proposal_id": proposed["data"]["proposal"]["proposal_id"], "reason": "It was only a demo."});
+    session.succeeds("So it is taken back", "reject_proposal", taken_back).await?;
+    Ok(())
 }
 
 fn print_configuration(program: &Path) {

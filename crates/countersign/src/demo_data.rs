@@ -7,7 +7,8 @@ use embedded::{Cluster, Options};
 use ledger::{SchemaError, Target};
 use manifest::Source;
 
-const MANIFEST: &str = include_str!("../../../manifests/social.toml");
+const SOCIAL: &str = include_str!("../../../manifests/social.toml");
+const STUDIO: &str = include_str!("../../../manifests/studio.toml");
 
 /// Each schema of the demo, with the SQL that makes it and the SQL that fills it.
 const SCHEMAS: [(&str, [&str; 2]); 2] = [
@@ -41,9 +42,10 @@ impl DemoDatabase {
     }
 }
 
-/// The manifest that the demo serves.
-pub(crate) fn manifest() -> Source {
-    Source { path: PathBuf::from("manifests/social.toml"), text: MANIFEST.to_owned() }
+/// The manifests that the demo serves.
+pub(crate) fn manifests() -> [Source; 2] {
+    let source = |path: &str, text: &str| Source { path: PathBuf::from(path), text: text.to_owned() };
+    [source("manifests/social.toml", SOCIAL), source("manifests/studio.toml", STUDIO)]
 }
 
 /// Starts or joins the demo's PostgreSQL and makes sure that everything is in it. `progress` gets a line for each step.

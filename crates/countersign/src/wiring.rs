@@ -57,7 +57,7 @@ fn refuse_any(mistakes: Vec<manifest::Mistake>) -> anyhow::Result<()> {
 pub(crate) struct Workshop {
     pub(crate) ledger: Ledger,
     pub(crate) backends: Backends,
-    /// Whether the demo's manifest is one of them.
+    /// Whether the demo's manifests are among them.
     demo: bool,
 }
 
@@ -84,7 +84,7 @@ impl Workshop {
     pub(crate) async fn shelves(&self, settings: &Settings) -> anyhow::Result<Shelves> {
         let mut sources = read_manifests(&settings.manifests)?;
         if self.demo {
-            sources.push(demo_data::manifest());
+            sources.extend(demo_data::manifests());
         }
         let catalog = compile(&sources, &settings.profiles, &self.ledger).await?;
         let all = Registry::new(&self.backends, &catalog, &tools::native::executors()?)?;

@@ -58,7 +58,8 @@ const LAST_ANSWERS: Duration = Duration::from_millis(50);
 
 const INSTRUCTIONS: &str = "A PostgreSQL database. See what is in it with describe_database, read with query_database, \
     look at a plan with explain_query. Write only with the write tools: each write is recorded, happens once however \
-    often it is repeated, and its answer says in meta.rollback how to undo it. preview_mutation shows what a write would do. Keep meta.correlation_id: \
+    often it is repeated, and its answer says in meta.rollback how to undo it. preview_mutation shows what a write would do. \
+    A write that answers requires_approval was not made yet: show its proposal to the user, and call confirm_proposal only if they agree. Keep meta.correlation_id: \
     get_mutation_detail finds the write by it. When a write's answer was lost, repeat the very same call.";
 
 /// The parameters of the requests that need some.

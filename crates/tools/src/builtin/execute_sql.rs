@@ -26,6 +26,10 @@ const DESCRIPTION: &str = "Execute any one SQL statement, and keep what it does.
     again but answered from the record: to run the same statement again, give a new idempotency_key. Use $1, $2, ... in \
     the statement and give the values in params.";
 
+/// Behind it, where somebody has to agree.
+const PROPOSES: &str =
+    " Nothing is executed when it is called: somebody has to agree to the statement first, as its answer says.";
+
 const IRREVERSIBLE: &str = "A statement of your own: nothing here knows how to undo it.";
 
 const TITLE: &str = "Execute SQL";
@@ -97,7 +101,7 @@ fn info(settings: &ExecuteSqlSettings) -> ToolInfo {
     ToolInfo {
         name: NAME.to_owned(),
         title: Some(TITLE.to_owned()),
-        description: DESCRIPTION.to_owned(),
+        description: format!("{DESCRIPTION}{}", if settings.tier.is_some() { PROPOSES } else { "" }),
         version: TOOL_VERSION.to_owned(),
         access: Access::Admin,
         input_schema,
