@@ -4,6 +4,7 @@
 mod altered;
 mod crashes;
 mod races;
+mod registry;
 mod stale;
 mod states;
 mod stored;

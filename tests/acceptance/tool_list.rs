@@ -46,6 +46,7 @@ async fn every_tool_is_listed_as_in_its_golden_file_and_every_client_takes_its_s
     let db = database().await;
     let mut command = Server::command(&db);
     command.args(["--profile", "admin", "--execute-sql"]);
+    command.arg("--manifest").arg(testkit::repository().join("manifests/studio.toml"));
     let server = Server::start(command).await;
     for tool in server.client().list_tools().await.unwrap() {
         let name = tool["name"].as_str().unwrap().to_owned();

@@ -35,7 +35,7 @@ pub(crate) async fn compile(sources: &[Source], profiles: &[OwnProfile], ledger:
     let known: Vec<&str> = tools::builtin::NAMES.into_iter().chain(manifests).collect();
     let missing = missing_executors(&catalog, &tools::native::executors()?).into_iter().map(|it| Mistake {
         message: it.to_string(),
-        tool: Some(it.tool),
+        tool: None,
         at: it.declared_at,
     });
     let missing: Vec<Mistake> = missing.collect();

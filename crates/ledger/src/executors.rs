@@ -50,3 +50,32 @@ impl std::fmt::Debug for Executors {
         f.debug_set().entries(self.names()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::{Order, Working, WriteTx};
+
+    struct Idle;
+
+    impl Executor for Idle {
+        fn execute<'a>(&'a self, _: &'a mut WriteTx<'_>, _: &'a Order) -> Working<'a> {
+            unreachable!("it is only looked up")
+        }
+
+        fn definition(&self) -> String {
+            "idle".to_owned()
+        }
+    }
+
+    #[test]
+    fn what_is_registered_is_found_what_is_not_is_none_and_a_second_one_of_a_name_is_refused() {
+        // C2-02, C2-03, C2-09
+        let mut executors = Executors::default();
+        executors.register("idle", Arc::new(Idle)).unwrap();
+        assert_eq!(executors.get("idle").map(|executor| executor.definition()).as_deref(), Some("idle"));
+        assert!(executors.get("Idle").is_none());
+        assert_eq!(executors.register("idle", Arc::new(Idle)), Err(DuplicateExecutor("idle".to_owned())));
+        assert_eq!(executors.names().collect::<Vec<_>>(), ["idle"]);
+    }
+}

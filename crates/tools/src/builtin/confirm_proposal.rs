@@ -44,7 +44,7 @@ struct ConfirmData {
     #[schemars(with = "String")]
     status: ProposalStatus,
     /// The data of the write; absent if nothing was written.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "std::collections::BTreeMap<String, Anything>")]
     result: Option<Value>,
     /// What happened.

@@ -76,11 +76,11 @@ struct ProposalLine {
     /// Until when it can be agreed to.
     expires_at: String,
     /// The receipt of the write; absent if there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     correlation_id: Option<CorrelationId>,
     /// Why it failed; absent if it did not.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     error_message: Option<String>,
 }
