@@ -172,8 +172,10 @@ begin
     p.expires_at := p.created_at + lifetime;
     p.digest := countersign.proposal_digest(p);
     -- Those that have expired no longer stand in the way.
-    update countersign.proposal o set status = 'expired', completed_at = clock_timestamp()
-    where o.account_id = account and o.status = 'pending' and o.expires_at <= clock_timestamp();
+    update countersign.proposal o set status = 'expired', completed_at = clock_timestamp() where o.id in (
+        select e.id from countersign.proposal e
+        where e.account_id = account and e.status = 'pending' and e.expires_at <= clock_timestamp()
+        order by e.id for update skip locked);
     if (select count(*) from countersign.proposal o where o.account_id = account and o.status = 'pending') >= most then
         stored := countersign.same_pending(p);
         verdict := case when stored is null then 'crowded' else 'found' end;

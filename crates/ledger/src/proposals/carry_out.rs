@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId, Redaction};
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::agreed::{Agreed, refused, stale};
@@ -31,6 +32,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// How long nobody tries again after the ledger could not be used.
 const BACKOFF: Duration = Duration::from_secs(2);
+
+const STILL_CONFIRMED: &str = "The proposal stays confirmed, and a server carries it out as soon as one can: ask get_proposal, and do not \
+    propose it again.";
 
 const TAKE_SQL: &str = "select countersign.take_proposal($1, $2, make_interval(secs => $3::double precision))";
 const RELEASE_SQL: &str = "select countersign.release_proposal($1, $2, make_interval(secs => $3::double precision))";
@@ -159,10 +163,9 @@ impl Proposals {
             }
             Ok(Settled::Duplicate { original, .. }) => {
                 let failure = stale(&format!("an identical write was executed since (correlation_id {original})"));
-                self.end(id, attempt, &failure, deadline).await?;
-                Err(failure.into())
+                self.unfinished(id, attempt, failure.into(), deadline).await
             }
-            Err(stopped) => Err(self.stopped(id, attempt, stopped, deadline).await),
+            Err(stopped) => self.unfinished(id, attempt, stopped, deadline).await,
         }
     }
 
@@ -187,29 +190,39 @@ impl Proposals {
         Ok(Arc::clone(executor))
     }
 
-    /// A failure of the write is one of the proposal, in the same transaction. What comes before or after is not: then
-    /// nothing was written, and nothing is final.
-    async fn stopped(&self, id: ProposalId, attempt: CorrelationId, stopped: Stopped, deadline: Instant) -> Stopped {
-        let status = self.get(None, id).await.ok().flatten().map(|proposal| proposal.status);
-        if status.is_some_and(|status| status != Status::Confirmed) {
-            return stopped;
+    /// The attempt has not carried it out. A failure of the write is one of the proposal, in the same transaction. What comes
+    /// before or after is not: then nothing was written, and nothing is final. And if this attempt took too long, another
+    /// one has carried it out: that is the answer.
+    async fn unfinished(
+        &self,
+        id: ProposalId,
+        attempt: CorrelationId,
+        mut stopped: Stopped,
+        deadline: Instant,
+    ) -> Result<Carried, Stopped> {
+        match self.get(None, id).await {
+            Ok(Some(proposal)) if proposal.status == Status::Executed => {
+                return self.carried_before(proposal, deadline).await;
+            }
+            Ok(Some(proposal)) if proposal.status != Status::Confirmed => return Err(stopped),
+            Ok(_) | Err(_) => {}
         }
-        let mut stopped = stopped;
         if stopped.failure.retryable {
-            let _logged = self
-                .ask_words(
-                    RELEASE_SQL,
-                    vec![Some(id.to_string()), Some(attempt.to_string()), Some(BACKOFF.as_secs_f64().to_string())],
-                    Instant::now() + self.call_deadline,
-                )
-                .await;
-            stopped.failure.hint = Some(
-                "The proposal stays confirmed, and a server carries it out as soon as it can: ask get_proposal, and do not propose it again.".to_owned(),
-            );
+            self.release(id, attempt).await;
+            stopped.failure.hint = Some(STILL_CONFIRMED.to_owned());
         } else if let Err(error) = self.end(id, attempt, &stopped.failure, deadline).await {
             tracing::warn!(proposal_id = %id, %error.message, "the end of a proposal could not be written down");
         }
-        stopped
+        Err(stopped)
+    }
+
+    /// The next server may try, after a while. If this cannot be said now, the time of the attempt passes by itself.
+    async fn release(&self, id: ProposalId, attempt: CorrelationId) {
+        let pause = Some(BACKOFF.as_secs_f64().to_string());
+        let params = vec![Some(id.to_string()), Some(attempt.to_string()), pause];
+        if let Err(error) = self.ask_words(RELEASE_SQL, params, Instant::now() + self.call_deadline).await {
+            tracing::info!(proposal_id = %id, %error.message, "a confirmed proposal waits for its attempt to be over");
+        }
     }
 
     /// Ends a confirmed proposal that no T2 will carry out.
@@ -251,22 +264,25 @@ impl Proposals {
         let names: Vec<String> = executors.names().map(|name| serde_json::Value::from(name).to_string()).collect();
         let names = vec![Some(format!("{{{}}}", names.join(",")))];
         let open = self.ask_words(CONFIRMED_SQL, names, Instant::now() + self.call_deadline).await?;
-        let mut carried = Vec::new();
+        let mut running = Vec::new();
         for id in open.iter().filter_map(|id| ProposalId::parse(id)) {
             let deadline = Instant::now() + self.call_deadline;
             let attempt = CorrelationId::new();
-            let params =
-                vec![Some(id.to_string()), Some(attempt.to_string()), Some(self.lease().as_secs_f64().to_string())];
-            if self.ask_words(TAKE_SQL, params, deadline).await?.first().is_none_or(|verdict| verdict != "done") {
+            let lease = Some(self.lease().as_secs_f64().to_string());
+            let params = vec![Some(id.to_string()), Some(attempt.to_string()), lease];
+            // What was taken before the ledger went away is carried out all the same.
+            let Ok(verdict) = self.ask_words(TAKE_SQL, params, deadline).await else { break };
+            if verdict.first().is_none_or(|verdict| verdict != "done") {
                 continue;
             }
-            let Some(proposal) = self.get(None, id).await? else { continue };
+            let Ok(Some(proposal)) = self.get(None, id).await else { break };
             let executor = executors.get(&proposal.tool_name).cloned();
             let this = self.clone();
             let work = async move { this.carry_out(&proposal, executor.as_ref(), attempt, deadline).await };
-            carried.push((id, self.gate.spawn(Some(attempt), work).await));
+            // Together: a slow one must not hold up the others.
+            running.push(async move { (id, self.gate.spawn(Some(attempt), work).await) });
         }
-        Ok(carried)
+        Ok(join_all(running).await)
     }
 
     /// Ends what has expired, and removes what is old; how many were ended, and how many of these had been agreed to.
