@@ -27,6 +27,7 @@ create table countersign.proposal (
     decided_via      text        check (decided_via in ('confirm_proposal', 'reject_proposal', 'elicitation', 'command_line')),
     decided_at       timestamptz,
     reason           text,
+    attempts         integer     not null default 0,
     attempt          uuid,
     attempt_until    timestamptz,
     correlation_id   uuid,
@@ -54,7 +55,7 @@ comment on column countersign.proposal.tier is 'confirm: the proposing account a
 comment on column countersign.proposal.description is 'For people: what would happen, in the server''s own words.';
 comment on column countersign.proposal.preview is
     'What the write did when it was tried and rolled back. Values that the database makes anew each time are null, and named.';
-comment on column countersign.proposal.digest is 'SHA-256 of everything above it: what is shown is what is agreed to.';
+comment on column countersign.proposal.digest is 'SHA-256 of what is shown, by whom it was proposed and until when it stands: what is shown is what is agreed to.';
 comment on column countersign.proposal.decided_login is 'The database login of whoever told the decision.';
 comment on column countersign.proposal.attempt is
     'The mutation that carries it out, or was to: until attempt_until nobody else tries.';
@@ -72,6 +73,23 @@ create index proposal_ended on countersign.proposal (completed_at) where status 
 -- Who agreed to it, beside the write and sealed with it: the proposal itself may be gone by then.
 alter table countersign.mutation_audit add column approval json;
 comment on column countersign.mutation_audit.approval is 'Of a write that was proposed: the proposal, its digest, and who agreed to it, when and how.';
+
+-- What decides, and what only servers may know, is not for the statements of a write, nor for those of a preview. A write has a
+-- transaction id from its claim on, which no SQL takes back; the setting is for previews.
+create function countersign.refuse_within_a_write() returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    if pg_current_xact_id_if_assigned() is not null or coalesce(current_setting('countersign.claimed', true), '') <> '' then
+        raise exception 'this is for servers, and not for the statements of a write' using errcode = '42501';
+    end if;
+end $$;
+
+create or replace function countersign.reader_credentials() returns table (role_name name, password text)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    perform countersign.refuse_within_a_write();
+    return query select l.role_name, l.password from countersign.reader_login l;
+end $$;
 
 create function countersign.proposal_digest(p countersign.proposal) returns text language sql stable
 set search_path = pg_catalog, pg_temp as $$
@@ -95,7 +113,8 @@ begin
         end if;
         raise exception 'proposal % is kept (%)', old.proposal_id, old.status using errcode = '42501';
     end if;
-    if countersign.proposal_digest(new) is distinct from old.digest or new.digest <> old.digest or new.id <> old.id then
+    -- One that was altered past this trigger can still be ended.
+    if countersign.proposal_digest(new) <> countersign.proposal_digest(old) or new.digest <> old.digest or new.id <> old.id then
         raise exception 'what proposal % says cannot change', old.proposal_id using errcode = '55000';
     end if;
     if not (case old.status
@@ -141,7 +160,7 @@ create function countersign.same_pending(p countersign.proposal) returns uuid la
 select o.proposal_id from countersign.proposal o
 where o.status = 'pending' and o.account_id = p.account_id and o.tool_name = p.tool_name and o.params_hash = p.params_hash
   and coalesce(o.idempotency_key, '') = coalesce(p.idempotency_key, '') and o.definition = p.definition
-  and o.preview_hash = p.preview_hash $$;
+  and o.preview_hash = p.preview_hash and o.expires_at > clock_timestamp() $$;
 
 -- Stores a proposal; or finds the very same one, that waits already. `crowded` if the account has too many that wait.
 create function countersign.propose(
@@ -152,9 +171,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     p  countersign.proposal;
 begin
-    if coalesce(current_setting('countersign.claimed', true), '') <> '' then
-        raise exception 'a write does not propose another' using errcode = '42501';
-    end if;
+    perform countersign.refuse_within_a_write();
     p.proposal_id := proposal;
     p.account_id := account;
     p.actor := who;
@@ -176,7 +193,8 @@ begin
         select e.id from countersign.proposal e
         where e.account_id = account and e.status = 'pending' and e.expires_at <= clock_timestamp()
         order by e.id for update skip locked);
-    if (select count(*) from countersign.proposal o where o.account_id = account and o.status = 'pending') >= most then
+    if (select count(*) from countersign.proposal o where o.account_id = account and o.status = 'pending'
+          and o.expires_at > clock_timestamp()) >= most then
         stored := countersign.same_pending(p);
         verdict := case when stored is null then 'crowded' else 'found' end;
         return next;
@@ -229,6 +247,7 @@ begin
     set status = outcome, decision = outcome, decided_by = who, decided_login = session_user, decided_via = via,
         decided_at = clock_timestamp(), reason = why,
         completed_at = case outcome when 'rejected' then clock_timestamp() end,
+        attempts = case when correlation is null then 0 else 1 end,
         attempt = correlation, attempt_until = clock_timestamp() + lease
     where o.id = p.id;
     return 'done';
@@ -241,9 +260,7 @@ create function countersign.decide_proposal(
 declare
     p  countersign.proposal;
 begin
-    if coalesce(current_setting('countersign.claimed', true), '') <> '' then
-        raise exception 'a write decides on no proposal' using errcode = '42501';
-    end if;
+    perform countersign.refuse_within_a_write();
     select * into p from countersign.proposal o where o.proposal_id = proposal and o.account_id = account;
     if not found then
         return 'not_found';
@@ -261,9 +278,7 @@ returns text language plpgsql security definer set search_path = pg_catalog, pg_
 declare
     p  countersign.proposal;
 begin
-    if coalesce(current_setting('countersign.claimed', true), '') <> '' then
-        raise exception 'a write decides on no proposal' using errcode = '42501';
-    end if;
+    perform countersign.refuse_within_a_write();
     select * into p from countersign.proposal o where o.proposal_id = proposal;
     if not found then
         return 'not_found';
@@ -279,14 +294,16 @@ comment on function countersign.decide_as_person is 'As decide_proposal; propose
 -- Until when a confirmed proposal may be carried out: a server that comes back later must not surprise anybody.
 create function countersign.may_run_until(p countersign.proposal) returns timestamptz language sql immutable
 set search_path = pg_catalog, pg_temp as
-$$ select greatest(p.expires_at, p.decided_at + interval '5 minutes') $$;
+$$ select greatest(p.expires_at, p.decided_at + interval '5 minutes', p.attempt_until + interval '1 minute') $$;
 
 -- Takes a confirmed proposal up for this attempt, unless another one has time left. What an earlier attempt left is ended
--- first: it was not executed, or the proposal would say so, and from here on it cannot be.
+-- first: it was not executed, or the proposal would say so, and from here on it cannot be. `again` says that there was one
+-- which had begun: what of its work no rollback takes back may have happened.
 create function countersign.take_proposal(proposal uuid, correlation uuid, lease interval) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-    p  countersign.proposal;
+    p        countersign.proposal;
+    verdict  text := 'done';
 begin
     perform countersign.commit_durably();
     select * into p from countersign.proposal o where o.proposal_id = proposal for update skip locked;
@@ -299,21 +316,32 @@ begin
     elsif countersign.may_run_until(p) <= clock_timestamp() then
         update countersign.proposal o set status = 'expired', completed_at = clock_timestamp() where o.id = p.id;
         return 'expired';
+    elsif p.attempts >= 5 then
+        update countersign.proposal o
+        set status = 'failed', error_code = 'in_doubt_aborted', completed_at = clock_timestamp(),
+            error_message = 'it was tried 5 times and could not be carried out; nothing was written'
+        where o.id = p.id;
+        return 'failed';
     end if;
     if p.attempt is not null then
         -- Locked by its own T2: that one is still at work.
         perform from countersign.mutation_audit a where a.correlation_id = p.attempt for update nowait;
+        if found then
+            verdict := 'again';
+        end if;
         if exists (select from countersign.mutation_audit a where a.correlation_id = p.attempt and a.status = 'pending') then
             perform countersign.finish_failure(p.attempt, 'in_doubt_aborted', null,
                 'the server went away before the write committed; nothing was written');
         end if;
     end if;
-    update countersign.proposal o set attempt = correlation, attempt_until = clock_timestamp() + lease where o.id = p.id;
-    return 'done';
+    update countersign.proposal o
+    set attempts = p.attempts + 1, attempt = correlation, attempt_until = clock_timestamp() + lease
+    where o.id = p.id;
+    return verdict;
 exception when lock_not_available then
     return 'busy';
 end $$;
-comment on function countersign.take_proposal is 'done | busy | the state that it is in';
+comment on function countersign.take_proposal is 'done | again | busy | the state that it is in';
 
 -- Nobody works on it any more: the next server may, after a while.
 create function countersign.release_proposal(proposal uuid, correlation uuid, pause interval) returns void
@@ -419,9 +447,7 @@ select sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text || g
 create function countersign.sealing_key() returns text
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 begin
-    if coalesce(current_setting('countersign.claimed', true), '') <> '' then
-        raise exception 'the sealing key is for servers' using errcode = '42501';
-    end if;
+    perform countersign.refuse_within_a_write();
     return (select encode(k.key, 'hex') from countersign.request_state_key k);
 end $$;
 
@@ -557,4 +583,16 @@ begin
         execute format('revoke all on countersign.reader_login, countersign.request_state_key from %I', holder);
     end loop;
     insert into countersign.writer_login values (writer) on conflict do nothing;
+end $$;
+
+-- PostgreSQL gives every new function to everybody, and ensure_roles may not run (init as a role that may not create roles).
+do $$
+declare
+    new  text;
+begin
+    for new in select p.oid::regprocedure::text from pg_proc p where p.pronamespace = 'countersign'::regnamespace
+        and p.proname in ('refuse_within_a_write', 'proposal_digest', 'protect_proposal', 'proposal_is_disposable', 'standing_write', 'same_pending', 'propose', 'swap_pending', 'decide_proposal', 'decide_as_person', 'may_run_until', 'take_proposal', 'release_proposal', 'hold_proposal', 'finish_proposal', 'end_proposal', 'sweep_proposals', 'sealing_key')
+    loop
+        execute format('revoke all on function %s from public', new);
+    end loop;
 end $$;

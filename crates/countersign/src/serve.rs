@@ -33,11 +33,13 @@ pub(crate) async fn run(arguments: &ServeArgs, sources: Sources, settings: Setti
     );
     tokio::spawn(workshop.ledger.clone().keep_swept());
     let toolbox = Toolbox::new(shelves);
-    tokio::spawn(tools::keep_carrying_out(workshop.ledger.proposals(), toolbox.clone()));
     let server = wiring::server(&toolbox, &settings, wiring::asking(&workshop.ledger, &settings).await?);
+    let carrying_out = tokio::spawn(tools::keep_carrying_out(workshop.ledger.proposals(), toolbox.clone()));
     let backends = workshop.backends.clone();
     tokio::spawn(reload::at_every(hangup, Reloader { sources, running: settings, workshop, toolbox }));
     let served = mcp::serve_stdio(server, stop_on_signals()?).await;
+    // What it has begun goes on, and is waited for; nothing more is begun.
+    carrying_out.abort();
     backends.gate.drain().await;
     if let Some(reader) = &backends.reader {
         reader.drain().await;

@@ -57,7 +57,7 @@ const RESTORE_SQL: &str = "select pg_catalog.set_config('synchronous_commit', \
             else pg_catalog.current_setting('synchronous_commit') end, true), \
     pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $1, true), \
     pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true), \
-    pg_catalog.set_config('countersign.claimed', $2, true)";
+    pg_catalog.set_config('countersign.claimed', $2, true), pg_catalog.set_config('countersign.account_id', $3, true)";
 const UNDO_SQL: &str = "rollback to savepoint work";
 
 impl WriteTx<'_> {
@@ -129,7 +129,7 @@ impl WriteTx<'_> {
         let session = self.lease.session();
         let shape = session.describe(name, sql, &[]).await.map_err(|error| refusal_at(error, true))?;
         let encoded = self.encode(&shape, params).await?;
-        match self.lease.session().explain(name, &encoded).await.map_err(refusal)? {
+        match self.lease.session().explain(name, &encoded).await.map_err(unplannable)? {
             Explained::Nothing => {
                 Err(Failure::new(ErrorCode::InvalidParams, "there is no statement in the text").into())
             }
@@ -168,7 +168,7 @@ impl WriteTx<'_> {
 
     /// Whatever the statement has set, the rest of the transaction runs as it began.
     async fn restore(&mut self) -> Result<(), Refusal> {
-        let claimed = [Some(self.timeout_ms.clone()), self.claimed.clone()];
+        let claimed = [Some(self.timeout_ms.clone()), self.claimed.clone(), Some(self.account.clone())];
         let session = self.lease.session();
         session.deallocate_all().await.map_err(refusal)?;
         let constraints = [Step::plain("set constraints all immediate")];
@@ -180,6 +180,18 @@ impl WriteTx<'_> {
             return Err(gone());
         }
         Ok(())
+    }
+}
+
+/// Planning evaluates functions, and an error of theirs may quote what nobody has agreed to show.
+fn unplannable(error: Error) -> Refusal {
+    match error {
+        Error::Server(error) => {
+            let message =
+                format!("PostgreSQL cannot plan the statement with these values (SQLSTATE {})", error.sqlstate);
+            Failure { sqlstate: Some(error.sqlstate), ..Failure::new(ErrorCode::SqlError, message) }.into()
+        }
+        error => Refusal::Lost(error),
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) async fn execute(
 ) -> Result<Work, Unfinished> {
     let left = attempt.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let claim_params = [Some(correlation_id.to_string()), Some(left.as_millis().min(i32::MAX as u128).to_string())];
-    let mut tx = WriteTx::new(lease, writer, Opening::Claim(claim_params));
+    let mut tx = WriteTx::new(lease, writer, &attempt.order.principal.account_id, Opening::Claim(claim_params));
     let executor = attempt.executor.as_ref();
     let executed = match &attempt.agreed {
         None => executor.execute(&mut tx, &attempt.order).await,
@@ -151,7 +151,7 @@ async fn fail(
         failure.sqlstate.clone(),
         Some(failure.message.clone()),
     ];
-    let proposal = attempt.agreed.as_ref().map(|agreed| agreed.refused(&failure));
+    let proposal = attempt.agreed.as_ref().and_then(|agreed| agreed.refused(&failure));
     let mut steps = vec![Step::plain("rollback to savepoint work")];
     steps.extend(proposal.as_ref().map(finish_proposal));
     steps.extend([Step { sql: FINISH_FAILURE_SQL, params: &params, param_types: &[] }, Step::plain("commit")]);

@@ -4,9 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use contract::{Column, ErrorCode, Failure, Principal, Rollback};
+use contract::{AccountId, Column, ErrorCode, Failure, Principal, Rollback};
 use pg::{Lease, ServerError, Step, Writer};
 use serde_json::{Map, Value};
+
+use crate::proposals::Tier;
 
 /// Who wants what: all that an executor needs to know of a call.
 #[derive(Debug, Clone)]
@@ -61,6 +63,11 @@ pub trait Executor: Send + Sync + 'static {
     /// What it does, as a text that is another one when it does something else: statements, or a name and a version. Who
     /// agrees to a proposal agrees to this.
     fn definition(&self) -> String;
+
+    /// Who has to agree to it; `None` for nobody. A proposal that says otherwise is not carried out.
+    fn tier(&self) -> Option<Tier> {
+        None
+    }
 
     /// For how long an identical call without a key counts as the same call.
     fn dedup_window(&self) -> Duration {
@@ -152,6 +159,8 @@ pub struct WriteTx<'a> {
     pub(crate) timeout_ms: String,
     /// Which record it has claimed, if any.
     pub(crate) claimed: Option<String>,
+    /// On whose behalf.
+    pub(crate) account: String,
     /// What opens the transaction, sent together with the first statements: one round trip less.
     opening: Option<Opening>,
     /// The transaction is gone: nothing may run on this session any more, since it would commit by itself.
@@ -177,13 +186,14 @@ const PREVIEW_SQL: &str = "select set_config('statement_timeout', $1, true), set
 const OPENING_STEPS: usize = 3;
 
 impl<'a> WriteTx<'a> {
-    pub(crate) fn new(lease: &'a mut Lease, writer: &'a Writer, opening: Opening) -> Self {
+    pub(crate) fn new(lease: &'a mut Lease, writer: &'a Writer, account: &AccountId, opening: Opening) -> Self {
         let (claimed, timeout_ms) = match &opening {
             Opening::Claim([claimed, timeout_ms]) => (claimed.clone(), timeout_ms),
             Opening::Preview([timeout_ms, _]) => (Some("preview".to_owned()), timeout_ms),
         };
         let timeout_ms = timeout_ms.clone().unwrap_or_default();
-        Self { lease, writer, timeout_ms, claimed, opening: Some(opening), gone: false }
+        let account = account.as_str().to_owned();
+        Self { lease, writer, timeout_ms, claimed, account, opening: Some(opening), gone: false }
     }
 
     /// Opens the transaction, if no statement did.

@@ -53,11 +53,9 @@ async fn roll_back(
 ) -> Result<Work, Refusal> {
     let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let timeout_ms = left.as_millis().min(i32::MAX as u128).to_string();
-    let mut tx = WriteTx::new(
-        lease,
-        writer,
-        Opening::Preview([Some(timeout_ms), Some(order.principal.account_id.as_str().to_owned())]),
-    );
+    let account = &order.principal.account_id;
+    let opening = Opening::Preview([Some(timeout_ms), Some(account.as_str().to_owned())]);
+    let mut tx = WriteTx::new(lease, writer, account, opening);
     let work = match executor.preview(&mut tx, order).await {
         Ok(work) => tx.open().await.map(|()| work),
         refused => refused,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use contract::{ErrorCode, Failure, Principal, Rollback};
 use ledger::{Executor, Order, Refusal, Reversal, Rows, Work, Working, WriteTx, read};
-use manifest::{Catalog, ParamSource, ToolSpec, Undo};
+use manifest::{Catalog, ParamSource, Tier, ToolSpec, Undo};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -26,6 +26,13 @@ pub(crate) struct ManifestExecutor {
 struct RowsData {
     rows: Vec<Map<String, Value>>,
     row_count: usize,
+}
+
+/// Whether the work is to happen, or to be shown.
+#[derive(Clone, Copy)]
+enum Run {
+    Execute,
+    Preview,
 }
 
 /// What the work itself came to, whoever did it.
@@ -64,11 +71,11 @@ impl ManifestExecutor {
     }
 
     /// Runs `before`, the work and `after`: in one round trip if it is statements.
-    async fn run(&self, tx: &mut WriteTx<'_>, order: &Order) -> Result<(Done, Images), Refusal> {
+    async fn run(&self, tx: &mut WriteTx<'_>, order: &Order, run: Run) -> Result<(Done, Images), Refusal> {
         let encoded = self.encode(&order.params)?;
         match &self.native {
             None => {
-                let mut answers = run_all(tx, self.statements(), &encoded).await?;
+                let mut answers = self.run_statements(tx, &encoded).await?;
                 let before = self.spec.before.as_ref().map(|_| answers.remove(0).rows);
                 let after = self.spec.after.as_ref().and_then(|_| answers.pop()).map(|answer| answer.rows);
                 Ok((self.done(answers)?, Images { before, after }))
@@ -79,11 +86,33 @@ impl ManifestExecutor {
                 if let (Some(why), Some([])) = (&self.spec.not_found, before.as_deref()) {
                     return Err(Failure::new(ErrorCode::NotFound, why.clone()).into());
                 }
-                let Work { data, rows_affected, .. } = native.execute(tx, order).await?;
+                let working = match run {
+                    Run::Execute => native.execute(tx, order),
+                    Run::Preview => native.preview(tx, order),
+                };
+                let Work { data, rows_affected, .. } = working.await?;
+                self.settle(tx).await?;
                 let after = image(run_all(tx, self.spec.after.iter(), &encoded).await?);
                 Ok((Done { data, rows: Vec::new(), rows_affected }, Images { before, after }))
             }
         }
+    }
+
+    /// Everything in one round trip; but what somebody agrees to includes what deferred triggers do.
+    async fn run_statements(&self, tx: &mut WriteTx<'_>, encoded: &[Option<String>]) -> Result<Vec<Rows>, Refusal> {
+        if self.spec.tier == Tier::Auto {
+            return run_all(tx, self.statements(), encoded).await;
+        }
+        let mut answers = run_all(tx, self.spec.before.iter().chain(&self.spec.statements), encoded).await?;
+        self.settle(tx).await?;
+        answers.extend(run_all(tx, self.spec.after.iter(), encoded).await?);
+        Ok(answers)
+    }
+
+    /// What is deferred happens now, where it can still be seen.
+    async fn settle(&self, tx: &mut WriteTx<'_>) -> Result<(), Refusal> {
+        let now = ledger::Statement { sql: "set constraints all immediate", params: &[], param_types: &[] };
+        tx.run(&[now]).await.map(drop)
     }
 
     /// In the order in which they run.
@@ -137,6 +166,15 @@ impl ManifestExecutor {
     }
 }
 
+/// Who has to agree to a tool of this tier.
+pub(crate) const fn agreement(tier: Tier) -> Option<ledger::proposals::Tier> {
+    match tier {
+        Tier::Auto => None,
+        Tier::Confirm => Some(ledger::proposals::Tier::Confirm),
+        Tier::Approve => Some(ledger::proposals::Tier::Approve),
+    }
+}
+
 /// Runs statements in one round trip; what they return must be what they promised.
 async fn run_all<'s>(
     tx: &mut WriteTx<'_>,
@@ -182,9 +220,24 @@ impl Executor for ManifestExecutor {
 
     fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
         Box::pin(async move {
-            let (done, images) = self.run(tx, order).await?;
+            let (done, images) = self.run(tx, order, Run::Execute).await?;
             self.work(order, done, images).map_err(Refusal::from)
         })
+    }
+
+    fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
+        Box::pin(async move {
+            let (done, images) = self.run(tx, order, Run::Preview).await?;
+            self.work(order, done, images).map_err(Refusal::from)
+        })
+    }
+
+    fn keeps_to_its_preview(&self) -> bool {
+        self.native.as_ref().is_none_or(|native| native.keeps_to_its_preview())
+    }
+
+    fn tier(&self) -> Option<ledger::proposals::Tier> {
+        agreement(self.spec.tier)
     }
 
     fn definition(&self) -> String {
@@ -204,6 +257,9 @@ impl Executor for ManifestExecutor {
             spec.max_rows,
             format!("{:?}", spec.undo),
             native,
+            spec.tier,
+            // What of the arguments the operator allows.
+            spec.input_schema,
         ])
         .to_string()
     }

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::arguments::{effective, redaction};
 use crate::builtin::Backends;
+use crate::manifest_executor::agreement;
 use crate::proposing::{Proposing, key_of};
 use crate::scripts;
 use crate::tool::{Answer, Call, Hints, Outcome, Refused, Tool, ToolInfo};
@@ -34,13 +35,9 @@ impl ManifestWrite {
             // Within the window; beyond it the caller's key makes it so.
             idempotent: true,
         };
-        let tier = match spec.tier {
-            manifest::Tier::Auto => None,
-            manifest::Tier::Confirm => Some(Tier::Confirm),
-            manifest::Tier::Approve => Some(Tier::Approve),
-        };
         let title = spec.title.clone().unwrap_or_else(|| spec.name.clone());
-        let proposing = tier.map(|tier| (tier, Proposing { proposals: backends.proposals.clone(), title }));
+        let proposing =
+            agreement(spec.tier).map(|tier| (tier, Proposing { proposals: backends.proposals.clone(), title }));
         Self { info: info(&spec, hints), spec, executor, gate: backends.gate.clone(), proposing }
     }
 

@@ -132,7 +132,7 @@ pub(crate) async fn decide(
     let account = &call.principal.account_id;
     let id = proposal.proposal_id;
     if !matches!(proposal.status, ProposalStatus::Pending) {
-        return Err(proposal.closed().into());
+        return Err(Refused { correlation_id: proposal.correlation_id, failure: Box::new(proposal.closed()) });
     }
     let reason = match said.answer {
         UserAnswer::Accept => {
@@ -169,7 +169,7 @@ fn other_call() -> Failure {
     )
 }
 
-/// The parameters that a draft of any tool needs.
+/// The caller's own key, if there is one.
 pub(crate) fn key_of(arguments: &Map<String, Value>) -> Option<String> {
     arguments.get("idempotency_key").and_then(Value::as_str).map(str::to_owned)
 }

@@ -30,16 +30,16 @@ pub async fn keep_carrying_out(proposals: Proposals, toolbox: Toolbox) {
                 is_reachable = true;
                 for (proposal_id, outcome) in carried {
                     match outcome {
-                        Ok(_) => tracing::info!(%proposal_id, "an approved write was carried out"),
+                        Ok(_) => tracing::info!(%proposal_id, "what was agreed to was carried out"),
                         Err(stopped) => {
-                            tracing::warn!(%proposal_id, code = %stopped.failure.code, "an approved write was not carried out");
+                            tracing::warn!(%proposal_id, code = %stopped.failure.code, "what was agreed to was not carried out");
                         }
                     }
                 }
             }
             Err(failure) if is_reachable => {
                 is_reachable = false;
-                tracing::warn!(code = %failure.code, "approved writes will be looked for later: {}", failure.message);
+                tracing::warn!(code = %failure.code, "what was agreed to will be looked for later: {}", failure.message);
             }
             Err(_) => {}
         }
@@ -57,6 +57,6 @@ async fn sweep(proposals: &Proposals) {
                 "proposals have expired, and some that were agreed to: nothing of them was written"
             );
         }
-        Err(failure) => tracing::debug!(code = %failure.code, "proposals will be swept later"),
+        Err(failure) => tracing::warn!(code = %failure.code, "proposals will be swept later: {}", failure.message),
     }
 }

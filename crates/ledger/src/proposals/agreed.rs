@@ -53,10 +53,13 @@ impl Agreed {
         self.ended("executed", None, None)
     }
 
-    /// The same for a failure.
-    pub(crate) fn refused(&self, failure: &Failure) -> [Option<String>; 5] {
+    /// The same for a failure; `None` if only this attempt has failed, in a conflict with others (SQLSTATE class 40).
+    pub(crate) fn refused(&self, failure: &Failure) -> Option<[Option<String>; 5]> {
+        if failure.sqlstate.as_deref().is_some_and(|state| state.starts_with("40")) {
+            return None;
+        }
         let outcome = if failure.code == ErrorCode::ProposalStale { "stale" } else { "failed" };
-        self.ended(outcome, Some(failure.code.as_str().to_owned()), Some(failure.message.clone()))
+        Some(self.ended(outcome, Some(failure.code.as_str().to_owned()), Some(failure.message.clone())))
     }
 
     fn ended(&self, outcome: &str, code: Option<String>, message: Option<String>) -> [Option<String>; 5] {

@@ -1,11 +1,9 @@
-//! From an agreement to the write, through the gate; and the same for what somebody agreed to and a server that went away
-//! did not carry out.
+//! From an agreement to the write, through the gate.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId, Redaction};
-use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::agreed::{Agreed, refused, stale};
@@ -33,17 +31,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long nobody tries again after the ledger could not be used.
 const BACKOFF: Duration = Duration::from_secs(2);
 
-const STILL_CONFIRMED: &str = "The proposal stays confirmed, and a server carries it out as soon as one can: ask get_proposal, and do not \
+pub(super) const STILL_CONFIRMED: &str = "The proposal stays confirmed, and a server carries it out as soon as one can: ask get_proposal, and do not \
     propose it again.";
 
-const TAKE_SQL: &str = "select countersign.take_proposal($1, $2, make_interval(secs => $3::double precision))";
 const RELEASE_SQL: &str = "select countersign.release_proposal($1, $2, make_interval(secs => $3::double precision))";
 const END_SQL: &str = "select countersign.end_proposal($1, $2, $3, $4, $5)";
-const CONFIRMED_SQL: &str = "select p.proposal_id from countersign.proposal p \
-    where p.status = 'confirmed' and p.attempt_until <= clock_timestamp() and p.tool_name = any ($1::text[]) \
-    order by p.decided_at limit 100";
-const SWEEP_SQL: &str = "select ended, was from countersign.sweep_proposals($1)";
-const MOST: u32 = 1000;
 
 impl Proposals {
     /// For how long an attempt has a proposal to itself: as long as its call can take, with its resolution.
@@ -82,7 +74,11 @@ impl Proposals {
         let attempt = CorrelationId::new();
         let swapped =
             self.swap(account, id, &Choice::Confirm { digest: digest.clone() }, via, Some(attempt), deadline).await?;
-        let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
+        let proposal = self.get(Some(account), id).await.map_err(|failure| match swapped {
+            Swapped::Done => failure.hint(STILL_CONFIRMED),
+            Swapped::Is(_) => failure,
+        })?;
+        let proposal = proposal.ok_or_else(not_found)?;
         match swapped {
             Swapped::Done => self.carry_out(&proposal, executors.get(&proposal.tool_name), attempt, deadline).await,
             // What is agreed to is what was shown, also the second time.
@@ -127,7 +123,7 @@ impl Proposals {
 
     /// Carries a confirmed proposal out as this mutation. It ends in T2 with its record, or here if it cannot come to that,
     /// or it stays confirmed for the next server that tries.
-    async fn carry_out(
+    pub(super) async fn carry_out(
         &self,
         proposal: &Proposal,
         executor: Option<&Arc<dyn Executor>>,
@@ -142,6 +138,7 @@ impl Proposals {
                 return Err(failure.into());
             }
         };
+        let may_be_repeated = executor.keeps_to_its_preview();
         tracing::info!(proposal_id = %id, tool = proposal.tool_name, account = proposal.account_id.as_str(), "carrying out");
         let performed = self
             .gate
@@ -163,9 +160,9 @@ impl Proposals {
             }
             Ok(Settled::Duplicate { original, .. }) => {
                 let failure = stale(&format!("an identical write was executed since (correlation_id {original})"));
-                self.unfinished(id, attempt, failure.into(), deadline).await
+                self.unfinished(proposal, attempt, failure.into(), may_be_repeated, deadline).await
             }
-            Err(stopped) => self.unfinished(id, attempt, stopped, deadline).await,
+            Err(stopped) => self.unfinished(proposal, attempt, stopped, may_be_repeated, deadline).await,
         }
     }
 
@@ -177,8 +174,8 @@ impl Proposals {
             Failure::new(ErrorCode::ToolOutdated, message)
                 .hint("Nothing was written. Tell the operator: no manifest of this server has the tool.")
         })?;
-        if definition(executor.as_ref()) != proposal.definition {
-            return Err(stale("the tool itself has changed"));
+        if definition(executor.as_ref()) != proposal.definition || executor.tier() != Some(proposal.tier) {
+            return Err(stale("the tool itself has changed, or who has to agree to it"));
         }
         let order = proposal.order();
         if self.fingerprints.of(tool, &order.params).as_str() != proposal.params_hash {
@@ -195,23 +192,35 @@ impl Proposals {
     /// one has carried it out: that is the answer.
     async fn unfinished(
         &self,
-        id: ProposalId,
+        proposal: &Proposal,
         attempt: CorrelationId,
         mut stopped: Stopped,
+        may_be_repeated: bool,
         deadline: Instant,
     ) -> Result<Carried, Stopped> {
+        let id = proposal.proposal_id;
         match self.get(None, id).await {
             Ok(Some(proposal)) if proposal.status == Status::Executed => {
                 return self.carried_before(proposal, deadline).await;
             }
-            Ok(Some(proposal)) if proposal.status != Status::Confirmed => return Err(stopped),
+            Ok(Some(proposal)) if proposal.status != Status::Confirmed => {
+                // The same write may succeed later, but this agreement to it is used up.
+                stopped.failure.retryable = false;
+                stopped.failure.hint.get_or_insert_with(|| "Call the tool again for a new proposal.".to_owned());
+                return Err(stopped);
+            }
             Ok(_) | Err(_) => {}
         }
-        if stopped.failure.retryable {
+        let failure = &mut stopped.failure;
+        // Once the gate was passed it may have begun.
+        let may_have_begun = stopped.correlation_id.is_some();
+        if failure.retryable && failure.code != ErrorCode::Timeout && (may_be_repeated || !may_have_begun) {
             self.release(id, attempt).await;
-            stopped.failure.hint = Some(STILL_CONFIRMED.to_owned());
-        } else if let Err(error) = self.end(id, attempt, &stopped.failure, deadline).await {
+            failure.hint = Some(STILL_CONFIRMED.to_owned());
+        } else if let Err(error) = self.end(id, attempt, failure, deadline).await {
             tracing::warn!(proposal_id = %id, %error.message, "the end of a proposal could not be written down");
+        } else {
+            failure.retryable = false;
         }
         Err(stopped)
     }
@@ -226,7 +235,7 @@ impl Proposals {
     }
 
     /// Ends a confirmed proposal that no T2 will carry out.
-    async fn end(
+    pub(super) async fn end(
         &self,
         id: ProposalId,
         attempt: CorrelationId,
@@ -245,7 +254,7 @@ impl Proposals {
         self.ask_words(END_SQL, params, deadline).await.map(drop)
     }
 
-    async fn ask_words(
+    pub(super) async fn ask_words(
         &self,
         sql: &str,
         params: Vec<Option<String>>,
@@ -253,48 +262,6 @@ impl Proposals {
     ) -> Result<Vec<String>, Failure> {
         let answer = self.writer.ask(sql, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
         Ok(answer.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
-    }
-
-    /// Carries out what was agreed to and nobody works on, as far as these executors can: approvals by people, and what a
-    /// server that went away has left. Several servers may do this at once.
-    ///
-    /// # Errors
-    /// That the ledger cannot be used.
-    pub async fn recover(&self, executors: &Executors) -> Result<Vec<(ProposalId, Result<Carried, Stopped>)>, Failure> {
-        let names: Vec<String> = executors.names().map(|name| serde_json::Value::from(name).to_string()).collect();
-        let names = vec![Some(format!("{{{}}}", names.join(",")))];
-        let open = self.ask_words(CONFIRMED_SQL, names, Instant::now() + self.call_deadline).await?;
-        let mut running = Vec::new();
-        for id in open.iter().filter_map(|id| ProposalId::parse(id)) {
-            let deadline = Instant::now() + self.call_deadline;
-            let attempt = CorrelationId::new();
-            let lease = Some(self.lease().as_secs_f64().to_string());
-            let params = vec![Some(id.to_string()), Some(attempt.to_string()), lease];
-            // What was taken before the ledger went away is carried out all the same.
-            let Ok(verdict) = self.ask_words(TAKE_SQL, params, deadline).await else { break };
-            if verdict.first().is_none_or(|verdict| verdict != "done") {
-                continue;
-            }
-            let Ok(Some(proposal)) = self.get(None, id).await else { break };
-            let executor = executors.get(&proposal.tool_name).cloned();
-            let this = self.clone();
-            let work = async move { this.carry_out(&proposal, executor.as_ref(), attempt, deadline).await };
-            // Together: a slow one must not hold up the others.
-            running.push(async move { (id, self.gate.spawn(Some(attempt), work).await) });
-        }
-        Ok(join_all(running).await)
-    }
-
-    /// Ends what has expired, and removes what is old; how many were ended, and how many of these had been agreed to.
-    ///
-    /// # Errors
-    /// That the ledger cannot be used.
-    pub async fn sweep(&self) -> Result<(usize, usize), Failure> {
-        let deadline = Instant::now() + self.call_deadline;
-        let params = [Some(MOST.to_string())];
-        let answer = self.writer.ask(SWEEP_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
-        let agreed = answer.rows.iter().filter(|row| row.last().is_some_and(|was| was.as_deref() == Some("confirmed")));
-        Ok((answer.rows.len(), agreed.count()))
     }
 }
 

@@ -7,6 +7,7 @@ use super::agreed::refused;
 use super::state::{Status, closed, not_found};
 use super::{Proposal, Proposals};
 use crate::admit::ledger_failure;
+use crate::gate::RESOLVE_TIMEOUT;
 
 /// What the account decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +45,9 @@ pub(super) enum Swapped {
 const DECIDE_SQL: &str =
     "select countersign.decide_proposal($1, $2, $3, $4, $5, $6, $7, make_interval(secs => $8::double precision))";
 
+const STATE_SQL: &str =
+    "select p.status, p.attempt::text from countersign.proposal p where p.proposal_id = $1::uuid and p.account_id = $2";
+
 impl Proposals {
     /// Compare and swap, from pending. `attempt` is the mutation that will carry it out, for the time that a call may take.
     pub(super) async fn swap(
@@ -70,10 +74,48 @@ impl Proposals {
             attempt.map(|attempt| attempt.to_string()),
             Some(self.lease().as_secs_f64().to_string()),
         ];
-        let answer = self.writer.ask(DECIDE_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
-        let verdict =
-            answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten()).unwrap_or_default();
-        verdict_of(&verdict)
+        match self.writer.ask(DECIDE_SQL, &params, deadline).await {
+            Ok(answer) => {
+                let verdict = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+                verdict_of(&verdict.unwrap_or_default())
+            }
+            Err(error @ (pg::Error::Lost(_) | pg::Error::Deadline)) => {
+                tracing::info!(proposal_id = %id, %error, "whether a decision counted has to be looked up");
+                self.writer.forget_idle();
+                self.swapped(account, id, attempt).await
+            }
+            Err(error) => Err(ledger_failure(&error)),
+        }
+    }
+
+    /// What became of a decision whose answer was lost.
+    async fn swapped(
+        &self,
+        account: &AccountId,
+        id: ProposalId,
+        attempt: Option<CorrelationId>,
+    ) -> Result<Swapped, Failure> {
+        let params = [Some(id.to_string()), Some(account.as_str().to_owned())];
+        let deadline = Instant::now() + RESOLVE_TIMEOUT;
+        let answer = self.writer.ask(STATE_SQL, &params, deadline).await.map_err(|error| {
+            tracing::warn!(proposal_id = %id, %error, "whether a decision counted is not known");
+            let message = "the connection to the ledger was lost, and whether the decision counted is not known";
+            Failure::new(ErrorCode::DbError, message)
+                .hint("Ask get_proposal. If it is confirmed, a server carries it out: do not propose it again.")
+        })?;
+        let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 2]>::try_from(row).ok());
+        let Some([status, taken]) = row else { return Err(not_found()) };
+        match status.as_deref().and_then(Status::parse) {
+            Some(Status::Confirmed) if attempt.is_some() && taken == attempt.map(|it| it.to_string()) => {
+                Ok(Swapped::Done)
+            }
+            Some(Status::Pending) => Err(Failure::new(
+                ErrorCode::DbError,
+                "the connection to the ledger was lost before the decision counted",
+            )),
+            Some(status) => Ok(Swapped::Is(status)),
+            None => Err(not_found()),
+        }
     }
 
     /// The account takes a proposal back, or its user says no.

@@ -7,13 +7,14 @@
 //! recover   what was agreed to and not carried out, because a server went away, is carried out by the next one
 //! ```
 //! `preview` is what is shown and compared, `state` the states, `decide` and `people` the ways to agree, `carry_out` the way
-//! through the gate and the recovery, `agreed` what happens in T2.
+//! through the gate, `agreed` what happens in T2, `recover` what nobody has carried out yet.
 
 mod agreed;
 mod carry_out;
 mod decide;
 mod people;
 mod preview;
+mod recover;
 mod state;
 
 use std::sync::Arc;

@@ -114,7 +114,8 @@ impl Preview {
 pub(super) fn unsteady() -> Failure {
     let message =
         "the rows of this write are being changed by others right now, so it cannot be shown; nothing was written";
-    Failure { retryable: true, ..Failure::new(ErrorCode::ProposalStale, message) }
+    let failure = Failure { retryable: true, ..Failure::new(ErrorCode::ProposalStale, message) };
+    failure.hint("Nothing was proposed: call the tool again.")
 }
 
 fn part<'a>(work: &'a Work, name: &str) -> Option<&'a Value> {
@@ -125,20 +126,23 @@ fn part<'a>(work: &'a Work, name: &str) -> Option<&'a Value> {
     }
 }
 
-/// The rows in it: those of a list, or of `{"rows": [..]}`, else the value itself.
+/// The rows in it: those of a list, or of `{"rows": [..], "row_count": n}` and nothing else, else the value itself.
 fn rows(value: &Value) -> Vec<&Value> {
-    match value {
-        Value::Array(rows) => rows.iter().collect(),
-        Value::Object(object) => match object.get("rows") {
-            Some(Value::Array(rows)) => rows.iter().collect(),
-            _ => vec![value],
-        },
-        value => vec![value],
+    match value.pointer(rows_place(value)) {
+        Some(Value::Array(rows)) => rows.iter().collect(),
+        _ => vec![value],
     }
 }
 
+fn rows_place(value: &Value) -> &'static str {
+    let is_list = value.as_object().is_some_and(|object| {
+        object.len() == 2 && object.contains_key("row_count") && object.get("rows").is_some_and(Value::is_array)
+    });
+    if is_list { "/rows" } else { "" }
+}
+
 fn rows_mut(value: &mut Value) -> Vec<&mut Map<String, Value>> {
-    let place = if value.get("rows").is_some_and(Value::is_array) { "/rows" } else { "" };
+    let place = rows_place(value);
     match value.pointer_mut(place) {
         Some(Value::Array(rows)) => rows.iter_mut().filter_map(Value::as_object_mut).collect(),
         Some(single) => single.as_object_mut().into_iter().collect(),

@@ -3,16 +3,16 @@
 use std::pin::Pin;
 
 use contract::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
+use ledger::Settled;
 use ledger::proposals::{Proposal, ProposalStatus, Proposals, Tier, Via};
-use ledger::{Settled, Stopped};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Anything, proposal_id, schema_of};
-use crate::proposing::{decide, question};
-use crate::tool::{Answer, Call, Hints, Outcome, Refused, Tool, ToolInfo};
+use crate::proposing::{decide, question, refused};
+use crate::tool::{Answer, Call, Hints, Outcome, Tool, ToolInfo};
 
 pub(super) const NAME: &str = "confirm_proposal";
 
@@ -153,8 +153,4 @@ impl Tool for ConfirmProposal {
             })
         })
     }
-}
-
-fn refused(stopped: Stopped) -> Refused {
-    crate::proposing::refused(stopped)
 }

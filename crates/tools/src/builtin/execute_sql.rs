@@ -153,6 +153,7 @@ impl Tool for ExecuteSql {
 /// One statement of the caller's own.
 pub(super) struct SqlExecutor {
     keep: Keep,
+    tier: Option<Tier>,
 }
 
 /// What it is told to execute, as the record and a proposal keep it.
@@ -181,7 +182,7 @@ struct TableData {
 impl SqlExecutor {
     pub(super) fn new(settings: &ExecuteSqlSettings) -> Self {
         let limits = &settings.limits;
-        Self { keep: Keep { rows: limits.default_rows as usize, bytes: limits.max_bytes } }
+        Self { keep: Keep { rows: limits.default_rows as usize, bytes: limits.max_bytes }, tier: settings.tier }
     }
 }
 
@@ -237,6 +238,10 @@ impl Executor for SqlExecutor {
     }
 
     fn definition(&self) -> String {
-        format!("{NAME} {TOOL_VERSION}")
+        format!("{NAME} {TOOL_VERSION} {:?}", self.tier)
+    }
+
+    fn tier(&self) -> Option<Tier> {
+        self.tier
     }
 }

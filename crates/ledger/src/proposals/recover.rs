@@ -1,0 +1,81 @@
+//! What somebody agreed to and nobody has carried out: approvals by people, and what a server that went away has left. And the
+//! end of what nobody has agreed to in time.
+
+use contract::{CorrelationId, ErrorCode, Failure, ProposalId};
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use super::{Carried, Proposals};
+use crate::admit::ledger_failure;
+use crate::executors::Executors;
+use crate::gate::Stopped;
+
+const CONFIRMED_SQL: &str = "select p.proposal_id from countersign.proposal p \
+    where p.status = 'confirmed' and p.attempt_until <= clock_timestamp() and p.tool_name = any ($1::text[]) \
+    order by p.decided_at limit 100";
+const TAKE_SQL: &str = "select countersign.take_proposal($1, $2, make_interval(secs => $3::double precision))";
+const SWEEP_SQL: &str = "select ended, was from countersign.sweep_proposals($1)";
+const MOST: u32 = 1000;
+
+fn interrupted() -> Failure {
+    let message = "the server that carried it out went away in the middle: the database has nothing of it, and what it did outside \
+        of the database is not known";
+    Failure::new(ErrorCode::InDoubtAborted, message)
+}
+
+impl Proposals {
+    /// Carries out what was agreed to and nobody works on, as far as these executors can: approvals by people, and what a
+    /// server that went away has left. Several servers may do this at once.
+    ///
+    /// # Errors
+    /// That the ledger cannot be used.
+    pub async fn recover(&self, executors: &Executors) -> Result<Vec<(ProposalId, Result<Carried, Stopped>)>, Failure> {
+        let names: Vec<String> = executors.names().map(|name| serde_json::Value::from(name).to_string()).collect();
+        let names = vec![Some(format!("{{{}}}", names.join(",")))];
+        let open = self.ask_words(CONFIRMED_SQL, names, Instant::now() + self.call_deadline).await?;
+        let mut running = Vec::new();
+        for id in open.iter().filter_map(|id| ProposalId::parse(id)) {
+            let deadline = Instant::now() + self.call_deadline;
+            let attempt = CorrelationId::new();
+            let lease = Some(self.lease().as_secs_f64().to_string());
+            let params = vec![Some(id.to_string()), Some(attempt.to_string()), lease];
+            // What cannot be taken must not hold up what is behind it; and what was taken is carried out.
+            let verdict = match self.ask_words(TAKE_SQL, params, deadline).await {
+                Ok(verdict) => verdict.into_iter().next().unwrap_or_default(),
+                Err(failure) => {
+                    tracing::warn!(proposal_id = %id, "a confirmed proposal cannot be taken up: {}", failure.message);
+                    continue;
+                }
+            };
+            if !["done", "again"].contains(&verdict.as_str()) {
+                continue;
+            }
+            let Ok(Some(proposal)) = self.get(None, id).await else { continue };
+            let executor = executors.get(&proposal.tool_name).cloned();
+            // Its work is not only the database's, so nobody knows what of it has happened.
+            if verdict == "again" && executor.as_ref().is_some_and(|executor| !executor.keeps_to_its_preview()) {
+                if let Err(failure) = self.end(id, attempt, &interrupted(), deadline).await {
+                    tracing::warn!(proposal_id = %id, "an interrupted proposal could not be ended: {}", failure.message);
+                }
+                continue;
+            }
+            let this = self.clone();
+            let work = async move { this.carry_out(&proposal, executor.as_ref(), attempt, deadline).await };
+            // Together: a slow one must not hold up the others.
+            running.push(async move { (id, self.gate.spawn(Some(attempt), work).await) });
+        }
+        Ok(join_all(running).await)
+    }
+
+    /// Ends what has expired, and removes what is old; how many were ended, and how many of these had been agreed to.
+    ///
+    /// # Errors
+    /// That the ledger cannot be used.
+    pub async fn sweep(&self) -> Result<(usize, usize), Failure> {
+        let deadline = Instant::now() + self.call_deadline;
+        let params = [Some(MOST.to_string())];
+        let answer = self.writer.ask(SWEEP_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
+        let agreed = answer.rows.iter().filter(|row| row.last().is_some_and(|was| was.as_deref() == Some("confirmed")));
+        Ok((answer.rows.len(), agreed.count()))
+    }
+}
