@@ -203,6 +203,8 @@ impl Executor for ManifestExecutor {
             spec.rows.as_str(),
             spec.max_rows,
             format!("{:?}", spec.undo),
+            // What one person agreed to is not what another one would have to.
+            format!("{:?}", spec.tier),
             native,
         ])
         .to_string()

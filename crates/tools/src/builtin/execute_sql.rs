@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::query_database::QueryData;
 use super::{Anything, Backends, ExecuteSqlSettings};
 use crate::manifest_write::answer;
-use crate::proposing::Proposing;
+use crate::proposing::{Proposing, refuse_answer};
 use crate::tool::{Call, Hints, Outcome, Tool, ToolInfo};
 
 pub(super) const NAME: &str = "execute_sql";
@@ -131,6 +131,7 @@ impl Tool for ExecuteSql {
                 };
                 return proposing.call(&call, draft, vec![UNTRIED.to_owned()]).await;
             }
+            refuse_answer(&call)?;
             executor.check(&order)?;
             let attempt = Attempt {
                 order,
@@ -149,6 +150,7 @@ impl Tool for ExecuteSql {
 /// One statement of the caller's own.
 pub(super) struct SqlExecutor {
     keep: Keep,
+    tier: Option<Tier>,
 }
 
 /// What it is told to execute, as the record and a proposal keep it.
@@ -177,7 +179,7 @@ struct TableData {
 impl SqlExecutor {
     pub(super) fn new(settings: &ExecuteSqlSettings) -> Self {
         let limits = &settings.limits;
-        Self { keep: Keep { rows: limits.default_rows as usize, bytes: limits.max_bytes } }
+        Self { keep: Keep { rows: limits.default_rows as usize, bytes: limits.max_bytes }, tier: settings.tier }
     }
 }
 
@@ -233,6 +235,6 @@ impl Executor for SqlExecutor {
     }
 
     fn definition(&self) -> String {
-        format!("{NAME} {TOOL_VERSION}")
+        format!("{NAME} {TOOL_VERSION} {}", self.tier.map_or("auto", Tier::as_str))
     }
 }
