@@ -26,6 +26,7 @@ mod describe_database;
 mod drift;
 mod duplicates;
 mod durability;
+mod elicitation;
 mod execute_sql;
 mod executors;
 mod explain_query;

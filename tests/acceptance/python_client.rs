@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use testkit::{Server, countersign, database, repository};
+use testkit::{Database, countersign, database, repository};
 use tokio::process::Command;
 
 /// A Python that has the `mcp` package: `COUNTERSIGN_TEST_PYTHON`, else the repository's `.venv`.
@@ -11,26 +11,43 @@ fn python() -> Option<PathBuf> {
     named.or_else(|| Some(repository().join(".venv/bin/python")).filter(|python| python.exists()))
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_python_client_reads_writes_and_validates_every_answer_against_its_schema() {
+/// What a script of tests/python says that is given the server and a manifest; `None` without a Python to run it.
+async fn said(db: &Database, script: &str, manifest: &str) -> Option<String> {
     let Some(python) = python() else {
         let advice = "SKIPPED: no Python with the mcp package; CONTRIBUTING.md says how to make .venv";
         std::io::Write::write_all(&mut std::io::stderr(), format!("{advice}\n").as_bytes()).unwrap();
         assert!(std::env::var_os("CI").is_none(), "CI never skips this test");
-        return;
+        return None;
     };
-    let db = database().await;
-    drop(Server::on(&db).await);
     let output = Command::new(python)
-        .arg(repository().join("tests/python/session.py"))
+        .arg(repository().join("tests/python").join(script))
         .arg(countersign())
-        .arg(repository().join("manifests/social.toml"))
+        .arg(repository().join("manifests").join(manifest))
         .env("DATABASE_URL", db.url())
         .output()
         .await
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    Some(said)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_client_reads_writes_and_validates_every_answer_against_its_schema() {
+    let db = database().await;
+    let Some(said) = said(&db, "session.py", "social.toml").await else { return };
     assert!(said.ends_with("session complete\n"), "{said}");
     assert_eq!(db.value("select count(*) from countersign.mutation_audit where status = 'success'").await, "2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_of_the_python_client_is_asked_in_both_protocol_eras() {
+    // C1-07
+    let db = database().await;
+    let Some(said) = said(&db, "elicitation.py", "studio.toml").await else { return };
+    assert!(said.ends_with("legacy: 2 questions\nauto: 4 questions\nasked complete\n"), "{said}");
+    let decided = "select status, decided_via, count(*) from countersign.proposal group by 1, 2 order by 1, 2";
+    let expected =
+        [["executed", "confirm_proposal", "2"], ["executed", "elicitation", "2"], ["rejected", "elicitation", "2"]];
+    assert_eq!(db.rows(decided).await, expected);
 }

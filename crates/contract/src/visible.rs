@@ -2,11 +2,14 @@
 //! of theirs reaches a terminal or a dialogue (attacks AU11, AP09), and no line of theirs looks like one of ours.
 
 /// Whether a character does something to a terminal, or to the order or the look of what stands around it, instead of
-/// being shown: C0 and C1 controls, line and paragraph separators, bidirectional controls, zero-width characters, tags.
+/// being shown: C0 and C1 controls, line and paragraph separators, and what Unicode says may be left out of what is shown
+/// (`Default_Ignorable_Code_Point`): bidirectional controls, zero-width characters, fillers, variation selectors, tags.
 fn is_hidden(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+        || matches!(character, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// The text on one line, hidden characters as JSON writes them: `\n`, `\u001b`.

@@ -14,11 +14,13 @@ use std::time::Duration;
 
 use contract::{Principal, ProposalId};
 use rmcp::model::{
-    CallToolRequestParams, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
-    ErrorData, InputRequest, InputRequiredResult, ProtocolVersion, RequestStateCodec, SealOptions,
+    CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientResult, ElicitRequest,
+    ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, ErrorData, InputRequest,
+    InputRequiredResult, ProtocolVersion, RequestId, RequestStateCodec, SealOptions, ServerNotification, ServerRequest,
 };
-use rmcp::service::{RequestContext, RoleServer};
+use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RoleServer, ServiceError};
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
 use tools::{Question, Said, UserAnswer};
 
 /// Asks users.
@@ -79,14 +81,28 @@ impl Asking {
 
     /// Asks within the call; `None` if there is no answer in time.
     pub(crate) async fn ask(&self, question: &Question, context: &RequestContext<RoleServer>) -> Option<Said> {
-        let asked = context.peer.create_elicitation_with_timeout(form(question), Some(self.timeout));
-        match asked.await {
-            Ok(result) => Some(said(question.proposal_id, question.digest.clone(), &result)),
+        match self.answer(question, &context.peer).await {
+            Ok(ClientResult::ElicitResult(result)) => {
+                Some(said(question.proposal_id, question.digest.clone(), &result))
+            }
+            Ok(_) => {
+                tracing::warn!(proposal_id = %question.proposal_id, "the answer is no result of an elicitation");
+                None
+            }
             Err(error) => {
                 tracing::info!(proposal_id = %question.proposal_id, %error, "the user did not answer");
                 None
             }
         }
+    }
+
+    async fn answer(&self, question: &Question, peer: &Peer<RoleServer>) -> Result<ClientResult, ServiceError> {
+        let request = ServerRequest::ElicitRequest(ElicitRequest::new(form(question)));
+        let asked = peer.send_cancellable_request(request, PeerRequestOptions::with_timeout(self.timeout)).await?;
+        let mut open = OpenQuestion { peer: peer.clone(), id: Some(asked.id.clone()) };
+        let answer = asked.await_response().await;
+        open.id = None;
+        answer
     }
 
     /// The question as an answer.
@@ -135,6 +151,25 @@ impl Asking {
             ErrorData::invalid_params(message, None)
         })?;
         Ok(Some(said(state.proposal_id, state.digest, &result)))
+    }
+}
+
+/// A question that nobody has answered yet. One whose call is gone is taken back: whoever answered it later would believe
+/// that something came of it.
+struct OpenQuestion {
+    peer: Peer<RoleServer>,
+    id: Option<RequestId>,
+}
+
+impl Drop for OpenQuestion {
+    fn drop(&mut self) {
+        let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
+        let (peer, reason) = (self.peer.clone(), "the call that asked has ended".to_owned());
+        runtime.spawn(async move {
+            let taken_back = CancelledNotification::new(CancelledNotificationParam::new(Some(id), Some(reason)));
+            // At the end of the session there is nobody to tell.
+            let _told = peer.send_notification(ServerNotification::CancelledNotification(taken_back)).await;
+        });
     }
 }
 

@@ -1,13 +1,20 @@
 //! A real MCP client over a server's standard input and output: for the demo and the tests.
 
+use std::fmt;
+use std::sync::Arc;
+
 use rmcp::ServiceExt;
 use rmcp::handler::client::ClientHandler;
-use rmcp::model::{CallToolRequestParams, CallToolResult};
-use rmcp::service::{NotificationContext, RoleClient, RunningService};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ElicitationCapability, ErrorData,
+};
+use rmcp::service::{NotificationContext, RequestContext, RoleClient, RunningService};
 use rmcp::transport::TokioChildProcess;
 use serde_json::{Map, Value};
 use tokio::process::Command;
 use tokio::sync::watch;
+use tools::UserAnswer;
 
 /// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -42,14 +49,55 @@ pub struct ToolAnswer {
     pub text: String,
 }
 
+/// A user whom the server may ask (MCP elicitation).
+#[derive(Clone)]
+struct User(Arc<dyn Fn(&str) -> Option<UserAnswer> + Send + Sync>);
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("User")
+    }
+}
+
 /// Takes in what a server says by itself.
 #[derive(Debug)]
 struct Listener {
     /// How often the server has said that its tools have changed.
     tool_changes: watch::Sender<u64>,
+    /// Who answers questions. Without anybody the client does not say that it can ask.
+    user: Option<User>,
 }
 
 impl ClientHandler for Listener {
+    fn get_info(&self) -> ClientConfig {
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = self.user.is_some().then(ElicitationCapability::default);
+        let mut config = ClientConfig::default();
+        config.capabilities = capabilities;
+        config
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let (Some(User(ask)), ElicitRequestParams::FormElicitationParams { message, .. }) = (&self.user, request)
+        else {
+            return Err(ErrorData::invalid_params("this client shows forms only", None));
+        };
+        let action = match ask(&message) {
+            Some(UserAnswer::Accept) => ElicitationAction::Accept,
+            Some(UserAnswer::Decline) => ElicitationAction::Decline,
+            Some(UserAnswer::Cancel) => ElicitationAction::Cancel,
+            None => {
+                context.ct.cancelled().await;
+                return Err(ErrorData::invalid_request("the question was taken back", None));
+            }
+        };
+        Ok(ElicitResult::new(action))
+    }
+
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.tool_changes.send_modify(|count| *count += 1);
     }
@@ -68,9 +116,24 @@ impl Client {
     /// # Errors
     /// [`ClientError::Start`] or [`ClientError::Session`].
     pub async fn start(command: Command) -> Result<Self, ClientError> {
+        Self::open(command, None).await
+    }
+
+    /// The same with a user who is shown the server's questions and answers them; `None` is no answer, ever.
+    ///
+    /// # Errors
+    /// As [`Client::start`].
+    pub async fn start_with_user(
+        command: Command,
+        user: impl Fn(&str) -> Option<UserAnswer> + Send + Sync + 'static,
+    ) -> Result<Self, ClientError> {
+        Self::open(command, Some(User(Arc::new(user)))).await
+    }
+
+    async fn open(command: Command, user: Option<User>) -> Result<Self, ClientError> {
         let transport = TokioChildProcess::new(command).map_err(ClientError::Start)?;
         let pid = transport.id();
-        let listener = Listener { tool_changes: watch::Sender::new(0) };
+        let listener = Listener { tool_changes: watch::Sender::new(0), user };
         let session = listener.serve(transport).await.map_err(|error| ClientError::Session(error.to_string()))?;
         Ok(Self { session, pid })
     }

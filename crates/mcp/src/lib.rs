@@ -20,3 +20,4 @@ pub use asking::{Asking, AskingError};
 pub use client::{Client, ClientError, ToolAnswer};
 pub use server::{Content, Server};
 pub use stdio::{ServeError, serve_stdio};
+pub use tools::UserAnswer;

@@ -20,6 +20,7 @@ mod standby;
 
 pub use cluster::{Database, cluster, database, lone_database};
 pub use golden::assert_golden;
+pub use mcp::UserAnswer;
 pub use proxy::{Proxy, What, When};
 pub use raw::RawServer;
 pub use server::{Server, arguments, countersign, repository};

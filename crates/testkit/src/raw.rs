@@ -27,13 +27,20 @@ impl RawServer {
     /// The same with its log in a place of the test's own.
     pub async fn logging(command: Command, log: Stdio, protocol: &str) -> Self {
         let mut server = Self::spawn(command, log);
-        server.open(protocol).await;
+        server.open(protocol, json!({})).await;
         server
     }
 
-    async fn open(&mut self, protocol: &str) {
+    /// Starts it and opens a session of a client with these capabilities.
+    pub async fn capable(command: Command, protocol: &str, capabilities: Value) -> Self {
+        let mut server = Self::spawn(command, Stdio::inherit());
+        server.open(protocol, capabilities).await;
+        server
+    }
+
+    async fn open(&mut self, protocol: &str, capabilities: Value) {
         let client = json!({"name": "test", "version": "0"});
-        let hello = json!({"protocolVersion": protocol, "capabilities": {}, "clientInfo": client});
+        let hello = json!({"protocolVersion": protocol, "capabilities": capabilities, "clientInfo": client});
         let answer = self.request(0, "initialize", hello).await;
         assert_eq!(answer["result"]["protocolVersion"], protocol, "{answer}");
         self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
@@ -43,7 +50,7 @@ impl RawServer {
     pub async fn start_logged(command: Command, protocol: &str) -> (Self, ChildStderr) {
         let mut server = Self::spawn(command, Stdio::piped());
         let log = server.child.stderr.take().expect("its log");
-        server.open(protocol).await;
+        server.open(protocol, json!({})).await;
         (server, log)
     }
 
@@ -85,6 +92,30 @@ impl RawServer {
         let answer = self.receive().await;
         assert_eq!(answer["id"], id, "{answer}");
         answer
+    }
+
+    /// Closes standard input and waits for the end: the lines until then, and whether it was a good one.
+    pub async fn close_and_read(self) -> (Vec<Value>, bool) {
+        let Self { child, input, output } = self;
+        drop(input);
+        Self::rest(child, output).await
+    }
+
+    /// Waits for the end with standard input open.
+    pub async fn ended(self) -> (Vec<Value>, bool) {
+        let Self { child, input: _input, output } = self;
+        Self::rest(child, output).await
+    }
+
+    async fn rest(mut child: Child, mut output: Lines<BufReader<ChildStdout>>) -> (Vec<Value>, bool) {
+        let ending = async {
+            let mut lines = Vec::new();
+            while let Some(line) = output.next_line().await.expect("the server writes UTF-8") {
+                lines.push(serde_json::from_str(&line).expect("standard output carries protocol only"));
+            }
+            (lines, child.wait().await.expect("its status").success())
+        };
+        tokio::time::timeout(PATIENCE, ending).await.expect("the server ends")
     }
 
     /// Closes standard input and waits for the end; whether it was a good one.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use mcp::{Client, ToolAnswer};
+use mcp::{Client, ToolAnswer, UserAnswer};
 use serde_json::{Map, Value};
 use tokio::process::Command;
 
@@ -101,6 +101,21 @@ impl Server {
     /// Starts it.
     pub async fn start(command: Command) -> Self {
         Self { client: Client::start(command).await.expect("an MCP session") }
+    }
+
+    /// The same with a client that puts the server's questions to this user; `None` is no answer, ever.
+    pub async fn with_user(
+        command: Command,
+        user: impl Fn(&str) -> Option<UserAnswer> + Send + Sync + 'static,
+    ) -> Self {
+        Self { client: Client::start_with_user(command, user).await.expect("an MCP session") }
+    }
+
+    /// What starts `countersign serve` on this database with the studio manifest.
+    pub fn studio_command(database: &Database) -> Command {
+        let mut command = Self::bare_command(database);
+        command.arg("--manifest").arg(repository().join("manifests/studio.toml"));
+        command
     }
 
     /// The usual server on this database.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::arguments::{effective, redaction};
 use crate::builtin::Backends;
 use crate::manifest_executor::agreement;
-use crate::proposing::{Proposing, key_of};
+use crate::proposing::{Proposing, key_of, refuse_answer};
 use crate::scripts;
 use crate::tool::{Answer, Call, Hints, Outcome, Refused, Tool, ToolInfo};
 
@@ -98,6 +98,7 @@ impl Tool for ManifestWrite {
                 let draft = Draft { order, tool, tool_version, tier: *tier, idempotency_key, executor };
                 return proposing.call(&call, draft, warnings).await;
             }
+            refuse_answer(&call)?;
             // Before the gate: what does not fit leaves no record (A1-17).
             executor.check(&order)?;
             let redaction = redaction(&self.spec, &order.params);

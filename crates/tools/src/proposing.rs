@@ -162,6 +162,15 @@ pub(crate) fn refused(stopped: Stopped) -> Refused {
     Refused { correlation_id: stopped.correlation_id, failure: stopped.failure }
 }
 
+/// A tool that asks nobody takes no answer. It asked when the tools were others: a no of then must not become a write now.
+pub(crate) fn refuse_answer(call: &Call) -> Result<(), Failure> {
+    if call.said.is_none() {
+        return Ok(());
+    }
+    let message = "the user's answer is to a question that this tool does not ask any more; nothing was written";
+    Err(Failure::new(ErrorCode::ProposalStale, message).hint("Call the tool without the answer, if the user wants it."))
+}
+
 fn other_call() -> Failure {
     Failure::new(
         ErrorCode::InvalidParams,

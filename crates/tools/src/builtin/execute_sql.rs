@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::query_database::QueryData;
 use super::{Anything, Backends, ExecuteSqlSettings};
 use crate::manifest_write::answer;
-use crate::proposing::Proposing;
+use crate::proposing::{Proposing, refuse_answer};
 use crate::tool::{Call, Hints, Outcome, Tool, ToolInfo};
 
 pub(super) const NAME: &str = "execute_sql";
@@ -135,6 +135,7 @@ impl Tool for ExecuteSql {
                 };
                 return proposing.call(&call, draft, vec![UNTRIED.to_owned()]).await;
             }
+            refuse_answer(&call)?;
             executor.check(&order)?;
             let attempt = Attempt {
                 order,
@@ -238,7 +239,7 @@ impl Executor for SqlExecutor {
     }
 
     fn definition(&self) -> String {
-        format!("{NAME} {TOOL_VERSION} {:?}", self.tier)
+        format!("{NAME} {TOOL_VERSION} {}", self.tier.map_or("auto", Tier::as_str))
     }
 
     fn tier(&self) -> Option<Tier> {

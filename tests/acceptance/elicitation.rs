@@ -1,0 +1,68 @@
+//! The user of a client is asked before a write of tier `confirm` (MCP elicitation; design.md section 8; promises C1-06 to
+//! C1-10, C6-07, X-40 to X-42; attacks AP09, AP11, AP12).
+
+mod again;
+mod changed_tools;
+mod question;
+mod unanswered;
+mod within;
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use testkit::{Database, Server, UserAnswer};
+
+/// The price of the first package becomes 99.
+fn change() -> Value {
+    json!({
+        "package_id": 1, "title": "Portrait, one hour", "description": "One person, one backdrop, ten edited pictures.",
+        "price": 99, "duration_minutes": 60,
+    })
+}
+
+/// The price of the first package, which is 120.00 until somebody agrees.
+async fn price(db: &Database) -> String {
+    db.value("select price from studio.package where package_id = 1").await
+}
+
+/// State, way and reason of every proposal, the oldest first.
+async fn proposals(db: &Database) -> Vec<Vec<String>> {
+    db.rows("select status, decided_via, reason from countersign.proposal order by id").await
+}
+
+/// One proposal that waits, and nothing was written.
+async fn assert_pending(db: &Database) {
+    assert_eq!(proposals(db).await, [["pending", "NULL", "NULL"]]);
+    assert_eq!(price(db).await, "120.00");
+    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "0");
+}
+
+/// How often something was written.
+async fn successes(db: &Database) -> String {
+    db.value("select count(*) from countersign.mutation_audit where status = 'success'").await
+}
+
+/// A client whose user always says this, and the questions that they were asked.
+async fn server_with_user(db: &Database, says: Option<UserAnswer>) -> (Server, Arc<Mutex<Vec<String>>>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&asked);
+    let user = move |question: &str| {
+        heard.lock().unwrap().push(question.to_owned());
+        says
+    };
+    (Server::with_user(Server::studio_command(db), user).await, asked)
+}
+
+/// Proposes the change with a client that cannot ask; the arguments of `confirm_proposal`.
+async fn propose(db: &Database) -> Value {
+    let server = Server::start(Server::studio_command(db)).await;
+    let envelope = server.succeed("upsert_package", change()).await;
+    assert_eq!(envelope["data"]["requires_approval"], true, "{envelope}");
+    let proposal = &envelope["data"]["proposal"];
+    json!({"proposal_id": proposal["proposal_id"], "digest": proposal["digest"]})
+}
+
+/// The answer of a tool, without MCP around it.
+fn envelope(answer: &Value) -> &Value {
+    &answer["result"]["structuredContent"]
+}

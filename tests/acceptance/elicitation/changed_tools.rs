@@ -1,0 +1,51 @@
+//! The tools change between the question and the answer: an answer is worth what the tool asked for then, and no more.
+
+use serde_json::{Value, json};
+use testkit::{Database, Server, database, repository};
+
+use super::again::Session;
+use super::{assert_pending, change, envelope, price, proposals, propose, successes};
+use crate::images::Manifest;
+
+/// The studio manifest with all tools at this tier.
+fn manifest(tier: &str) -> Manifest {
+    let text = std::fs::read_to_string(repository().join("manifests/studio.toml")).unwrap();
+    let changed = text.replace("tier = \"confirm\"", &format!("tier = \"{tier}\""));
+    assert_ne!(text, changed);
+    Manifest::whole(&changed)
+}
+
+async fn state(db: &Database) -> Value {
+    Session::new(Server::studio_command(db)).asked("upsert_package", &change()).await.1
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_no_is_no_write_also_where_nobody_is_asked_any_more() {
+    let db = database().await;
+    let (state, manifest) = (state(&db).await, manifest("auto"));
+    let mut session = Session::new(manifest.command(&db));
+    for action in ["decline", "cancel", "accept"] {
+        let answer = session.again("upsert_package", &change(), &state, action).await;
+        assert_eq!(envelope(&answer)["error"]["code"], "proposal_stale", "{answer}");
+        assert_pending(&db).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_yes_of_the_user_is_not_enough_where_somebody_else_has_to_approve_by_now() {
+    let db = database().await;
+    let (state, manifest) = (state(&db).await, manifest("approve"));
+    let mut session = Session::new(manifest.command(&db));
+    let answer = session.again("upsert_package", &change(), &state, "accept").await;
+    assert_eq!(envelope(&answer)["error"]["code"], "proposal_stale", "{answer}");
+    assert_eq!(proposals(&db).await[0][0], "stale");
+
+    let confirm = propose(&db).await;
+    let server = manifest.on(&db).await;
+    server.fail("confirm_proposal", confirm, "proposal_stale").await;
+    // A proposal from before does not stand for one of now.
+    let envelope = server.succeed("upsert_package", change()).await;
+    assert_eq!(envelope["data"]["proposal"]["tier"], json!("approve"), "{envelope}");
+    server.close().await;
+    assert_eq!((price(&db).await, successes(&db).await), ("120.00".into(), "0".into()));
+}
