@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::args::CountsArgs;
 use super::open;
-use super::text::{Side, cell, json_line, table};
+use crate::text::{Side, cell, json_line, table};
 use crate::settings::Settings;
 use crate::terminal::say;
 
