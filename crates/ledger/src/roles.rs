@@ -49,8 +49,7 @@ select s.rolname::text, array_to_json(case when s.rolsuper then array['is a supe
     ) as x (number, power) where x.power is not null order by x.number) end) \
 from pg_roles s where ";
 const THIS_SQL: &str = "s.rolname = current_user";
-const SERVERS_SQL: &str =
-    "s.rolname in (select w.role_name from countersign.writer_login w) order by s.rolname";
+const SERVERS_SQL: &str = "s.rolname in (select w.role_name from countersign.writer_login w) order by s.rolname";
 
 /// A login, and what it can do beyond what a server needs.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 
 use super::args::ListArgs;
 use super::open;
-use crate::text::{Side, cell, json_line, table, to_the_second};
 use crate::settings::Settings;
 use crate::terminal::{say, width};
+use crate::text::{Side, cell, json_line, table, to_the_second};
 
 pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
     let query = RecordQuery {

@@ -5,8 +5,8 @@ use ledger::audit::Survey;
 
 use super::args::PruneArgs;
 use super::open;
-use crate::settings::Settings;
 use crate::person;
+use crate::settings::Settings;
 use crate::terminal::say;
 
 pub(crate) async fn run(arguments: PruneArgs, settings: &Settings) -> anyhow::Result<()> {

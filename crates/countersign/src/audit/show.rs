@@ -4,10 +4,10 @@ use serde_json::{Map, Value};
 
 use super::args::ShowArgs;
 use super::open;
-use crate::text::{beside, cell, json_line};
 use crate::settings::Settings;
 use crate::terminal::say;
 use crate::text;
+use crate::text::{beside, cell, json_line};
 
 /// What is shown, in this order: the heading and the column. What is null is left out.
 const FIELDS: [(&str, &str); 24] = [

@@ -100,7 +100,8 @@ async fn examine(target: &Target, settings: &Settings) -> Vec<Finding> {
         Err(finding) => return vec![finding],
     };
     match ledger::check(target).await {
-        Ok(version) => findings.push(Finding::ok("ledger", format!("the schema countersign has version {version}, as this program"))),
+        Ok(version) => findings
+            .push(Finding::ok("ledger", format!("the schema countersign has version {version}, as this program"))),
         Err(error) => {
             findings.push(Finding::broken("ledger", error.to_string()));
             return findings;

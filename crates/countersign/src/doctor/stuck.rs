@@ -62,7 +62,10 @@ async fn proposals(doctor: &Doctor) -> Vec<Finding> {
         let advice = if proposal.get("is_over") == Some(&Value::Bool(true)) {
             "its time is over, and any server that runs ends it within a minute: start one".to_owned()
         } else {
-            format!("until {} a server that serves {tool} carries it out: start one, or read its log", time("may_run_until"))
+            format!(
+                "until {} a server that serves {tool} carries it out: start one, or read its log",
+                time("may_run_until")
+            )
         };
         Finding::problem(AREA, message, advice)
     };

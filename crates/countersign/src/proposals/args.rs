@@ -25,7 +25,9 @@ pub(crate) enum ProposalsCommand {
     /// Reject a proposal that nobody has decided on, of any tier: nothing of it is ever written.
     ///
     /// Needs a database login with the role countersign_approver. Recorded are that login and the user of the operating system.
-    #[command(after_help = "Exit codes:\n  0  rejected, now or before\n  1  not rejected\n  2  the arguments are wrong")]
+    #[command(
+        after_help = "Exit codes:\n  0  rejected, now or before\n  1  not rejected\n  2  the arguments are wrong"
+    )]
     Reject(RejectArgs),
 }
 
@@ -115,8 +117,9 @@ fn status() -> impl TypedValueParser<Value = ProposalStatus> {
 }
 
 fn proposal_id(text: &str) -> Result<ProposalId, String> {
-    ProposalId::parse(text)
-        .ok_or_else(|| "a proposal id is a UUID of 36 characters, such as 0b9f7c52-6d3e-4a57-9b0a-1f2e3d4c5b6a".to_owned())
+    ProposalId::parse(text).ok_or_else(|| {
+        "a proposal id is a UUID of 36 characters, such as 0b9f7c52-6d3e-4a57-9b0a-1f2e3d4c5b6a".to_owned()
+    })
 }
 
 fn digest(text: &str) -> Result<String, String> {

@@ -32,7 +32,9 @@ pub(super) fn lines(before: &Value, after: &Value, style: &Style) -> Vec<String>
     let mut lines = vec![if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }];
     for change in &changes {
         match change {
-            Change::Same(row) => push(&mut lines, "as before", columns(row).map(|(name, value)| ("  ", name, value)), style),
+            Change::Same(row) => {
+                push(&mut lines, "as before", columns(row).map(|(name, value)| ("  ", name, value)), style)
+            }
             Change::Gone(row) => push(&mut lines, "gone", columns(row).map(|(name, value)| ("- ", name, value)), style),
             Change::New(row) => push(&mut lines, "new", columns(row).map(|(name, value)| ("+ ", name, value)), style),
             Change::Changed(before, after) => push(&mut lines, "changed", both(before, after).into_iter(), style),
@@ -64,7 +66,8 @@ fn push<'a>(
 fn both<'a>(before: &'a Value, after: &'a Value) -> Vec<(&'static str, &'a str, &'a Value)> {
     let old: Vec<_> = columns(before).collect();
     let new: Vec<_> = columns(after).collect();
-    let find = |row: &[(&'a str, &'a Value)], name: &str| row.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+    let find =
+        |row: &[(&'a str, &'a Value)], name: &str| row.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
     let mut lines = Vec::new();
     for (name, value) in &old {
         match find(&new, name) {
@@ -180,7 +183,10 @@ mod tests {
     #[test]
     fn a_single_row_is_compared_with_itself_also_if_all_of_it_changes() {
         let lines = shown(json!([{"title": "a\u{1b}[2K"}]), json!([{"title": "b", "price": 1.10}]));
-        assert_eq!(lines, ["1 changed", "changed:", "  - title  \"a\\u001b[2K\"", "  + title  \"b\"", "  + price  1.1"]);
+        assert_eq!(
+            lines,
+            ["1 changed", "changed:", "  - title  \"a\\u001b[2K\"", "  + title  \"b\"", "  + price  1.1"]
+        );
     }
 
     #[test]

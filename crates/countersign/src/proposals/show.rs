@@ -24,7 +24,8 @@ pub(crate) async fn run(arguments: &ShowArgs, settings: &Settings) -> anyhow::Re
 pub(super) fn print(proposal: &Proposal) {
     let style = Style::of_stdout();
     let text = |heading: &str, text: &str| beside(heading, [visible(text)]);
-    let optional = |heading: &str, value: &Option<String>| value.iter().flat_map(|value| text(heading, value)).collect();
+    let optional =
+        |heading: &str, value: &Option<String>| value.iter().flat_map(|value| text(heading, value)).collect();
     let tier = match proposal.tier {
         Tier::Confirm => "confirm: the proposing account agrees, in its client",
         Tier::Approve => "approve: a person who is not the proposer agrees",
@@ -44,7 +45,8 @@ pub(super) fn print(proposal: &Proposal) {
         preview(&proposal.preview, &style),
     ];
     parts.iter().flatten().for_each(|line| say(line));
-    let hashes = [("digest", &proposal.digest), ("fingerprint", &proposal.params_hash), ("definition", &proposal.definition)];
+    let hashes =
+        [("digest", &proposal.digest), ("fingerprint", &proposal.params_hash), ("definition", &proposal.definition)];
     hashes.into_iter().flat_map(|(heading, hash)| text(heading, hash)).for_each(|line| say(&line));
     outcome(proposal).iter().for_each(|line| say(line));
 }
