@@ -376,7 +376,9 @@ async fn nothing_that_an_agent_wrote_controls_the_terminal_or_looks_like_a_line_
     // AP09, AU11
     let db = database().await;
     let url = approver(&db).await;
-    let server = Server::start(studio(&db)).await;
+    let mut command = studio(&db);
+    command.env("COUNTERSIGN_ACTOR", "agent\u{1b}[2K\nstate            executed");
+    let server = Server::start(command).await;
     let hostile = "Looks fine.\nstate            executed\u{1b}[2K\u{9b}31m\u{202e}\u{200b}";
     let arguments = json!({"title": "New", "description": hostile, "price": 1, "duration_minutes": 60});
     let answer = server.succeed("upsert_package", arguments).await;
@@ -388,4 +390,9 @@ async fn nothing_that_an_agent_wrote_controls_the_terminal_or_looks_like_a_line_
         assert!(!shown.lines().any(|line| line.starts_with("state            executed")), "{shown}");
     }
     assert_eq!(stored(&url, &id).await["params"]["description"], hostile, "JSON keeps the value");
+    let rejected = proposals(&url, &["reject", &id, "--reason", hostile]).await;
+    assert!(rejected.code == 0 && !hidden(&rejected.out), "{}", rejected.out);
+    let shown = proposals(&url, &["show", &id]).await.out;
+    assert!(!hidden(&shown) && !shown.lines().any(|line| line.starts_with("state            executed")), "{shown}");
+    assert_eq!(stored(&url, &id).await["reason"], hostile);
 }
