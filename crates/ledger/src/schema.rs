@@ -129,6 +129,7 @@ pub async fn check(target: &Target) -> Result<i32, SchemaError> {
         ("countersign.idempotency_guard", "table countersign.idempotency_guard"),
         ("countersign.undo_call", "table countersign.undo_call"),
         ("countersign.seal", "table countersign.seal"),
+        ("countersign.proposal", "table countersign.proposal"),
     ] {
         let found = single(&mut session, "select to_regclass($1)::text", &[Some(table.to_owned())]).await?;
         found.ok_or_else(|| missing(name))?;

@@ -18,23 +18,22 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
     } else if found.is_empty() {
         say("No proposals.");
     } else {
-        let heading = ["PROPOSED AT", "STATE", "TIER", "PROPOSAL ID", "TOOL", "ACCOUNT", "UNTIL", "WHAT"];
+        let heading = ["UNTIL", "STATE", "TIER", "PROPOSAL ID", "TOOL", "ACCOUNT", "WHAT"];
         let heading = heading.map(str::to_owned).to_vec();
         let rows: Vec<_> = std::iter::once(heading).chain(found.iter().map(row)).collect();
-        table(&[Side::Left; 8], &rows, width()).iter().for_each(|line| say(line));
+        table(&[Side::Left; 7], &rows, width()).iter().for_each(|line| say(line));
     }
     Ok(())
 }
 
 fn row(proposal: &Proposal) -> Vec<String> {
     vec![
-        to_the_second(&proposal.created_at),
+        to_the_second(&proposal.expires_at),
         proposal.status.as_str().to_owned(),
         proposal.tier.as_str().to_owned(),
         proposal.proposal_id.to_string(),
         contract::visible(&proposal.tool_name),
         contract::visible(proposal.account_id.as_str()),
-        to_the_second(&proposal.expires_at),
         contract::visible(&proposal.description),
     ]
 }
