@@ -1,24 +1,29 @@
 //! What the files audit_*.rs share: the command as a person runs it, and records of any age.
 
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use testkit::{Database, countersign};
 use tokio::process::Command;
 
-/// What `countersign audit` did.
+/// What a command did.
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-/// Runs `countersign audit` on this database.
-pub(crate) async fn run(url: &str, arguments: &[&str]) -> Ran {
+/// Runs `countersign` on this database, without a terminal.
+pub(crate) async fn countersign_on(url: &str, arguments: &[&str]) -> Ran {
     let mut command = Command::new(countersign());
-    let Output { status, stdout, stderr } =
-        command.env("DATABASE_URL", url).args(["--log", "warn", "audit"]).args(arguments).output().await.unwrap();
+    command.env("DATABASE_URL", url).args(["--log", "warn"]).args(arguments).stdin(Stdio::null());
+    let Output { status, stdout, stderr } = command.output().await.unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Ran { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
+}
+
+/// Runs `countersign audit` on this database.
+pub(crate) async fn run(url: &str, arguments: &[&str]) -> Ran {
+    countersign_on(url, &[&["audit"], arguments].concat()).await
 }
 
 /// The same where it has to succeed; what it printed.

@@ -186,7 +186,10 @@ undo = { irreversible = "No." }
     let output =
         command.env("DATABASE_URL", db.url()).args(["check", "--manifest"]).arg(social).output().await.unwrap();
     assert!(output.status.success());
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "14 tools fit the database, 14 of them write.\n");
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "14 tools fit the database, 14 of them write. Tools that need agreement: 0 (0 confirm, 0 approve); every executor is there.\n"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! `countersign check`: every mistake of every manifest, without serving.
 
 use ledger::Ledger;
+use manifest::{Catalog, Tier};
 
 use crate::settings::Settings;
 use crate::terminal::say;
@@ -15,7 +16,19 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
     let target = connection::configured(settings)?;
     ledger::check(&target).await?;
     let catalog = wiring::compile(&sources, &settings.profiles, &Ledger::new(target, settings.ledger.clone())).await?;
-    let writes = catalog.tools.iter().filter(|tool| tool.access.writes()).count();
-    say(&format!("{} tools fit the database, {writes} of them write.", catalog.tools.len()));
+    say(&summary(&catalog));
     Ok(())
+}
+
+/// What is said of manifests that fit: compiling them has made sure of every executor (promise C5-07).
+pub(crate) fn summary(catalog: &Catalog) -> String {
+    let writes = catalog.tools.iter().filter(|tool| tool.access.writes()).count();
+    let of = |tier: Tier| catalog.tools.iter().filter(|tool| tool.tier == tier).count();
+    let (confirm, approve) = (of(Tier::Confirm), of(Tier::Approve));
+    format!(
+        "{} tools fit the database, {writes} of them write. Tools that need agreement: {} ({confirm} confirm, {approve} approve); \
+         every executor is there.",
+        catalog.tools.len(),
+        confirm + approve
+    )
 }

@@ -10,6 +10,7 @@ use crate::settings::{
 };
 
 use crate::audit::args::AuditCommand;
+use crate::proposals::args::ProposalsCommand;
 
 /// Lets AI agents work on PostgreSQL, and lets people answer for what they did.
 #[derive(Debug, Parser)]
@@ -37,6 +38,13 @@ pub(crate) enum Command {
     /// Read, seal, verify and prune the records of what agents did.
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Show the writes that wait for somebody to agree, and approve or reject them.
+    #[command(subcommand)]
+    Proposals(ProposalsCommand),
+    /// Say what is stuck or wrong with this database, its ledger and its roles, and what to do; takes the options of serve.
+    ///
+    /// Exits with 1 if there is a problem, with 0 if there are none, or only warnings.
+    Doctor(Box<DoctorArgs>),
 }
 
 #[derive(Debug, Args)]
@@ -49,6 +57,25 @@ pub(crate) struct DemoArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
+    server: ServerKeys,
+    /// Serve the demo: its manifests, on a private PostgreSQL with its data.
+    #[arg(long)]
+    pub(crate) demo: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    server: ServerKeys,
+    /// One JSON object a line and finding: level, area, message, advice, details.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Everything that is configured of a server.
+#[derive(Debug, Args)]
+struct ServerKeys {
+    #[command(flatten)]
     database: DatabaseKeys,
     #[command(flatten)]
     connect: ConnectKeys,
@@ -60,9 +87,6 @@ pub(crate) struct ServeArgs {
     write: WriteKeys,
     #[command(flatten)]
     limits: LimitKeys,
-    /// Serve the demo: its manifests, on a private PostgreSQL with its data.
-    #[arg(long)]
-    pub(crate) demo: bool,
 }
 
 #[derive(Debug, Args)]
@@ -117,13 +141,14 @@ impl Cli {
         let mut keys = Keys { log: self.log.clone(), ..Keys::default() };
         match &self.command {
             Command::Demo(_) => {}
-            Command::Serve(serve) => {
-                (keys.database, keys.connect) = (serve.database.clone(), serve.connect.clone());
-                (keys.manifests, keys.serve) = (serve.manifests.clone(), serve.serve.clone());
-                (keys.write, keys.limits) = (serve.write.clone(), serve.limits.clone());
-            }
+            Command::Serve(arguments) => arguments.server.fill(&mut keys),
+            Command::Doctor(arguments) => arguments.server.fill(&mut keys),
             Command::Audit(audit) => {
                 let (database, connect) = audit.keys();
+                (keys.database, keys.connect) = (database.clone(), connect.clone());
+            }
+            Command::Proposals(proposals) => {
+                let (database, connect) = proposals.keys();
                 (keys.database, keys.connect) = (database.clone(), connect.clone());
             }
             Command::Init(init) => (keys.database, keys.connect) = (init.database.clone(), init.connect.clone()),
@@ -133,6 +158,14 @@ impl Cli {
             }
         }
         keys
+    }
+}
+
+impl ServerKeys {
+    fn fill(&self, keys: &mut Keys) {
+        (keys.database, keys.connect) = (self.database.clone(), self.connect.clone());
+        (keys.manifests, keys.serve) = (self.manifests.clone(), self.serve.clone());
+        (keys.write, keys.limits) = (self.write.clone(), self.limits.clone());
     }
 }
 

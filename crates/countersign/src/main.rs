@@ -8,13 +8,17 @@ mod cli;
 mod connection;
 mod demo;
 mod demo_data;
+mod doctor;
 mod init;
 mod logging;
+mod person;
+mod proposals;
 mod reload;
 mod serve;
 mod settings;
 mod steps;
 mod terminal;
+mod text;
 mod wiring;
 
 use std::process::ExitCode;
@@ -52,6 +56,8 @@ async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::
         Command::Init(arguments) => init::run(&arguments, &settings).await?,
         Command::Check(_) => check::run(&settings).await?,
         Command::Audit(command) => return audit::run(command, &settings).await,
+        Command::Proposals(command) => return proposals::run(command, &settings).await,
+        Command::Doctor(arguments) => return doctor::run(&arguments, &settings).await,
     }
     Ok(ExitCode::SUCCESS)
 }

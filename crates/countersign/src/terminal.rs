@@ -1,20 +1,39 @@
 //! What a person reads. The one place that writes to standard output or standard error by itself.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 
 /// A line on standard output. A reader that went away is no reason to stop.
 pub(crate) fn say(line: &str) {
-    let _ = writeln!(std::io::stdout().lock(), "{line}");
+    let _ = writeln!(io::stdout().lock(), "{line}");
 }
 
 /// A line on standard error.
 pub(crate) fn complain(line: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// Whether there is somebody to ask: somebody who sees what is shown and types the answer.
+pub(crate) fn has_person() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Asks, and waits for a line of the terminal; it comes without its end, and empty at the end of the input.
+///
+/// # Errors
+/// That the terminal cannot be read.
+pub(crate) async fn ask(question: &str) -> io::Result<String> {
+    let _ = write!(io::stdout().lock(), "{question} ");
+    let _ = io::stdout().flush();
+    let read = || {
+        let mut line = String::new();
+        io::stdin().lock().read_line(&mut line).map(|_| line.trim().to_owned())
+    };
+    tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
 }
 
 /// How many characters a line of the terminal takes; `None` if standard output is none, so that nothing is cut off.
 pub(crate) fn width() -> Option<usize> {
-    terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0))
+    terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0))
 }
 
 /// Text in a terminal's colours, and plain where there is none or NO_COLOR asks for it.
@@ -24,7 +43,13 @@ pub(crate) struct Style {
 
 impl Style {
     pub(crate) fn of_stdout() -> Self {
-        Self { colours: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() }
+        Self { colours: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() }
+    }
+
+    /// Without colours, for tests.
+    #[cfg(test)]
+    pub(crate) const fn plain() -> Self {
+        Self { colours: false }
     }
 
     fn wrap(&self, code: &str, text: &str) -> String {

@@ -12,7 +12,7 @@
 //! V5, V7, V8); `executor` is what a write tool implements, `executors` finds one by its name; `proposals` are writes that
 //! wait for somebody to agree; `any_statement` runs a text that is the caller's own; `preview` shows
 //! a write without making it; `fingerprint` decides which calls are the same; `records` reads the ledger, `audit` is for
-//! people: every account's records, seals over them, pruning; `sweep` ends what killed servers left pending; `schema` makes
+//! people: every account's records, seals over them, pruning; `doctor` asks what is stuck; `sweep` ends what killed servers left pending; `schema` makes
 //! and checks the ledger; `roles` are its owner and the servers' login, `reader_role` is the login of the read path; `read` is
 //! the read path of `pg`, handed on.
 //!
@@ -21,6 +21,7 @@
 mod admit;
 mod any_statement;
 pub mod audit;
+mod doctor;
 mod execute;
 mod executor;
 mod executors;
@@ -42,6 +43,7 @@ mod sweep;
 
 pub use admit::key_reused;
 pub use any_statement::{Answered, Foreseen};
+pub use doctor::{Doctor, MOST_FOUND};
 pub use executor::{
     DEDUP_WINDOW, Executor, Order, Refusal, Reversal, Rows, Statement, Work, Working, WriteTx, outdated,
 };
@@ -50,7 +52,7 @@ pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
 pub use gate::{Attempt, Gate, Settled, Stopped};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use records::{RecordFilter, Records, Status};
-pub use roles::{DEFAULT_WRITER, excess_of_server};
+pub use roles::{DEFAULT_WRITER, Excess, excess_of_all_servers, excess_of_login, excess_of_server};
 pub use schema::{SchemaError, check, init, load_once};
 pub use settings::Settings;
 
@@ -97,6 +99,12 @@ impl Ledger {
     #[must_use]
     pub fn proposals(&self) -> Proposals {
         Proposals::new(self.writer.clone(), self.gate.clone(), self.records(), &self.settings)
+    }
+
+    /// What is stuck in it.
+    #[must_use]
+    pub fn doctor(&self) -> Doctor {
+        Doctor::new(self.records(), &self.settings)
     }
 
     /// What was written.

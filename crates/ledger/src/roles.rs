@@ -25,39 +25,78 @@ pub(crate) async fn ensure(session: &mut Session, writer: &str) -> Result<(), pg
 
 /// Everything that lets a login do more than the manifests' statements and the ledger's protocol need.
 const EXCESS_SQL: &str = "\
-with mine as (select g.* from pg_roles g where pg_has_role(current_user, g.oid, 'member')), \
-     me as (select r.rolsuper from pg_roles r where r.rolname = current_user) \
-select current_user::text, array_to_json(case when me.rolsuper then array['is a superuser'] else array( \
+select s.rolname::text, array_to_json(case when s.rolsuper then array['is a superuser'] else array( \
+    with mine as (select g.* from pg_roles g where pg_has_role(s.oid, g.oid, 'member')) \
     select x.power from (values \
         (1, (select 'may become the superuser ' || string_agg(rolname, ', ' order by rolname) from mine where rolsuper)), \
         (2, case when exists (select from pg_class c where c.relnamespace = 'countersign'::regnamespace \
-                              and c.relkind = 'r' and pg_has_role(current_user, c.relowner, 'member')) \
+                              and c.relkind = 'r' and pg_has_role(s.oid, c.relowner, 'member')) \
             then 'owns the ledger' end), \
         (3, case when exists (select from pg_class c where c.relnamespace = 'countersign'::regnamespace \
-                              and c.relkind = 'r' and not pg_has_role(current_user, c.relowner, 'member') \
-                              and has_table_privilege(c.oid, 'insert, update, delete, truncate')) \
+                              and c.relkind = 'r' and not pg_has_role(s.oid, c.relowner, 'member') \
+                              and has_table_privilege(s.oid, c.oid, 'insert, update, delete, truncate')) \
             then 'may change the ledger''s tables' end), \
-        (4, (select 'may create roles' from mine where rolcreaterole limit 1)), \
-        (5, (select 'bypasses row level security' from mine where rolbypassrls limit 1)), \
-        (6, (select 'may replicate' from mine where rolreplication limit 1)), \
-        (7, (select 'is a member of ' || string_agg(rolname, ', ' order by rolname) from mine \
+        (4, case when exists (select from mine where rolname = 'countersign_approver') \
+                 or exists (select from pg_proc p where p.pronamespace = 'countersign'::regnamespace \
+                            and p.proname = 'decide_as_person' and has_function_privilege(s.oid, p.oid, 'execute')) \
+            then 'may approve what its agents propose' end), \
+        (5, (select 'may create roles' from mine where rolcreaterole limit 1)), \
+        (6, (select 'bypasses row level security' from mine where rolbypassrls limit 1)), \
+        (7, (select 'may replicate' from mine where rolreplication limit 1)), \
+        (8, (select 'is a member of ' || string_agg(rolname, ', ' order by rolname) from mine \
              where rolname in ('pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program', \
                                'pg_signal_backend', 'pg_write_all_data'))) \
     ) as x (number, power) where x.power is not null order by x.number) end) \
-from me";
+from pg_roles s where ";
+const THIS_SQL: &str = "s.rolname = current_user";
+const SERVERS_SQL: &str = "s.rolname in (select w.role_name from countersign.writer_login w) order by s.rolname";
+
+/// A login, and what it can do beyond what a server needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excess {
+    /// The login.
+    pub role: String,
+    /// Sentences without a subject: `may create roles`. Empty for a login that is as it should be.
+    pub powers: Vec<String>,
+}
 
 /// Why this login can do more than a server needs; `None` if it cannot.
 ///
 /// # Errors
 /// That the database cannot be asked.
 pub async fn excess_of_server(target: &Target) -> Result<Option<String>, pg::Error> {
+    let excess = excess_of_login(target).await?.filter(|excess| !excess.powers.is_empty());
+    Ok(excess.map(|Excess { role, powers }| format!("the server logs in as \"{role}\", which {}", powers.join(", "))))
+}
+
+/// The login of this connection.
+///
+/// # Errors
+/// That the database cannot be asked.
+pub async fn excess_of_login(target: &Target) -> Result<Option<Excess>, pg::Error> {
+    Ok(excess(target, THIS_SQL).await?.into_iter().next())
+}
+
+/// The logins that `init` has made or named for servers, each with its excess.
+///
+/// # Errors
+/// That the database cannot be asked.
+pub async fn excess_of_all_servers(target: &Target) -> Result<Vec<Excess>, pg::Error> {
+    excess(target, SERVERS_SQL).await
+}
+
+async fn excess(target: &Target, which: &str) -> Result<Vec<Excess>, pg::Error> {
     let mut session = Session::connect(target, &[("search_path", "pg_catalog")]).await?;
-    let outcomes = session.run(&[Step::plain(EXCESS_SQL)]).await.map_err(|failed| failed.error)?;
+    let sql = format!("{EXCESS_SQL}{which}");
+    let outcomes = session.run(&[Step::plain(&sql)]).await.map_err(|failed| failed.error)?;
     session.close().await;
-    let row = outcomes.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next());
-    let Some([Some(role), Some(powers)]) = row.and_then(|row| <[Option<String>; 2]>::try_from(row).ok()) else {
-        return Ok(None);
-    };
-    let powers: Vec<String> = serde_json::from_str(&powers).unwrap_or_default();
-    Ok((!powers.is_empty()).then(|| format!("the server logs in as \"{role}\", which {}", powers.join(", "))))
+    let rows = outcomes.into_iter().flat_map(|outcome| outcome.rows);
+    let excess = rows.filter_map(|row| match <[Option<String>; 2]>::try_from(row).ok()? {
+        [Some(role), powers] => {
+            let powers = powers.and_then(|powers| serde_json::from_str(&powers).ok()).unwrap_or_default();
+            Some(Excess { role, powers })
+        }
+        _ => None,
+    });
+    Ok(excess.collect())
 }

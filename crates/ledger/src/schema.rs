@@ -116,11 +116,11 @@ async fn load(session: &mut Session, schema: &str, own_texts: &[&str]) -> Result
     Ok(true)
 }
 
-/// Makes sure that the ledger is there and has this binary's version (promise A9-34).
+/// Makes sure that the ledger is there and has this binary's version (promise A9-34), which is the answer.
 ///
 /// # Errors
 /// [`SchemaError`], which names what is missing and the way out.
-pub async fn check(target: &Target) -> Result<(), SchemaError> {
+pub async fn check(target: &Target) -> Result<i32, SchemaError> {
     let mut session = Session::connect(target, &[]).await.map_err(connect_error)?;
     let missing = |missing| SchemaError::Missing { database: target.dbname.clone(), missing };
     for (table, name) in [
@@ -129,6 +129,7 @@ pub async fn check(target: &Target) -> Result<(), SchemaError> {
         ("countersign.idempotency_guard", "table countersign.idempotency_guard"),
         ("countersign.undo_call", "table countersign.undo_call"),
         ("countersign.seal", "table countersign.seal"),
+        ("countersign.proposal", "table countersign.proposal"),
     ] {
         let found = single(&mut session, "select to_regclass($1)::text", &[Some(table.to_owned())]).await?;
         found.ok_or_else(|| missing(name))?;
@@ -139,7 +140,7 @@ pub async fn check(target: &Target) -> Result<(), SchemaError> {
         embedded::migrations::runner().get_migrations().iter().map(Migration::version).max().unwrap_or_default();
     session.close().await;
     let advice = match found.cmp(&needed) {
-        std::cmp::Ordering::Equal => return Ok(()),
+        std::cmp::Ordering::Equal => return Ok(found),
         std::cmp::Ordering::Less => "run `countersign init` to bring it up to date",
         std::cmp::Ordering::Greater => "use a newer countersign",
     };

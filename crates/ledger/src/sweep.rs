@@ -14,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::Ledger;
 
 /// What a record may be older than its call's deadline: the grace of its statements and the time to resolve it.
-const BEYOND_DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const BEYOND_DEADLINE: Duration = Duration::from_secs(30);
 const EVERY: Duration = Duration::from_secs(60);
 const DEADLINE: Duration = Duration::from_secs(30);
 /// What is left comes with the next sweep.

@@ -51,7 +51,10 @@ pub struct ToolAnswer {
 
 /// A user whom the server may ask (MCP elicitation).
 #[derive(Clone)]
-struct User(Arc<dyn Fn(&str) -> Option<UserAnswer> + Send + Sync>);
+struct User(Arc<Answering>);
+
+/// What they say to a question in these words; `None` if they never answer.
+type Answering = dyn Fn(&str) -> Option<UserAnswer> + Send + Sync;
 
 impl fmt::Debug for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

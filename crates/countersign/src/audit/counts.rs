@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 
 use super::args::CountsArgs;
 use super::open;
-use super::text::{Side, cell, json_line, table};
 use crate::settings::Settings;
 use crate::terminal::say;
+use crate::text::{Side, cell, json_line, table};
 
 pub(crate) async fn run(arguments: CountsArgs, settings: &Settings) -> anyhow::Result<()> {
     let counts = open(settings).await?.counts(arguments.since).await?;

@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 
 use super::args::ListArgs;
 use super::open;
-use super::text::{Side, cell, json_line, table};
 use crate::settings::Settings;
 use crate::terminal::{say, width};
+use crate::text::{Side, cell, json_line, table, to_the_second};
 
 pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
     let query = RecordQuery {
@@ -34,9 +34,7 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
 }
 
 fn row(record: &Map<String, Value>) -> Vec<String> {
-    // RFC 3339 with milliseconds; for people the seconds do.
-    let made_at = cell(record.get("created_at"));
-    let made_at = made_at.split_once('.').map_or(made_at.clone(), |(seconds, _)| format!("{seconds}Z"));
+    let made_at = to_the_second(&cell(record.get("created_at")));
     let rest = ["status", "correlation_id", "tool_name", "account_id", "elapsed_ms", "params_summary"];
     std::iter::once(made_at).chain(rest.map(|column| cell(record.get(column)))).collect()
 }

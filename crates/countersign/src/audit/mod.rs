@@ -5,7 +5,6 @@ mod counts;
 mod list;
 mod prune;
 mod show;
-mod text;
 mod verify;
 
 use std::process::ExitCode;

@@ -2,10 +2,10 @@
 
 use anyhow::Context;
 use ledger::audit::Survey;
-use nix::unistd::{Uid, User};
 
 use super::args::PruneArgs;
 use super::open;
+use crate::person;
 use crate::settings::Settings;
 use crate::terminal::say;
 
@@ -17,7 +17,7 @@ pub(crate) async fn run(arguments: PruneArgs, settings: &Settings) -> anyhow::Re
         say(&format!("Would remove {} made before {made_before}.", records(survey.prunable)));
         stay(survey);
     } else {
-        let pruned = audit.prune(arguments.older_than, &user()).await.map_err(|error| {
+        let pruned = audit.prune(arguments.older_than, &person::name()).await.map_err(|error| {
             let may_not = error.server().is_some_and(|error| error.sqlstate == "42501");
             anyhow::Error::from(error).context(if may_not {
                 "this login may not prune: use a member of countersign_owner, such as the role that ran `countersign init`"
@@ -46,10 +46,4 @@ fn stay(left: Survey) {
 
 fn records(count: i64) -> String {
     if count == 1 { "1 record".to_owned() } else { format!("{count} records") }
-}
-
-/// The operating system's name for whoever runs this.
-fn user() -> String {
-    let uid = Uid::current();
-    User::from_uid(uid).ok().flatten().map_or_else(|| format!("uid {uid}"), |user| user.name)
 }

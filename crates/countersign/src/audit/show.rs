@@ -4,12 +4,13 @@ use serde_json::{Map, Value};
 
 use super::args::ShowArgs;
 use super::open;
-use super::text::{cell, json_line, json_lines};
 use crate::settings::Settings;
 use crate::terminal::say;
+use crate::text;
+use crate::text::{beside, cell, json_line};
 
 /// What is shown, in this order: the heading and the column. What is null is left out.
-const FIELDS: [(&str, &str); 23] = [
+const FIELDS: [(&str, &str); 24] = [
     ("correlation id", "correlation_id"),
     ("record", "id"),
     ("status", "status"),
@@ -33,6 +34,7 @@ const FIELDS: [(&str, &str); 23] = [
     ("after", "after_image"),
     ("result", "result"),
     ("undo", "rollback_action"),
+    ("approval", "approval"),
 ];
 
 pub(crate) async fn run(arguments: ShowArgs, settings: &Settings) -> anyhow::Result<()> {
@@ -55,15 +57,7 @@ pub(crate) async fn run(arguments: ShowArgs, settings: &Settings) -> anyhow::Res
 }
 
 fn field(heading: &str, value: Option<&Value>) {
-    match value {
-        None | Some(Value::Null) => {}
-        Some(value @ (Value::Object(_) | Value::Array(_))) => {
-            for (index, line) in json_lines(value).into_iter().enumerate() {
-                say(&format!("{:<16} {line}", if index == 0 { heading } else { "" }));
-            }
-        }
-        Some(value) => say(&format!("{heading:<16} {}", cell(Some(value)))),
-    }
+    text::field(heading, value).iter().for_each(|line| say(line));
 }
 
 /// The records that point here, and those that this one points to.
@@ -79,7 +73,7 @@ fn chain(record: &Map<String, Value>) {
             || format!("nothing yet: no {tool} call was made"),
             |by| format!("{} ({tool})", cell(Some(by))),
         );
-        say(&format!("{:<16} {by}", "reversed by"));
+        beside("reversed by", [by]).iter().for_each(|line| say(line));
     }
     let duplicates = items("first_duplicates");
     for duplicate in &duplicates {
@@ -88,6 +82,6 @@ fn chain(record: &Map<String, Value>) {
     let more =
         record.get("duplicates").and_then(Value::as_u64).unwrap_or_default().saturating_sub(duplicates.len() as u64);
     if more > 0 {
-        say(&format!("{:<16} and {more} more", ""));
+        beside("", [format!("and {more} more")]).iter().for_each(|line| say(line));
     }
 }

@@ -25,7 +25,7 @@ const LIST_SQL: &str = concat!(
     "select a.id, ",
     rfc3339!("a.created_at"),
     " as created_at, a.status, a.tool_name, a.account_id, a.actor, a.correlation_id, a.elapsed_ms, a.params_summary, \
-     a.result_summary, a.error_code, a.error_message \
+     a.result_summary, a.error_code, a.error_message, a.approval \
      from countersign.mutation_audit a \
      where ($1::text is null or a.tool_name = $1) and ($2::text is null or a.status = $2) \
        and ($3::text is null or a.account_id = $3) \
@@ -43,7 +43,7 @@ const SHOW_SQL: &str = concat!(
     " as created_at, ",
     rfc3339!("a.completed_at"),
     " as completed_at, a.elapsed_ms, a.idempotency_key, a.params_hash, a.params, a.result, a.rows_affected, a.before_image, a.after_image, \
-     a.rollback_action, a.error_code, a.error_sqlstate, a.error_message, a.exec_xid::text as exec_xid, a.duplicate_of, \
+     a.rollback_action, a.error_code, a.error_sqlstate, a.error_message, a.approval, a.exec_xid::text as exec_xid, a.duplicate_of, \
      (select count(*) from countersign.mutation_audit d where d.duplicate_of = a.correlation_id) as duplicates, \
      (select json_agg(d.correlation_id) from (select d.correlation_id from countersign.mutation_audit d \
       where d.duplicate_of = a.correlation_id order by d.id limit 20) d) as first_duplicates, \

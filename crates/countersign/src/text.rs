@@ -25,6 +25,30 @@ pub(crate) fn cell(value: Option<&Value>) -> String {
     }
 }
 
+/// How wide the headings of fields stand.
+const HEADING: usize = 16;
+
+/// A heading with its value beside it: on several lines where it has several parts, and nothing at all where there is no
+/// value.
+pub(crate) fn field(heading: &str, value: Option<&Value>) -> Vec<String> {
+    match value {
+        None | Some(Value::Null) => Vec::new(),
+        Some(value @ (Value::Object(_) | Value::Array(_))) => beside(heading, json_lines(value)),
+        Some(value) => beside(heading, [cell(Some(value))]),
+    }
+}
+
+/// Lines beside a heading, which stands at the first.
+pub(crate) fn beside(heading: &str, lines: impl IntoIterator<Item = String>) -> Vec<String> {
+    let line = |(index, line)| format!("{:<HEADING$} {line}", if index == 0 { heading } else { "" });
+    lines.into_iter().enumerate().map(line).collect()
+}
+
+/// RFC 3339 to the second: for people that is enough.
+pub(crate) fn to_the_second(time: &str) -> String {
+    time.split_once('.').map_or_else(|| time.to_owned(), |(seconds, _)| format!("{seconds}Z"))
+}
+
 /// At most so many characters, with a mark where something is missing.
 fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {

@@ -1,0 +1,31 @@
+//! The manifests, as `countersign check` looks at them.
+
+use ledger::Ledger;
+use manifest::Mistakes;
+
+use super::Finding;
+use crate::settings::Settings;
+use crate::{check, wiring};
+
+const AREA: &str = "manifests";
+
+pub(super) async fn examine(ledger: &Ledger, settings: &Settings) -> Vec<Finding> {
+    if settings.manifests.is_empty() {
+        return vec![Finding::ok(AREA, "none was given, so none was checked")];
+    }
+    let sources = match wiring::read_manifests(&settings.manifests) {
+        Ok(sources) => sources,
+        Err(error) => {
+            return vec![Finding::problem(AREA, format!("{error:#}"), "give the path of a file that can be read")];
+        }
+    };
+    match wiring::compile(&sources, &settings.profiles, ledger).await {
+        Ok(catalog) => vec![Finding::ok(AREA, check::summary(&catalog))],
+        Err(error) => match error.downcast_ref::<Mistakes>() {
+            Some(Mistakes(mistakes)) => {
+                mistakes.iter().map(|mistake| Finding::broken(AREA, mistake.to_string())).collect()
+            }
+            None => vec![Finding::broken(AREA, format!("{error:#}"))],
+        },
+    }
+}

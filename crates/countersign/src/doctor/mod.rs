@@ -1,0 +1,167 @@
+//! `countersign doctor`: what is stuck or wrong, why, and what to do. The ledger answers (`ledger::Doctor`); what the answers
+//! mean is here: `roles`, `stuck`, `manifests`. To add a question: a finding in one of these.
+
+mod manifests;
+mod roles;
+mod stuck;
+
+use std::process::ExitCode;
+
+use ledger::{Ledger, Target};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::cli::DoctorArgs;
+use crate::connection;
+use crate::settings::Settings;
+use crate::terminal::{Style, say};
+use crate::text::json_line;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Level {
+    /// As it should be.
+    Ok,
+    /// It works, and somebody should look at it.
+    Warning,
+    /// Something does not work, or waits for ever.
+    Problem,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Finding {
+    level: Level,
+    /// What it is about, in one word.
+    area: &'static str,
+    /// What is so.
+    message: String,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+    /// The same for programs, where it is about one record or proposal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Map<String, Value>>,
+}
+
+impl Finding {
+    fn ok(area: &'static str, message: impl Into<String>) -> Self {
+        Self { level: Level::Ok, area, message: message.into(), advice: None, details: None }
+    }
+
+    fn warning(area: &'static str, message: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { level: Level::Warning, advice: Some(advice.into()), ..Self::ok(area, message) }
+    }
+
+    fn problem(area: &'static str, message: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { level: Level::Problem, ..Self::warning(area, message, advice) }
+    }
+
+    /// A problem whose message says what to do, or where nothing can be done from here.
+    fn broken(area: &'static str, message: impl Into<String>) -> Self {
+        Self { level: Level::Problem, ..Self::ok(area, message) }
+    }
+
+    /// That something could not be asked.
+    fn unasked(area: &'static str, what: &str, error: &ledger::read::Error) -> Self {
+        Self::broken(area, format!("{what} cannot be asked: {error}"))
+    }
+
+    fn with(mut self, details: Map<String, Value>) -> Self {
+        self.details = Some(details);
+        self
+    }
+}
+
+pub(crate) async fn run(arguments: &DoctorArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let target = connection::configured(settings)?;
+    let findings = examine(&target, settings).await;
+    if arguments.json {
+        for finding in &findings {
+            say(&json_line(&serde_json::to_value(finding)?));
+        }
+    } else {
+        print(&findings);
+    }
+    let is_well = findings.iter().all(|finding| finding.level != Level::Problem);
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Everything in order; what needs what is broken is left out.
+async fn examine(target: &Target, settings: &Settings) -> Vec<Finding> {
+    let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+    let mut findings = Vec::new();
+    let login = match connection(&ledger, target).await {
+        Ok((finding, login)) => {
+            findings.push(finding);
+            login
+        }
+        Err(finding) => return vec![finding],
+    };
+    match ledger::check(target).await {
+        Ok(version) => findings
+            .push(Finding::ok("ledger", format!("the schema countersign has version {version}, as this program"))),
+        Err(error) => {
+            findings.push(Finding::broken("ledger", error.to_string()));
+            return findings;
+        }
+    }
+    findings.extend(roles::examine(&ledger, target, &login, settings).await);
+    findings.extend(stuck::examine(&ledger.doctor()).await);
+    findings.extend(manifests::examine(&ledger, settings).await);
+    findings
+}
+
+/// The oldest PostgreSQL that the ledger's functions run on.
+const OLDEST: i64 = 140_000;
+
+/// What answers, and as whom it lets us in.
+async fn connection(ledger: &Ledger, target: &Target) -> Result<(Finding, String), Finding> {
+    let server = ledger.doctor().server().await.map_err(|error| {
+        Finding::problem(
+            "connection",
+            error.to_string(),
+            "check that PostgreSQL runs there, and the connection string (docs/operators.md, \"Connecting\")",
+        )
+    })?;
+    let text = |key: &str| server.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let login = text("login");
+    let message = format!(
+        "PostgreSQL {} at {}, database \"{}\", logged in as \"{login}\"",
+        text("version"),
+        target.place(),
+        text("database")
+    );
+    if server.get("number").and_then(Value::as_i64).is_some_and(|number| number < OLDEST) {
+        return Err(Finding::problem("connection", message, "use PostgreSQL 14 or later"));
+    }
+    if server.get("is_standby") == Some(&Value::Bool(true)) {
+        let advice = "servers write to the ledger: connect to the primary (a standby can be read with read_url)";
+        return Ok((Finding::problem("connection", format!("{message}, which is a standby"), advice), login));
+    }
+    Ok((Finding::ok("connection", message), login))
+}
+
+fn print(findings: &[Finding]) {
+    const LEVEL: usize = 9;
+    let style = Style::of_stdout();
+    let area = findings.iter().map(|finding| finding.area.len()).max().unwrap_or_default();
+    for finding in findings {
+        let level = match finding.level {
+            Level::Ok => style.good(&format!("{:<LEVEL$}", "ok")),
+            Level::Warning => style.bold(&format!("{:<LEVEL$}", "warning")),
+            Level::Problem => style.bad(&format!("{:<LEVEL$}", "problem")),
+        };
+        say(&format!("{level}{:<area$}  {}", finding.area, contract::visible(&finding.message)));
+        if let Some(advice) = &finding.advice {
+            say(&format!("{:<indent$}do: {}", "", contract::visible(advice), indent = LEVEL + area + 2));
+        }
+    }
+    let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
+    let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    say(&match (count(Level::Problem), count(Level::Warning)) {
+        (0, 0) => "Nothing is wrong.".to_owned(),
+        (problems, warnings) => format!("{}, {}.", plural(problems, "problem"), plural(warnings, "warning")),
+    });
+}

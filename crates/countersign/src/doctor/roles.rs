@@ -1,0 +1,117 @@
+//! Who may do what: the servers' logins, the reader's, and the approvers (docs/operators.md, "Roles").
+
+use ledger::read::Reader;
+use ledger::{Excess, Ledger, ReaderRoleError, Target};
+
+use super::Finding;
+use crate::connection;
+use crate::settings::Settings;
+
+const AREA: &str = "roles";
+
+pub(super) async fn examine(ledger: &Ledger, target: &Target, login: &str, settings: &Settings) -> Vec<Finding> {
+    let mut findings = servers(target, login, settings).await;
+    findings.push(reader(target, settings).await);
+    findings.push(match ledger.doctor().approvers().await {
+        Ok(approvers) => people(&approvers),
+        Err(error) => Finding::unasked(AREA, "who may approve", &error),
+    });
+    findings
+}
+
+async fn servers(target: &Target, login: &str, settings: &Settings) -> Vec<Finding> {
+    let (known, this) = match (ledger::excess_of_all_servers(target).await, ledger::excess_of_login(target).await) {
+        (Ok(known), Ok(this)) => (known, this),
+        (Err(error), _) | (_, Err(error)) => return vec![Finding::unasked(AREA, "the servers' logins", &error)],
+    };
+    let mut findings: Vec<Finding> = Vec::new();
+    if known.is_empty() {
+        findings.push(Finding::warning(
+            AREA,
+            "init made no login for servers, so they own the ledger and can change its records",
+            "run `countersign init` as a role that may create roles, and serve as countersign_writer",
+        ));
+    }
+    for Excess { role, powers } in &known {
+        findings.push(if powers.is_empty() {
+            Finding::ok(AREA, format!("servers log in as \"{role}\", which may do what a server needs, and no more"))
+        } else {
+            too_much(settings, format!("servers log in as \"{role}\", which {}", powers.join(", ")))
+        });
+    }
+    if let Some(Excess { powers, .. }) = this.filter(|_| known.iter().all(|server| server.role != login)) {
+        let what = if powers.is_empty() { "is not known as a server's login".to_owned() } else { powers.join(", ") };
+        findings.push(Finding::warning(
+            AREA,
+            format!("this was asked as \"{login}\", which {what}"),
+            "if servers have the same connection string, give them countersign_writer; else all is well",
+        ));
+    }
+    findings
+}
+
+/// Under strict_roles no server starts with it.
+fn too_much(settings: &Settings, message: String) -> Finding {
+    let advice = "take it away from that role, or let servers log in as one without it";
+    if settings.strict_roles {
+        Finding::problem(AREA, format!("{message}; strict_roles refuses that"), advice)
+    } else {
+        Finding::warning(AREA, message, advice)
+    }
+}
+
+async fn reader(target: &Target, settings: &Settings) -> Finding {
+    let found = match &settings.read {
+        Some(read) => match connection::parse(read, settings) {
+            Ok(target) => Ok(target),
+            Err(error) => return Finding::problem(AREA, format!("{error:#}"), "correct read_url"),
+        },
+        None => ledger::reader_login(target).await,
+    };
+    let checked = match found {
+        Ok(login) => ledger::check_reader(&Reader::new(login, settings.read_limits.clone())).await,
+        Err(error) => Err(error),
+    };
+    match checked {
+        Ok(()) => Finding::ok(AREA, "the reader can log in, and can do no more than read tables"),
+        Err(ReaderRoleError::Privileged { role, power }) if settings.allow_privileged_reader => Finding::warning(
+            AREA,
+            format!("the reader logs in as \"{role}\", which {power}: a hostile query can use that"),
+            "use a login with SELECT only (`countersign init` makes one)",
+        ),
+        Err(error @ (ReaderRoleError::Privileged { .. } | ReaderRoleError::NoLogin)) => {
+            Finding::broken(AREA, format!("query_database is not served: {error}"))
+        }
+        Err(ReaderRoleError::Database(error)) if error.server().is_some_and(|error| error.sqlstate == "42501") => {
+            Finding::warning(
+                AREA,
+                "whether the reader can log in is not known: its password is for servers alone",
+                "run this with the servers' connection string",
+            )
+        }
+        Err(ReaderRoleError::Database(error)) => Finding::problem(
+            AREA,
+            format!("the reader cannot log in: {error}"),
+            "let it in (pg_hba.conf), run `countersign init` again for a new password, or give another login with read_url",
+        ),
+    }
+}
+
+/// How many names are told.
+const NAMES: usize = 5;
+
+fn people(approvers: &[String]) -> Finding {
+    if approvers.is_empty() {
+        return Finding::warning(
+            AREA,
+            "nobody has the role countersign_approver, so only superusers can approve proposals of tier approve",
+            "grant countersign_approver to the login of each person who may",
+        );
+    }
+    let names: Vec<String> = approvers.iter().take(NAMES).map(|name| format!("\"{name}\"")).collect();
+    let more = match approvers.len().saturating_sub(NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Finding::ok(AREA, format!("proposals can be approved by {}{more}", names.join(", ")))
+}

@@ -1,0 +1,139 @@
+//! The arguments of `countersign proposals`.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use contract::{AccountId, ProposalId};
+use ledger::proposals::ProposalStatus;
+
+use crate::settings::{ConnectKeys, DatabaseKeys};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProposalsCommand {
+    /// The newest proposals of all accounts, newest first.
+    List(ListArgs),
+    /// One proposal with everything: parameters, the rows before and after, warnings, digest, what has become of it.
+    Show(ShowArgs),
+    /// Approve what somebody else has proposed (tier approve); a server that serves the tool then carries it out.
+    ///
+    /// Shows the proposal first. On a terminal it asks; elsewhere it needs --digest or --yes. What is approved is what was shown.
+    /// Needs a database login with the role countersign_approver. Recorded are that login and the user of the operating system.
+    #[command(after_help = "Exit codes:\n  \
+        0  approved, and carried out or waiting for a server\n  \
+        1  not approved; or approved and then not carried out (failed, stale, expired)\n  \
+        2  the arguments are wrong")]
+    Approve(ApproveArgs),
+    /// Reject a proposal that nobody has decided on, of any tier: nothing of it is ever written.
+    ///
+    /// Needs a database login with the role countersign_approver. Recorded are that login and the user of the operating system.
+    #[command(
+        after_help = "Exit codes:\n  0  rejected, now or before\n  1  not rejected\n  2  the arguments are wrong"
+    )]
+    Reject(RejectArgs),
+}
+
+impl ProposalsCommand {
+    /// Which database it is about.
+    pub(crate) const fn keys(&self) -> (&DatabaseKeys, &ConnectKeys) {
+        match self {
+            Self::List(arguments) => (&arguments.database, &arguments.connect),
+            Self::Show(arguments) => (&arguments.database, &arguments.connect),
+            Self::Approve(arguments) => (&arguments.database, &arguments.connect),
+            Self::Reject(arguments) => (&arguments.database, &arguments.connect),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseKeys,
+    #[command(flatten)]
+    pub(crate) connect: ConnectKeys,
+    /// At most so many proposals, 1 to 1000.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: u32,
+    /// Only proposals in this state.
+    #[arg(long, value_parser = status())]
+    pub(crate) status: Option<ProposalStatus>,
+    /// Only proposals of this account.
+    #[arg(long)]
+    pub(crate) account: Option<AccountId>,
+    /// One JSON object a line, with nothing cut off.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseKeys,
+    #[command(flatten)]
+    pub(crate) connect: ConnectKeys,
+    /// The proposal_id that the tool was answered with.
+    #[arg(value_name = "ID", value_parser = proposal_id)]
+    pub(crate) id: ProposalId,
+    /// As one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApproveArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseKeys,
+    #[command(flatten)]
+    pub(crate) connect: ConnectKeys,
+    /// The proposal_id that the tool was answered with.
+    #[arg(value_name = "ID", value_parser = proposal_id)]
+    pub(crate) id: ProposalId,
+    /// Approve only if the proposal has this digest, as `proposals show` has it; nothing is asked then.
+    #[arg(long, value_parser = digest)]
+    pub(crate) digest: Option<String>,
+    /// Approve without being asked.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// For how many seconds to wait until a server has carried it out, 0 to 3600.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    pub(crate) wait: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RejectArgs {
+    #[command(flatten)]
+    pub(crate) database: DatabaseKeys,
+    #[command(flatten)]
+    pub(crate) connect: ConnectKeys,
+    /// The proposal_id that the tool was answered with.
+    #[arg(value_name = "ID", value_parser = proposal_id)]
+    pub(crate) id: ProposalId,
+    /// Why: the agent is told.
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    pub(crate) reason: Option<String>,
+}
+
+fn status() -> impl TypedValueParser<Value = ProposalStatus> {
+    PossibleValuesParser::new(ProposalStatus::ALL.map(ProposalStatus::as_str))
+        .try_map(|word| ProposalStatus::parse(&word).ok_or("there is no such state"))
+}
+
+fn proposal_id(text: &str) -> Result<ProposalId, String> {
+    ProposalId::parse(text).ok_or_else(|| {
+        "a proposal id is a UUID of 36 characters, such as 0b9f7c52-6d3e-4a57-9b0a-1f2e3d4c5b6a".to_owned()
+    })
+}
+
+fn digest(text: &str) -> Result<String, String> {
+    let is_digest = text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if is_digest { Ok(text.to_owned()) } else { Err("a digest takes 64 hexadecimal digits (0-9, a-f)".to_owned()) }
+}
+
+/// The longest reason, in characters.
+const REASON: usize = 1000;
+
+fn reason(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("a reason says something; leave --reason out if there is none".to_owned()),
+        text if text.chars().count() > REASON => Err(format!("a reason takes {REASON} characters at most")),
+        text => Ok(text.to_owned()),
+    }
+}

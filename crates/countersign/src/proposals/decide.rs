@@ -1,0 +1,100 @@
+//! `countersign proposals approve` and `reject`. No argument and no answer counts by itself: the ledger compares the digest
+//! of what was shown here with what is stored, and knows who may decide (promises, attacks AP01, AP02).
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail, ensure};
+use contract::visible;
+use ledger::Ledger;
+use ledger::proposals::{Choice, Proposal, ProposalStatus, Tier};
+use tokio::time::Instant;
+
+use super::args::{ApproveArgs, RejectArgs};
+use super::{find, open, refused, show};
+use crate::person;
+use crate::settings::Settings;
+use crate::terminal::{ask, has_person, say};
+
+pub(crate) async fn approve(arguments: ApproveArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let ledger = open(settings).await?;
+    let proposals = ledger.proposals();
+    let shown = find(&proposals, arguments.id).await?;
+    show::print(&shown);
+    say("");
+    let who = person::name();
+    agree(&arguments, &shown, &who).await?;
+    let choice = Choice::Confirm { digest: shown.digest.clone() };
+    let decided = proposals.decide_as_person(shown.proposal_id, &who, &choice).await;
+    let mut proposal = decided.map_err(|failure| refused(&failure))?;
+    if shown.status == ProposalStatus::Pending {
+        say(&format!("Approved as {}.", visible(&who)));
+    }
+    if arguments.wait > 0 && proposal.status == ProposalStatus::Confirmed {
+        let deadline = Instant::now() + Duration::from_secs(arguments.wait.into());
+        proposal = proposals.ended(shown.proposal_id, deadline).await.map_err(|failure| refused(&failure))?;
+    }
+    outcome(&ledger, &proposal).await
+}
+
+/// Makes sure that somebody agrees to what was just shown.
+async fn agree(arguments: &ApproveArgs, shown: &Proposal, who: &str) -> anyhow::Result<()> {
+    if let Some(digest) = arguments.digest.as_ref().filter(|digest| **digest != shown.digest) {
+        bail!(
+            "the proposal has the digest {}, and you gave {digest}: what you looked at is not what is stored; nothing was approved",
+            shown.digest
+        );
+    }
+    // The ledger refuses these, with its reasons: nobody needs to be asked.
+    let is_proposer = shown.account_id.as_str() == who || shown.actor.as_deref() == Some(who);
+    let can_be_approved = shown.status == ProposalStatus::Pending && shown.tier == Tier::Approve && !is_proposer;
+    if arguments.digest.is_some() || arguments.yes || !can_be_approved {
+        return Ok(());
+    }
+    ensure!(
+        has_person(),
+        "nobody can be asked here, since this is no terminal: give --digest {} to approve what is shown above, or --yes",
+        shown.digest
+    );
+    let answer = ask("Approve? Type yes:").await?;
+    ensure!(answer == "yes", "not approved, since the answer was not yes; the proposal still waits");
+    Ok(())
+}
+
+/// Tells what became of an approved proposal.
+async fn outcome(ledger: &Ledger, proposal: &Proposal) -> anyhow::Result<ExitCode> {
+    let why = || visible(proposal.error_message.as_deref().unwrap_or("the ledger does not say why"));
+    match proposal.status {
+        ProposalStatus::Executed => {
+            let receipt = proposal.correlation_id.map(|id| id.to_string()).unwrap_or_default();
+            say(&format!("Executed: correlation id {receipt}."));
+        }
+        ProposalStatus::Confirmed => {
+            let until = ledger.doctor().may_run_until(proposal.proposal_id).await?.unwrap_or_default();
+            say(&format!(
+                "Not carried out yet: a server that serves {} carries it out, until {until}.",
+                visible(&proposal.tool_name)
+            ));
+        }
+        ProposalStatus::Failed => bail!("it was approved, tried and refused; nothing was written: {}", why()),
+        ProposalStatus::Stale => bail!("it was approved, and is stale: {}", why()),
+        ProposalStatus::Expired => {
+            bail!("it was approved, and no server that serves the tool carried it out in time; nothing was written")
+        }
+        ProposalStatus::Pending | ProposalStatus::Rejected => {
+            return Err(anyhow!("the proposal is {}, although it was approved", proposal.status.as_str()));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn reject(arguments: RejectArgs, settings: &Settings) -> anyhow::Result<()> {
+    let proposals = open(settings).await?.proposals();
+    let shown = find(&proposals, arguments.id).await?;
+    let choice = Choice::Reject { reason: arguments.reason };
+    let decided = proposals.decide_as_person(shown.proposal_id, &person::name(), &choice).await;
+    let rejected = decided.map_err(|failure| refused(&failure))?;
+    let who = visible(rejected.decided_by.as_deref().unwrap_or_default());
+    say(&format!("Rejected by {who}; nothing was written. {}", visible(&rejected.description)));
+    Ok(())
+}

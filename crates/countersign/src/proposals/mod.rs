@@ -1,0 +1,64 @@
+//! `countersign proposals`: a person reads what waits for agreement and decides on it. The ledger decides what counts
+//! (`ledger::proposals`); here is what they see and what they are asked.
+
+pub(crate) mod args;
+mod decide;
+mod diff;
+mod list;
+mod show;
+
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use contract::{ErrorCode, Failure, ProposalId};
+use ledger::proposals::{Proposal, Proposals};
+use ledger::{Ledger, SchemaError};
+
+use self::args::ProposalsCommand;
+use crate::connection;
+use crate::settings::Settings;
+
+pub(crate) async fn run(command: ProposalsCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
+    match command {
+        ProposalsCommand::List(arguments) => list::run(arguments, settings).await?,
+        ProposalsCommand::Show(arguments) => show::run(&arguments, settings).await?,
+        ProposalsCommand::Approve(arguments) => return decide::approve(arguments, settings).await,
+        ProposalsCommand::Reject(arguments) => decide::reject(arguments, settings).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The ledger of the configured database, which must be there and readable.
+async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
+    let target = connection::configured(settings)?;
+    ledger::check(&target).await.map_err(|error| {
+        let may_not = matches!(&error, SchemaError::Database(error)
+            if error.server().is_some_and(|error| error.sqlstate == "42501"));
+        let error = anyhow::Error::from(error);
+        if may_not { error.context(format!("this login may not read the ledger: {GRANT}")) } else { error }
+    })?;
+    Ok(Ledger::new(target, settings.ledger.clone()))
+}
+
+/// What a login needs for these commands.
+const GRANT: &str = "use one that has the role, or grant countersign_approver to <login>";
+
+/// The proposal of this name, whoever made it.
+async fn find(proposals: &Proposals, id: ProposalId) -> anyhow::Result<Proposal> {
+    proposals.get(None, id).await.map_err(|failure| refused(&failure))?.ok_or_else(|| not_found(id))
+}
+
+fn not_found(id: ProposalId) -> anyhow::Error {
+    anyhow!(
+        "no proposal has the id {id}: `countersign proposals list` has those that there are; what was rejected or has expired is \
+         removed after 7 days"
+    )
+}
+
+/// A failure as people are told of it. Most hints tell an agent what to call next; those about rights are for people.
+fn refused(failure: &Failure) -> anyhow::Error {
+    match (&failure.hint, failure.code) {
+        (Some(hint), ErrorCode::NotPermitted) => anyhow!("{}. {hint}", failure.message),
+        _ => anyhow!("{}", failure.message),
+    }
+}

@@ -1,0 +1,110 @@
+//! `countersign proposals show`: everything that a reviewer needs, with nothing hidden in it (attack AP09).
+
+use contract::visible;
+use ledger::proposals::{Preview, Proposal, ProposalStatus, Tier};
+use serde_json::Value;
+
+use super::args::ShowArgs;
+use super::{diff, find, open};
+use crate::settings::Settings;
+use crate::terminal::{Style, say};
+use crate::text::{beside, field, json_line};
+
+pub(crate) async fn run(arguments: &ShowArgs, settings: &Settings) -> anyhow::Result<()> {
+    let proposal = find(&open(settings).await?.proposals(), arguments.id).await?;
+    if arguments.json {
+        say(&json_line(&serde_json::to_value(&proposal)?));
+    } else {
+        print(&proposal);
+    }
+    Ok(())
+}
+
+/// The whole proposal.
+pub(super) fn print(proposal: &Proposal) {
+    let style = Style::of_stdout();
+    let text = |heading: &str, text: &str| beside(heading, [visible(text)]);
+    let optional =
+        |heading: &str, value: &Option<String>| value.iter().flat_map(|value| text(heading, value)).collect();
+    let tier = match proposal.tier {
+        Tier::Confirm => "confirm: the proposing account agrees, in its client",
+        Tier::Approve => "approve: a person who is not the proposer agrees",
+    };
+    let parts: [Vec<String>; 12] = [
+        text("proposal", &proposal.proposal_id.to_string()),
+        beside("state", [style.bold(proposal.status.as_str())]),
+        text("tool", &format!("{} {}", proposal.tool_name, proposal.tool_version)),
+        text("tier", tier),
+        text("account", proposal.account_id.as_str()),
+        optional("proposed by", &proposal.actor),
+        text("proposed at", &proposal.created_at),
+        text("until", &proposal.expires_at),
+        optional("idempotency key", &proposal.idempotency_key),
+        text("what", &proposal.description),
+        field("parameters", Some(&Value::Object(proposal.params.clone()))),
+        preview(&proposal.preview, &style),
+    ];
+    parts.iter().flatten().for_each(|line| say(line));
+    let hashes =
+        [("digest", &proposal.digest), ("fingerprint", &proposal.params_hash), ("definition", &proposal.definition)];
+    hashes.into_iter().flat_map(|(heading, hash)| text(heading, hash)).for_each(|line| say(&line));
+    outcome(proposal).iter().for_each(|line| say(line));
+}
+
+fn preview(preview: &Preview, style: &Style) -> Vec<String> {
+    let rows = preview.rows_affected.map_or_else(
+        || "not known: it was looked at, and not tried".to_owned(),
+        |count| format!("{count}, when it was tried and rolled back"),
+    );
+    let mut lines = beside("rows touched", [rows]);
+    for warning in &preview.warnings {
+        lines.extend(beside("warning", [style.bad(&visible(warning))]));
+    }
+    match (&preview.before, &preview.after) {
+        (Some(before), Some(after)) => lines.extend(beside("rows", diff::lines(before, after, style))),
+        (before, after) => {
+            lines.extend(field("rows before", before.as_ref()));
+            lines.extend(field("rows after", after.as_ref()));
+        }
+    }
+    lines.extend(field("result", Some(&preview.result)));
+    if !preview.generated.is_empty() {
+        lines.extend(beside("made anew", [visible(&preview.generated.join(", "))]));
+    }
+    let rollback = &preview.rollback;
+    let how = match (&rollback.undo_tool, rollback.reversible) {
+        (Some(tool), true) => format!("with {}", visible(tool)),
+        (None, true) => "nothing to undo".to_owned(),
+        (_, false) => style.bold("cannot be undone"),
+    };
+    let note = if rollback.note.is_empty() { String::new() } else { format!(": {}", visible(&rollback.note)) };
+    lines.extend(beside("undo", [format!("{how}{note}")]));
+    lines
+}
+
+/// What has become of it.
+fn outcome(proposal: &Proposal) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let (Some(who), Some(at)) = (&proposal.decided_by, &proposal.decided_at) {
+        let what = if proposal.status == ProposalStatus::Rejected { "rejected" } else { "agreed" };
+        let (login, via) = (proposal.decided_login.as_deref(), proposal.decided_via.as_deref());
+        let who = format!(
+            "{at} by {}, via {} as database login {}",
+            visible(who),
+            via.unwrap_or("-"),
+            visible(login.unwrap_or("-"))
+        );
+        lines.extend(beside(what, [who]));
+    }
+    let rest = [
+        ("reason", proposal.reason.clone()),
+        ("correlation id", proposal.correlation_id.map(|id| id.to_string())),
+        ("error code", proposal.error_code.clone()),
+        ("error", proposal.error_message.clone()),
+        ("ended at", proposal.completed_at.clone()),
+    ];
+    for (heading, value) in rest {
+        lines.extend(field(heading, value.map(Value::String).as_ref()));
+    }
+    lines
+}

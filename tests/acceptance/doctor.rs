@@ -1,0 +1,257 @@
+//! `countersign doctor`: what is stuck or wrong, and what to do (promises C5-06, C5-09, C5-10).
+
+use serde_json::{Value, json};
+use testkit::{Database, Server, database, lone_database, repository};
+
+use crate::audit::{Ran, audit, countersign_on, failed_records, pending_record, tamper};
+
+async fn doctor(url: &str, arguments: &[&str]) -> Ran {
+    countersign_on(url, &[&["doctor"], arguments].concat()).await
+}
+
+/// The findings of the servers' login, and the exit code.
+async fn findings(url: &str, arguments: &[&str]) -> (Vec<Value>, i32) {
+    let ran = doctor(url, &[&["--json"], arguments].concat()).await;
+    assert_eq!(ran.err, "", "{}", ran.out);
+    let findings = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (findings, ran.code)
+}
+
+/// The only finding of an area and level that says this.
+fn finding<'a>(findings: &'a [Value], level: &str, area: &str, says: &str) -> &'a Value {
+    let is_it = |finding: &&Value| {
+        finding["level"] == level
+            && finding["area"] == area
+            && finding["message"].as_str().is_some_and(|message| message.contains(says))
+    };
+    let found: Vec<&Value> = findings.iter().filter(is_it).collect();
+    let &[found] = found.as_slice() else {
+        panic!("one {level} of {area} with {says:?}, not {found:?}: {findings:#?}")
+    };
+    assert!(level == "ok" || found["advice"].is_string() || found["message"].as_str().unwrap().len() > 60, "{found}");
+    found
+}
+
+fn problems(findings: &[Value]) -> usize {
+    findings.iter().filter(|finding| finding["level"] == "problem").count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_nothing_is_wrong_it_says_so_and_who_is_missing_it_says_too() {
+    // A cluster of its own: roles belong to all of its databases.
+    let db = lone_database().await;
+    let studio = repository().join("manifests/studio.toml");
+    let arguments = ["--manifest", studio.to_str().unwrap()];
+    let ran = doctor(&db.writer_url(), &arguments).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    assert!(ran.out.contains("warning  roles       nobody has the role countersign_approver"), "{}", ran.out);
+    assert!(ran.out.ends_with("0 problems, 1 warning.\n"), "{}", ran.out);
+
+    db.run("create role anna login; grant countersign_approver to anna").await;
+    let ran = doctor(&db.writer_url(), &arguments).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
+    let (last, lines) = ran.out.trim_end().rsplit_once('\n').map(|(lines, last)| (last, lines)).unwrap();
+    assert_eq!(last, "Nothing is wrong.");
+    assert!(lines.lines().all(|line| line.starts_with("ok       ")), "{lines}");
+    for part in [
+        "logged in as \"countersign_writer\"",
+        "servers log in as \"countersign_writer\", which may do what a server needs, and no more",
+        "the reader can log in, and can do no more than read tables",
+        "proposals can be approved by \"anna\"",
+        "5 tools fit the database",
+        "every executor is there",
+    ] {
+        assert!(lines.contains(part), "{part} is missing in:\n{lines}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_that_are_pending_for_too_long_are_listed_until_a_server_ends_them() {
+    let db = database().await;
+    pending_record(&db, 2).await;
+    pending_record(&db, 0).await;
+    let old = "select correlation_id from countersign.mutation_audit order by id limit 1";
+    let correlation_id = db.value(old).await;
+    let (found, code) = findings(&db.writer_url(), &[]).await;
+    assert_eq!((code, problems(&found)), (1, 1), "the one of just now may be running: {found:#?}");
+    let says = format!("like_tweet of account default is pending for 2 days (correlation id {correlation_id})");
+    let details = &finding(&found, "problem", "records", &says)["details"];
+    assert_eq!((&details["correlation_id"], &details["tool_name"]), (&json!(correlation_id), &json!("like_tweet")));
+    assert!(details["age_s"].as_i64().unwrap() >= 2 * 86_400, "{details}");
+    let table = doctor(&db.writer_url(), &[]).await;
+    assert!(table.code == 1 && table.out.contains(&format!("problem  records     {says}\n")), "{}", table.out);
+
+    // A call may take longer than that: then nothing is wrong with it.
+    let deadline = ["--call-deadline-ms", "3600000"];
+    tamper(&db, "update countersign.mutation_audit set created_at = clock_timestamp() - interval '40 minutes'").await;
+    finding(&findings(&db.writer_url(), &deadline).await.0, "ok", "records", "no write is pending");
+    let server = Server::on(&db).await;
+    let ended = async {
+        while db.value("select count(*) from countersign.mutation_audit where status = 'pending'").await != "0" {}
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), ended).await.expect("the server's sweep");
+    assert_eq!(problems(&findings(&db.writer_url(), &[]).await.0), 0);
+    server.close().await;
+}
+
+/// A proposal that somebody has confirmed so long ago and that nobody carried out; its name.
+async fn confirmed(db: &Database, account: &str, minutes_ago: u32, expires_in_minutes: i32) -> String {
+    let insert = format!(
+        "with made as (select gen_random_uuid() as id, clock_timestamp() - interval '{minutes_ago} minutes' as at) \
+         insert into countersign.proposal (proposal_id, account_id, tool_name, tool_version, definition, tier, description, params, \
+             params_hash, preview, preview_hash, created_at, expires_at, digest, status, decision, decided_by, decided_login, \
+             decided_via, decided_at) \
+         select id, '{account}', 'delete_package', '1.0', repeat('0', 64), 'approve', '', '{{}}', repeat('0', 64), '{{}}', id::text, \
+             at - interval '1 minute', clock_timestamp() + interval '{expires_in_minutes} minutes', repeat('0', 64), 'confirmed', \
+             'confirmed', 'anna', 'anna', 'command_line', at from made returning proposal_id"
+    );
+    db.value(&insert).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proposals_that_are_confirmed_and_not_carried_out_are_listed_newest_first() {
+    // C5-09, C5-10
+    let db = database().await;
+    finding(&findings(&db.writer_url(), &[]).await.0, "ok", "proposals", "none was confirmed within the last hour");
+    let oldest = confirmed(&db, "old", 300, -200).await;
+    let older = confirmed(&db, "default", 20, 10).await;
+    let old = confirmed(&db, "north.light", 6, 24).await;
+    let fresh = confirmed(&db, "default", 1, 29).await;
+    let (found, code) = findings(&db.writer_url(), &[]).await;
+    assert_eq!((code, problems(&found)), (1, 3), "{found:#?}");
+    let listed: Vec<&str> = found.iter().filter_map(|finding| finding["details"]["proposal_id"].as_str()).collect();
+    assert_eq!(listed, [&old, &older, &oldest], "the newest first, and not {fresh}");
+    let says = "delete_package of account north.light is confirmed for 6 minutes and not carried out";
+    let stuck = finding(&found, "problem", "proposals", says);
+    let (message, details) = (stuck["message"].as_str().unwrap(), &stuck["details"]);
+    assert!(message.contains(&old) && message.contains("by anna"), "{message}");
+    for (key, expected) in [
+        ("account_id", "north.light"),
+        ("tool_name", "delete_package"),
+        ("status", "confirmed"),
+        ("decided_by", "anna"),
+    ] {
+        assert_eq!(details[key], expected, "{details}");
+    }
+    assert!(details["created_at"].is_string() && details["decided_at"].is_string(), "{details}");
+    let over = finding(&found, "problem", "proposals", &oldest);
+    assert!(over["advice"].as_str().unwrap().starts_with("its time is over"), "{over}");
+    let lately = finding(&found, "warning", "proposals", "3 confirmed within the last hour, without an end yet");
+    assert_eq!(lately["details"], json!({"confirmed_last_hour": 3}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_that_are_stuck_the_newest_are_listed_and_all_are_counted() {
+    let db = database().await;
+    for _ in 0..21 {
+        confirmed(&db, "default", 10, 10).await;
+    }
+    let (found, _) = findings(&db.writer_url(), &[]).await;
+    assert_eq!(problems(&found), 21, "20 of them, and the count");
+    finding(
+        &found,
+        "problem",
+        "proposals",
+        "21 proposals are confirmed for more than 5 minutes; the newest 20 are listed",
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_a_person_and_what_is_not_sealed_is_said() {
+    let db = database().await;
+    failed_records(&db, 3, 1).await;
+    let mut command = Server::bare_command(&db);
+    command.arg("--manifest").arg(repository().join("manifests/studio.toml"));
+    let server = Server::start(command).await;
+    server.succeed("delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
+    let sealed = async { while db.value("select count(*) from countersign.seal").await == "0" {} };
+    tokio::time::timeout(std::time::Duration::from_secs(20), sealed).await.expect("the server seals");
+    server.close().await;
+    let (found, code) = findings(&db.writer_url(), &[]).await;
+    assert_eq!((code, problems(&found)), (0, 0), "{found:#?}");
+    finding(&found, "ok", "proposals", "1 of tier confirm wait for somebody to decide; the next one expires at 20");
+    finding(&found, "ok", "seals", "what was final 10 minutes ago is sealed");
+
+    failed_records(&db, 2, 1).await;
+    let (found, _) = findings(&db.writer_url(), &[]).await;
+    let unsealed = finding(&found, "warning", "seals", "2 final records are not sealed, the oldest since 20");
+    assert!(unsealed["advice"].as_str().unwrap().contains("countersign audit seal"), "{unsealed}");
+    audit(&db, &["seal"]).await;
+    finding(&findings(&db.writer_url(), &[]).await.0, "ok", "seals", "is sealed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_that_can_do_too_much_or_too_little_is_named() {
+    let db = database().await;
+    let (found, code) = findings(&db.url(), &["--read-url", &db.url()]).await;
+    assert_eq!((code, problems(&found)), (1, 1), "{found:#?}");
+    finding(&found, "warning", "roles", "this was asked as \"postgres\", which is a superuser");
+    finding(
+        &found,
+        "problem",
+        "roles",
+        "query_database is not served: the reader logs in as \"postgres\", which is a superuser",
+    );
+    let (found, code) = findings(&db.url(), &["--read-url", &db.url(), "--allow-privileged-reader"]).await;
+    assert_eq!((code, problems(&found)), (0, 0), "{found:#?}");
+    let nobody = db.url().replace("user=postgres", "user=nobody_of_this_name");
+    let (found, code) = findings(&db.writer_url(), &["--read-url", &nobody]).await;
+    assert_eq!(code, 1);
+    finding(&found, "problem", "roles", "the reader cannot log in: ");
+
+    // AP01: of all logins that servers use, whoever asks.
+    let second = format!("second_{}", db.name());
+    let made = countersign_on(&db.url(), &["init", "--writer", &second]).await;
+    assert_eq!(made.code, 0, "{}", made.err);
+    db.run(&format!("grant countersign_approver to {second}")).await;
+    let says = format!("servers log in as \"{second}\", which may approve what its agents propose");
+    let (found, code) = findings(&db.writer_url(), &[]).await;
+    assert_eq!(code, 0);
+    finding(&found, "warning", "roles", &says);
+    finding(&found, "ok", "roles", "servers log in as \"countersign_writer\"");
+    let (found, code) = findings(&db.writer_url(), &["--strict-roles"]).await;
+    assert_eq!(code, 1);
+    finding(&found, "problem", "roles", &format!("{says}; strict_roles refuses that"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_connection_or_a_ledger_that_fits_it_says_what_to_do() {
+    let (found, code) = findings("host=/nowhere user=me dbname=shop", &[]).await;
+    assert_eq!((found.len(), code), (1, 1));
+    finding(&found, "problem", "connection", "/nowhere");
+    let empty = Database::empty("doctor_without_a_ledger").await;
+    let (found, code) = findings(&empty.url(), &[]).await;
+    assert_eq!((found.len(), code), (2, 1), "{found:#?}");
+    finding(&found, "problem", "ledger", "run `countersign init` on it first");
+    let db = database().await;
+    db.run("update countersign.schema_history set version = version + 1000 where version = (select max(version) from countersign.schema_history)").await;
+    let (found, code) = findings(&db.writer_url(), &[]).await;
+    assert_eq!((found.len(), code), (2, 1), "{found:#?}");
+    finding(&found, "problem", "ledger", "use a newer countersign");
+    let ran = doctor("", &[]).await;
+    assert!(ran.code == 1 && ran.err.contains("no database is configured"), "{}", ran.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manifests_that_do_not_fit_are_told_with_every_mistake() {
+    // C5-06
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wrong.toml");
+    let text = std::fs::read_to_string(repository().join("manifests/studio.toml")).unwrap();
+    std::fs::write(&path, text.replace("from studio.package where", "from studio.parcel where")).unwrap();
+    let (found, code) = findings(&db.writer_url(), &["--manifest", path.to_str().unwrap()]).await;
+    assert!(code == 1 && problems(&found) > 2, "{found:#?}");
+    for place in ["tool upsert_package: before: ", "tool upsert_package: after: ", "tool delete_package: sql: "] {
+        finding(&found, "problem", "manifests", &format!("{place}relation \"studio.parcel\" does not exist"));
+    }
+    std::fs::write(&path, text.replace("executor = \"delete_package_photo\"", "executor = \"no_such_executor\""))
+        .unwrap();
+    let (found, code) = findings(&db.writer_url(), &["--manifest", path.to_str().unwrap()]).await;
+    assert_eq!((code, problems(&found)), (1, 1), "{found:#?}");
+    finding(&found, "problem", "manifests", "no_such_executor");
+    let missing = folder.path().join("missing.toml");
+    let (found, code) = findings(&db.writer_url(), &["--manifest", missing.to_str().unwrap()]).await;
+    assert_eq!((code, problems(&found)), (1, 1), "{found:#?}");
+    finding(&found, "problem", "manifests", "missing.toml cannot be read");
+}

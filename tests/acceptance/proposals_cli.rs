@@ -1,0 +1,398 @@
+//! `countersign proposals`: what a person sees of a proposal, and that what they decide counts, once, and only theirs
+//! (promises X-39 to X-41, attacks AP01 to AP05, AP08, AP09).
+
+mod terminal;
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::unistd::{Uid, User};
+use serde_json::{Value, json};
+use testkit::{Database, Server, countersign, database, repository};
+use tokio::process::Command;
+
+use crate::audit::{Ran, countersign_on};
+
+/// What starts a server with the studio's tools.
+fn studio(db: &Database) -> Command {
+    let mut command = Server::bare_command(db);
+    command.arg("--manifest").arg(repository().join("manifests/studio.toml"));
+    command
+}
+
+/// A package of this tenant that nobody has booked.
+async fn spare_package(db: &Database, tenant: &str, title: &str) -> i64 {
+    let insert = format!(
+        "insert into studio.package (tenant_id, title, description, price, duration_minutes) \
+         values ('{tenant}', '{title}', '', 10, 60) returning package_id"
+    );
+    db.value(&insert).await.parse().unwrap()
+}
+
+async fn is_there(db: &Database, package: i64) -> bool {
+    db.value(&format!("select count(*) from studio.package where package_id = {package}")).await == "1"
+}
+
+/// Proposes to delete the package; the proposal.
+async fn propose(server: &Server, package: i64) -> Value {
+    let answer = server.succeed("delete_package", json!({"package_id": package})).await;
+    assert_eq!(answer["data"]["proposal"]["status"], "pending", "{answer}");
+    answer["data"]["proposal"].clone()
+}
+
+fn text<'a>(proposal: &'a Value, key: &str) -> &'a str {
+    proposal[key].as_str().unwrap_or_else(|| panic!("no {key} in {proposal}"))
+}
+
+/// A login of a person who may approve, and nothing else.
+async fn approver(db: &Database) -> String {
+    let role = format!("approver_{}", db.name());
+    db.run(&format!("create role {role} login; grant countersign_approver to {role}")).await;
+    as_role(db, &role)
+}
+
+fn as_role(db: &Database, role: &str) -> String {
+    db.url().replace("user=postgres", &format!("user={role}"))
+}
+
+async fn proposals(url: &str, arguments: &[&str]) -> Ran {
+    countersign_on(url, &[&["proposals"], arguments].concat()).await
+}
+
+/// The user of the operating system who runs the tests.
+fn os_user() -> String {
+    User::from_uid(Uid::effective()).unwrap().expect("this user has a name").name
+}
+
+/// The proposal, as `proposals show --json` has it.
+async fn stored(url: &str, id: &str) -> Value {
+    let ran = proposals(url, &["show", id, "--json"]).await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    serde_json::from_str(&ran.out).unwrap()
+}
+
+/// The proposal once it reads this state, by the database's clock.
+async fn once_it_is(url: &str, id: &str, state: &str) -> Value {
+    let wait = async {
+        loop {
+            let proposal = stored(url, id).await;
+            if proposal["status"] == state {
+                return proposal;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), wait).await.unwrap_or_else(|_| panic!("{id} never became {state}"))
+}
+
+async fn successes(db: &Database) -> String {
+    db.value("select count(*) from countersign.mutation_audit where status = 'success'").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_sees_everything_approves_it_and_it_is_carried_out_once() {
+    // AP08, X-39
+    let db = database().await;
+    let url = approver(&db).await;
+    let mut command = studio(&db);
+    command.env("COUNTERSIGN_ACTOR", "claude");
+    let server = Server::start(command).await;
+    let package = spare_package(&db, "default", "Spare").await;
+    let proposal = propose(&server, package).await;
+    let (id, digest) = (text(&proposal, "proposal_id"), text(&proposal, "digest"));
+
+    let listed = proposals(&url, &["list", "--status", "pending", "--account", "default"]).await;
+    let line = listed.out.lines().nth(1).unwrap();
+    for part in [id, "pending", "approve", "delete_package", "default", text(&proposal, "description")] {
+        assert!(line.contains(part), "{part} is missing in {line}");
+    }
+    assert_eq!(proposals(&url, &["list", "--status", "executed"]).await.out, "No proposals.\n");
+    assert_eq!(proposals(&url, &["list", "--account", "nobody"]).await.out, "No proposals.\n");
+    let listed: Value = serde_json::from_str(&proposals(&url, &["list", "--json", "--limit", "1"]).await.out).unwrap();
+    assert_eq!(listed, stored(&url, id).await, "nothing is left out of a list in JSON");
+
+    let shown = proposals(&url, &["show", id]).await.out;
+    for part in [
+        format!("proposal         {id}\n"),
+        "state            pending\n".to_owned(),
+        "tool             delete_package 1.0\n".to_owned(),
+        "account          default\n".to_owned(),
+        "proposed by      claude\n".to_owned(),
+        format!("until            {}\n", text(&proposal, "expires_at")),
+        format!("\"package_id\": {package}\n"),
+        "rows touched     1, when it was tried and rolled back\n".to_owned(),
+        "rows             1 gone\n".to_owned(),
+        "  - title             \"Spare\"\n".to_owned(),
+        "undo             cannot be undone: A deleted package is gone for good".to_owned(),
+        format!("digest           {digest}\n"),
+    ] {
+        assert!(shown.contains(&part), "{part:?} is missing in:\n{shown}");
+    }
+
+    let approved = proposals(&url, &["approve", id, "--digest", digest]).await;
+    assert_eq!(approved.code, 0, "{}", approved.err);
+    assert!(approved.out.starts_with(&shown), "what is approved is shown first: {}", approved.out);
+    let receipt = text(&stored(&url, id).await, "correlation_id").to_owned();
+    let executed = format!("Executed: correlation id {receipt}.\n");
+    assert!(approved.out.ends_with(&format!("Approved as {}.\n{executed}", os_user())), "{}", approved.out);
+    assert!(!is_there(&db, package).await);
+    let again = proposals(&url, &["approve", id, "--digest", digest]).await;
+    assert!(again.code == 0 && again.out.ends_with(&executed) && !again.out.contains("Approved as"), "{}", again.out);
+    assert_eq!(successes(&db).await, "1");
+
+    let after = proposals(&url, &["show", id]).await.out;
+    let login = url.split("user=").nth(1).unwrap().split(' ').next().unwrap();
+    let decided = format!(" by {}, via command_line as database login {login}\n", os_user());
+    assert!(after.contains("state            executed\n") && after.contains(&decided), "{after}");
+    the_record_says_who_agreed(&db, &server, &receipt, &proposal, login).await;
+    server.close().await;
+}
+
+/// The record of an executed proposal has its approval wherever it is shown, and it is sealed with it.
+async fn the_record_says_who_agreed(db: &Database, server: &Server, receipt: &str, proposal: &Value, login: &str) {
+    let detail = server.succeed("get_mutation_detail", json!({"correlation_id": receipt})).await["data"].clone();
+    let approval = &detail["approval"];
+    for (key, expected) in [
+        ("proposal_id", text(proposal, "proposal_id")),
+        ("digest", text(proposal, "digest")),
+        ("tier", "approve"),
+        ("decided_by", &os_user()),
+        ("decided_login", login),
+        ("decided_via", "command_line"),
+    ] {
+        assert_eq!(approval[key], expected, "{key} in {approval}");
+    }
+    assert!(approval["decided_at"].is_string() && approval["reason"].is_null(), "{approval}");
+    for arguments in [&["audit", "show", "--json", receipt][..], &["audit", "list", "--json", "--limit", "1"]] {
+        let ran = countersign_on(&db.url(), arguments).await;
+        let record: Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!(&record["approval"], approval, "{arguments:?}");
+    }
+    let shown = countersign_on(&db.url(), &["audit", "show", receipt]).await.out;
+    assert!(shown.contains(&format!("\"decided_by\": \"{}\"", os_user())), "{shown}");
+
+    assert_eq!(countersign_on(&db.url(), &["audit", "verify"]).await.code, 0);
+    let forged = "update countersign.mutation_audit set approval = \
+                  replace(approval::text, '\"tier\" : \"approve\"', '\"tier\" : \"confirm\"')::json \
+                  where approval is not null";
+    crate::audit::tamper(db, forged).await;
+    let verified = countersign_on(&db.url(), &["audit", "verify"]).await;
+    assert!(verified.code == 1 && verified.out.contains("was altered"), "{}", verified.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_not_shown_is_not_approved() {
+    // AP02, X-40
+    let db = database().await;
+    let url = approver(&db).await;
+    let server = Server::start(studio(&db)).await;
+    let package = spare_package(&db, "default", "Spare").await;
+    let proposal = propose(&server, package).await;
+    let (id, digest) = (text(&proposal, "proposal_id"), text(&proposal, "digest"));
+    let other = "0".repeat(64);
+    for (arguments, code, named) in [
+        (&["approve", id][..], 1, format!("this is no terminal: give --digest {digest}")),
+        (
+            &["approve", id, "--digest", &other],
+            1,
+            format!("the proposal has the digest {digest}, and you gave {other}"),
+        ),
+        (&["approve", id, "--digest", &other, "--yes"], 1, format!("and you gave {other}")),
+        (&["approve", id, "--digest", "abc"], 2, "64 hexadecimal digits".to_owned()),
+        (&["approve", id, "--wait", "3601"], 2, "3601 is not in 0..=3600".to_owned()),
+        (&["approve", "abc"], 2, "a UUID of 36 characters".to_owned()),
+        (&["reject", id, "--reason", " "], 2, "a reason says something".to_owned()),
+        (&["list", "--status", "done"], 2, "[possible values: pending, confirmed, rejected, expired,".to_owned()),
+        (&["list", "--limit", "0"], 2, "0 is not in 1..=1000".to_owned()),
+    ] {
+        let ran = proposals(&url, arguments).await;
+        assert!(ran.code == code && ran.err.contains(&named), "{arguments:?}: {} {}", ran.code, ran.err);
+        assert_eq!(stored(&url, id).await["status"], "pending", "{arguments:?}");
+    }
+    // The same with the right one is approved, also a second time with another one not.
+    assert_eq!(proposals(&url, &["approve", id, "--yes"]).await.code, 0);
+    let ran = proposals(&url, &["approve", id, "--digest", &other]).await;
+    assert!(ran.code == 1 && ran.err.contains("nothing was approved"), "{}", ran.err);
+    assert!(!is_there(&db, package).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn neither_the_server_nor_the_proposer_nor_anybody_without_the_role_approves() {
+    // AP01, X-41
+    let db = database().await;
+    let url = approver(&db).await;
+    let (account, user) = (os_user(), os_user());
+    db.run(&format!("insert into studio.studio values ('{account}', 'Own', 'UTC', 'EUR')")).await;
+    let mut as_account = studio(&db);
+    as_account.env("COUNTERSIGN_ACCOUNT", &account);
+    let as_account = Server::start(as_account).await;
+    let mut as_actor = studio(&db);
+    as_actor.env("COUNTERSIGN_ACTOR", &user);
+    let as_actor = Server::start(as_actor).await;
+    let other = Server::start(studio(&db)).await;
+    let own = propose(&as_account, spare_package(&db, &account, "Own").await).await;
+    let labelled = propose(&as_actor, spare_package(&db, "default", "Labelled").await).await;
+    let foreign = propose(&other, spare_package(&db, "default", "Foreign").await).await;
+    let photo = other.succeed("delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
+    let to_confirm = photo["data"]["proposal"].clone();
+    let stranger = format!("stranger_{}", db.name());
+    db.run(&format!("create role {stranger} login")).await;
+    let before = db.contents("studio").await;
+
+    let proposed = format!("\"{user}\" has proposed this, and nobody approves their own proposals");
+    for (login, proposal, named) in [
+        (db.writer_url(), &foreign, "grant countersign_approver to <login>"),
+        (as_role(&db, &stranger), &foreign, "this login may not read the ledger: use one that has the role"),
+        (url.clone(), &own, proposed.as_str()),
+        (url.clone(), &labelled, &proposed),
+        (url.clone(), &to_confirm, "this is for the proposing account to confirm, in its client"),
+    ] {
+        let id = text(proposal, "proposal_id");
+        let ran = proposals(&login, &["approve", id, "--digest", text(proposal, "digest")]).await;
+        assert!(ran.code == 1 && ran.err.contains(named), "{} {}", ran.code, ran.err);
+        assert_eq!(stored(&url, id).await["status"], "pending");
+    }
+    // Who approves is not what a variable says.
+    let mut command = Command::new(countersign());
+    command.env("DATABASE_URL", &url).envs([("USER", "somebody"), ("LOGNAME", "somebody"), ("SUDO_USER", "somebody")]);
+    command.args(["proposals", "approve", text(&own, "proposal_id"), "--yes"]).stdin(Stdio::null());
+    let output = command.output().await.unwrap();
+    assert!(String::from_utf8(output.stderr).unwrap().contains(&proposed) && output.status.code() == Some(1));
+    // The server's login cannot reject as a person either.
+    let ran = proposals(&db.writer_url(), &["reject", text(&foreign, "proposal_id")]).await;
+    assert!(ran.code == 1 && ran.err.contains("may not decide"), "{}", ran.err);
+    let ran = proposals(&url, &["approve", "00000000-0000-4000-8000-000000000001", "--yes"]).await;
+    assert!(ran.code == 1 && ran.err.contains("no proposal has the id 00000000-"), "{}", ran.err);
+    assert_eq!(db.contents("studio").await, before);
+    assert_eq!(successes(&db).await, "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_person_rejects_stays_unwritten() {
+    let db = database().await;
+    let url = approver(&db).await;
+    let server = Server::start(studio(&db)).await;
+    let package = spare_package(&db, "default", "Spare").await;
+    let proposal = propose(&server, package).await;
+    let (id, digest) = (text(&proposal, "proposal_id"), text(&proposal, "digest"));
+    let rejected = format!("Rejected by {}; nothing was written.", os_user());
+    for _ in 0..2 {
+        let ran = proposals(&url, &["reject", id, "--reason", "We still sell it."]).await;
+        assert!(ran.code == 0 && ran.out.starts_with(&rejected), "{} {}", ran.out, ran.err);
+    }
+    let ran = proposals(&url, &["approve", id, "--digest", digest]).await;
+    assert!(ran.code == 1 && ran.err.contains("the proposal was rejected; nothing was written"), "{}", ran.err);
+    let seen = server.succeed("get_proposal", json!({"proposal_id": id})).await["data"].clone();
+    assert_eq!((&seen["status"], &seen["reason"]), (&json!("rejected"), &json!("We still sell it.")), "{seen}");
+    assert!(is_there(&db, package).await);
+
+    // One that the user would confirm can be rejected by a person too, and one that was executed cannot.
+    let photo = server.succeed("delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
+    let to_confirm = text(&photo["data"]["proposal"], "proposal_id").to_owned();
+    assert_eq!(proposals(&url, &["reject", &to_confirm]).await.code, 0);
+    let proposal = propose(&server, package).await;
+    let id = text(&proposal, "proposal_id");
+    assert_eq!(proposals(&url, &["approve", id, "--yes"]).await.code, 0);
+    let ran = proposals(&url, &["reject", id]).await;
+    assert!(ran.code == 1 && ran.err.contains("the proposal was executed"), "{}", ran.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approval_comes_too_late_by_the_database_s_clock() {
+    // AP05
+    let db = database().await;
+    let url = approver(&db).await;
+    let mut command = studio(&db);
+    command.env("COUNTERSIGN_PROPOSAL_LIFETIME_S", "1");
+    let server = Server::start(command).await;
+    let package = spare_package(&db, "default", "Spare").await;
+    let proposal = propose(&server, package).await;
+    let id = text(&proposal, "proposal_id");
+    once_it_is(&url, id, "expired").await;
+    let ran = proposals(&url, &["approve", id, "--digest", text(&proposal, "digest")]).await;
+    assert!(ran.code == 1 && ran.err.contains("the proposal expired"), "{}", ran.err);
+    assert_eq!(stored(&url, id).await["decided_by"], Value::Null);
+    assert!(is_there(&db, package).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_approved_while_no_server_runs_waits_for_the_next_one_and_runs_once() {
+    let db = database().await;
+    let url = approver(&db).await;
+    let server = Server::start(studio(&db)).await;
+    let package = spare_package(&db, "default", "Spare").await;
+    let proposal = propose(&server, package).await;
+    let (id, digest) = (text(&proposal, "proposal_id"), text(&proposal, "digest"));
+    server.close().await;
+    for arguments in [&["approve", id, "--digest", digest, "--wait", "0"][..], &["approve", id, "--yes", "--wait", "1"]]
+    {
+        let ran = proposals(&url, arguments).await;
+        let waits = "Not carried out yet: a server that serves delete_package carries it out, until ";
+        assert!(ran.code == 0 && ran.out.contains(waits), "{arguments:?}: {} {}", ran.out, ran.err);
+        let until = ran.out.trim_end().rsplit("until ").next().unwrap();
+        assert!(until.starts_with("20") && until.ends_with("Z."), "{until}");
+    }
+    assert!(is_there(&db, package).await);
+    let servers = [Server::start(studio(&db)).await, Server::start(studio(&db)).await];
+    let executed = once_it_is(&url, id, "executed").await;
+    let ran = proposals(&url, &["approve", id, "--yes"]).await;
+    let receipt = text(&executed, "correlation_id");
+    assert!(ran.code == 0 && ran.out.ends_with(&format!("Executed: correlation id {receipt}.\n")), "{}", ran.out);
+    assert!(!is_there(&db, package).await);
+    assert_eq!(successes(&db).await, "1");
+    for server in servers {
+        server.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approved_write_that_cannot_be_is_told_with_its_reason() {
+    // AP04
+    let db = database().await;
+    let url = approver(&db).await;
+    let server = Server::start(studio(&db)).await;
+    let [changed, refused] =
+        [spare_package(&db, "default", "Changed").await, spare_package(&db, "default", "Refused").await];
+    let stale = propose(&server, changed).await;
+    let failed = propose(&server, refused).await;
+    db.run(&format!("update studio.package set price = 11 where package_id = {changed}")).await;
+    let id = text(&stale, "proposal_id");
+    let ran = proposals(&url, &["approve", id, "--yes"]).await;
+    assert!(ran.code == 1 && ran.err.contains("it was approved, and is stale: the rows have changed"), "{}", ran.err);
+    let again = proposals(&url, &["approve", id, "--yes"]).await;
+    assert!(again.code == 1 && again.err.contains("nothing was written"), "{}", again.err);
+
+    db.run("revoke delete on studio.package from countersign_writer").await;
+    let ran = proposals(&url, &["approve", text(&failed, "proposal_id"), "--yes"]).await;
+    assert!(ran.code == 1 && ran.err.contains("tried and refused; nothing was written: "), "{}", ran.err);
+    assert!(ran.err.contains("permission denied for table package"), "{}", ran.err);
+    assert!(is_there(&db, changed).await && is_there(&db, refused).await);
+    // Also what was tried and refused says who had agreed to it.
+    let agreed = "select status, approval ->> 'decided_by' from countersign.mutation_audit order by id";
+    assert_eq!(db.rows(agreed).await, [["failure", &os_user()], ["failure", &os_user()]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_an_agent_wrote_controls_the_terminal_or_looks_like_a_line_of_ours() {
+    // AP09, AU11
+    let db = database().await;
+    let url = approver(&db).await;
+    let mut command = studio(&db);
+    command.env("COUNTERSIGN_ACTOR", "agent\u{1b}[2K\nstate            executed");
+    let server = Server::start(command).await;
+    let hostile = "Looks fine.\nstate            executed\u{1b}[2K\u{9b}31m\u{202e}\u{200b}";
+    let arguments = json!({"title": "New", "description": hostile, "price": 1, "duration_minutes": 60});
+    let answer = server.succeed("upsert_package", arguments).await;
+    let id = text(&answer["data"]["proposal"], "proposal_id").to_owned();
+    let hidden = |text: &str| text.chars().any(|c| (c.is_control() && c != '\n') || "\u{202e}\u{200b}".contains(c));
+    for arguments in [&["list"][..], &["list", "--json"], &["show", &id], &["show", "--json", &id]] {
+        let shown = proposals(&url, arguments).await.out;
+        assert!(!hidden(&shown) && shown.contains("\\u001b[2K\\u009b31m\\u202e"), "{shown}");
+        assert!(!shown.lines().any(|line| line.starts_with("state            executed")), "{shown}");
+    }
+    assert_eq!(stored(&url, &id).await["params"]["description"], hostile, "JSON keeps the value");
+    let rejected = proposals(&url, &["reject", &id, "--reason", hostile]).await;
+    assert!(rejected.code == 0 && !hidden(&rejected.out), "{}", rejected.out);
+    let shown = proposals(&url, &["show", &id]).await.out;
+    assert!(!hidden(&shown) && !shown.lines().any(|line| line.starts_with("state            executed")), "{shown}");
+    assert_eq!(stored(&url, &id).await["reason"], hostile);
+}
