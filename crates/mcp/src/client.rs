@@ -1,7 +1,6 @@
 //! A real MCP client over a server's standard input and output: for the demo and the tests.
 
 use std::fmt;
-use std::sync::Arc;
 
 use rmcp::ServiceExt;
 use rmcp::handler::client::ClientHandler;
@@ -49,12 +48,11 @@ pub struct ToolAnswer {
     pub text: String,
 }
 
-/// A user whom the server may ask (MCP elicitation).
-#[derive(Clone)]
-struct User(Arc<Answering>);
+/// What somebody says to a question; `None` is no answer, ever.
+type Answers = dyn Fn(&str) -> Option<UserAnswer> + Send + Sync;
 
-/// What they say to a question in these words; `None` if they never answer.
-type Answering = dyn Fn(&str) -> Option<UserAnswer> + Send + Sync;
+/// A user whom the server may ask (MCP elicitation).
+struct User(Box<Answers>);
 
 impl fmt::Debug for User {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -130,7 +128,7 @@ impl Client {
         command: Command,
         user: impl Fn(&str) -> Option<UserAnswer> + Send + Sync + 'static,
     ) -> Result<Self, ClientError> {
-        Self::open(command, Some(User(Arc::new(user)))).await
+        Self::open(command, Some(User(Box::new(user)))).await
     }
 
     async fn open(command: Command, user: Option<User>) -> Result<Self, ClientError> {

@@ -1,6 +1,8 @@
 //! What somebody agreed to and nobody has carried out: approvals by people, and what a server that went away has left. And the
 //! end of what nobody has agreed to in time.
 
+use std::sync::Arc;
+
 use contract::{CorrelationId, ErrorCode, Failure, ProposalId};
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -29,42 +31,50 @@ impl Proposals {
     ///
     /// # Errors
     /// That the ledger cannot be used.
-    pub async fn recover(&self, executors: &Executors) -> Result<Vec<(ProposalId, Result<Carried, Stopped>)>, Failure> {
+    pub async fn recover(
+        &self,
+        executors: &Arc<Executors>,
+    ) -> Result<Vec<(ProposalId, Result<Carried, Stopped>)>, Failure> {
         let names: Vec<String> = executors.names().map(|name| serde_json::Value::from(name).to_string()).collect();
         let names = vec![Some(format!("{{{}}}", names.join(",")))];
         let open = self.ask_words(CONFIRMED_SQL, names, Instant::now() + self.call_deadline).await?;
-        let mut running = Vec::new();
-        for id in open.iter().filter_map(|id| ProposalId::parse(id)) {
-            let deadline = Instant::now() + self.call_deadline;
-            let attempt = CorrelationId::new();
-            let lease = Some(self.lease().as_secs_f64().to_string());
-            let params = vec![Some(id.to_string()), Some(attempt.to_string()), lease];
-            // What cannot be taken must not hold up what is behind it; and what was taken is carried out.
-            let verdict = match self.ask_words(TAKE_SQL, params, deadline).await {
-                Ok(verdict) => verdict.into_iter().next().unwrap_or_default(),
-                Err(failure) => {
-                    tracing::warn!(proposal_id = %id, "a confirmed proposal cannot be taken up: {}", failure.message);
-                    continue;
-                }
-            };
-            if !["done", "again"].contains(&verdict.as_str()) {
-                continue;
+        let running = open.iter().filter_map(|id| ProposalId::parse(id)).map(|id| {
+            let (this, executors) = (self.clone(), Arc::clone(executors));
+            // Together: a slow one must not hold up the others. And each to its end, once it is taken.
+            let work = async move { Ok(this.take_up(id, &executors).await) };
+            async move { (id, self.gate.spawn(None, work).await) }
+        });
+        let carried = join_all(running).await.into_iter();
+        Ok(carried
+            .filter_map(|(id, outcome)| Some((id, outcome.unwrap_or_else(|stopped| Some(Err(stopped)))?)))
+            .collect())
+    }
+
+    /// Carries it out, unless somebody else has it or it cannot be.
+    async fn take_up(&self, id: ProposalId, executors: &Executors) -> Option<Result<Carried, Stopped>> {
+        let deadline = Instant::now() + self.call_deadline;
+        let attempt = CorrelationId::new();
+        let lease = Some(self.lease().as_secs_f64().to_string());
+        let params = vec![Some(id.to_string()), Some(attempt.to_string()), lease];
+        let verdict = match self.ask_words(TAKE_SQL, params, deadline).await {
+            Ok(verdict) => verdict.into_iter().next().unwrap_or_default(),
+            Err(failure) => {
+                tracing::warn!(proposal_id = %id, "a confirmed proposal cannot be taken up: {}", failure.message);
+                return None;
             }
-            let Ok(Some(proposal)) = self.get(None, id).await else { continue };
-            let executor = executors.get(&proposal.tool_name).cloned();
-            // Its work is not only the database's, so nobody knows what of it has happened.
-            if verdict == "again" && executor.as_ref().is_some_and(|executor| !executor.keeps_to_its_preview()) {
-                if let Err(failure) = self.end(id, attempt, &interrupted(), deadline).await {
-                    tracing::warn!(proposal_id = %id, "an interrupted proposal could not be ended: {}", failure.message);
-                }
-                continue;
-            }
-            let this = self.clone();
-            let work = async move { this.carry_out(&proposal, executor.as_ref(), attempt, deadline).await };
-            // Together: a slow one must not hold up the others.
-            running.push(async move { (id, self.gate.spawn(Some(attempt), work).await) });
+        };
+        if !["done", "again"].contains(&verdict.as_str()) {
+            return None;
         }
-        Ok(join_all(running).await)
+        let proposal = self.get(None, id).await.ok()??;
+        let executor = executors.get(&proposal.tool_name);
+        // Its work is not only the database's, so nobody knows what of it has happened.
+        if verdict == "again" && executor.is_some_and(|executor| !executor.keeps_to_its_preview()) {
+            let failure = interrupted();
+            let ended = self.end(id, attempt, &failure, deadline).await;
+            return Some(Err(ended.err().unwrap_or(failure).into()));
+        }
+        Some(self.carry_out(&proposal, executor, attempt, deadline).await)
     }
 
     /// Ends what has expired, and removes what is old; how many were ended, and how many of these had been agreed to.
