@@ -189,7 +189,7 @@ fn unplannable(error: Error) -> Refusal {
         Error::Server(error) => {
             let message =
                 format!("PostgreSQL cannot plan the statement with these values (SQLSTATE {})", error.sqlstate);
-            Failure { sqlstate: Some(error.sqlstate), ..Failure::new(ErrorCode::SqlError, message) }.into()
+            Failure { message, hint: None, ..sql_failure(&error) }.into()
         }
         error => Refusal::Lost(error),
     }

@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 const IN_SHORT: usize = 200;
 /// The longest parameter that is shown whole in a question: this is what somebody agrees to.
 const PARAM: usize = 4000;
+/// The same of a write that was not tried: its text is all that there is to look at.
+const UNTRIED: usize = 100_000;
 /// The longest value of a row.
 const IN_ROW: usize = 300;
 /// The longest row.
@@ -30,9 +32,12 @@ pub(crate) fn description(title: &str, params: &Map<String, Value>, preview: &Pr
 pub(crate) fn question(title: &str, proposal: &Proposal) -> String {
     let preview = &proposal.preview;
     let mut lines = vec![format!("{} ({})?", visible(title), proposal.tool_name), String::new()];
-    lines.extend(
-        proposal.params.iter().map(|(name, value)| format!("  {}: {}", visible(name), cut(&json(value), PARAM))),
-    );
+    let longest = if preview.rows_affected.is_none() { UNTRIED } else { PARAM };
+    let params = || proposal.params.iter().map(|(name, value)| (visible(name), json(value)));
+    lines.extend(params().map(|(name, value)| format!("  {name}: {}", cut(&value, longest))));
+    if params().any(|(_, value)| value.chars().count() > longest) {
+        lines.push("Not all of it is shown here: decline, unless you have read it whole elsewhere.".to_owned());
+    }
     let changes = changes(preview);
     let end = if changes.is_empty() { "." } else { ":" };
     lines.extend([String::new(), format!("{}{end}", touches(preview))]);

@@ -135,3 +135,100 @@ async fn an_approval_that_is_changed_afterwards_is_found_by_the_audit() {
     db.run("alter table countersign.mutation_audit enable trigger user").await;
     assert!(!audit("verify").await, "who agreed is part of what is sealed");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_altered_one_holds_nothing_up_and_ends_like_any_other() {
+    let db = database().await;
+    let server = studio(&db).await;
+    let altered = propose(&server, "delete_package", json!({"package_id": 3})).await;
+    assert_eq!(super::approve(&db, &altered).await, "done");
+    // Approved and altered before a server could carry it out; and one that waits, altered as well.
+    server.close().await;
+    let server = {
+        let server = studio(&db).await;
+        let waiting = propose(&server, "upsert_package", price("150")).await;
+        alter(&db, &waiting, "description = 'Harmless.', expires_at = now() - interval '1 minute'", false).await;
+        server
+    };
+    let stuck = propose(&server, "upsert_package", price("151")).await;
+    server.close().await;
+    db.run("alter table countersign.proposal disable trigger user").await;
+    db.run(&format!(
+        "update countersign.proposal set status = 'confirmed', decision = 'confirmed', decided_by = 'default', decided_login = 'x', \
+         decided_via = 'confirm_proposal', decided_at = now(), attempt_until = now(), params = '{{}}' where proposal_id = '{}'",
+        id(&stuck)
+    ))
+    .await;
+    db.run("alter table countersign.proposal enable trigger user").await;
+    let server = studio(&db).await;
+    let ended = |proposal: &Value| {
+        format!(
+            "select status from countersign.proposal where proposal_id = '{}' and completed_at is not null",
+            id(proposal)
+        )
+    };
+    assert_eq!(crate::writes::until_some(&db, &ended(&stuck)).await, "failed");
+    crate::writes::until_some(&db, "select 1 from countersign.proposal where status = 'expired'").await;
+    // What comes behind it is carried out, and the account can go on proposing.
+    let next = propose(&server, "upsert_package", price("152")).await;
+    server.succeed("confirm_proposal", agreement(&next)).await;
+    assert_eq!(db.value(PRICE).await, "152.00");
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_confirmed_that_a_person_has_to_approve_by_now_whoever_proposed_it_as_what() {
+    let db = database().await;
+    let sql = "insert into social.tweet (account_id, text) values ('default', 'raised')";
+    let with_tier = |tier: &'static str| {
+        let mut command = command(&db);
+        command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", tier]);
+        Server::start(command)
+    };
+    let lower = with_tier("confirm").await;
+    let proposal = propose(&lower, "execute_sql", json!({"sql": sql})).await;
+    lower.close().await;
+    let raised = with_tier("approve").await;
+    let other = propose(&raised, "execute_sql", json!({"sql": sql})).await;
+    assert_ne!(other["proposal_id"], proposal["proposal_id"], "what waits at the lower tier is not handed out again");
+    raised.fail("confirm_proposal", agreement(&proposal), "proposal_stale").await;
+    // With the server's own login: the very same, said to be for the account to confirm.
+    let (client, connection) = tokio_postgres::connect(&db.writer_url(), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let forged = format!(
+        "select stored::text from countersign.proposal o, countersign.propose(gen_random_uuid(), 'default', null, 'execute_sql', o.tool_version, \
+         o.definition, 'confirm', 'Harmless.', o.params, o.params_hash, null, o.preview, interval '1 hour', 100) where o.proposal_id = '{}'",
+        id(&other)
+    );
+    let stored: String = client.query_one(&forged, &[]).await.unwrap().get(0);
+    let forged = json!({"proposal_id": stored});
+    let forged = raised.succeed("get_proposal", forged).await["data"].clone();
+    if forged["proposal_id"] != other["proposal_id"] {
+        raised.fail("confirm_proposal", agreement(&forged), "proposal_stale").await;
+    }
+    assert_eq!(db.value("select count(*) from social.tweet where text = 'raised'").await, "0");
+    raised.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_statement_of_a_write_decides_whatever_it_sets() {
+    let db = database().await;
+    let mut command = command(&db);
+    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    let admin = Server::start(command).await;
+    let proposal = propose(&admin, "upsert_package", price("150")).await;
+    let (id, digest) = (id(&proposal), proposal["digest"].as_str().unwrap());
+    for call in [
+        format!(
+            "countersign.decide_proposal('{id}', 'default', 'confirmed', 'elicitation', '{digest}', null, null, interval '0')"
+        ),
+        "countersign.sealing_key()".to_owned(),
+        "countersign.reader_credentials()".to_owned(),
+    ] {
+        let sql = format!("select set_config('countersign.claimed', '', true), {call}");
+        let error = admin.fail("execute_sql", json!({"sql": sql}), "sql_error").await;
+        assert_eq!(error["sqlstate"], "42501", "{call}: {error}");
+    }
+    assert_eq!(state(&db, &proposal).await, "pending");
+    admin.close().await;
+}

@@ -199,9 +199,10 @@ async fn whatever_is_killed_when_each_agreement_is_carried_out_once_or_not_at_al
     assert!(written.iter().all(|row| row[1] == "1"), "nothing twice: {written:?}");
     let executed = states.values().filter(|state| *state == "executed").count();
     assert_eq!(executed, written.len(), "executed means written, and written means executed: {states:?}");
+    // What had begun is not begun again, since a statement of one's own may do more than a rollback takes back.
     assert!(
-        states.values().all(|state| state == "executed" || state == "pending"),
-        "an agreement that was taken in is carried out: {states:?}"
+        states.values().all(|state| ["executed", "pending", "failed"].contains(&state.as_str())),
+        "an agreement that was taken in has an end: {states:?}"
     );
     let points = db
         .value(
@@ -218,4 +219,38 @@ async fn whatever_is_killed_when_each_agreement_is_carried_out_once_or_not_at_al
     {
         assert_eq!(approve(&db, waiting).await, "not_yours");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_of_ones_own_that_was_interrupted_is_not_begun_again() {
+    let db = database().await;
+    let admin = || {
+        let mut command = command(&db);
+        command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
+        command
+    };
+    let server = Server::start(admin()).await;
+    let sql = "update studio.package set price = 1 where package_id = 1";
+    let proposal = propose(&server, "execute_sql", json!({"sql": sql})).await;
+    server.close().await;
+    let mut killed = RawServer::logging(admin(), Stdio::null(), "2025-06-18").await;
+    let mut blocker = db.connect().await;
+    let lock = blocker.transaction().await.unwrap();
+    lock.batch_execute("select from studio.package where package_id = 1 for update").await.unwrap();
+    let call = json!({"name": "confirm_proposal", "arguments": agreement(&proposal)});
+    killed.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).to_string()).await;
+    until_some(
+        &db,
+        "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%price = 1%'",
+    )
+    .await;
+    kill(killed.pid());
+    attempts_are_over(&db).await;
+    let server = Server::start(admin()).await;
+    lock.commit().await.unwrap();
+    assert_eq!(until_some(&db, &ended(&proposal)).await, "failed");
+    assert_eq!(db.value(PRICE).await, "120.00");
+    let error = server.fail("confirm_proposal", agreement(&proposal), "proposal_closed").await;
+    assert!(error["message"].as_str().unwrap().contains("outside"), "{error}");
+    server.close().await;
 }

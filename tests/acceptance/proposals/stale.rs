@@ -149,3 +149,74 @@ async fn a_failure_after_the_agreement_is_told_and_the_next_call_can_propose_aga
     assert_ne!(done["meta"]["correlation_id"], stored["correlation_id"]);
     server.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_deferred_triggers_do_is_shown_and_compared() {
+    let db = database().await;
+    db.run(
+        "create function public.round_up() returns trigger language plpgsql as $$ begin \
+         update studio.package set price = ceil(price) where package_id = new.package_id and price <> ceil(price); return null; end $$; \
+         create constraint trigger round_up after update on studio.package deferrable initially deferred \
+         for each row execute function public.round_up()",
+    )
+    .await;
+    let server = studio(&db).await;
+    let proposal = propose(&server, "upsert_package", price("150.50")).await;
+    assert_eq!(proposal["preview"]["after"][0]["price"].to_string(), "151.00", "{proposal}");
+    db.run(
+        "create or replace function public.round_up() returns trigger language plpgsql as $$ begin return null; end $$",
+    )
+    .await;
+    refused_as_stale(&db, &server, &proposal).await;
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conflict_with_others_does_not_use_up_an_agreement() {
+    let db = database().await;
+    let server = studio(&db).await;
+    // Fails the first two times that it is really written; a sequence does not go back.
+    db.run("create sequence public.tries; grant usage on sequence public.tries to public").await;
+    let proposal = propose(&server, "upsert_package", price("150")).await;
+    db.run(
+        "create function public.conflict() returns trigger language plpgsql as $$ begin \
+         if nextval('public.tries') < 3 then raise exception 'a conflict' using errcode = '40001'; end if; return new; end $$; \
+         create trigger conflict before update on studio.package for each row execute function public.conflict()",
+    )
+    .await;
+    let error = server.fail("confirm_proposal", agreement(&proposal), "sql_error").await;
+    assert_eq!((&error["sqlstate"], &error["retryable"]), (&json!("40001"), &json!(true)), "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("stays confirmed"), "{error}");
+    let executed = format!(
+        "select 1 from countersign.proposal where proposal_id = '{}' and status = 'executed'",
+        super::id(&proposal)
+    );
+    crate::writes::until_some(&db, &executed).await;
+    assert_eq!(db.value(PRICE).await, "150.00");
+    let records =
+        db.rows("select status, coalesce(error_sqlstate, '') from countersign.mutation_audit order by id").await;
+    assert_eq!(records, [["failure", "40001"], ["failure", "40001"], ["success", ""]]);
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conflict_that_never_ends_is_a_failure_after_five_times() {
+    let db = database().await;
+    let server = studio(&db).await;
+    let proposal = propose(&server, "upsert_package", price("150")).await;
+    db.run(
+        "create function public.conflict() returns trigger language plpgsql as $$ begin \
+         raise exception 'a conflict' using errcode = '40001'; end $$; \
+         create trigger conflict before update on studio.package for each row execute function public.conflict()",
+    )
+    .await;
+    server.fail("confirm_proposal", agreement(&proposal), "sql_error").await;
+    let failed = format!(
+        "select error_message from countersign.proposal where proposal_id = '{}' and status = 'failed'",
+        super::id(&proposal)
+    );
+    assert!(crate::writes::until_some(&db, &failed).await.contains("5 times"));
+    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "5");
+    assert_eq!(db.value(PRICE).await, "120.00");
+    server.close().await;
+}

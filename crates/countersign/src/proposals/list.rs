@@ -1,6 +1,6 @@
 //! `countersign proposals list`.
 
-use ledger::proposals::{Proposal, ProposalFilter};
+use ledger::proposals::{ProposalFilter, ProposalLine};
 
 use super::args::ListArgs;
 use super::{open, refused};
@@ -26,7 +26,7 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
     Ok(())
 }
 
-fn row(proposal: &Proposal) -> Vec<String> {
+fn row(proposal: &ProposalLine) -> Vec<String> {
     vec![
         to_the_second(&proposal.expires_at),
         proposal.status.as_str().to_owned(),

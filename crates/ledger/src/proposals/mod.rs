@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use contract::{AccountId, CorrelationId, ErrorCode, Failure, Principal, ProposalId};
 use pg::Writer;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -130,6 +131,45 @@ pub struct Proposal {
     pub completed_at: Option<String>,
 }
 
+/// A proposal in short: without parameters and preview, which may be large.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ProposalLine {
+    /// Its name.
+    pub proposal_id: ProposalId,
+    /// Whose write it is.
+    pub account_id: AccountId,
+    /// The label of whoever proposed.
+    pub actor: Option<String>,
+    /// The tool.
+    pub tool_name: String,
+    /// Who has to agree.
+    pub tier: Tier,
+    /// For people: what would happen.
+    pub description: String,
+    /// What is agreed to.
+    pub digest: String,
+    /// When it was proposed.
+    pub created_at: String,
+    /// Until when it can be agreed to.
+    pub expires_at: String,
+    /// As in [`Proposal`].
+    pub status: Status,
+    /// Who decided.
+    pub decided_by: Option<String>,
+    /// How it was told.
+    pub decided_via: Option<String>,
+    /// When.
+    pub decided_at: Option<String>,
+    /// The mutation that ended it.
+    pub correlation_id: Option<CorrelationId>,
+    /// Why it failed.
+    pub error_code: Option<String>,
+    /// The same in a sentence.
+    pub error_message: Option<String>,
+    /// When it ended.
+    pub completed_at: Option<String>,
+}
+
 /// Which proposals to list.
 #[derive(Debug, Clone, Default)]
 pub struct ProposalFilter {
@@ -150,16 +190,18 @@ pub enum Standing {
     KeyReused,
 }
 
-const SELECT_SQL: &str = concat!(
-    "select p.proposal_id, p.account_id, p.actor, p.tool_name, p.tool_version, p.definition, p.tier, p.description, p.params, \
-     p.params_hash, p.idempotency_key, p.preview, p.digest, ",
+const WHOLE_SQL: &str = "select p.tool_version, p.definition, p.params, p.params_hash, p.idempotency_key, p.preview, \
+    p.decided_login::text as decided_login, p.reason, ";
+const LINE_SQL: &str = "select ";
+const COLUMNS_SQL: &str = concat!(
+    "p.proposal_id, p.account_id, p.actor, p.tool_name, p.tier, p.description, p.digest, ",
     rfc3339!("p.created_at"),
     " as created_at, ",
     rfc3339!("p.expires_at"),
     " as expires_at, case when p.status = 'pending' and p.expires_at <= clock_timestamp() then 'expired' else p.status end as status, \
-     p.decided_by, p.decided_login::text as decided_login, p.decided_via, ",
+     p.decided_by, p.decided_via, ",
     rfc3339!("p.decided_at"),
-    " as decided_at, p.reason, p.correlation_id, p.error_code, p.error_message, ",
+    " as decided_at, p.correlation_id, p.error_code, p.error_message, ",
     rfc3339!("p.completed_at"),
     " as completed_at from countersign.proposal p "
 );
@@ -285,20 +327,20 @@ impl Proposals {
     /// That the ledger cannot be read.
     pub async fn get(&self, account: Option<&AccountId>, id: ProposalId) -> Result<Option<Proposal>, Failure> {
         let params = [Some(id.to_string()), account.map(|account| account.as_str().to_owned())];
-        Ok(self.read(ONE_SQL, &params).await?.into_iter().next())
+        Ok(self.read(WHOLE_SQL, ONE_SQL, &params).await?.into_iter().next())
     }
 
     /// The newest proposals first.
     ///
     /// # Errors
     /// That the ledger cannot be read.
-    pub async fn list(&self, filter: &ProposalFilter) -> Result<Vec<Proposal>, Failure> {
+    pub async fn list(&self, filter: &ProposalFilter) -> Result<Vec<ProposalLine>, Failure> {
         let params = [
             filter.account.as_ref().map(|account| account.as_str().to_owned()),
             filter.status.map(|status| status.as_str().to_owned()),
             Some(filter.limit.to_string()),
         ];
-        self.read(LIST_SQL, &params).await
+        self.read(LINE_SQL, LIST_SQL, &params).await
     }
 
     /// The key that seals what clients carry for us: 32 bytes in hexadecimal digits, the same for all servers of the ledger.
@@ -312,8 +354,13 @@ impl Proposals {
         key.ok_or_else(|| std::io::Error::other("the ledger has no sealing key").into())
     }
 
-    async fn read(&self, which: &str, params: &[Option<String>]) -> Result<Vec<Proposal>, Failure> {
-        let rows = self.records.objects(&format!("{SELECT_SQL}{which}"), params).await;
+    async fn read<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        which: &str,
+        params: &[Option<String>],
+    ) -> Result<Vec<T>, Failure> {
+        let rows = self.records.objects(&format!("{what}{COLUMNS_SQL}{which}"), params).await;
         let rows = rows.map_err(|error| {
             tracing::error!(%error, "the proposals cannot be read");
             match error {

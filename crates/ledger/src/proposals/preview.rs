@@ -240,6 +240,14 @@ mod tests {
     }
 
     #[test]
+    fn a_row_with_a_column_named_rows_is_a_row_and_every_column_of_it_counts() {
+        let one = |price: u32| work(json!({"rows": [1, 2], "price": price}), json!([]), json!([]));
+        let preview = Preview::of_both(one(5), &one(5)).unwrap();
+        assert_eq!(preview.difference(&one(5)), None);
+        assert!(preview.difference(&one(500)).is_some());
+    }
+
+    #[test]
     fn rows_that_change_between_the_two_tries_are_no_preview() {
         let one = work(json!({}), json!([{"id": 1, "name": "a"}]), json!([]));
         assert_eq!(Preview::of_both(one.clone(), &work(json!({}), json!([{"id": 1, "name": "b"}]), json!([]))), None);

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use contract::{CorrelationId, ProposalId};
-use ledger::proposals::{Proposal, ProposalFilter, ProposalStatus, Proposals, Tier};
+use ledger::proposals::{self, ProposalFilter, ProposalStatus, Proposals, Tier};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -85,8 +85,8 @@ struct ProposalLine {
     error_message: Option<String>,
 }
 
-impl From<Proposal> for ProposalLine {
-    fn from(proposal: Proposal) -> Self {
+impl From<proposals::ProposalLine> for ProposalLine {
+    fn from(proposal: proposals::ProposalLine) -> Self {
         Self {
             proposal_id: proposal.proposal_id,
             action: proposal.tool_name,
