@@ -1,6 +1,7 @@
 //! What an executor written in Rust cannot do: the gate does not trust it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use contract::{ErrorCode, Principal, Redaction, Rollback};
@@ -68,5 +69,91 @@ async fn a_transaction_that_the_executor_ended_has_no_outcome() {
         assert_eq!(stopped.failure.code, ErrorCode::InDoubtAborted, "{stopped:?}");
         assert!(records.iter().all(|record| record == &["failure", "in_doubt_aborted"]), "{records:?}");
         assert_eq!(db.value(POSTED).await, "0", "nothing runs where it would commit by itself");
+    }
+}
+
+/// Does something that no rollback takes back, and says what it would be without doing it.
+#[derive(Default)]
+struct Outside {
+    done: AtomicU32,
+    shown: AtomicU32,
+}
+
+fn burnt() -> Work {
+    let rollback = Rollback::irreversible("It is burnt.");
+    Work { data: json!({"burnt": true}), rows_affected: 0, before: None, after: None, rollback, reversals: Vec::new() }
+}
+
+impl Executor for Outside {
+    fn definition(&self) -> String {
+        "burn 1".to_owned()
+    }
+
+    fn execute<'a>(&'a self, _: &'a mut WriteTx<'_>, _: &'a Order) -> Working<'a> {
+        self.done.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { Ok(burnt()) })
+    }
+
+    fn preview<'a>(&'a self, _: &'a mut WriteTx<'_>, _: &'a Order) -> Working<'a> {
+        self.shown.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { Ok(burnt()) })
+    }
+
+    fn keeps_to_its_preview(&self) -> bool {
+        false
+    }
+}
+
+const BURN: &str = r#"
+name = "burn"
+version = "1.0"
+[[tool]]
+name = "burn_package"
+access = "write"
+tier = "confirm"
+description = "Burn a package."
+before = "select package_id from studio.package where package_id = $1 for update"
+executor = "burn"
+undo = { irreversible = "It is burnt." }
+[[tool.param]]
+name = "package_id"
+description = "Which."
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_no_rollback_takes_back_is_shown_by_its_own_preview_and_done_once_it_is_agreed_to() {
+    let db = database().await;
+    let ledger = Ledger::new(Target::parse(&db.url()).unwrap(), Settings::default());
+    let source = manifest::Source { path: "burn.toml".into(), text: BURN.to_owned() };
+    let catalog = manifest::compile(&[source], &tools::builtin::NAMES, &ledger).await.unwrap();
+    let outside = Arc::new(Outside::default());
+    let mut native = ledger::Executors::default();
+    native.register("burn", outside.clone()).unwrap();
+    let backends = tools::Backends {
+        reader: None,
+        gate: ledger.gate(),
+        records: ledger.records(),
+        proposals: ledger.proposals(),
+        call_deadline: Duration::from_secs(20),
+        execute_sql: None,
+    };
+    let registry = Arc::new(tools::Registry::new(&backends, &catalog, &native).unwrap());
+    let call = async |tool: &str, arguments: serde_json::Value| {
+        let arguments = arguments.as_object().unwrap().clone();
+        let reply = registry.call(tool, arguments, Principal::default()).await.unwrap();
+        serde_json::to_value(&reply.envelope).unwrap()
+    };
+    let counts = || (outside.done.load(Ordering::SeqCst), outside.shown.load(Ordering::SeqCst));
+    let arguments = json!({"package_id": 1});
+    call("preview_mutation", json!({"tool": "burn_package", "params": arguments})).await;
+    assert_eq!(counts(), (0, 1));
+    let proposed = call("burn_package", arguments).await;
+    assert_eq!(counts(), (0, 2), "{proposed}");
+    let proposal = &proposed["data"]["proposal"];
+    let agreement = json!({"proposal_id": proposal["proposal_id"], "digest": proposal["digest"]});
+    for _ in 0..2 {
+        let done = call("confirm_proposal", agreement.clone()).await;
+        assert_eq!(done["data"]["result"], json!({"burnt": true}), "{done}");
+        assert_eq!(counts(), (1, 2));
     }
 }
