@@ -108,7 +108,20 @@ async fn a_person_sees_everything_approves_it_and_it_is_carried_out_once() {
     assert_eq!(proposals(&url, &["list", "--status", "executed"]).await.out, "No proposals.\n");
     assert_eq!(proposals(&url, &["list", "--account", "nobody"]).await.out, "No proposals.\n");
     let listed: Value = serde_json::from_str(&proposals(&url, &["list", "--json", "--limit", "1"]).await.out).unwrap();
-    assert_eq!(listed, stored(&url, id).await, "nothing is left out of a list in JSON");
+    let mut short = stored(&url, id).await;
+    // What may be large, and what only one proposal is looked at for.
+    let left_out = [
+        "tool_version",
+        "definition",
+        "params",
+        "params_hash",
+        "idempotency_key",
+        "preview",
+        "decided_login",
+        "reason",
+    ];
+    short.as_object_mut().unwrap().retain(|key, _| !left_out.contains(&key.as_str()));
+    assert_eq!(listed, short, "nothing else is left out of a list in JSON");
 
     let shown = proposals(&url, &["show", id]).await.out;
     for part in [
@@ -386,7 +399,9 @@ async fn nothing_that_an_agent_wrote_controls_the_terminal_or_looks_like_a_line_
     let hidden = |text: &str| text.chars().any(|c| (c.is_control() && c != '\n') || "\u{202e}\u{200b}".contains(c));
     for arguments in [&["list"][..], &["list", "--json"], &["show", &id], &["show", "--json", &id]] {
         let shown = proposals(&url, arguments).await.out;
-        assert!(!hidden(&shown) && shown.contains("\\u001b[2K\\u009b31m\\u202e"), "{shown}");
+        // In the list it is part of a sentence, whose escapes JSON escapes once more.
+        let escaped = if arguments == ["list", "--json"] { "\\\\u009b31m\\\\u202e" } else { "\\u009b31m\\u202e" };
+        assert!(!hidden(&shown) && shown.contains(escaped), "{shown}");
         assert!(!shown.lines().any(|line| line.starts_with("state            executed")), "{shown}");
     }
     assert_eq!(stored(&url, &id).await["params"]["description"], hostile, "JSON keeps the value");

@@ -104,11 +104,17 @@ async fn a_long_text_is_shown_up_to_a_length_and_the_rest_is_counted() {
         Some(UserAnswer::Cancel)
     })
     .await;
-    let sql = format!("delete from studio.booking where customer = '{}' or true", "x".repeat(5000));
+    // A statement that was not tried is shown whole as far as any dialogue could hold it: its text is all there is.
+    let sql = format!("delete from studio.booking where customer = '{}' or true", "x".repeat(50_000));
+    server.fail("execute_sql", json!({"sql": sql}), "proposal_rejected").await;
+    let whole = std::mem::take(&mut *asked.lock().unwrap());
+    assert!(whole.contains(&sql) && !whole.contains("Not all of it"), "{whole}");
+    let sql = format!("delete from studio.booking where customer = '{}' or true", "x".repeat(150_000));
     server.fail("execute_sql", json!({"sql": sql}), "proposal_rejected").await;
     server.close().await;
     let text = asked.lock().unwrap().clone();
-    let rest = sql.len() + 2 - 4000;
+    let rest = sql.len() + 2 - 100_000;
+    assert!(text.contains("Not all of it is shown here: decline"), "{text}");
     assert!(text.contains(&format!("xxx… (and {rest} more characters, which are not shown here)\n")), "{text}");
     assert!(text.contains("It was not tried, so how many rows it would touch is not known:\n"), "{text}");
     assert!(

@@ -58,7 +58,7 @@ pub(crate) struct ListArgs {
     /// Only proposals of this account.
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
-    /// One JSON object a line, with nothing cut off.
+    /// One JSON object a line, without parameters and preview: show has these.
     #[arg(long)]
     pub(crate) json: bool,
 }
