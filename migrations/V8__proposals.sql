@@ -75,7 +75,7 @@ alter table countersign.mutation_audit add column approval json;
 comment on column countersign.mutation_audit.approval is 'Of a write that was proposed: the proposal, its digest, and who agreed to it, when and how.';
 
 -- What decides, and what only servers may know, is not for the statements of a write, nor for those of a preview. A write has a
--- transaction id from its claim on, which no SQL takes back; the setting is for previews.
+-- transaction id from its claim on, and a preview from its beginning, which no SQL takes back; the setting is one more layer.
 create function countersign.refuse_within_a_write() returns void
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
@@ -305,6 +305,7 @@ declare
     p        countersign.proposal;
     verdict  text := 'done';
 begin
+    perform countersign.refuse_within_a_write();
     perform countersign.commit_durably();
     select * into p from countersign.proposal o where o.proposal_id = proposal for update skip locked;
     if not found then
@@ -335,7 +336,8 @@ begin
         end if;
     end if;
     update countersign.proposal o
-    set attempts = p.attempts + 1, attempt = correlation, attempt_until = clock_timestamp() + lease
+    set attempts = p.attempts + 1, attempt = correlation,
+        attempt_until = clock_timestamp() + least(lease, interval '2 hours')
     where o.id = p.id;
     return verdict;
 exception when lock_not_available then
@@ -343,11 +345,16 @@ exception when lock_not_available then
 end $$;
 comment on function countersign.take_proposal is 'done | again | busy | the state that it is in';
 
--- Nobody works on it any more: the next server may, after a while.
-create function countersign.release_proposal(proposal uuid, correlation uuid, pause interval) returns void
-language sql security definer set search_path = pg_catalog, pg_temp as $$
-update countersign.proposal p set attempt_until = clock_timestamp() + pause
-where p.proposal_id = proposal and p.attempt = correlation and p.status = 'confirmed' $$;
+-- Nobody works on it any more: the next server may, after a while. An attempt that has not begun does not count.
+create function countersign.release_proposal(proposal uuid, correlation uuid, pause interval, counts boolean) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    perform countersign.refuse_within_a_write();
+    update countersign.proposal p
+    set attempt_until = clock_timestamp() + least(pause, interval '1 hour'),
+        attempts = case when counts then p.attempts else greatest(p.attempts - 1, 0) end
+    where p.proposal_id = proposal and p.attempt = correlation and p.status = 'confirmed';
+end $$;
 
 -- In T2, before the work: the proposal stays as it is until T2 ends.
 create function countersign.hold_proposal(proposal uuid, correlation uuid) returns text
@@ -399,6 +406,7 @@ end $$;
 create function countersign.end_proposal(proposal uuid, who uuid, outcome text, code text, message text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
+    perform countersign.refuse_within_a_write();
     if outcome not in ('failed', 'stale') then
         raise exception 'a proposal does not become % without a write', outcome using errcode = '22023';
     end if;
@@ -412,6 +420,7 @@ end $$;
 create function countersign.sweep_proposals(most integer) returns table (ended uuid, was text)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
+    perform countersign.refuse_within_a_write();
     return query
         with over as (
             select o.id, o.status from countersign.proposal o
@@ -573,6 +582,9 @@ begin
             execute format('grant execute on function %s to countersign_approver', item.name);
         elsif item.prosecdef then
             execute format('grant execute on function %s to %I', item.name, writer);
+        elsif item.proname = 'may_run_until' then
+            -- It only computes.
+            execute format('grant execute on function %s to %I, countersign_approver', item.name, writer);
         end if;
     end loop;
 

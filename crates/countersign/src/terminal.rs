@@ -22,6 +22,8 @@ pub(crate) fn has_person() -> bool {
 /// # Errors
 /// That the terminal cannot be read.
 pub(crate) async fn ask(question: &str) -> io::Result<String> {
+    // What was typed before the question was there is no answer to it.
+    let _ = nix::sys::termios::tcflush(io::stdin(), nix::sys::termios::FlushArg::TCIFLUSH);
     let _ = write!(io::stdout().lock(), "{question} ");
     let _ = io::stdout().flush();
     let read = || {

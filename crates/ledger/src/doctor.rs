@@ -42,8 +42,8 @@ const CONFIRMED_SQL: &str = concat!(
     " as created_at, ",
     rfc3339!("p.decided_at"),
     " as decided_at, ",
-    rfc3339!("greatest(p.expires_at, p.decided_at + interval '5 minutes')"),
-    " as may_run_until, greatest(p.expires_at, p.decided_at + interval '5 minutes') <= clock_timestamp() as is_over, \
+    rfc3339!("countersign.may_run_until(p)"),
+    " as may_run_until, countersign.may_run_until(p) <= clock_timestamp() as is_over, \
      extract(epoch from clock_timestamp() - p.decided_at)::bigint as age_s, count(*) over () as total \
      from countersign.proposal p \
      where p.status = 'confirmed' and p.decided_at < clock_timestamp() - interval '5 minutes' \
@@ -73,7 +73,7 @@ const UNSEALED_SQL: &str = concat!(
 
 const UNTIL_SQL: &str = concat!(
     "select ",
-    rfc3339!("greatest(p.expires_at, p.decided_at + interval '5 minutes')"),
+    rfc3339!("countersign.may_run_until(p)"),
     " as may_run_until from countersign.proposal p where p.proposal_id = $1::uuid"
 );
 

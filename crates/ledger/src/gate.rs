@@ -132,6 +132,11 @@ impl Gate {
         })
     }
 
+    /// The same for work whose end nobody waits for.
+    pub(crate) fn begin(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.running.spawn(work);
+    }
+
     /// What the executor would do with this order: it is run in a transaction that is always rolled back, and
     /// leaves no record. Dropping the future ends it.
     ///

@@ -26,17 +26,7 @@ pub async fn keep_carrying_out(proposals: Proposals, toolbox: Toolbox) {
         until_sweep = (until_sweep + 1) % SWEEP_EVERY;
         let Some(executors) = toolbox.executors() else { continue };
         match proposals.recover(&executors).await {
-            Ok(carried) => {
-                is_reachable = true;
-                for (proposal_id, outcome) in carried {
-                    match outcome {
-                        Ok(_) => tracing::info!(%proposal_id, "what was agreed to was carried out"),
-                        Err(stopped) => {
-                            tracing::warn!(%proposal_id, code = %stopped.failure.code, "what was agreed to was not carried out");
-                        }
-                    }
-                }
-            }
+            Ok(()) => is_reachable = true,
             Err(failure) if is_reachable => {
                 is_reachable = false;
                 tracing::warn!(code = %failure.code, "what was agreed to will be looked for later: {}", failure.message);

@@ -34,7 +34,8 @@ const BACKOFF: Duration = Duration::from_secs(2);
 pub(super) const STILL_CONFIRMED: &str = "The proposal stays confirmed, and a server carries it out as soon as one can: ask get_proposal, and do not \
     propose it again.";
 
-const RELEASE_SQL: &str = "select countersign.release_proposal($1, $2, make_interval(secs => $3::double precision))";
+const RELEASE_SQL: &str =
+    "select countersign.release_proposal($1, $2, make_interval(secs => $3::double precision), $4)";
 const END_SQL: &str = "select countersign.end_proposal($1, $2, $3, $4, $5)";
 
 impl Proposals {
@@ -86,7 +87,7 @@ impl Proposals {
                 Err(refused_digest().into())
             }
             Swapped::Is(Status::Confirmed) => self.carried_elsewhere(account, id, deadline).await,
-            Swapped::Is(_) => self.carried_before(proposal, deadline).await,
+            Swapped::Is(_) => self.carried_before(proposal).await,
         }
     }
 
@@ -100,23 +101,23 @@ impl Proposals {
         loop {
             let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
             if proposal.status != Status::Confirmed || Instant::now() + PAUSE >= deadline {
-                return self.carried_before(proposal, deadline).await;
+                return self.carried_before(proposal).await;
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
     /// What it came to, from its record.
-    async fn carried_before(&self, proposal: Proposal, deadline: Instant) -> Result<Carried, Stopped> {
+    async fn carried_before(&self, proposal: Proposal) -> Result<Carried, Stopped> {
         let correlation_id = proposal.correlation_id;
         let stopped = Stopped { correlation_id, failure: proposal.closed().into() };
         let Some(correlation_id) = correlation_id.filter(|_| proposal.status == Status::Executed) else {
             return Err(stopped);
         };
-        let record = resolve::ask_record(&self.writer, correlation_id, deadline).await;
-        match record.map_err(|error| ledger_failure(&error))? {
-            Some(Ok(settled)) => Ok(Carried { proposal, settled }),
-            // Pruned.
+        // Whoever asks may be out of time by now: another attempt has carried it out after that.
+        match resolve::ask_record(&self.writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await {
+            Ok(Some(Ok(settled))) => Ok(Carried { proposal, settled }),
+            // Pruned, or it cannot be read now: executed it was.
             _ => Err(stopped),
         }
     }
@@ -160,9 +161,9 @@ impl Proposals {
             }
             Ok(Settled::Duplicate { original, .. }) => {
                 let failure = stale(&format!("an identical write was executed since (correlation_id {original})"));
-                self.unfinished(proposal, attempt, failure.into(), may_be_repeated, deadline).await
+                self.unfinished(proposal, attempt, failure.into(), may_be_repeated).await
             }
-            Err(stopped) => self.unfinished(proposal, attempt, stopped, may_be_repeated, deadline).await,
+            Err(stopped) => self.unfinished(proposal, attempt, stopped, may_be_repeated).await,
         }
     }
 
@@ -196,12 +197,11 @@ impl Proposals {
         attempt: CorrelationId,
         mut stopped: Stopped,
         may_be_repeated: bool,
-        deadline: Instant,
     ) -> Result<Carried, Stopped> {
         let id = proposal.proposal_id;
         match self.get(None, id).await {
             Ok(Some(proposal)) if proposal.status == Status::Executed => {
-                return self.carried_before(proposal, deadline).await;
+                return self.carried_before(proposal).await;
             }
             Ok(Some(proposal)) if proposal.status != Status::Confirmed => {
                 // The same write may succeed later, but this agreement to it is used up.
@@ -215,20 +215,21 @@ impl Proposals {
         // Once the gate was passed it may have begun.
         let may_have_begun = stopped.correlation_id.is_some();
         if failure.retryable && failure.code != ErrorCode::Timeout && (may_be_repeated || !may_have_begun) {
-            self.release(id, attempt).await;
+            self.release(id, attempt, may_have_begun).await;
             failure.hint = Some(STILL_CONFIRMED.to_owned());
-        } else if let Err(error) = self.end(id, attempt, failure, deadline).await {
+        } else if let Err(error) = self.end(id, attempt, failure, Instant::now() + RESOLVE_TIMEOUT).await {
             tracing::warn!(proposal_id = %id, %error.message, "the end of a proposal could not be written down");
+            failure.hint = Some(STILL_CONFIRMED.to_owned());
         } else {
             failure.retryable = false;
         }
         Err(stopped)
     }
 
-    /// The next server may try, after a while. If this cannot be said now, the time of the attempt passes by itself.
-    async fn release(&self, id: ProposalId, attempt: CorrelationId) {
+    /// The next server may try, after a while; an attempt that has not begun does not count. If this cannot be said now, the time of the attempt passes by itself.
+    async fn release(&self, id: ProposalId, attempt: CorrelationId, counts: bool) {
         let pause = Some(BACKOFF.as_secs_f64().to_string());
-        let params = vec![Some(id.to_string()), Some(attempt.to_string()), pause];
+        let params = vec![Some(id.to_string()), Some(attempt.to_string()), pause, Some(counts.to_string())];
         if let Err(error) = self.ask_words(RELEASE_SQL, params, Instant::now() + self.call_deadline).await {
             tracing::info!(proposal_id = %id, %error.message, "a confirmed proposal waits for its attempt to be over");
         }

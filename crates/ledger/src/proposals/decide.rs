@@ -109,10 +109,11 @@ impl Proposals {
             Some(Status::Confirmed) if attempt.is_some() && taken == attempt.map(|it| it.to_string()) => {
                 Ok(Swapped::Done)
             }
-            Some(Status::Pending) => Err(Failure::new(
-                ErrorCode::DbError,
-                "the connection to the ledger was lost before the decision counted",
-            )),
+            Some(Status::Pending) => {
+                let message = "the connection to the ledger was lost, and so far the decision does not count";
+                let hint = "Ask get_proposal: while it is pending, decide again; once it is confirmed, a server carries it out.";
+                Err(Failure::new(ErrorCode::DbError, message).hint(hint))
+            }
             Some(status) => Ok(Swapped::Is(status)),
             None => Err(not_found()),
         }

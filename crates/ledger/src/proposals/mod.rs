@@ -25,6 +25,7 @@ use pg::Writer;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 pub use agreed::Agreed;
@@ -43,6 +44,9 @@ use state::{Status, closed, not_found};
 /// How many proposals of one account may wait: an agent that proposes on and on must not bury the one that matters.
 const MOST_PENDING: u32 = 100;
 
+/// How many approved writes one server carries out at the same time.
+const AT_ONCE: usize = 4;
+
 /// How often a write is tried to be shown, when others change its rows meanwhile.
 const TRIES: usize = 3;
 
@@ -57,6 +61,8 @@ pub struct Proposals {
     lifetime: Duration,
     /// How long carrying one out may take.
     call_deadline: Duration,
+    /// How many are carried out at once that nobody waits for: calls of agents need sessions as well.
+    taking: Arc<Semaphore>,
 }
 
 /// A write that is to be proposed.
@@ -218,7 +224,8 @@ impl Proposals {
     pub(crate) fn new(writer: Writer, gate: Gate, records: Records, settings: &crate::Settings) -> Self {
         let (lifetime, call_deadline) = (settings.proposal_lifetime, settings.call_deadline);
         let fingerprints = settings.fingerprints.clone();
-        Self { writer, gate, records, fingerprints, lifetime, call_deadline }
+        let taking = Arc::new(Semaphore::new(AT_ONCE.min(settings.sessions)));
+        Self { writer, gate, records, fingerprints, lifetime, call_deadline, taking }
     }
 
     /// Whether an identical write stands already.

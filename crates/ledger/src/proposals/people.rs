@@ -33,6 +33,11 @@ impl Proposals {
                 "this database login may not decide on proposals",
             )
             .hint("Use a login that has the role: grant countersign_approver to <login>. Servers log in without it, so that nothing an agent does can approve."),
+            pg::Error::Lost(_) | pg::Error::Deadline => Failure::new(
+                ErrorCode::DbError,
+                "the connection to the ledger was lost, and whether the decision counts is not known",
+            )
+            .hint("Look with `countersign proposals show`; the same decision again is the same."),
             _ => ledger_failure(&error),
         })?;
         let verdict =

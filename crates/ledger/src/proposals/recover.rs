@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use contract::{CorrelationId, ErrorCode, Failure, ProposalId};
-use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::{Carried, Proposals};
@@ -26,28 +25,33 @@ fn interrupted() -> Failure {
 }
 
 impl Proposals {
-    /// Carries out what was agreed to and nobody works on, as far as these executors can: approvals by people, and what a
-    /// server that went away has left. Several servers may do this at once.
+    /// Begins to carry out what was agreed to and nobody works on, as far as these executors can: approvals by people, and what
+    /// a server that went away has left. Several servers may do this at once, and the same one again and again: what it
+    /// has begun is its own for a while, and goes on by itself.
     ///
     /// # Errors
     /// That the ledger cannot be used.
-    pub async fn recover(
-        &self,
-        executors: &Arc<Executors>,
-    ) -> Result<Vec<(ProposalId, Result<Carried, Stopped>)>, Failure> {
+    pub async fn recover(&self, executors: &Arc<Executors>) -> Result<(), Failure> {
         let names: Vec<String> = executors.names().map(|name| serde_json::Value::from(name).to_string()).collect();
         let names = vec![Some(format!("{{{}}}", names.join(",")))];
         let open = self.ask_words(CONFIRMED_SQL, names, Instant::now() + self.call_deadline).await?;
-        let running = open.iter().filter_map(|id| ProposalId::parse(id)).map(|id| {
+        for id in open.iter().filter_map(|id| ProposalId::parse(id)) {
+            // Those that are left come with the next round.
+            let Ok(permit) = Arc::clone(&self.taking).try_acquire_owned() else { break };
             let (this, executors) = (self.clone(), Arc::clone(executors));
-            // Together: a slow one must not hold up the others. And each to its end, once it is taken.
-            let work = async move { Ok(this.take_up(id, &executors).await) };
-            async move { (id, self.gate.spawn(None, work).await) }
-        });
-        let carried = join_all(running).await.into_iter();
-        Ok(carried
-            .filter_map(|(id, outcome)| Some((id, outcome.unwrap_or_else(|stopped| Some(Err(stopped)))?)))
-            .collect())
+            self.gate.begin(async move {
+                match this.take_up(id, &executors).await {
+                    Some(Ok(_)) => tracing::info!(proposal_id = %id, "what was agreed to was carried out"),
+                    Some(Err(stopped)) => {
+                        let failure = &stopped.failure;
+                        tracing::warn!(proposal_id = %id, code = %failure.code, "what was agreed to was not carried out: {}", failure.message);
+                    }
+                    None => {}
+                }
+                drop(permit);
+            });
+        }
+        Ok(())
     }
 
     /// Carries it out, unless somebody else has it or it cannot be.
