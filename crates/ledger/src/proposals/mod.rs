@@ -6,7 +6,7 @@
 //! carry out through the gate, like every write; T2 compares with what was shown, and ends the proposal with its record
 //! recover   what was agreed to and not carried out, because a server went away, is carried out by the next one
 //! ```
-//! `preview` is what is shown and compared, `state` the states, `decide` and `people` the ways to agree, `carry_out` the way
+//! `proposal` is what is stored, `preview` what is shown and compared, `state` the states, `decide` and `people` the ways to agree, `carry_out` the way
 //! through the gate, `agreed` what happens in T2, `recover` what nobody has carried out yet.
 
 mod agreed;
@@ -14,17 +14,17 @@ mod carry_out;
 mod decide;
 mod people;
 mod preview;
+mod proposal;
 mod recover;
 mod state;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{AccountId, CorrelationId, ErrorCode, Failure, Principal, ProposalId};
+use contract::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId};
 use pg::Writer;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -32,14 +32,15 @@ pub use agreed::Agreed;
 pub use carry_out::Carried;
 pub use decide::{Choice, Via};
 pub use preview::Preview;
+pub use proposal::{Draft, Proposal, ProposalFilter, ProposalLine, Standing};
 pub use state::{Status as ProposalStatus, Tier};
 
 use crate::admit::ledger_failure;
-use crate::executor::{Executor, Order};
+use crate::executor::Executor;
 use crate::fingerprint::{Fingerprints, sha256_hex};
 use crate::gate::Gate;
 use crate::records::{Records, rfc3339};
-use state::{Status, closed, not_found};
+use state::not_found;
 
 /// How many proposals of one account may wait: an agent that proposes on and on must not bury the one that matters.
 const MOST_PENDING: u32 = 100;
@@ -63,137 +64,6 @@ pub struct Proposals {
     call_deadline: Duration,
     /// How many are carried out at once that nobody waits for: calls of agents need sessions as well.
     taking: Arc<Semaphore>,
-}
-
-/// A write that is to be proposed.
-#[derive(Clone)]
-pub struct Draft {
-    /// Who wants what.
-    pub order: Order,
-    /// The tool.
-    pub tool: String,
-    /// `meta.tool_version` of its answers.
-    pub tool_version: String,
-    /// Who has to agree.
-    pub tier: Tier,
-    /// The caller's own key, if there is one.
-    pub idempotency_key: Option<String>,
-    /// What would carry it out.
-    pub executor: Arc<dyn Executor>,
-}
-
-/// A stored proposal. Times are RFC 3339, UTC.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Proposal {
-    /// Its name.
-    pub proposal_id: ProposalId,
-    /// Whose write it is.
-    pub account_id: AccountId,
-    /// The label of whoever proposed.
-    pub actor: Option<String>,
-    /// The tool.
-    pub tool_name: String,
-    /// The version of the tool.
-    pub tool_version: String,
-    /// SHA-256 of what the tool does.
-    pub definition: String,
-    /// Who has to agree.
-    pub tier: Tier,
-    /// For people: what would happen.
-    pub description: String,
-    /// Every effective parameter.
-    pub params: Map<String, Value>,
-    /// The fingerprint of the call.
-    pub params_hash: String,
-    /// The caller's own key.
-    pub idempotency_key: Option<String>,
-    /// What the write would come to.
-    pub preview: Preview,
-    /// What is agreed to, in 64 hexadecimal digits.
-    pub digest: String,
-    /// When it was proposed.
-    pub created_at: String,
-    /// Until when it can be agreed to.
-    pub expires_at: String,
-    /// One that nobody decided on in time reads expired, also before it was ended.
-    pub status: Status,
-    /// Who decided: an account, or a user of the operating system.
-    pub decided_by: Option<String>,
-    /// The database login that told the decision.
-    pub decided_login: Option<String>,
-    /// How it was told.
-    pub decided_via: Option<String>,
-    /// When.
-    pub decided_at: Option<String>,
-    /// Why it was rejected, in the words of whoever did.
-    pub reason: Option<String>,
-    /// The mutation that ended it.
-    pub correlation_id: Option<CorrelationId>,
-    /// Why it failed.
-    pub error_code: Option<String>,
-    /// The same in a sentence.
-    pub error_message: Option<String>,
-    /// When it ended.
-    pub completed_at: Option<String>,
-}
-
-/// A proposal in short: without parameters and preview, which may be large.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ProposalLine {
-    /// Its name.
-    pub proposal_id: ProposalId,
-    /// Whose write it is.
-    pub account_id: AccountId,
-    /// The label of whoever proposed.
-    pub actor: Option<String>,
-    /// The tool.
-    pub tool_name: String,
-    /// Who has to agree.
-    pub tier: Tier,
-    /// For people: what would happen.
-    pub description: String,
-    /// What is agreed to.
-    pub digest: String,
-    /// When it was proposed.
-    pub created_at: String,
-    /// Until when it can be agreed to.
-    pub expires_at: String,
-    /// As in [`Proposal`].
-    pub status: Status,
-    /// Who decided.
-    pub decided_by: Option<String>,
-    /// How it was told.
-    pub decided_via: Option<String>,
-    /// When.
-    pub decided_at: Option<String>,
-    /// The mutation that ended it.
-    pub correlation_id: Option<CorrelationId>,
-    /// Why it failed.
-    pub error_code: Option<String>,
-    /// The same in a sentence.
-    pub error_message: Option<String>,
-    /// When it ended.
-    pub completed_at: Option<String>,
-}
-
-/// Which proposals to list.
-#[derive(Debug, Clone, Default)]
-pub struct ProposalFilter {
-    /// Only of this account; `None` for people, who see all.
-    pub account: Option<AccountId>,
-    /// Only in this state.
-    pub status: Option<Status>,
-    /// The most proposals, the newest first.
-    pub limit: u32,
-}
-
-/// An identical write that stands: nothing needs to be proposed.
-#[derive(Debug, Clone)]
-pub enum Standing {
-    /// It was executed, with this receipt and this answer.
-    Executed(CorrelationId, Value),
-    /// The caller's key is bound to another call.
-    KeyReused,
 }
 
 const WHOLE_SQL: &str = "select p.tool_version, p.definition, p.params, p.params_hash, p.idempotency_key, p.preview, \
@@ -382,21 +252,6 @@ impl Proposals {
             })
         };
         rows.into_iter().map(proposal).collect()
-    }
-}
-
-impl Proposal {
-    /// What is told to whoever wants something of it that its state does not allow.
-    #[must_use]
-    pub fn closed(&self) -> Failure {
-        closed(self.status, self.error_message.as_deref().or(self.reason.as_deref()))
-    }
-
-    /// On whose behalf it is carried out.
-    #[must_use]
-    pub fn order(&self) -> Order {
-        let principal = Principal { account_id: self.account_id.clone(), actor: self.actor.clone() };
-        Order { principal, params: self.params.clone() }
     }
 }
 
