@@ -33,14 +33,13 @@ pub use carry_out::Carried;
 pub use decide::{Choice, Via};
 pub use preview::Preview;
 pub use proposal::{Draft, Proposal, ProposalFilter, ProposalLine, Standing};
-pub use state::{Status as ProposalStatus, Tier};
+pub use state::{Status as ProposalStatus, Tier, not_found};
 
 use crate::admit::ledger_failure;
 use crate::executor::Executor;
 use crate::fingerprint::{Fingerprints, sha256_hex};
 use crate::gate::Gate;
 use crate::records::{Records, rfc3339};
-use state::not_found;
 
 /// How many proposals of one account may wait: an agent that proposes on and on must not bury the one that matters.
 const MOST_PENDING: u32 = 100;

@@ -116,7 +116,8 @@ pub(super) fn closed(status: Status, why: Option<&str>) -> Failure {
 }
 
 /// What is told of one that is not there, or is another account's.
-pub(super) fn not_found() -> Failure {
+#[must_use]
+pub fn not_found() -> Failure {
     Failure::new(ErrorCode::NotFound, "this account has no such proposal")
         .hint("list_proposals has those that there are. Old ones that were rejected or have expired are removed after 7 days.")
 }

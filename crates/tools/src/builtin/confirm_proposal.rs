@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 use contract::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
 use ledger::Settled;
-use ledger::proposals::{Proposal, ProposalStatus, Proposals, Tier, Via};
+use ledger::proposals::{Proposal, ProposalStatus, Proposals, Tier, Via, not_found};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -78,10 +78,7 @@ impl ConfirmProposal {
     /// The account's proposal of this name, if the caller has its tool.
     async fn find(&self, call: &Call, id: ProposalId) -> Result<Proposal, Failure> {
         let found = self.proposals.get(Some(&call.principal.account_id), id).await?;
-        let proposal = found.ok_or_else(|| {
-            Failure::new(ErrorCode::NotFound, "this account has no such proposal")
-                .hint("list_proposals has those that there are.")
-        })?;
+        let proposal = found.ok_or_else(not_found)?;
         let tool = &proposal.tool_name;
         let served = call.tools.executors().get(tool).is_some();
         if served && call.tools.info(tool).is_none() {

@@ -2,8 +2,7 @@
 
 use std::pin::Pin;
 
-use contract::{ErrorCode, Failure};
-use ledger::proposals::Proposals;
+use ledger::proposals::{Proposals, not_found};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -48,11 +47,7 @@ impl Tool for GetProposal {
             let arguments: Arguments = super::arguments(NAME, call.arguments)?;
             let id = proposal_id(NAME, &arguments.proposal_id)?;
             let found = self.proposals.get(Some(&call.principal.account_id), id).await?;
-            let proposal = found.ok_or_else(|| {
-                Failure::new(ErrorCode::NotFound, "this account has no such proposal")
-                    .hint("list_proposals has those that there are.")
-            })?;
-            Answer::read(&ProposalData::new(proposal))
+            Answer::read(&ProposalData::new(found.ok_or_else(not_found)?))
         })
     }
 }
