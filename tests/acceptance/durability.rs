@@ -95,9 +95,15 @@ async fn records_after_losing_both(durable: bool) -> Vec<Vec<String>> {
     let likes = "select count(*) from social.tweet_like";
     let before = db.value(likes).await;
     let blocker = db.connect().await;
-    // Whoever else waits for the disk takes the intent with it: autovacuum, and what the server does by itself when it starts.
+    // Whoever else waits for the disk takes the intent with it: autovacuum, and a server that seals records when it starts.
     db.run("alter system set autovacuum = off").await;
     db.run("select pg_reload_conf()").await;
+    until_some(
+        &db,
+        "select 1 where not exists (select from pg_stat_activity where backend_type = 'autovacuum worker')",
+    )
+    .await;
+    db.run("revoke execute on function countersign.seal_records(integer) from countersign_writer").await;
     if !durable {
         db.run("alter role countersign_writer set synchronous_commit = off").await;
     }
