@@ -9,6 +9,7 @@ mod changes;
 mod client;
 mod in_flight;
 mod lines;
+mod message;
 mod overlong;
 mod packed;
 mod resources;

@@ -3,24 +3,19 @@
 //! rmcp's own line transport drops a line that is not JSON without a word; JSON-RPC 2.0 has -32700 for it, and an agent
 //! framework that waits for its answer should get one. The same goes for what is too long or too much.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId};
+use rmcp::model::{ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::in_flight::{InFlight, answers};
+use crate::message::{self, MAX_MESSAGE_BYTES, Unreadable};
 use crate::overlong::IdFinder;
-use crate::{packed, strict_json};
-
-/// The longest line that is read, in bytes: twice what the ledger records of a call.
-const MAX_LINE_BYTES: usize = 4 << 20;
 
 /// How much room is kept for the next line, in bytes.
 const IDLE_LINE_BYTES: usize = 64 << 10;
@@ -54,7 +49,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
             let end = available.iter().position(|byte| *byte == b'\n');
             let take = end.map_or(available.len(), |end| end + 1);
             let piece = available.get(..take).unwrap_or_default();
-            if self.too_long.is_none() && self.line.len() + take > MAX_LINE_BYTES {
+            if self.too_long.is_none() && self.line.len() + take > MAX_MESSAGE_BYTES {
                 let finder = self.too_long.insert(IdFinder::default());
                 finder.read(&std::mem::take(&mut self.line));
             }
@@ -84,52 +79,6 @@ enum Read {
     TooLong(Option<RequestId>),
 }
 
-/// What a line that is no message is answered with.
-struct Unreadable {
-    error: Box<ErrorData>,
-    /// The line's own id, as far as it has one.
-    id: Option<RequestId>,
-}
-
-/// The message, and how many values it is made of.
-fn parse(line: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize), Unreadable> {
-    let values = match strict_json::check(line) {
-        Ok(values) => values,
-        Err(error) if error.is_data() => return Err(misshapen(line, &error)),
-        Err(error) => {
-            return Err(unreadable(
-                ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None),
-                None,
-            ));
-        }
-    };
-    serde_json::from_slice(line).map(|message| (message, values)).map_err(|error| misshapen(line, &error))
-}
-
-/// The answer to JSON that is no message. What is in it besides method and id is not looked at.
-fn misshapen(line: &[u8], error: &serde_json::Error) -> Unreadable {
-    let fields: HashMap<String, &RawValue> = serde_json::from_slice(line).unwrap_or_default();
-    let id = fields.get("id").and_then(|id| serde_json::from_str(id.get()).ok());
-    let method = fields.get("method").and_then(|method| serde_json::from_str::<String>(method.get()).ok());
-    match method {
-        Some(method) if id.is_some() => {
-            unreadable(ErrorData::invalid_params(format!("the params of {method} cannot be read: {error}"), None), id)
-        }
-        _ => unreadable(ErrorData::invalid_request(format!("not a JSON-RPC message of MCP: {error}"), None), id),
-    }
-}
-
-fn id_of(message: &RxJsonRpcMessage<RoleServer>) -> Option<RequestId> {
-    match message {
-        JsonRpcMessage::Request(request) => Some(request.id.clone()),
-        _ => None,
-    }
-}
-
-fn unreadable(error: ErrorData, id: Option<RequestId>) -> Unreadable {
-    Unreadable { error: Box::new(error), id }
-}
-
 impl<R, W> Transport<RoleServer> for Lines<R, W>
 where
     R: AsyncRead + Unpin + Send,
@@ -146,7 +95,8 @@ where
             let answered = answers(&item);
             // Not before it is this answer's turn: a line takes as much room as all that it is made of.
             let mut output = output.lock().await;
-            let line = packed::line(item)?;
+            let mut line = serde_json::to_vec(&item)?;
+            line.push(b'\n');
             let written = async {
                 output.write_all(&line).await?;
                 output.flush().await
@@ -167,15 +117,16 @@ where
                     self.line.clear();
                     continue;
                 }
-                Ok(Some(Read::Line)) => parse(self.line.trim_ascii()).and_then(|(message, values)| {
-                    match self.in_flight.received(&message, self.line.len(), values) {
-                        Ok(()) => Ok(message),
-                        Err(error) => Err(Unreadable { error, id: id_of(&message) }),
-                    }
+                Ok(Some(Read::Line)) => message::parse(self.line.trim_ascii()).and_then(|(message, values)| match self
+                    .in_flight
+                    .received(&message, self.line.len(), values)
+                {
+                    Ok(()) => Ok(message),
+                    Err(error) => Err(Unreadable { error, id: message::id_of(&message) }),
                 }),
                 Ok(Some(Read::TooLong(id))) => {
-                    let message = format!("the message is longer than {MAX_LINE_BYTES} bytes");
-                    Err(unreadable(ErrorData::invalid_request(message, None), id))
+                    let message = format!("the message is longer than {MAX_MESSAGE_BYTES} bytes");
+                    Err(Unreadable::new(ErrorData::invalid_request(message, None), id))
                 }
                 Ok(None) => {
                     self.session.cancel();

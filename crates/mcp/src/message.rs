@@ -1,0 +1,65 @@
+//! Texts to JSON-RPC messages, whatever transport they came by.
+
+use std::collections::HashMap;
+
+use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId};
+use rmcp::service::{RoleServer, RxJsonRpcMessage};
+use serde_json::value::RawValue;
+
+use crate::strict_json;
+
+/// The longest message that is read, in bytes: twice what the ledger records of a call.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 4 << 20;
+
+/// What is answered to a text that is no message.
+pub(crate) struct Unreadable {
+    pub(crate) error: Box<ErrorData>,
+    /// The text's own id, as far as it has one.
+    pub(crate) id: Option<RequestId>,
+}
+
+impl Unreadable {
+    pub(crate) fn new(error: ErrorData, id: Option<RequestId>) -> Self {
+        Self { error: Box::new(error), id }
+    }
+}
+
+/// The message, and how many values it is made of.
+///
+/// # Errors
+/// What is answered to a text that is no message.
+pub(crate) fn parse(text: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize), Unreadable> {
+    let values = match strict_json::check(text) {
+        Ok(values) => values,
+        Err(error) if error.is_data() => return Err(misshapen(text, &error)),
+        Err(error) => {
+            return Err(Unreadable::new(
+                ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None),
+                None,
+            ));
+        }
+    };
+    serde_json::from_slice(text).map(|message| (message, values)).map_err(|error| misshapen(text, &error))
+}
+
+/// The answer to JSON that is no message. What is in it besides method and id is not looked at.
+fn misshapen(text: &[u8], error: &serde_json::Error) -> Unreadable {
+    let fields: HashMap<String, &RawValue> = serde_json::from_slice(text).unwrap_or_default();
+    let id = fields.get("id").and_then(|id| serde_json::from_str(id.get()).ok());
+    let method = fields.get("method").and_then(|method| serde_json::from_str::<String>(method.get()).ok());
+    match method {
+        Some(method) if id.is_some() => Unreadable::new(
+            ErrorData::invalid_params(format!("the params of {method} cannot be read: {error}"), None),
+            id,
+        ),
+        _ => Unreadable::new(ErrorData::invalid_request(format!("not a JSON-RPC message of MCP: {error}"), None), id),
+    }
+}
+
+/// The id that an answer must have.
+pub(crate) fn id_of(message: &RxJsonRpcMessage<RoleServer>) -> Option<RequestId> {
+    match message {
+        JsonRpcMessage::Request(request) => Some(request.id.clone()),
+        _ => None,
+    }
+}
