@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::in_flight::{InFlight, answers};
 use crate::message::{self, MAX_MESSAGE_BYTES, Unreadable};
 use crate::overlong::IdFinder;
+use crate::packed;
 
 /// How much room is kept for the next line, in bytes.
 const IDLE_LINE_BYTES: usize = 64 << 10;
@@ -88,14 +89,16 @@ where
 
     fn send(
         &mut self,
-        item: TxJsonRpcMessage<RoleServer>,
+        mut item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
         let (output, in_flight, session) = (Arc::clone(&self.output), self.in_flight.clone(), self.session.clone());
         async move {
             let answered = answers(&item);
             // Not before it is this answer's turn: a line takes as much room as all that it is made of.
             let mut output = output.lock().await;
+            packed::complete_message(&mut item);
             let mut line = serde_json::to_vec(&item)?;
+            drop(item);
             line.push(b'\n');
             let written = async {
                 output.write_all(&line).await?;

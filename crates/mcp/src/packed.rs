@@ -3,22 +3,42 @@
 //! rmcp's result holds structured content as a tree of values, which for a wide answer takes fifty times the room of the
 //! text that becomes of it. So an envelope travels through rmcp as text that is written as it is, by whatever transport.
 
-use rmcp::model::{CallToolResult, ContentBlock};
+use rmcp::model::{CallToolResult, ContentBlock, JsonRpcMessage, JsonRpcResponse, ServerResult};
+use rmcp::service::{RoleServer, TxJsonRpcMessage};
 use serde_json::{Number, Value};
 
 use crate::server::Content;
 
-/// The result that is written with this envelope, which is the text of a JSON object.
+/// The result for this envelope, which is the text of a JSON object. Where it stands twice, it is kept once until
+/// [`complete`]: an answer may have to wait long for its client.
 pub(crate) fn pack(envelope: String, is_success: bool, content: Content) -> CallToolResult {
     let (text, structured) = match content {
         Content::Text => (Some(envelope), None),
-        Content::Structured => (None, Some(envelope)),
-        Content::Both => (Some(envelope.clone()), Some(envelope)),
+        Content::Structured => (None, Some(verbatim(envelope))),
+        Content::Both => (Some(envelope), Some(SAME_AS_TEXT)),
     };
     let blocks = text.map(ContentBlock::text).into_iter().collect();
     let mut result = if is_success { CallToolResult::success(blocks) } else { CallToolResult::error(blocks) };
-    result.structured_content = structured.map(verbatim);
+    result.structured_content = structured;
     result
+}
+
+/// No envelope is null.
+const SAME_AS_TEXT: Value = Value::Null;
+
+/// Makes a result whole that is about to be written.
+pub(crate) fn complete(result: &mut CallToolResult) {
+    if result.structured_content == Some(SAME_AS_TEXT) {
+        let text = result.content.first().and_then(|block| block.as_text());
+        result.structured_content = text.map(|block| verbatim(block.text.clone()));
+    }
+}
+
+/// The same for the message that it is in.
+pub(crate) fn complete_message(message: &mut TxJsonRpcMessage<RoleServer>) {
+    if let JsonRpcMessage::Response(JsonRpcResponse { result: ServerResult::CallToolResult(result), .. }) = message {
+        complete(result);
+    }
 }
 
 /// A value that is written as this text. With `arbitrary_precision` serde_json keeps a number as its text, and writes that
@@ -30,15 +50,15 @@ fn verbatim(json: String) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use rmcp::model::{JsonRpcMessage, RequestId, ServerResult};
-    use rmcp::service::{RoleServer, TxJsonRpcMessage};
+    use rmcp::model::RequestId;
 
     use super::*;
 
     fn sent(content: Content) -> String {
         let result = pack(r#"{"success":true,"n":1.10}"#.to_owned(), true, content);
-        let message: TxJsonRpcMessage<RoleServer> =
+        let mut message: TxJsonRpcMessage<RoleServer> =
             JsonRpcMessage::response(ServerResult::CallToolResult(result), RequestId::Number(7));
+        complete_message(&mut message);
         serde_json::to_string(&message).unwrap()
     }
 
