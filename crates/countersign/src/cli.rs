@@ -6,7 +6,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::settings::{
-    ConnectKeys, DatabaseKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, Sources, WriteKeys,
+    ConnectKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, Sources, WriteKeys,
 };
 
 use crate::audit::args::AuditCommand;
@@ -29,7 +29,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start a private PostgreSQL with demo data, and show a real MCP session step by step.
     Demo(DemoArgs),
-    /// Serve MCP on standard input and output.
+    /// Serve MCP on standard input and output, or with --http over HTTP.
     Serve(Box<ServeArgs>),
     /// Make the ledger's schema and the reader's login in the configured database, or bring them up to date.
     Init(InitArgs),
@@ -85,6 +85,8 @@ struct ServerKeys {
     serve: ServeKeys,
     #[command(flatten)]
     write: WriteKeys,
+    #[command(flatten)]
+    http: HttpKeys,
     #[command(flatten)]
     limits: LimitKeys,
 }
@@ -165,7 +167,7 @@ impl ServerKeys {
     fn fill(&self, keys: &mut Keys) {
         (keys.database, keys.connect) = (self.database.clone(), self.connect.clone());
         (keys.manifests, keys.serve) = (self.manifests.clone(), self.serve.clone());
-        (keys.write, keys.limits) = (self.write.clone(), self.limits.clone());
+        (keys.write, keys.http, keys.limits) = (self.write.clone(), self.http.clone(), self.limits.clone());
     }
 }
 

@@ -4,6 +4,7 @@ use manifest::Mistakes;
 use tokio::signal::unix::Signal;
 use tools::Toolbox;
 
+use crate::serve::Door;
 use crate::settings::{Settings, Sources};
 use crate::wiring::Workshop;
 
@@ -21,6 +22,8 @@ pub(crate) struct Reloader {
     pub(crate) running: Settings,
     pub(crate) workshop: Workshop,
     pub(crate) toolbox: Toolbox,
+    /// Of a server over HTTP.
+    pub(crate) door: Option<Door>,
 }
 
 impl Reloader {
@@ -47,6 +50,9 @@ impl Reloader {
         let shelves = self.workshop.shelves(&settings).await?;
         if !settings.same_but_for_tools(&self.running) {
             tracing::warn!("other settings than manifests and profiles have changed: they count from the next start");
+        }
+        if let Some(door) = &self.door {
+            door.reload(&settings)?;
         }
         let tools = shelves.get(&self.running.profile).map_or(0, |registry| registry.infos().count());
         self.toolbox.put(shelves);

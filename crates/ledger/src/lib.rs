@@ -59,6 +59,7 @@ pub use settings::Settings;
 use contract::{Describe, DescribeError, StatementShape};
 use pg::Writer;
 pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Surroundings, Target};
+use tokio::time::Instant;
 
 use crate::proposals::Proposals;
 
@@ -82,6 +83,21 @@ impl Ledger {
     #[must_use]
     pub fn gate(&self) -> Gate {
         self.gate.clone()
+    }
+
+    /// Whether the database answers before `deadline`, and can be written to.
+    ///
+    /// # Errors
+    /// Why not, for an operator.
+    pub async fn ping(&self, deadline: Instant) -> Result<(), String> {
+        match self.writer.ask("select pg_catalog.pg_is_in_recovery()", &[], deadline).await {
+            Ok(answer) if answer.rows.first().and_then(|row| row.first()) == Some(&Some("t".to_owned())) => {
+                Err("the database is a standby: nothing can be written".to_owned())
+            }
+            // Every session is at work.
+            Ok(_) | Err(pg::Error::Busy { .. }) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// Lends no session of before again: what is prepared in them is needed no more.
@@ -112,6 +128,15 @@ impl Ledger {
     pub fn records(&self) -> Records {
         Records::new(self.writer.clone(), self.settings.call_deadline)
     }
+}
+
+/// Whether anything answers at the database's address, and would let us in.
+///
+/// # Errors
+/// Why not.
+pub async fn reach(target: &Target) -> Result<(), pg::ConnectError> {
+    pg::Session::connect(target, &[]).await?.close().await;
+    Ok(())
 }
 
 impl Describe for Ledger {

@@ -66,6 +66,11 @@ impl Asking {
         Ok(Self { codec: Arc::new(codec), timeout })
     }
 
+    /// What seals, for whatever else clients carry.
+    pub(crate) fn codec(&self) -> Arc<RequestStateCodec> {
+        Arc::clone(&self.codec)
+    }
+
     /// How the client of this request says that its user can be asked.
     pub(crate) fn way(context: &RequestContext<RoleServer>) -> Way {
         let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);

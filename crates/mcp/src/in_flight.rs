@@ -10,7 +10,7 @@ use tools::Room;
 
 /// What all of them may weigh, in bytes of their lines: two of the longest, or a thousand short ones. What becomes of a line
 /// takes several times its length.
-const MAX_WEIGHT: usize = 8 << 20;
+pub(crate) const MAX_WEIGHT: usize = 8 << 20;
 
 /// What a request weighs at least, in bytes: its task, its answer.
 const MIN_WEIGHT: usize = 8 << 10;
@@ -48,7 +48,7 @@ impl InFlight {
         let mut requests = self.requests();
         match message {
             JsonRpcMessage::Request(request) => {
-                let weight = MIN_WEIGHT.max(bytes + values * VALUE_WEIGHT);
+                let weight = weight(bytes, values);
                 let others: usize = requests.values().map(|request| request.weight).sum();
                 if !requests.is_empty() && others + weight > MAX_WEIGHT {
                     let message = format!(
@@ -88,6 +88,11 @@ impl InFlight {
     fn requests(&self) -> MutexGuard<'_, HashMap<RequestId, Request>> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a request weighs, in bytes, that is made of so many bytes and values.
+pub(crate) fn weight(bytes: usize, values: usize) -> usize {
+    MIN_WEIGHT.max(bytes + values * VALUE_WEIGHT)
 }
 
 /// Which request a message answers.

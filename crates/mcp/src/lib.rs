@@ -5,8 +5,10 @@
 //! envelope back. A transport to come (HTTP, SSE) is a module beside `stdio` that serves the same [`Server`].
 
 mod asking;
+mod auth;
 mod changes;
 mod client;
+mod http;
 mod in_flight;
 mod lines;
 mod message;
@@ -17,7 +19,11 @@ mod server;
 mod stdio;
 mod strict_json;
 
+pub use self::http::{
+    Allowances, Check, HttpOptions, Offer, Site, Tls, TlsError, anonymous, is_host, is_origin, read_tls, serve_http,
+};
 pub use asking::{Asking, AskingError};
+pub use auth::{Authenticator, Identity};
 pub use client::{Client, ClientError, ToolAnswer};
 pub use server::{Content, Server};
 pub use stdio::{ServeError, serve_stdio};

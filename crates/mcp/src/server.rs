@@ -20,6 +20,7 @@ use crate::asking::{Asking, Way};
 use crate::changes::Listener;
 use crate::resources;
 
+use crate::http::Exchange;
 use crate::in_flight::InFlight;
 use crate::packed;
 
@@ -50,11 +51,17 @@ pub struct Server {
     _ended: Arc<DropGuard>,
     /// Cancelled at the end of the session.
     pub(crate) session: CancellationToken,
+    /// How long reads go on after that while none of them ends.
+    last_answers: Duration,
 }
 
-/// How long reads go on after their client has closed its end while none of them ends: a script that pipes its questions in
-/// and reads on gets the quick answers, and no backend works for long for nobody.
+/// A client that has closed its end: a script that pipes its questions in and reads on gets the quick answers, and no backend
+/// works for long for nobody.
 const LAST_ANSWERS: Duration = Duration::from_millis(50);
+
+/// A server that stops while its clients are there: a proxy in front sends the next requests elsewhere, and notices nothing of
+/// those that end soon.
+const LAST_ANSWERS_TO_CLIENTS: Duration = Duration::from_secs(5);
 
 const INSTRUCTIONS: &str = "A PostgreSQL database. See what is in it with describe_database, read with query_database, \
     look at a plan with explain_query. Write only with the write tools: each write is recorded, happens once however \
@@ -87,7 +94,17 @@ impl Server {
             answers,
             _ended: Arc::new(session.clone().drop_guard()),
             session,
+            last_answers: LAST_ANSWERS,
         }
+    }
+
+    /// The same for a session that also ends when the server stops.
+    #[must_use]
+    pub(crate) fn until(mut self, stop: &CancellationToken) -> Self {
+        self.session = stop.child_token();
+        self._ended = Arc::new(self.session.clone().drop_guard());
+        self.last_answers = LAST_ANSWERS_TO_CLIENTS;
+        self
     }
 
     async fn call(
@@ -116,8 +133,15 @@ impl Server {
                 Way::No => {}
             }
         }
-        let result = self.result(&reply.envelope)?;
-        self.in_flight.answered(&context.id, reply.room);
+        let mut result = self.result(&reply.envelope)?;
+        match Exchange::of(context) {
+            Some(exchange) => {
+                // rmcp writes it.
+                packed::complete(&mut result);
+                exchange.hold_room(reply.room);
+            }
+            None => self.in_flight.answered(&context.id, reply.room),
+        }
         Ok(result.into())
     }
 
@@ -141,7 +165,7 @@ impl Server {
     async fn deserted(&self) {
         let mut answers = self.answers.subscribe();
         self.session.cancelled().await;
-        while tokio::time::timeout(LAST_ANSWERS, answers.changed()).await.is_ok_and(|sent| sent.is_ok()) {}
+        while tokio::time::timeout(self.last_answers, answers.changed()).await.is_ok_and(|sent| sent.is_ok()) {}
     }
 
     /// Asks the registry, unless the client takes the request back or goes away: dropping it frees its backend.
@@ -154,6 +178,7 @@ impl Server {
         tokio::select! {
             answer = question(&registry) => answer,
             () = context.ct.cancelled() => Err(cancelled()),
+            () = gone(Exchange::of(context)) => Err(cancelled()),
             () = self.deserted() => Err(cancelled()),
         }
     }
@@ -162,6 +187,14 @@ impl Server {
         let text =
             serde_json::to_string(envelope).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         Ok(packed::pack(text, envelope.is_success(), self.content))
+    }
+}
+
+/// Ends when whoever waits for this answer has gone. Clients of a pipe say so.
+async fn gone(exchange: Option<&Exchange>) {
+    match exchange {
+        Some(exchange) => exchange.deserted().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -210,6 +243,7 @@ impl ServerHandler for Server {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let exchange = Exchange::of(&context).cloned();
         let only_reads = self.tools.registry().info(&params.name).is_some_and(|info| info.hints.read_only);
         tokio::select! {
             result = self.call(&context, params) => {
@@ -218,6 +252,7 @@ impl ServerHandler for Server {
             }
             // Dropping the call frees its backend; a write goes on to its recorded end.
             () = context.ct.cancelled() => Err(cancelled()),
+            () = gone(exchange.as_ref()), if only_reads => Err(cancelled()),
             () = self.deserted(), if only_reads => {
                 Err(ErrorData::invalid_request("the call was cancelled: the client closed its end", None))
             }

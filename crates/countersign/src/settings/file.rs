@@ -8,11 +8,14 @@ use serde::de::DeserializeOwned;
 use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::keys::{ConnectKeys, DatabaseKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys};
+use super::keys::{ConnectKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys};
 use super::profiles::{self, OwnProfile, ProfileKeys};
 
 /// The table of the limits.
 pub(super) const LIMITS: &str = "limits";
+
+/// The table of HTTP.
+pub(super) const HTTP: &str = "http";
 
 /// What the file says. Paths in it are relative to its own folder.
 #[derive(Debug, Clone, Default)]
@@ -48,8 +51,13 @@ impl ConfigFile {
 
 impl Keys {
     fn resolve_paths(&mut self, folder: &Path) {
-        let files =
-            [&mut self.database.database_url_file, &mut self.serve.read_url_file, &mut self.write.fingerprint_key_file];
+        let files = [
+            &mut self.database.database_url_file,
+            &mut self.serve.read_url_file,
+            &mut self.write.fingerprint_key_file,
+            &mut self.http.tls_certificate,
+            &mut self.http.tls_key,
+        ];
         let files = files.into_iter().flatten();
         for path in files.chain(self.manifests.manifests.iter_mut().flatten()) {
             *path = folder.join(PathBuf::from(&*path));
@@ -78,6 +86,7 @@ impl<'s> Reader<'s> {
         };
         let mut top = document.into_inner();
         let mut limits = self.table(&mut top, LIMITS);
+        let mut http = self.table(&mut top, HTTP);
         let profiles = self.table(&mut top, profiles::TABLE);
         let keys = Keys {
             log: self.group(&mut top, LogKeys::NAMES),
@@ -85,10 +94,12 @@ impl<'s> Reader<'s> {
             manifests: self.group(&mut top, ManifestKeys::NAMES),
             serve: self.group(&mut top, ServeKeys::NAMES),
             write: self.group(&mut top, WriteKeys::NAMES),
+            http: self.group(&mut http, HttpKeys::NAMES),
             connect: self.group(&mut limits, ConnectKeys::NAMES),
             limits: self.group(&mut limits, LimitKeys::NAMES),
         };
         self.refuse_rest(&top, "", &super::schema::names(None));
+        self.refuse_rest(&http, "http.", &super::schema::names(Some(HTTP)));
         self.refuse_rest(&limits, "limits.", &super::schema::names(Some(LIMITS)));
         Some(ConfigFile { keys, profiles: self.profiles(profiles) })
     }

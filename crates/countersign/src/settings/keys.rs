@@ -3,6 +3,7 @@
 //! A key is a field here. Its doc comment is its help and its documentation in the schema, `env` names its variable, its
 //! type says what it takes. Where it goes is [`Settings`](super::Settings): the compiler asks for it there.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
@@ -12,6 +13,7 @@ use ledger::proposals::Tier;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::addresses::{Host, Origin, PublicUrl};
 use super::bounded::Bounded;
 
 /// A group of keys, each of which may be missing; a layer above goes before one below.
@@ -148,6 +150,47 @@ keys! {
 }
 
 keys! {
+    /// How HTTP is served: the table `[http]`.
+    HttpKeys {
+        /// Serve MCP over HTTP on this address and port, such as 127.0.0.1:7777, instead of standard input and output.
+        #[arg(long = "http", env = "COUNTERSIGN_HTTP", value_name = "ADDRESS")]
+        #[schemars(with = "Option<String>")]
+        listen: SocketAddr,
+        /// Where clients find this server, such as https://mcp.example.com: its name may stand in the Host header, and OAuth
+        /// needs it.
+        #[arg(long = "http-public-url", env = "COUNTERSIGN_HTTP_PUBLIC_URL", value_name = "URL")]
+        public_url: PublicUrl,
+        /// Names besides localhost and that of public_url that the Host header may have: name, or name:port.
+        #[arg(long = "http-allowed-hosts", env = "COUNTERSIGN_HTTP_ALLOWED_HOSTS", value_delimiter = ',', value_name = "HOST")]
+        allowed_hosts: Vec<Host>,
+        /// Origins whose pages may call this server from a browser: https://name[:port]. None by default.
+        #[arg(long = "http-allowed-origins", env = "COUNTERSIGN_HTTP_ALLOWED_ORIGINS", value_delimiter = ',', value_name = "ORIGIN")]
+        allowed_origins: Vec<Origin>,
+        /// A file with the certificate and those that lead to its authority, in PEM. Without it: plain HTTP.
+        #[arg(long = "http-tls-certificate", env = "COUNTERSIGN_HTTP_TLS_CERTIFICATE", value_name = "FILE")]
+        tls_certificate: PathBuf,
+        /// A file with the key of the certificate, in PEM.
+        #[arg(long = "http-tls-key", env = "COUNTERSIGN_HTTP_TLS_KEY", value_name = "FILE")]
+        tls_key: PathBuf,
+        /// Requests a second that an account may send on average; 100 by default, 0 for no limit.
+        #[arg(long = "http-requests-per-s", env = "COUNTERSIGN_HTTP_REQUESTS_PER_S", value_name = "REQUESTS")]
+        requests_per_s: Bounded<0, 1_000_000>,
+        /// Requests that an account may send at once after a pause; 200 by default.
+        #[arg(long = "http-burst", env = "COUNTERSIGN_HTTP_BURST", value_name = "REQUESTS")]
+        burst: Bounded<1, 1_000_000>,
+        /// Sessions of an account in this server; 256 by default. With more, the one that has been idle longest is given up.
+        #[arg(long = "http-sessions", env = "COUNTERSIGN_HTTP_SESSIONS", value_name = "SESSIONS")]
+        sessions: Bounded<1, 100_000>,
+        /// Event streams that an account may have open; 256 by default.
+        #[arg(long = "http-streams", env = "COUNTERSIGN_HTTP_STREAMS", value_name = "STREAMS")]
+        streams: Bounded<1, 100_000>,
+        /// Connections of all clients together; 1024 by default. More wait.
+        #[arg(long = "http-connections", env = "COUNTERSIGN_HTTP_CONNECTIONS", value_name = "CONNECTIONS")]
+        connections: Bounded<1, 100_000>,
+    }
+}
+
+keys! {
     /// What is bounded: part of `[limits]`.
     LimitKeys {
         /// How long a read may take, from the call to the answer, in milliseconds; 30000 by default.
@@ -186,6 +229,7 @@ pub(crate) struct Keys {
     pub(crate) manifests: ManifestKeys,
     pub(crate) serve: ServeKeys,
     pub(crate) write: WriteKeys,
+    pub(crate) http: HttpKeys,
     pub(crate) limits: LimitKeys,
 }
 
@@ -199,6 +243,7 @@ impl Keys {
             manifests: self.manifests.or(below.manifests),
             serve: self.serve.or(below.serve),
             write: self.write.or(below.write),
+            http: self.http.or(below.http),
             limits: self.limits.or(below.limits),
         }
     }

@@ -2,8 +2,10 @@
 //!
 //! To add a key: a field in `keys`, and what becomes of it in [`Settings`]. Flag, variable, file and schema follow.
 
+mod addresses;
 mod bounded;
 mod file;
+mod http;
 mod keys;
 mod profiles;
 mod schema;
@@ -19,10 +21,11 @@ use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints};
 use tools::Profile;
 
 use file::ConfigFile;
-pub(crate) use keys::LimitKeys;
+pub(crate) use http::HttpSettings;
 pub(crate) use keys::{
     ConnectKeys, Content, DatabaseKeys, Keys, LogFormat, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
+pub(crate) use keys::{HttpKeys, LimitKeys};
 pub(crate) use profiles::OwnProfile;
 
 /// Where settings come from. The file can be read again; the rest is as it was at the start.
@@ -60,6 +63,8 @@ pub(crate) struct Settings {
     pub(crate) call_deadline: Duration,
     /// How long a call waits for what its user says.
     pub(crate) ask_timeout: Duration,
+    /// `None`: standard input and output.
+    pub(crate) http: Option<HttpSettings>,
 }
 
 /// A connection string or a key, and where it stands, for messages.
@@ -88,7 +93,8 @@ impl Sources {
         let read = secret("read-url", config, read)?;
         let key = layers.map(|Keys { write, .. }| (&write.fingerprint_key, &write.fingerprint_key_file));
         let key = secret("fingerprint-key", config, key)?;
-        let Keys { log, database: _, connect, manifests, serve, write, limits } = self.given.clone().or(file.keys);
+        let Keys { log, database: _, connect, manifests, serve, write, http, limits } =
+            self.given.clone().or(file.keys);
         let LogKeys { log, log_format } = log;
         let ConnectKeys { connect_timeout_ms } = connect;
         let ManifestKeys { manifests } = manifests;
@@ -123,6 +129,7 @@ impl Sources {
             call_deadline: call_deadline(&limits),
             ask_timeout: limits.ask_timeout_ms.map_or(DEFAULT_ASK_TIMEOUT, |ms| millis(ms.get())),
             read_limits: read_limits(&limits)?,
+            http: HttpSettings::new(http)?,
         };
         if !settings.has_profile(&settings.profile) {
             let known: Vec<&str> = settings.profile_names().collect();

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use super::file::LIMITS;
-use super::keys::{ConnectKeys, DatabaseKeys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys};
+use super::file::{HTTP, LIMITS};
+use super::keys::{ConnectKeys, DatabaseKeys, HttpKeys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys};
 use super::profiles::{self, ProfileKeys};
 
 /// The schema of the whole file.
@@ -17,6 +17,7 @@ pub(super) fn schema() -> Value {
     top.extend(properties::<WriteKeys>());
     top.extend(properties::<LogKeys>());
     top.insert(LIMITS.to_owned(), table("What is bounded.", limits));
+    top.insert(HTTP.to_owned(), table("How HTTP is served.", properties::<HttpKeys>()));
     let mut own = table("A profile of your own: a set of tools.", properties::<ProfileKeys>());
     if let Some(own) = own.as_object_mut() {
         own.insert("minProperties".to_owned(), 1.into());

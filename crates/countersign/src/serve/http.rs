@@ -1,0 +1,117 @@
+//! MCP over HTTP. The process is there before the database is, and stays when that goes away.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use mcp::{Authenticator, Check, Identity, Offer, Site, Tls};
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Running, Start};
+use crate::settings::{HttpSettings, Settings};
+use crate::wiring::Workshop;
+
+/// How long to wait before a database that is not there is looked for again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// How long the database may take to say that it is there.
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+
+pub(super) async fn serve(
+    start: Start,
+    settings: Settings,
+    options: &HttpSettings,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let authenticator = Authenticator;
+    anyhow::ensure!(
+        options.listen.ip().is_loopback() || !authenticator.is_empty(),
+        "--http {} can be reached from other machines, and nobody would have to say who they are: configure [[tokens]] \
+         (`countersign token new` makes one) or [oauth], or listen on 127.0.0.1",
+        options.listen
+    );
+    let door = Door::new(options, authenticator, &settings)?;
+    let listener = TcpListener::bind(options.listen)
+        .await
+        .with_context(|| format!("cannot listen on {} (--http)", options.listen))?;
+    let scheme = if door.tls.is_some() { "https" } else { "http" };
+    tracing::info!("listening on {scheme}://{}/mcp", listener.local_addr()?);
+    let serving = mcp::serve_http(listener, door.tls.clone(), Arc::clone(&door.site), stop.clone());
+    let serving = tokio::spawn(serving);
+    let started = stop.run_until_cancelled(started(start, &settings, &door)).await;
+    let running = match started {
+        Some(Ok((running, offer))) => {
+            door.site.open(offer);
+            Some(running)
+        }
+        Some(Err(error)) => return Err(error),
+        None => None,
+    };
+    serving.await.context("serving ended")?;
+    if let Some(running) = running {
+        running.drain().await;
+    }
+    Ok(())
+}
+
+/// Starts as soon as the database is there. What is wrong with it, or with the manifests, ends the process as it does on
+/// standard input and output.
+async fn started(start: Start, settings: &Settings, door: &Door) -> anyhow::Result<(Running, Offer)> {
+    loop {
+        let failure = match start.open(settings).await {
+            Ok(opened) => {
+                let check = check(&opened.workshop);
+                let running = start.run(opened, settings, Some(door.clone()));
+                let (toolbox, asking) = (running.toolbox.clone(), running.asking.clone());
+                return Ok((running, Offer { toolbox, asking, content: settings.content.into(), check }));
+            }
+            Err(failure) => failure,
+        };
+        let Err(error) = ledger::reach(&start.target).await else { return Err(failure) };
+        tracing::warn!(%error, "the database is not there yet; looking again");
+        door.site.not_yet(error.to_string());
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+fn check(workshop: &Workshop) -> Check {
+    let ledger = workshop.ledger.clone();
+    Arc::new(move || {
+        let ledger = ledger.clone();
+        Box::pin(async move { ledger.ping(Instant::now() + PING_TIMEOUT).await })
+    })
+}
+
+/// What stands between the network and the tools, as far as it can change while serving.
+#[derive(Clone)]
+pub(crate) struct Door {
+    site: Arc<Site>,
+    tls: Option<Tls>,
+}
+
+impl Door {
+    fn new(options: &HttpSettings, authenticator: Authenticator, settings: &Settings) -> anyhow::Result<Self> {
+        let anonymous: Identity =
+            mcp::anonymous(settings.account.clone(), settings.actor.clone(), settings.profile.clone());
+        let tls = options.tls.as_ref().map(|(certificate, key)| tls(certificate, key)).transpose()?.map(Tls::new);
+        Ok(Self { site: Site::new(options.options(), authenticator, anonymous), tls })
+    }
+
+    /// Takes what a reload may change: who may come in, and the certificate that is shown.
+    pub(crate) fn reload(&self, settings: &Settings) -> anyhow::Result<()> {
+        let options = settings.http.as_ref();
+        if let (Some(shown), Some((certificate, key))) = (&self.tls, options.and_then(|options| options.tls.as_ref())) {
+            shown.replace(tls(certificate, key)?);
+        }
+        Ok(())
+    }
+}
+
+fn tls(certificate: &Path, key: &Path) -> anyhow::Result<rustls::ServerConfig> {
+    mcp::read_tls(certificate, key).with_context(|| {
+        format!("the certificate {} and its key {} cannot be used", certificate.display(), key.display())
+    })
+}

@@ -1,0 +1,70 @@
+//! How HTTP is served.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use mcp::{Allowances, HttpOptions};
+
+use super::addresses::{Host, Origin, PublicUrl};
+use super::keys::HttpKeys;
+
+/// Everything that is configured of HTTP.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct HttpSettings {
+    pub(crate) listen: SocketAddr,
+    pub(crate) public_url: Option<String>,
+    pub(crate) allowed_hosts: Vec<String>,
+    pub(crate) allowed_origins: Vec<String>,
+    /// Certificate and key.
+    pub(crate) tls: Option<(PathBuf, PathBuf)>,
+    pub(crate) allowances: Allowances,
+    pub(crate) connections: usize,
+}
+
+const REQUESTS_PER_S: u32 = 100;
+const BURST: NonZeroU32 = NonZeroU32::new(200).unwrap();
+const SESSIONS: u32 = 256;
+const STREAMS: u32 = 256;
+const CONNECTIONS: usize = 1024;
+
+impl HttpSettings {
+    /// `None` without an address: then standard input and output are served.
+    pub(super) fn new(keys: HttpKeys) -> anyhow::Result<Option<Self>> {
+        let tls = match (keys.tls_certificate, keys.tls_key) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (Some(_), None) => bail!("tls_certificate is given and tls_key is not: give the file with its key as well"),
+            (None, Some(_)) => {
+                bail!("tls_key is given and tls_certificate is not: give the file with the certificate as well")
+            }
+        };
+        let Some(listen) = keys.listen else { return Ok(None) };
+        let allowances = Allowances {
+            requests_per_s: NonZeroU32::new(keys.requests_per_s.map_or(REQUESTS_PER_S, |rate| rate.get())),
+            burst: keys.burst.and_then(|burst| NonZeroU32::new(burst.get())).unwrap_or(BURST),
+            streams: keys.streams.map_or(STREAMS, |streams| streams.get()),
+            sessions: keys.sessions.map_or(SESSIONS, |sessions| sessions.get()),
+        };
+        Ok(Some(Self {
+            listen,
+            public_url: keys.public_url.map(PublicUrl::into_text),
+            allowed_hosts: keys.allowed_hosts.into_iter().flatten().map(Host::into_text).collect(),
+            allowed_origins: keys.allowed_origins.into_iter().flatten().map(Origin::into_text).collect(),
+            tls,
+            allowances,
+            connections: keys.connections.map_or(CONNECTIONS, |most| most.get() as usize),
+        }))
+    }
+
+    pub(crate) fn options(&self) -> HttpOptions {
+        HttpOptions {
+            allowed_hosts: self.allowed_hosts.clone(),
+            allowed_origins: self.allowed_origins.clone(),
+            public_url: self.public_url.clone(),
+            allowances: self.allowances,
+            connections: self.connections,
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What one account may take of the server at once, so that none keeps the others from it.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use contract::AccountId;
+use governor::clock::{Clock, DefaultClock};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::in_flight::MAX_WEIGHT;
+
+/// What is refused for now, and after how many seconds to come again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Exhausted {
+    #[error(
+        "the account {what} more requests than {per_second} a second: wait {retry_after_s} s, then send it again",
+        what = "sends"
+    )]
+    Rate { per_second: u32, retry_after_s: u64 },
+    #[error(
+        "the requests of this account that are under way would be too much with this one: wait for an answer, then send it again"
+    )]
+    Weight,
+    #[error("the account has {most} event streams open, and may have no more: close one, then open it again")]
+    Streams { most: u32 },
+}
+
+impl Exhausted {
+    pub(crate) const fn retry_after_s(self) -> u64 {
+        match self {
+            Self::Rate { retry_after_s, .. } => retry_after_s,
+            Self::Weight | Self::Streams { .. } => 1,
+        }
+    }
+}
+
+/// What each account may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowances {
+    /// Requests a second, on average; `None`: no limit.
+    pub requests_per_s: Option<NonZeroU32>,
+    /// Requests at once after a pause.
+    pub burst: NonZeroU32,
+    /// Event streams that are open.
+    pub streams: u32,
+    /// Sessions.
+    pub sessions: u32,
+}
+
+/// A unit of weight, in bytes.
+const UNIT: usize = 1 << 10;
+
+/// What the requests of all accounts together may weigh, in bytes.
+const MAX_TOTAL_WEIGHT: usize = 8 * MAX_WEIGHT;
+
+/// Accounts that have asked for nothing lately are forgotten when there are more than this.
+const REMEMBERED: usize = 1000;
+
+/// The allowances of all accounts.
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    each: Allowances,
+    total: Arc<Semaphore>,
+    by_id: Mutex<HashMap<AccountId, Arc<Account>>>,
+}
+
+/// What is left of one account's.
+#[derive(Debug)]
+pub(crate) struct Account {
+    each: Allowances,
+    rate: Option<DefaultDirectRateLimiter>,
+    weight: Arc<Semaphore>,
+    total: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+}
+
+impl Accounts {
+    pub(crate) fn new(each: Allowances) -> Self {
+        Self { each, total: Arc::new(Semaphore::new(MAX_TOTAL_WEIGHT / UNIT)), by_id: Mutex::default() }
+    }
+
+    pub(crate) fn of(&self, id: &AccountId) -> Arc<Account> {
+        let mut by_id = self.by_id.lock().unwrap_or_else(PoisonError::into_inner);
+        if by_id.len() >= REMEMBERED {
+            by_id.retain(|_, account| account.is_busy(account));
+        }
+        let account = by_id.entry(id.clone()).or_insert_with(|| Arc::new(Account::new(self.each, &self.total)));
+        Arc::clone(account)
+    }
+}
+
+impl Account {
+    fn new(each: Allowances, total: &Arc<Semaphore>) -> Self {
+        let quota = each.requests_per_s.map(|rate| Quota::per_second(rate).allow_burst(each.burst));
+        Self {
+            each,
+            rate: quota.map(RateLimiter::direct),
+            weight: Arc::new(Semaphore::new(MAX_WEIGHT / UNIT)),
+            total: Arc::clone(total),
+            streams: Arc::new(Semaphore::new(each.streams as usize)),
+        }
+    }
+
+    /// Whether forgetting it would give it more than it has: something is under way, or its rate is not what it was.
+    fn is_busy(&self, account: &Arc<Self>) -> bool {
+        let is_full = self.weight.available_permits() == MAX_WEIGHT / UNIT
+            && self.streams.available_permits() == self.each.streams as usize;
+        // A burst that is taken for the answer to this question is the price of a request.
+        let is_rested =
+            self.rate.as_ref().is_none_or(|rate| rate.check_n(self.each.burst).is_ok_and(|rested| rested.is_ok()));
+        Arc::strong_count(account) > 1 || !is_full || !is_rested
+    }
+
+    /// One more request.
+    pub(crate) fn request(&self) -> Result<(), Exhausted> {
+        let (Some(rate), Some(per_second)) = (&self.rate, self.each.requests_per_s) else { return Ok(()) };
+        rate.check().map_err(|not_yet| {
+            let wait = not_yet.wait_time_from(DefaultClock::default().now());
+            Exhausted::Rate { per_second: per_second.get(), retry_after_s: wait.as_secs() + 1 }
+        })
+    }
+
+    /// Room for a request of so many bytes, until what is returned is dropped.
+    pub(crate) fn weight(&self, bytes: usize) -> Result<Weight, Exhausted> {
+        let units = u32::try_from(bytes.div_ceil(UNIT)).map_err(|_| Exhausted::Weight)?;
+        let take =
+            |from: &Arc<Semaphore>| Arc::clone(from).try_acquire_many_owned(units).map_err(|_| Exhausted::Weight);
+        Ok(Weight { _own: take(&self.weight)?, _total: take(&self.total)? })
+    }
+
+    /// One more stream, until what is returned is dropped.
+    pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, Exhausted> {
+        let most = self.each.streams;
+        Arc::clone(&self.streams).try_acquire_owned().map_err(|_| Exhausted::Streams { most })
+    }
+}
+
+/// Of a request that is under way.
+#[derive(Debug)]
+pub(crate) struct Weight {
+    _own: OwnedSemaphorePermit,
+    _total: OwnedSemaphorePermit,
+}

@@ -1,0 +1,58 @@
+//! Reading the message of a request: bounded in bytes, in time, and in what all requests of an account weigh together.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use http::request::Parts;
+use http::{Request, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use rmcp::service::{RoleServer, RxJsonRpcMessage};
+
+use super::allowance::{Account, Weight};
+use super::refusal::Refusal;
+use crate::in_flight;
+use crate::message::{self, MAX_MESSAGE_BYTES};
+
+/// How long a message may take to arrive: no session of the database waits for it (attack HT10).
+const ARRIVAL: Duration = Duration::from_secs(15);
+
+/// A message and what it was sent with.
+pub(crate) struct Received {
+    pub(crate) parts: Parts,
+    pub(crate) bytes: Bytes,
+    pub(crate) message: RxJsonRpcMessage<RoleServer>,
+    pub(crate) weight: Weight,
+}
+
+/// Reads the message of a request.
+pub(crate) async fn receive(request: Request<Body>, account: &Account) -> Result<Received, Refusal> {
+    let (parts, body) = request.into_parts();
+    if !is_json(&parts) {
+        return Err(Refusal::NotJson);
+    }
+    let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let expected: usize = announced.unwrap_or(MAX_MESSAGE_BYTES);
+    if expected > MAX_MESSAGE_BYTES {
+        return Err(Refusal::TooLarge);
+    }
+    let arriving = account.weight(in_flight::weight(expected, 0))?;
+    let read = tokio::time::timeout(ARRIVAL, Limited::new(body, MAX_MESSAGE_BYTES).collect()).await;
+    let bytes = match read {
+        Err(_) => return Err(Refusal::TooSlow),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(Refusal::TooLarge),
+        Ok(Err(_)) => return Err(Refusal::Broken),
+        Ok(Ok(collected)) => collected.to_bytes(),
+    };
+    let (message, values) = message::parse(bytes.trim_ascii()).map_err(Refusal::Unreadable)?;
+    drop(arriving);
+    let weight = account.weight(in_flight::weight(bytes.len(), values))?;
+    Ok(Received { parts, bytes, message, weight })
+}
+
+/// What a page can send without asking first is not JSON (attack HT05).
+fn is_json(parts: &Parts) -> bool {
+    let mut types = parts.headers.get_all(header::CONTENT_TYPE).iter();
+    let (Some(only), None) = (types.next(), types.next()) else { return false };
+    let essence = only.to_str().ok().and_then(|text| text.split(';').next());
+    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
+}

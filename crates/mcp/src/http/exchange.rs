@@ -1,0 +1,126 @@
+//! One request and its answer: what is held until the answer has been written, or its client has gone.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes};
+use http::request::Parts;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use rmcp::service::{RequestContext, RoleServer};
+use tokio_util::sync::CancellationToken;
+use tools::Room;
+
+/// Travels with the request to whoever answers it. The answer's body ends it.
+#[derive(Clone, Default)]
+pub(crate) struct Exchange {
+    state: Arc<Mutex<State>>,
+    gone: CancellationToken,
+}
+
+#[derive(Default)]
+struct State {
+    is_over: bool,
+    held: Vec<Box<dyn Send>>,
+}
+
+impl Exchange {
+    /// That of the request which this context belongs to, if it came over HTTP.
+    pub(crate) fn of(context: &RequestContext<RoleServer>) -> Option<&Self> {
+        context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get())
+    }
+
+    /// Keeps something until the end.
+    pub(crate) fn hold(&self, thing: impl Send + 'static) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !state.is_over {
+            state.held.push(Box::new(thing));
+        }
+    }
+
+    /// The same for the room of an answer.
+    pub(crate) fn hold_room(&self, room: Option<Room>) {
+        if let Some(room) = room {
+            self.hold(room);
+        }
+    }
+
+    /// Ends when the client has gone before its answer was whole.
+    pub(crate) async fn deserted(&self) {
+        self.gone.cancelled().await;
+    }
+
+    /// The body of the answer, whose end is the end of the exchange.
+    pub(crate) fn answer<B>(self, body: B) -> Body
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
+        Body::new(Answer { body: Box::pin(body), exchange: self, is_whole: false })
+    }
+
+    fn end(&self, is_whole: bool) {
+        if !is_whole {
+            self.gone.cancel();
+        }
+        let held = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.is_over = true;
+            std::mem::take(&mut state.held)
+        };
+        drop(held);
+    }
+}
+
+/// A request that gets no further has its end as well: a handler that is dropped in the middle.
+pub(crate) struct Unanswered(Option<Exchange>);
+
+impl Unanswered {
+    pub(crate) fn new(exchange: Exchange) -> Self {
+        Self(Some(exchange))
+    }
+
+    /// There is an answer, which will end the exchange.
+    pub(crate) fn answered(mut self) -> Exchange {
+        self.0.take().unwrap_or_default()
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if let Some(exchange) = self.0.take() {
+            exchange.end(false);
+        }
+    }
+}
+
+struct Answer<B> {
+    body: Pin<Box<B>>,
+    exchange: Exchange,
+    is_whole: bool,
+}
+
+impl<B: HttpBody<Data = Bytes>> HttpBody for Answer<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let polled = self.body.as_mut().poll_frame(context);
+        self.is_whole |= matches!(polled, Poll::Ready(None)) || self.body.is_end_stream();
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B> Drop for Answer<B> {
+    fn drop(&mut self) {
+        self.exchange.end(self.is_whole);
+    }
+}

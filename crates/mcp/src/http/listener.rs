@@ -1,0 +1,154 @@
+//! Connections: accepted, encrypted, bounded in number and time, and closed when they have been served.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::Site;
+use super::paced::Paced;
+
+/// How long the head of a request may take, and a connection be idle between two.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Headers of a request: more are answered 431.
+const MAX_HEADERS: usize = 64;
+
+/// How long the last bytes of answers may take at the end.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How long to wait when no more files can be opened.
+const OUT_OF_FILES: Duration = Duration::from_millis(100);
+
+/// The certificate that is shown; it can be changed while serving.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    config: Arc<RwLock<Arc<ServerConfig>>>,
+}
+
+impl Tls {
+    /// With this certificate and key.
+    #[must_use]
+    pub fn new(config: ServerConfig) -> Self {
+        Self { config: Arc::new(RwLock::new(Arc::new(config))) }
+    }
+
+    /// Shows another one from the next connection on.
+    pub fn replace(&self, config: ServerConfig) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+    }
+
+    fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// Reads a certificate, with those that lead to its authority, and its key: both PEM.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn read_tls(certificate: &Path, key: &Path) -> Result<ServerConfig, TlsError> {
+    let chain = CertificateDer::pem_file_iter(certificate)?.collect::<Result<Vec<_>, _>>()?;
+    let key = PrivateKeyDer::from_pem_file(key)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let mut config = config.with_no_client_auth().with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Why a certificate cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read, or is no PEM of what it should be.
+    #[error("{0}")]
+    Pem(#[from] rustls::pki_types::pem::Error),
+    /// They do not belong together, or cannot be used.
+    #[error("{0}")]
+    Rustls(#[from] rustls::Error),
+}
+
+/// Serves until `stop` is cancelled and everything that was asked before has been answered.
+pub async fn serve_http(listener: TcpListener, tls: Option<Tls>, site: Arc<Site>, stop: CancellationToken) {
+    let router = site.router();
+    let connections = Arc::new(Semaphore::new(site.connections));
+    let graceful = GracefulShutdown::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept(&listener, &connections) => accepted,
+            () = stop.cancelled() => break,
+        };
+        let Some((stream, peer, place)) = accepted else { continue };
+        let (router, tls, watcher) = (router.clone(), tls.clone(), graceful.watcher());
+        tokio::spawn(async move {
+            let _place = place;
+            let served = match tls {
+                None => serve(Paced::new(stream), router, watcher).await,
+                Some(tls) => {
+                    match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.acceptor().accept(Paced::new(stream))).await {
+                        Ok(Ok(stream)) => serve(stream, router, watcher).await,
+                        Ok(Err(error)) => Err(error.to_string()),
+                        Err(_) => Err("no TLS handshake in time".to_owned()),
+                    }
+                }
+            };
+            if let Err(error) = served {
+                tracing::debug!(%peer, error, "a connection ended");
+            }
+        });
+    }
+    // Nobody is kept waiting who could go to another server.
+    drop(listener);
+    site.drain().await;
+    if tokio::time::timeout(FAREWELL, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some clients did not take their last answers in time");
+    }
+}
+
+type Place = tokio::sync::OwnedSemaphorePermit;
+
+/// The next connection, when there is a place for it.
+async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpStream, SocketAddr, Place)> {
+    let place = Arc::clone(places).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, peer)) => {
+            // Answers are whole when they are written.
+            stream.set_nodelay(true).ok();
+            Some((stream, peer, place))
+        }
+        // The client has gone already.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => None,
+        Err(error) => {
+            tracing::error!(%error, "no connection can be accepted");
+            tokio::time::sleep(OUT_OF_FILES).await;
+            None
+        }
+    }
+}
+
+async fn serve<S>(stream: S, router: Router, watcher: Watcher) -> Result<(), String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_headers(MAX_HEADERS);
+    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    watcher.watch(connection).await.map_err(|error| error.to_string())
+}

@@ -1,0 +1,292 @@
+//! MCP over HTTP: one listener, its routes, and what every request must pass before a tool hears of it.
+//!
+//! ```text
+//! connection   TLS, header and write timeouts, at most so many      `listener`, `paced`
+//! address      Host and Origin                                      `addressed`, every route
+//! who          bearer token or JWT -> identity                      `crate::auth`
+//! how much     rate, weight, streams, sessions of the account       `allowance`
+//! message      content type, size, time, one strict parser          `body`
+//! transport    /mcp (`streamable`, rmcp's), /sse and /message (`sse`)
+//! ```
+//! A request and its answer are an `exchange`: what it holds is let go when the answer has been written or the client has gone.
+//! What rmcp calls without saying for whom finds that in the `visit` of its task.
+
+mod addressed;
+mod allowance;
+mod body;
+mod exchange;
+mod listener;
+mod paced;
+mod probes;
+mod refusal;
+mod sessions;
+mod sse;
+mod streamable;
+mod visit;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::middleware::{self, Next};
+use axum::routing::{any, get, post};
+use contract::AccountId;
+use http::{HeaderMap, Request, Response};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+use tools::Toolbox;
+
+use self::addressed::Addresses;
+use self::allowance::{Account, Accounts};
+use self::refusal::Refusal;
+use self::sessions::SessionIds;
+use self::sse::SseSessions;
+use self::streamable::Streamable;
+use crate::asking::Asking;
+use crate::auth::{Authenticator, Identity};
+use crate::server::Content;
+
+pub use self::addressed::{is_host, is_origin};
+pub use self::allowance::Allowances;
+pub(crate) use self::exchange::Exchange;
+pub use self::listener::{Tls, TlsError, read_tls, serve_http};
+
+/// How an operator wants HTTP to be served.
+#[derive(Debug, Clone)]
+pub struct HttpOptions {
+    /// Names besides loopback's under which the server may be addressed: `name` or `name:port`.
+    pub allowed_hosts: Vec<String>,
+    /// The origins whose pages may call: `https://name[:port]`.
+    pub allowed_origins: Vec<String>,
+    /// Where clients find the server, without a path; for the metadata of OAuth.
+    pub public_url: Option<String>,
+    /// What each account may take.
+    pub allowances: Allowances,
+    /// Connections at once.
+    pub connections: usize,
+}
+
+/// What can be asked whether it works.
+pub type Check = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
+
+/// What is served once the database is there.
+#[derive(Clone)]
+pub struct Offer {
+    /// The tools of all profiles.
+    pub toolbox: Toolbox,
+    /// What asks users.
+    pub asking: Asking,
+    /// Where the envelope stands.
+    pub content: Content,
+    /// Whether the database answers; why not.
+    pub check: Check,
+}
+
+/// Everything that requests share.
+pub struct Site {
+    addresses: Addresses,
+    accounts: Accounts,
+    most_sessions: u32,
+    connections: usize,
+    public_url: Option<String>,
+    authenticator: RwLock<Arc<Authenticator>>,
+    /// Who everybody is, where nobody has to say.
+    anonymous: Identity,
+    phase: RwLock<Phase>,
+    sse: SseSessions,
+    /// Requests that are not answered yet.
+    requests: TaskTracker,
+    /// Cancelled when the server stops: reads come to an end soon, questions are given up.
+    stop: CancellationToken,
+    /// Cancelled when all requests have been answered: streams end.
+    streams: CancellationToken,
+}
+
+/// Where a server is in its life.
+#[derive(Clone)]
+enum Phase {
+    /// Not yet: why.
+    Starting(String),
+    Open(Arc<Open>),
+    Stopping,
+}
+
+/// What there is once the database is.
+struct Open {
+    offer: Offer,
+    streamable: Streamable,
+}
+
+/// Somebody who may ask.
+struct Guest {
+    identity: Identity,
+    account: Arc<Account>,
+    open: Arc<Open>,
+}
+
+/// How long an idle session may be overlooked.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// How long the database has to say that it is there.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Site {
+    /// A site that has nothing to offer yet. `anonymous` is who everybody is if `authenticator` knows no way to tell.
+    #[must_use]
+    pub fn new(options: HttpOptions, authenticator: Authenticator, anonymous: Identity) -> Arc<Self> {
+        let HttpOptions { allowed_hosts, allowed_origins, public_url, allowances, connections } = options;
+        let own = public_url.as_deref().and_then(|url| url.split("://").nth(1)).map(|host| host.trim_end_matches('/'));
+        let hosts: Vec<String> = own.map(str::to_owned).into_iter().chain(allowed_hosts).collect();
+        Arc::new(Self {
+            addresses: Addresses::new(&hosts, &allowed_origins),
+            most_sessions: allowances.sessions,
+            accounts: Accounts::new(allowances),
+            connections,
+            public_url: public_url.map(|url| url.trim_end_matches('/').to_owned()),
+            authenticator: RwLock::new(Arc::new(authenticator)),
+            anonymous,
+            phase: RwLock::new(Phase::Starting("the server is starting".to_owned())),
+            sse: SseSessions::default(),
+            requests: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            streams: CancellationToken::new(),
+        })
+    }
+
+    /// Says why there is nothing to offer yet.
+    pub fn not_yet(&self, reason: impl Into<String>) {
+        let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*phase, Phase::Starting(_)) {
+            *phase = Phase::Starting(reason.into());
+        }
+    }
+
+    /// Calls can be answered from now on.
+    pub fn open(&self, offer: Offer) {
+        let ids = SessionIds::new(offer.asking.codec());
+        let streamable = Streamable::new(ids, self.most_sessions, self.streams.clone());
+        let sessions = Arc::downgrade(&streamable.sessions);
+        let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*phase, Phase::Starting(_)) {
+            *phase = Phase::Open(Arc::new(Open { offer, streamable }));
+        }
+        drop(phase);
+        tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(SWEEP);
+            loop {
+                ticks.tick().await;
+                let Some(sessions) = sessions.upgrade() else { return };
+                sessions.sweep().await;
+            }
+        });
+    }
+
+    /// Whoever comes next is asked by this one.
+    pub fn authenticate_by(&self, authenticator: Authenticator) {
+        *self.authenticator.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(authenticator);
+    }
+
+    fn authenticator(&self) -> Arc<Authenticator> {
+        Arc::clone(&self.authenticator.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn phase(&self) -> Phase {
+        self.phase.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Who sends this request.
+    async fn identity(&self, headers: &HeaderMap) -> Result<Identity, Refusal> {
+        let authenticator = self.authenticator();
+        if authenticator.is_empty() {
+            return Ok(self.anonymous.clone());
+        }
+        let identity = authenticator.identify(headers).await;
+        identity.map_err(|refusal| Refusal::Unauthenticated { refusal, metadata_url: self.metadata_url() })
+    }
+
+    /// Who sends this request, and what there is for them; one more request of theirs.
+    async fn guest(&self, headers: &HeaderMap) -> Result<Guest, Refusal> {
+        let identity = self.identity(headers).await?;
+        let account = self.accounts.of(&identity.principal.account_id);
+        account.request()?;
+        match self.phase() {
+            Phase::Open(open) => Ok(Guest { identity, account, open }),
+            Phase::Starting(reason) => Err(Refusal::Unavailable(reason)),
+            Phase::Stopping => Err(Refusal::Unavailable(STOPPING.to_owned())),
+        }
+    }
+
+    /// Kept for as long as a request is not answered.
+    fn under_way(&self) -> TaskTrackerToken {
+        self.requests.token()
+    }
+
+    async fn is_ready(&self) -> Result<(), String> {
+        match self.phase() {
+            Phase::Starting(reason) => Err(reason),
+            Phase::Stopping => Err(STOPPING.to_owned()),
+            Phase::Open(open) => {
+                let checked = tokio::time::timeout(CHECK_TIMEOUT, (open.offer.check)()).await;
+                checked.unwrap_or_else(|_| Err(format!("the database does not answer within {CHECK_TIMEOUT:?}")))
+            }
+        }
+    }
+
+    /// Answers all requests that are under way, takes no more, and then lets streams end.
+    async fn drain(&self) {
+        *self.phase.write().unwrap_or_else(PoisonError::into_inner) = Phase::Stopping;
+        self.stop.cancel();
+        self.requests.close();
+        self.requests.wait().await;
+        self.streams.cancel();
+    }
+
+    /// Where clients learn how to get a token.
+    fn metadata_url(&self) -> Option<String> {
+        let url = self.public_url.as_ref()?;
+        self.metadata().map(|_| format!("{url}{METADATA}/mcp"))
+    }
+
+    fn metadata(&self) -> Option<serde_json::Value> {
+        let url = self.public_url.as_ref()?;
+        self.authenticator().metadata(&format!("{url}/mcp"))
+    }
+
+    fn router(self: &Arc<Self>) -> Router {
+        Router::new()
+            .route("/mcp", any(streamable::handle))
+            .route("/sse", get(sse::open))
+            .route("/message", post(sse::message))
+            .route("/healthz", get(probes::healthz))
+            .route("/readyz", get(probes::readyz))
+            .route(METADATA, get(probes::protected_resource))
+            .route(&format!("{METADATA}/mcp"), get(probes::protected_resource))
+            .layer(middleware::from_fn_with_state(Arc::clone(self), addressed_here))
+            .layer(DefaultBodyLimit::disable())
+            .with_state(Arc::clone(self))
+    }
+}
+
+const STOPPING: &str = "the server is stopping";
+
+/// RFC 9728, section 3.
+const METADATA: &str = "/.well-known/oauth-protected-resource";
+
+/// Before anything else, on every route.
+async fn addressed_here(State(site): State<Arc<Site>>, request: Request<Body>, next: Next) -> Response<Body> {
+    match site.addresses.check(request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(misaddressed) => Refusal::Misaddressed(misaddressed).response(),
+    }
+}
+
+/// The account of somebody who need not say who they are.
+#[must_use]
+pub fn anonymous(account_id: AccountId, actor: Option<String>, profile: String) -> Identity {
+    Identity { principal: contract::Principal { account_id, actor }, profile }
+}

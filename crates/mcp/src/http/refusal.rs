@@ -1,0 +1,115 @@
+//! What is answered to a request that gets no further: a status, and a JSON-RPC error without an id for clients that show it.
+
+use axum::body::Body;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use rmcp::model::{ErrorCode, ErrorData, JsonRpcError, RequestId};
+
+use super::addressed::Misaddressed;
+use super::allowance::Exhausted;
+use crate::auth;
+use crate::message::{MAX_MESSAGE_BYTES, Unreadable};
+
+/// JSON-RPC leaves -32000 to -32099 to servers.
+const REFUSED: ErrorCode = ErrorCode(-32000);
+
+/// Why a request gets no further.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    Misaddressed(Misaddressed),
+    /// Not ready, or not any more.
+    Unavailable(String),
+    Unauthenticated {
+        refusal: auth::Refusal,
+        metadata_url: Option<String>,
+    },
+    Exhausted(Exhausted),
+    TooManySessions {
+        most: u32,
+    },
+    /// The body is no JSON as far as its type says.
+    NotJson,
+    TooLarge,
+    TooSlow,
+    /// The client went away in the middle.
+    Broken,
+    Unreadable(Unreadable),
+    NoSuchSession,
+}
+
+impl std::fmt::Debug for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unreadable").field("code", &self.error.code).finish_non_exhaustive()
+    }
+}
+
+impl Refusal {
+    const fn status(&self) -> StatusCode {
+        match self {
+            Self::Misaddressed(_) => StatusCode::FORBIDDEN,
+            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unauthenticated { .. } => StatusCode::UNAUTHORIZED,
+            Self::Exhausted(_) | Self::TooManySessions { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::Broken | Self::Unreadable(_) => StatusCode::BAD_REQUEST,
+            Self::NoSuchSession => StatusCode::NOT_FOUND,
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Misaddressed(why) => why.to_string(),
+            Self::Unavailable(reason) => reason.clone(),
+            Self::Unauthenticated { refusal, .. } => refusal.message(),
+            Self::Exhausted(what) => what.to_string(),
+            Self::TooManySessions { most } => {
+                format!(
+                    "the account has {most} sessions, all of them in use, and may have no more: close one, then open it again"
+                )
+            }
+            Self::NotJson => "a message is sent with the content type application/json".to_owned(),
+            Self::TooLarge => format!("the message is longer than {MAX_MESSAGE_BYTES} bytes"),
+            Self::TooSlow => "the message did not arrive in time".to_owned(),
+            Self::Broken => "the message ended in the middle".to_owned(),
+            Self::Unreadable(unreadable) => unreadable.error.message.to_string(),
+            Self::NoSuchSession => "there is no such session: open one with initialize".to_owned(),
+        }
+    }
+
+    /// The answer.
+    pub(crate) fn response(self) -> Response<Body> {
+        let mut status = self.status();
+        let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();
+        let (mut code, mut id): (ErrorCode, Option<RequestId>) = (REFUSED, None);
+        match &self {
+            Self::Unauthenticated { refusal, metadata_url } => {
+                status = refusal.status();
+                headers
+                    .extend(refusal.challenge(metadata_url.as_deref()).map(|value| (header::WWW_AUTHENTICATE, value)));
+            }
+            Self::Exhausted(what) => headers.push((header::RETRY_AFTER, HeaderValue::from(what.retry_after_s()))),
+            Self::Unavailable(_) => {
+                headers.push((header::RETRY_AFTER, HeaderValue::from(1)));
+                headers.push((header::CONNECTION, HeaderValue::from_static("close")));
+            }
+            // What is left of the body is not read.
+            Self::TooLarge | Self::TooSlow => headers.push((header::CONNECTION, HeaderValue::from_static("close"))),
+            Self::Unreadable(unreadable) => (code, id) = (unreadable.error.code, unreadable.id.clone()),
+            _ => {}
+        }
+        tracing::info!(status = status.as_u16(), "a request was refused: {}", self.message());
+        let error = JsonRpcError::new(id, ErrorData::new(code, self.message(), None));
+        let mut response = Response::new(Body::from(serde_json::to_vec(&error).unwrap_or_default()));
+        *response.status_mut() = status;
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response.headers_mut().extend(headers);
+        response
+    }
+}
+
+impl From<Exhausted> for Refusal {
+    fn from(what: Exhausted) -> Self {
+        Self::Exhausted(what)
+    }
+}

@@ -1,0 +1,195 @@
+//! `/sse` and `/message`: the transport of protocol 2024-11-05, for clients that still use it. Requests come by POST, one each,
+//! and all answers by the one stream that a session is.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Query, State};
+use axum::response::IntoResponse;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::{Stream, StreamExt, stream};
+use http::{HeaderMap, Request, Response, StatusCode};
+use rmcp::ServiceExt;
+use rmcp::model::{JsonRpcMessage, RequestId};
+use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde::Deserialize;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::body::{self, Received};
+use super::exchange::{Exchange, Unanswered};
+use super::refusal::Refusal;
+use super::visit::Visit;
+use super::{Guest, Site};
+use crate::auth::Identity;
+use crate::in_flight::answers;
+use crate::packed;
+
+/// How often a silent stream says that it is there.
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Messages of a session that nobody has taken yet, each way.
+const CHANNEL: usize = 4;
+
+/// The sessions that are open.
+#[derive(Clone, Default)]
+pub(crate) struct SseSessions {
+    by_id: Arc<Mutex<HashMap<String, SseSession>>>,
+}
+
+#[derive(Clone)]
+struct SseSession {
+    identity: Identity,
+    inbox: mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
+    /// What is held for each request until its answer is on its way.
+    under_way: UnderWay,
+}
+
+type UnderWay = Arc<Mutex<HashMap<RequestId, Exchange>>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where a message goes.
+#[derive(Debug, Deserialize)]
+pub(crate) struct To {
+    #[serde(rename = "sessionId")]
+    session_id: String,
+}
+
+/// Opens a session: GET /sse.
+pub(crate) async fn open(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response<Body> {
+    let exchange = Unanswered::new(Exchange::default());
+    match opened(&site, &headers).await {
+        Ok((events, permit)) => {
+            let exchange = exchange.answered();
+            exchange.hold(permit);
+            let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
+            let (parts, body) = Sse::new(events).keep_alive(keep_alive).into_response().into_parts();
+            Response::from_parts(parts, exchange.answer(body))
+        }
+        Err(refusal) => refusal.response(),
+    }
+}
+
+/// Ends the session when its stream has ended.
+struct Session {
+    id: String,
+    sessions: SseSessions,
+    _ended: DropGuard,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        lock(&self.sessions.by_id).remove(&self.id);
+    }
+}
+
+type Events = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
+
+async fn opened(site: &Arc<Site>, headers: &HeaderMap) -> Result<(Events, OwnedSemaphorePermit), Refusal> {
+    let Guest { identity, account, open } = site.guest(headers).await?;
+    let permit = account.stream()?;
+    let sessions = site.sse.clone();
+    let id = uuid::Uuid::new_v4().simple().to_string();
+    let (inbox, incoming) = mpsc::channel(CHANNEL);
+    let (outgoing, outbox) = mpsc::channel(CHANNEL);
+    let under_way = UnderWay::default();
+    let session = SseSession { identity: identity.clone(), inbox, under_way: Arc::clone(&under_way) };
+    lock(&sessions.by_id).insert(id.clone(), session);
+    let visit = Visit { identity, offer: open.offer.clone(), initialize: None, stop: site.stop.clone() };
+    let ended = site.streams.child_token();
+    tokio::spawn(serve(visit, SseTransport { incoming, outgoing }, ended.clone()));
+    let endpoint = Event::default().event("endpoint").data(format!("/message?sessionId={id}"));
+    let session = Session { id, sessions, _ended: ended.clone().drop_guard() };
+    let messages = stream::unfold((outbox, under_way, session), |(mut outbox, under_way, session)| async move {
+        let Outgoing { answers, event } = outbox.recv().await?;
+        // On its way with this: what is held for it goes.
+        if let Some(id) = answers {
+            lock(&under_way).remove(&id);
+        }
+        Some((Ok(event), (outbox, under_way, session)))
+    });
+    let events = stream::once(async { Ok(endpoint) }).chain(messages).take_until(ended.cancelled_owned());
+    Ok((Box::pin(events), permit))
+}
+
+async fn serve(visit: Visit, transport: SseTransport, ended: CancellationToken) {
+    match visit.server().serve_with_ct(transport, ended).await {
+        Ok(running) => drop(running.waiting().await),
+        Err(error) => tracing::debug!(%error, "a client opened a stream and no session"),
+    }
+}
+
+/// Takes a message: POST /message?sessionId=...
+pub(crate) async fn message(
+    State(site): State<Arc<Site>>,
+    Query(to): Query<To>,
+    request: Request<Body>,
+) -> Response<Body> {
+    match taken(&site, &to, request).await {
+        Ok(()) => (StatusCode::ACCEPTED, "Accepted").into_response(),
+        Err(refusal) => refusal.response(),
+    }
+}
+
+async fn taken(site: &Arc<Site>, to: &To, request: Request<Body>) -> Result<(), Refusal> {
+    let guest = site.guest(request.headers()).await?;
+    let session = lock(&site.sse.by_id).get(&to.session_id).cloned();
+    // One that is somebody else's is not there.
+    let session = session.filter(|session| session.identity == guest.identity).ok_or(Refusal::NoSuchSession)?;
+    let Received { message, weight, .. } = body::receive(request, &guest.account).await?;
+    if let JsonRpcMessage::Request(request) = &message {
+        let exchange = Exchange::default();
+        exchange.hold(weight);
+        exchange.hold(site.under_way());
+        lock(&session.under_way).insert(request.id.clone(), exchange);
+    }
+    session.inbox.send(message).await.map_err(|_| Refusal::NoSuchSession)
+}
+
+/// A message that is on its way to the client.
+struct Outgoing {
+    answers: Option<RequestId>,
+    event: Event,
+}
+
+struct SseTransport {
+    incoming: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
+    outgoing: mpsc::Sender<Outgoing>,
+}
+
+impl Transport<RoleServer> for SseTransport {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        mut item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        let outgoing = self.outgoing.clone();
+        async move {
+            let answers = answers(&item);
+            // Not before there is a place for it: a text takes as much room as all that it is made of.
+            let place = outgoing.reserve().await.map_err(io::Error::other)?;
+            packed::complete_message(&mut item);
+            let event = Event::default().event("message").data(serde_json::to_string(&item)?);
+            place.send(Outgoing { answers, event });
+            Ok(())
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        self.incoming.recv().await
+    }
+
+    async fn close(&mut self) -> Result<(), io::Error> {
+        self.incoming.close();
+        Ok(())
+    }
+}

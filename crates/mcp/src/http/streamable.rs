@@ -1,0 +1,117 @@
+//! `/mcp`: the streamable transport, all protocol revisions. rmcp speaks it; here is what stands before it.
+
+use std::io;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use http::{Method, Request, Response};
+use http_body_util::Full;
+use rmcp::model::{ClientRequest, JsonRpcMessage};
+use rmcp::service::{RoleServer, RxJsonRpcMessage};
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio_util::sync::CancellationToken;
+
+use super::body::{self, Received};
+use super::exchange::{Exchange, Unanswered};
+use super::refusal::Refusal;
+use super::sessions::{SessionIds, Sessions};
+use super::visit::Visit;
+use super::{Guest, Site};
+use crate::Server;
+
+/// The header that names a session.
+const SESSION: &str = "mcp-session-id";
+
+/// rmcp's side of `/mcp`, for one ledger.
+pub(crate) struct Streamable {
+    ids: SessionIds,
+    pub(crate) sessions: Arc<Sessions>,
+    service: StreamableHttpService<Server, Sessions>,
+}
+
+impl Streamable {
+    /// Its streams end when `streams` is cancelled.
+    pub(crate) fn new(ids: SessionIds, most_sessions: u32, streams: CancellationToken) -> Self {
+        let sessions = Arc::new(Sessions::new(ids.clone(), most_sessions));
+        let mut config = StreamableHttpServerConfig::default()
+            // Checked on every route, by `addressed`.
+            .disable_allowed_hosts()
+            .disable_allowed_origins()
+            .with_json_response(true)
+            .with_sse_retry(None)
+            .with_cancellation_token(streams)
+            .with_max_request_body_bytes(crate::message::MAX_MESSAGE_BYTES);
+        config.session_store = Some(Arc::new(ids.clone()));
+        let server = || Visit::current().map(|visit| visit.server()).ok_or_else(|| io::Error::other("nobody asks"));
+        let service = StreamableHttpService::new(server, Arc::clone(&sessions), config);
+        Self { ids, sessions, service }
+    }
+}
+
+/// Answers any request to `/mcp`.
+pub(crate) async fn handle(State(site): State<Arc<Site>>, request: Request<Body>) -> Response<Body> {
+    match admitted(&site, request).await {
+        Ok(response) => response,
+        Err(refusal) => refusal.response(),
+    }
+}
+
+async fn admitted(site: &Arc<Site>, request: Request<Body>) -> Result<Response<Body>, Refusal> {
+    let guest = site.guest(request.headers()).await?;
+    let exchange = Exchange::default();
+    let unanswered = Unanswered::new(exchange.clone());
+    let session = session_of(&guest, &request)?;
+    let (request, initialize) = match *request.method() {
+        Method::POST => {
+            exchange.hold(site.under_way());
+            let received = body::receive(request, &guest.account).await?;
+            let Received { mut parts, bytes, message, weight } = received;
+            exchange.hold(weight);
+            parts.extensions.insert(exchange.clone());
+            let initialize = session.is_none().then(|| initialize(message)).flatten();
+            (Request::from_parts(parts, Full::new(bytes)), initialize)
+        }
+        Method::GET => {
+            exchange.hold(guest.account.stream()?);
+            (request.map(|_| Full::default()), None)
+        }
+        _ => (request.map(|_| Full::default()), None),
+    };
+    let streamable = &guest.open.streamable;
+    if initialize.is_some() {
+        let room = streamable.sessions.make_room(&guest.identity).await;
+        room.map_err(|most| Refusal::TooManySessions { most })?;
+    }
+    if let Some(id) = &session {
+        exchange.hold(streamable.sessions.enter(id));
+    }
+    let visit = Visit {
+        identity: guest.identity.clone(),
+        offer: guest.open.offer.clone(),
+        initialize,
+        stop: site.stop.clone(),
+    };
+    let response = visit.during(streamable.service.handle(request)).await;
+    let (parts, body) = response.into_parts();
+    Ok(Response::from_parts(parts, unanswered.answered().answer(body)))
+}
+
+/// The session that a request belongs to. One that is not this identity's is not there.
+fn session_of(guest: &Guest, request: &Request<Body>) -> Result<Option<String>, Refusal> {
+    let mut ids = request.headers().get_all(SESSION).iter();
+    let Some(id) = ids.next() else { return Ok(None) };
+    let id = id.to_str().ok().filter(|_| ids.next().is_none()).ok_or(Refusal::NoSuchSession)?;
+    let known = guest.open.streamable.ids.open(id, &guest.identity);
+    known.map(|_| Some(id.to_owned())).ok_or(Refusal::NoSuchSession)
+}
+
+fn initialize(message: RxJsonRpcMessage<RoleServer>) -> Option<rmcp::model::InitializeRequestParams> {
+    match message {
+        JsonRpcMessage::Request(request) => match request.request {
+            ClientRequest::InitializeRequest(initialize) => Some(initialize.params),
+            _ => None,
+        },
+        _ => None,
+    }
+}
