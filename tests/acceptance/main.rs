@@ -32,6 +32,7 @@ mod execute_sql;
 mod executors;
 mod explain_query;
 mod hostile_arguments;
+mod http;
 mod images;
 mod layers;
 mod ledger_records;

@@ -13,6 +13,7 @@
 
 mod cluster;
 mod golden;
+mod http;
 mod proxy;
 mod raw;
 mod server;
@@ -20,6 +21,7 @@ mod standby;
 
 pub use cluster::{Database, cluster, database, lone_database};
 pub use golden::assert_golden;
+pub use http::{HttpAnswer, HttpServer, Visitor};
 pub use mcp::UserAnswer;
 pub use proxy::{Proxy, What, When};
 pub use raw::RawServer;

@@ -124,6 +124,11 @@ impl Proxy {
         self.state.refused.subscribe().wait_for(|refused| *refused > 0).await.expect("the state is ours");
     }
 
+    /// Cuts every connection and refuses new ones, until [`Proxy::let_through`].
+    pub fn refuse(&self) {
+        self.state.refusing.send_replace(true);
+    }
+
     /// After [`What::CutAndRefuse`].
     pub fn let_through(&self) {
         self.state.refusing.send_replace(false);

@@ -34,6 +34,8 @@ pub(crate) enum Refusal {
     Broken,
     Unreadable(Unreadable),
     NoSuchSession,
+    /// The session has a request with this id that is not answered yet.
+    IdInUse(Option<RequestId>),
 }
 
 impl std::fmt::Debug for Unreadable {
@@ -52,7 +54,7 @@ impl Refusal {
             Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::Broken | Self::Unreadable(_) => StatusCode::BAD_REQUEST,
+            Self::Broken | Self::Unreadable(_) | Self::IdInUse(_) => StatusCode::BAD_REQUEST,
             Self::NoSuchSession => StatusCode::NOT_FOUND,
         }
     }
@@ -73,6 +75,10 @@ impl Refusal {
             Self::TooSlow => "the message did not arrive in time".to_owned(),
             Self::Broken => "the message ended in the middle".to_owned(),
             Self::Unreadable(unreadable) => unreadable.error.message.to_string(),
+            Self::IdInUse(_) => {
+                "the session has a request with this id that is not answered yet: give each request an id of its own"
+                    .to_owned()
+            }
             Self::NoSuchSession => "there is no such session: open one with initialize".to_owned(),
         }
     }
@@ -96,6 +102,7 @@ impl Refusal {
             // What is left of the body is not read.
             Self::TooLarge | Self::TooSlow => headers.push((header::CONNECTION, HeaderValue::from_static("close"))),
             Self::Unreadable(unreadable) => (code, id) = (unreadable.error.code, unreadable.id.clone()),
+            Self::IdInUse(request) => (code, id) = (ErrorCode::INVALID_REQUEST, request.clone()),
             _ => {}
         }
         tracing::info!(status = status.as_u16(), "a request was refused: {}", self.message());

@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::Stream;
 use rmcp::model::{
     ClientCapabilities, ClientJsonRpcMessage, ElicitationCapability, Implementation, InitializeRequestParams,
-    ProtocolVersion, RequestStateCodec, SealOptions, ServerJsonRpcMessage,
+    ProtocolVersion, RequestId, RequestStateCodec, SealOptions, ServerJsonRpcMessage,
 };
 use rmcp::transport::WorkerTransport;
 use rmcp::transport::streamable_http_server::SessionManager;
@@ -137,6 +137,9 @@ pub(crate) struct Sessions {
     most: u32,
     in_hand: Arc<Mutex<HashMap<SessionId, InHand>>>,
     inner: LocalSessionManager,
+    /// Held while a session is taken up again: two requests of it that come at once must not do so twice.
+    taking_up: tokio::sync::Mutex<()>,
+    asked: Asked,
 }
 
 struct InHand {
@@ -146,14 +149,22 @@ struct InHand {
     used: Instant,
 }
 
+/// The ids of requests that are not answered yet, by session.
+type Asked = Arc<Mutex<HashSet<(SessionId, RequestId)>>>;
+
 /// A request or a stream of a session.
 pub(crate) struct Use {
     id: SessionId,
+    request: Option<RequestId>,
     in_hand: Arc<Mutex<HashMap<SessionId, InHand>>>,
+    asked: Asked,
 }
 
 impl Drop for Use {
     fn drop(&mut self) {
+        if let Some(request) = self.request.take() {
+            self.asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&(self.id.clone(), request));
+        }
         if let Some(session) = lock(&self.in_hand).get_mut(&self.id) {
             session.open = session.open.saturating_sub(1);
             session.used = Instant::now();
@@ -169,7 +180,14 @@ impl Sessions {
     pub(crate) fn new(ids: SessionIds, most: u32) -> Self {
         let mut inner = LocalSessionManager::default();
         inner.session_config = config();
-        Self { ids, most, in_hand: Arc::default(), inner }
+        Self {
+            ids,
+            most,
+            in_hand: Arc::default(),
+            inner,
+            taking_up: tokio::sync::Mutex::default(),
+            asked: Asked::default(),
+        }
     }
 
     #[expect(dead_code, reason = "metrics will ask")]
@@ -177,13 +195,30 @@ impl Sessions {
         lock(&self.in_hand).len()
     }
 
-    /// Notes a request of a session, until what is returned is dropped.
-    pub(crate) fn enter(&self, id: &str) -> Use {
+    /// Notes a request of a session, until what is returned is dropped; `None` if the session has a request with this id that
+    /// is not answered yet: rmcp would send both answers to the one that came last.
+    pub(crate) fn enter(&self, id: &str, request: Option<RequestId>) -> Option<Use> {
         let id: SessionId = id.into();
+        if let Some(request) = &request
+            && !self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert((id.clone(), request.clone()))
+        {
+            return None;
+        }
         if let Some(session) = lock(&self.in_hand).get_mut(&id) {
             session.open += 1;
         }
-        Use { id, in_hand: Arc::clone(&self.in_hand) }
+        Some(Use { id, request, in_hand: Arc::clone(&self.in_hand), asked: Arc::clone(&self.asked) })
+    }
+
+    /// Whether this server has the session in hand.
+    pub(crate) fn is_in_hand(&self, id: &str) -> bool {
+        lock(&self.in_hand).contains_key(id)
+    }
+
+    /// What must be held while a session is taken in hand; `None` if somebody else has done that meanwhile.
+    pub(crate) async fn take_up(&self, id: &str) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let taking_up = self.taking_up.lock().await;
+        (!self.is_in_hand(id)).then_some(taking_up)
     }
 
     /// Gives up what has lain idle for long.
@@ -198,24 +233,27 @@ impl Sessions {
         }
     }
 
-    /// Makes room for one more of this identity's account.
+    /// Makes room for one more of this identity's account; `id` is that of one that it may have in hand already.
     ///
     /// # Errors
     /// The most that an account may have, all of which are in use.
-    pub(crate) async fn make_room(&self, identity: &Identity) -> Result<(), u32> {
-        let oldest = {
-            let in_hand = lock(&self.in_hand);
-            let own = in_hand.iter().filter(|(_, s)| s.identity.principal.account_id == identity.principal.account_id);
-            let own: Vec<_> = own.collect();
-            if own.len() < self.most as usize {
-                return Ok(());
-            }
-            let idle = own.into_iter().filter(|(_, session)| session.open == 0);
-            idle.min_by_key(|(_, session)| session.used).map(|(id, _)| id.clone())
-        };
-        let oldest = oldest.ok_or(self.most)?;
-        self.give_up(&oldest).await;
+    pub(crate) async fn make_room(&self, identity: &Identity, id: Option<&str>) -> Result<(), u32> {
+        while let Some(oldest) = self.in_the_way(identity, id)? {
+            self.give_up(&oldest).await;
+        }
         Ok(())
+    }
+
+    /// Which one has to go first.
+    fn in_the_way(&self, identity: &Identity, id: Option<&str>) -> Result<Option<SessionId>, u32> {
+        let in_hand = lock(&self.in_hand);
+        let account = &identity.principal.account_id;
+        let own: Vec<_> = in_hand.iter().filter(|(_, it)| it.identity.principal.account_id == *account).collect();
+        if own.len() < self.most as usize || id.is_some_and(|id| in_hand.contains_key(id)) {
+            return Ok(None);
+        }
+        let idle = own.into_iter().filter(|(_, session)| session.open == 0);
+        idle.min_by_key(|(_, session)| session.used).map(|(id, _)| Some(id.clone())).ok_or(self.most)
     }
 
     async fn give_up(&self, id: &SessionId) {

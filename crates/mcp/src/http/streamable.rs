@@ -1,11 +1,13 @@
 //! `/mcp`: the streamable transport, all protocol revisions. rmcp speaks it; here is what stands before it.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use http::{Method, Request, Response};
+use http_body::Body as HttpBody;
 use http_body_util::Full;
 use rmcp::model::{ClientRequest, JsonRpcMessage};
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
@@ -17,8 +19,9 @@ use super::exchange::{Exchange, Unanswered};
 use super::refusal::Refusal;
 use super::sessions::{SessionIds, Sessions};
 use super::visit::Visit;
-use super::{Guest, Site};
+use super::{Guest, Open, Site};
 use crate::Server;
+use crate::message;
 
 /// The header that names a session.
 const SESSION: &str = "mcp-session-id";
@@ -62,29 +65,30 @@ async fn admitted(site: &Arc<Site>, request: Request<Body>) -> Result<Response<B
     let exchange = Exchange::default();
     let unanswered = Unanswered::new(exchange.clone());
     let session = session_of(&guest, &request)?;
-    let (request, initialize) = match *request.method() {
+    let (request, initialize, id) = match *request.method() {
         Method::POST => {
             exchange.hold(site.under_way());
             let received = body::receive(request, &guest.account).await?;
             let Received { mut parts, bytes, message, weight } = received;
             exchange.hold(weight);
             parts.extensions.insert(exchange.clone());
+            let id = message::id_of(&message);
             let initialize = session.is_none().then(|| initialize(message)).flatten();
-            (Request::from_parts(parts, Full::new(bytes)), initialize)
+            (Request::from_parts(parts, Full::new(bytes)), initialize, id)
         }
         Method::GET => {
             exchange.hold(guest.account.stream()?);
-            (request.map(|_| Full::default()), None)
+            (request.map(|_| Full::default()), None, None)
         }
-        _ => (request.map(|_| Full::default()), None),
+        _ => (request.map(|_| Full::default()), None, None),
     };
     let streamable = &guest.open.streamable;
-    if initialize.is_some() {
-        let room = streamable.sessions.make_room(&guest.identity).await;
+    if initialize.is_some() || session.is_some() {
+        let room = streamable.sessions.make_room(&guest.identity, session.as_deref()).await;
         room.map_err(|most| Refusal::TooManySessions { most })?;
     }
-    if let Some(id) = &session {
-        exchange.hold(streamable.sessions.enter(id));
+    if let Some(session) = &session {
+        exchange.hold(streamable.sessions.enter(session, id.clone()).ok_or(Refusal::IdInUse(id))?);
     }
     let visit = Visit {
         identity: guest.identity.clone(),
@@ -92,9 +96,30 @@ async fn admitted(site: &Arc<Site>, request: Request<Body>) -> Result<Response<B
         initialize,
         stop: site.stop.clone(),
     };
-    let response = visit.during(streamable.service.handle(request)).await;
+    let response = handled(&guest.open, session, visit, request).await?;
     let (parts, body) = response.into_parts();
     Ok(Response::from_parts(parts, unanswered.answered().answer(body)))
+}
+
+/// Hands the request to rmcp. A session that this server does not have in hand is taken up by one request at a time, and to
+/// the end, even if its client goes away.
+async fn handled(
+    open: &Arc<Open>,
+    session: Option<String>,
+    visit: Visit,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<impl HttpBody<Data = Bytes, Error = Infallible> + Send + use<>>, Refusal> {
+    let streamable = &open.streamable;
+    let Some(id) = session else { return Ok(visit.during(streamable.service.handle(request)).await) };
+    if streamable.sessions.is_in_hand(&id) {
+        return Ok(visit.during(streamable.service.handle(request)).await);
+    }
+    let open = Arc::clone(open);
+    let taking_up = tokio::spawn(async move {
+        let _one = open.streamable.sessions.take_up(&id).await;
+        visit.during(open.streamable.service.handle(request)).await
+    });
+    taking_up.await.map_err(|_| Refusal::Unavailable("the session cannot be taken up again".to_owned()))
 }
 
 /// The session that a request belongs to. One that is not this identity's is not there.

@@ -1,0 +1,254 @@
+//! The built binary over HTTP, and clients that send what they like.
+
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+use crate::cluster::Database;
+use crate::server::{countersign, repository};
+
+/// How long something may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server over HTTP on a port of its own.
+#[derive(Debug)]
+pub struct HttpServer {
+    child: Child,
+    base: String,
+    log: watch::Receiver<Vec<String>>,
+}
+
+impl HttpServer {
+    /// What starts `countersign serve --http` on this database with the social manifest; add arguments as needed.
+    pub fn command(database: &Database) -> Command {
+        let mut command = Command::new(countersign());
+        command.env("DATABASE_URL", database.writer_url()).args(["--log", "info", "serve", "--http", "127.0.0.1:0"]);
+        command.arg("--manifest").arg(repository().join("manifests/social.toml")).kill_on_drop(true);
+        command
+    }
+
+    /// Starts it and waits until it can answer calls.
+    pub async fn start(command: Command) -> Self {
+        let server = Self::listening(command).await;
+        server.until_ready().await;
+        server
+    }
+
+    /// The usual server on this database.
+    pub async fn on(database: &Database) -> Self {
+        Self::start(Self::command(database)).await
+    }
+
+    /// Starts it and waits until it listens.
+    pub async fn listening(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the server");
+        let mut lines = BufReader::new(child.stderr.take().expect("its log")).lines();
+        let (log, seen) = watch::channel(Vec::new());
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                eprintln!("{line}");
+                log.send_modify(|lines| lines.push(line));
+            }
+        });
+        let mut server = Self { child, base: String::new(), log: seen };
+        let line = server.logged("listening on ").await;
+        let url = line.split("listening on ").nth(1).and_then(|rest| rest.split("/mcp").next());
+        server.base = url.expect("an address").to_owned();
+        server
+    }
+
+    /// The first line of the log with these words, as soon as there is one.
+    pub async fn logged(&self, words: &str) -> String {
+        let mut log = self.log.clone();
+        let has = |lines: &Vec<String>| lines.iter().any(|line| line.contains(words));
+        let waited = tokio::time::timeout(PATIENCE, log.wait_for(has)).await;
+        let lines = waited.unwrap_or_else(|_| panic!("the log never says {words:?}")).expect("the server lives");
+        lines.iter().find(|line| line.contains(words)).cloned().unwrap_or_default()
+    }
+
+    /// The address of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    /// `host:port`.
+    pub fn address(&self) -> String {
+        self.base.split("://").nth(1).unwrap_or_default().to_owned()
+    }
+
+    /// Waits until it can answer calls.
+    pub async fn until_ready(&self) {
+        self.until_status("/readyz", StatusCode::OK).await;
+    }
+
+    /// Waits until a path is answered like this; the body.
+    pub async fn until_status(&self, path: &str, wanted: StatusCode) -> String {
+        let asking = async {
+            loop {
+                let answer = reqwest::get(self.url(path)).await.expect("the server listens");
+                if answer.status() == wanted {
+                    return answer.text().await.expect("its body");
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{path} never says {wanted}"))
+    }
+
+    /// Somebody without a token and without a session.
+    pub fn visitor(&self) -> Visitor {
+        Visitor::at(self.base.clone())
+    }
+
+    /// Somebody with a session of this protocol.
+    pub async fn session(&self, protocol: &str) -> Visitor {
+        self.visitor().open(protocol, json!({})).await
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&mut self) -> ExitStatus {
+        tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("the server ends").expect("its status")
+    }
+}
+
+/// An HTTP client that sends what a test wants.
+#[derive(Debug, Clone)]
+pub struct Visitor {
+    http: reqwest::Client,
+    base: String,
+    headers: HeaderMap,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct HttpAnswer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: String,
+}
+
+impl HttpAnswer {
+    async fn of(response: Response) -> Self {
+        let (status, headers) = (response.status(), response.headers().clone());
+        Self { status, headers, body: response.text().await.expect("the whole body") }
+    }
+
+    /// The last JSON-RPC message in it, as JSON or as an event.
+    pub fn message(&self) -> Value {
+        let events = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        let text = events.last().unwrap_or(&self.body);
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{}: {}: {error}", self.status, self.body))
+    }
+
+    /// A header's text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().expect("text"))
+    }
+}
+
+impl Visitor {
+    /// Of a server, or a proxy in front of servers.
+    pub fn at(base: String) -> Self {
+        let headers = HeaderMap::from_iter([
+            (reqwest::header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream")),
+            (reqwest::header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        ]);
+        Self { http: reqwest::Client::new(), base, headers }
+    }
+
+    /// The same, sent to another server.
+    #[must_use]
+    pub fn moved_to(&self, server: &HttpServer) -> Self {
+        Self { base: server.base.clone(), ..self.clone() }
+    }
+
+    /// The same with this header.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        let name: HeaderName = name.parse().expect("the name of a header");
+        self.headers.insert(name, value.parse().expect("the value of a header"));
+        self
+    }
+
+    /// The same with this bearer token.
+    #[must_use]
+    pub fn bearing(self, token: &str) -> Self {
+        self.with("authorization", &format!("Bearer {token}"))
+    }
+
+    /// The session.
+    pub fn session_id(&self) -> &str {
+        self.headers.get("mcp-session-id").expect("a session").to_str().expect("text")
+    }
+
+    /// Opens a session, with these capabilities of the client.
+    pub async fn open(self, protocol: &str, capabilities: Value) -> Self {
+        let client = json!({"name": "test", "version": "0"});
+        let params = json!({"protocolVersion": protocol, "capabilities": capabilities, "clientInfo": client});
+        let answer = self.post(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+        assert_eq!(answer.message()["result"]["protocolVersion"], protocol, "{}", answer.body);
+        let id = answer.header("mcp-session-id").expect("a session").to_owned();
+        let opened = self.with("mcp-session-id", &id).with("mcp-protocol-version", protocol);
+        let initialized = opened.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        assert_eq!(initialized.status, StatusCode::ACCEPTED, "{}", initialized.body);
+        opened
+    }
+
+    /// A request that is not sent yet.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.base)).headers(self.headers.clone())
+    }
+
+    /// Sends a message to `/mcp`.
+    pub async fn post(&self, message: &Value) -> HttpAnswer {
+        self.send(self.request(Method::POST, "/mcp").body(message.to_string())).await
+    }
+
+    /// Sends a request.
+    pub async fn send(&self, request: RequestBuilder) -> HttpAnswer {
+        let sending = async { HttpAnswer::of(request.send().await.expect("an answer")).await };
+        tokio::time::timeout(PATIENCE, sending).await.expect("an answer in time")
+    }
+
+    /// What calls a tool; in protocol 2026-07-28 if there is no session.
+    pub fn calling(&self, id: u32, tool: &str, arguments: &Value) -> RequestBuilder {
+        let mut params = json!({"name": tool, "arguments": arguments});
+        let mut request = self.request(Method::POST, "/mcp");
+        if !self.headers.contains_key("mcp-session-id") {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
+                "io.modelcontextprotocol/clientCapabilities": {},
+            });
+            let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
+            for (name, value) in headers {
+                request = request.header(name, value);
+            }
+        }
+        request.body(json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string())
+    }
+
+    /// Calls a tool; its envelope.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Value {
+        let answer = self.send(self.calling(1, tool, &arguments)).await;
+        let message = answer.message();
+        let envelope = &message["result"]["structuredContent"];
+        assert!(envelope.is_object(), "{}: {message}", answer.status);
+        envelope.clone()
+    }
+}

@@ -1,0 +1,159 @@
+//! Requests that nobody should send (attacks HT01 to HT10).
+
+use std::time::{Duration, Instant};
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use testkit::{HttpServer, Visitor, database};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::process::Command;
+
+const ROUTES: [(&str, &str); 7] = [
+    ("POST", "/mcp"),
+    ("GET", "/mcp"),
+    ("GET", "/sse"),
+    ("POST", "/message?sessionId=x"),
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+    ("GET", "/.well-known/oauth-protected-resource"),
+];
+
+async fn status(visitor: &Visitor, method: &str, path: &str) -> StatusCode {
+    visitor.send(visitor.request(method.parse().unwrap(), path)).await.status
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_to_another_name_or_from_a_page_is_refused_on_every_route() {
+    // HT01 to HT04
+    let db = database().await;
+    let server = HttpServer::on(&db).await;
+    for (method, path) in ROUTES {
+        for (name, value) in [
+            ("host", "evil.example:8080"),
+            ("host", "localhost.evil.example"),
+            ("origin", "http://evil.example"),
+            ("origin", "null"),
+            ("origin", "http://localhost"),
+        ] {
+            let visitor = server.visitor().with(name, value);
+            assert_eq!(status(&visitor, method, path).await, StatusCode::FORBIDDEN, "{method} {path} {name}: {value}");
+        }
+    }
+    let mut command = HttpServer::command(&db);
+    command.args(["--http-allowed-hosts", "mcp.example.com", "--http-allowed-origins", "https://app.example"]);
+    let server = HttpServer::start(command).await;
+    let visitor = server.visitor().with("host", "mcp.example.com").with("origin", "https://app.example");
+    assert_eq!(status(&visitor, "GET", "/readyz").await, StatusCode::OK);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_is_judged_by_its_type_its_size_and_its_shape_before_anything_else() {
+    // HT05, HT07, HT08
+    let db = database().await;
+    let server = HttpServer::on(&db).await;
+    let visitor = server.visitor();
+    let post = |body: Vec<u8>| visitor.request(Method::POST, "/mcp").body(body);
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonx"] {
+        let other = visitor.clone().with("content-type", kind);
+        let answer = other.send(other.request(Method::POST, "/mcp").body("{}")).await;
+        assert_eq!(answer.status, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{kind}");
+    }
+    let before = resident_kib(server.pid());
+    // What is too long is refused while it is being sent, so the client may not see the answer.
+    if let Ok(answer) = post(vec![b'['; 64 << 20]).send().await {
+        assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    let pieces = futures_util::stream::iter((0..64).map(|_| Ok::<_, std::io::Error>(vec![b'['; 1 << 20])));
+    if let Ok(answer) = visitor.request(Method::POST, "/mcp").body(reqwest::Body::wrap_stream(pieces)).send().await {
+        assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    let grown = resident_kib(server.pid()).saturating_sub(before);
+    assert!(grown < 32 << 10, "{grown} KiB");
+
+    let deep = "{\"a\":".repeat(100_000);
+    let call = br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x","arguments":{"a":1,"a":2}}}"#;
+    for (body, code, id) in [
+        (deep.as_bytes(), -32700, Value::Null),
+        (b"{bad", -32700, Value::Null),
+        (b"[]", -32600, Value::Null),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"tools/call\",\"params\":[]}", -32602, json!(3)),
+        (call, -32602, json!(7)),
+    ] {
+        let answer = visitor.send(post(body.to_vec())).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.body);
+        let message = answer.message();
+        assert_eq!(message["error"]["code"], code, "{message}");
+        assert_eq!(message["id"], id, "{message}");
+    }
+    assert_eq!(visitor.call("query_database", json!({"query": "select 1 as n"})).await["success"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_that_contradict_the_body_are_refused() {
+    // HT09
+    let db = database().await;
+    let server = HttpServer::on(&db).await;
+    let visitor = server.visitor();
+    let request = visitor.calling(1, "post_tweet", &json!({"text": "hidden"})).build().unwrap();
+    let mut contradicting = request.try_clone().unwrap();
+    contradicting.headers_mut().insert("mcp-name", "query_database".parse().unwrap());
+    let answer = reqwest::Client::new().execute(contradicting).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+    let message: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+    assert_eq!(message["error"]["code"], -32020, "{message}");
+    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_sends_a_byte_a_second_is_cut_off_and_holds_no_session_of_the_database() {
+    // HT10
+    let db = database().await;
+    let server = HttpServer::on(&db).await;
+    let mut slow = TcpStream::connect(server.address()).await.unwrap();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\ncontent-length: 1000\r\n\r\n",
+        server.address()
+    );
+    slow.write_all(head.as_bytes()).await.unwrap();
+    let started = Instant::now();
+    let (mut reading, mut writing) = slow.into_split();
+    let dripping = tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            ticks.tick().await;
+            if writing.write_all(b" ").await.is_err() {
+                return;
+            }
+        }
+    });
+    let mut answer = String::new();
+    tokio::time::timeout(Duration::from_secs(30), reading.read_to_string(&mut answer)).await.expect("cut off").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    assert!(started.elapsed() > Duration::from_secs(10), "the time that a slow line has");
+    let held = "select count(*) from pg_stat_activity where usename = 'countersign_reader' and datname = current_database() \
+                and state <> 'idle'";
+    assert_eq!(db.value(held).await, "0");
+    dripping.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_can_call_from_another_machine_without_saying_who_they_are() {
+    // HT06
+    let db = database().await;
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        let mut command = Command::new(testkit::countersign());
+        command.env("DATABASE_URL", db.writer_url()).args(["serve", "--http", address]);
+        let output = command.output().await.unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success());
+        assert!(said.contains("token new"), "{said}");
+    }
+}
+
+fn resident_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
+}

@@ -1,0 +1,49 @@
+//! A database that is not there yet, or not any more: the process stays, says so, and recovers by itself.
+
+use reqwest::StatusCode;
+use serde_json::json;
+use testkit::{HttpServer, Proxy, database};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_waits_for_its_database_and_says_why_it_is_not_ready() {
+    let db = database().await;
+    let proxy = Proxy::before(&db);
+    proxy.refuse();
+    let mut command = HttpServer::command(&db);
+    command.env("DATABASE_URL", proxy.url());
+    let server = HttpServer::listening(command).await;
+    server.until_status("/healthz", StatusCode::OK).await;
+    let why = server.until_status("/readyz", StatusCode::SERVICE_UNAVAILABLE).await;
+    assert!(why.contains("unavailable"), "{why}");
+    server.logged("the database is not there yet").await;
+    let visitor = server.visitor();
+    let refused = visitor.send(visitor.calling(1, "query_database", &json!({"query": "select 1"}))).await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(refused.header("retry-after").is_some());
+    assert!(refused.message()["error"]["message"].as_str().unwrap().contains("database"), "{}", refused.body);
+
+    proxy.let_through();
+    server.until_ready().await;
+    let written = visitor.call("post_tweet", json!({"text": "here at last"})).await;
+    assert_eq!(written["success"], true, "{written}");
+
+    proxy.refuse();
+    let why = server.until_status("/readyz", StatusCode::SERVICE_UNAVAILABLE).await;
+    assert!(why.contains("Cannot connect to database") || why.contains("lost"), "{why}");
+    let down = visitor.call("post_tweet", json!({"text": "nobody there"})).await;
+    assert_eq!(down["error"]["code"], "database_unavailable", "{down}");
+    assert_eq!(down["error"]["retryable"], true);
+    proxy.let_through();
+    server.until_ready().await;
+    let again = visitor.call("post_tweet", json!({"text": "nobody there"})).await;
+    assert_eq!(again["data"]["text"], "nobody there", "{again}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_with_the_manifests_ends_the_process_as_ever() {
+    let db = database().await;
+    db.run("drop table social.tweet_like cascade").await;
+    let mut server = HttpServer::listening(HttpServer::command(&db)).await;
+    assert!(!server.ended().await.success());
+    server.logged("tweet_like").await;
+}

@@ -1,0 +1,99 @@
+//! Sessions: whose they are, where they go, and what is kept of them.
+
+use reqwest::{Method, StatusCode};
+use serde_json::json;
+use testkit::{HttpServer, database};
+
+use super::HANDSHAKE;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_goes_on_at_another_server_of_the_same_ledger_and_survives_its_own() {
+    let db = database().await;
+    let mut first = HttpServer::on(&db).await;
+    let second = HttpServer::on(&db).await;
+    let at_first = first.session(HANDSHAKE).await;
+    let written = at_first.call("post_tweet", json!({"text": "moving"})).await;
+    let at_second = at_first.moved_to(&second);
+    let again = at_second.call("post_tweet", json!({"text": "moving"})).await;
+    assert_eq!(again["data"]["original_correlation_id"], written["meta"]["correlation_id"], "{again}");
+    super::signal(&first, nix::sys::signal::Signal::SIGKILL);
+    first.ended().await;
+    assert_eq!(at_second.call("query_database", json!({"query": "select 1"})).await["success"], true);
+    // Several at once that find the session not there take it up once.
+    let third = HttpServer::on(&db).await;
+    let at_third = at_first.moved_to(&third);
+    let calls = (0..8).map(|id| at_third.send(at_third.calling(id, "query_database", &json!({"query": "select 1"}))));
+    for answer in futures_util::future::join_all(calls).await {
+        assert_eq!(answer.message()["result"]["isError"], false, "{}", answer.body);
+    }
+    // Two with one id could not be told apart.
+    let sleep = json!({"query": "select pg_sleep(1)"});
+    let (one, other) = tokio::join!(
+        at_third.send(at_third.calling(7, "query_database", &sleep)),
+        at_third.send(at_third.calling(7, "query_database", &sleep)),
+    );
+    let mut statuses = [one.status, other.status];
+    statuses.sort_unstable();
+    assert_eq!(statuses, [StatusCode::OK, StatusCode::BAD_REQUEST]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_session_of_this_ledger_is_not_found() {
+    let (db, other) = (database().await, database().await);
+    // The databases of tests are copies of one, with its key.
+    other.run("update countersign.request_state_key set key = sha256('another')").await;
+    let server = HttpServer::on(&db).await;
+    let elsewhere = HttpServer::on(&other).await;
+    let foreign = elsewhere.session(HANDSHAKE).await;
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    assert_eq!(foreign.moved_to(&server).post(&list).await.status, StatusCode::NOT_FOUND);
+    let own = server.session(HANDSHAKE).await;
+    let id = own.session_id().to_owned();
+    for position in [0, 4, 40, id.len() / 2, id.len() - 2] {
+        let mut forged = id.clone().into_bytes();
+        forged[position] = if forged[position] == b'A' { b'B' } else { b'A' };
+        let forged = own.clone().with("mcp-session-id", &String::from_utf8(forged).unwrap());
+        assert_eq!(forged.post(&list).await.status, StatusCode::NOT_FOUND, "{position}");
+        let stream = forged.send(forged.request(Method::GET, "/mcp")).await;
+        assert_eq!(stream.status, StatusCode::NOT_FOUND, "{position}");
+    }
+    // One that its client has closed is over.
+    assert_eq!(own.send(own.request(Method::DELETE, "/mcp")).await.status, StatusCode::ACCEPTED);
+    assert_eq!(own.post(&list).await.status, StatusCode::NOT_FOUND);
+    // And without any session there is only the handshake, or a protocol that needs none.
+    assert_eq!(server.visitor().post(&list).await.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_sessions_those_that_lie_idle_are_given_up_and_taken_up_again() {
+    let db = database().await;
+    let mut command = HttpServer::command(&db);
+    command.args(["--http-sessions", "3", "--http-requests-per-s", "0"]);
+    let server = HttpServer::start(command).await;
+    let mut sessions = Vec::new();
+    for _ in 0..10 {
+        sessions.push(server.session(HANDSHAKE).await);
+    }
+    // Of all ten, in turn: each is there, although three are in hand at once.
+    for session in &sessions {
+        assert_eq!(session.call("query_database", json!({"query": "select 1"})).await["success"], true);
+    }
+    // Those that are in use stay: with three streams open there is no room for another.
+    let mut streams = Vec::new();
+    for session in sessions.iter().rev().take(3) {
+        let stream = session.request(Method::GET, "/mcp").send().await.unwrap();
+        assert_eq!(stream.status(), StatusCode::OK);
+        streams.push(stream);
+    }
+    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": HANDSHAKE,
+        "capabilities": {}, "clientInfo": {"name": "one more", "version": "0"}}});
+    let refused = server.visitor().post(&hello).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "{}", refused.body);
+    assert!(refused.message()["error"]["message"].as_str().unwrap().contains("3 sessions"), "{}", refused.body);
+    drop(streams);
+    // As soon as the server has noticed that they are gone.
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+    while server.visitor().post(&hello).await.status != StatusCode::OK {
+        assert!(tokio::time::Instant::now() < deadline, "never");
+    }
+}

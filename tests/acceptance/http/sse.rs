@@ -1,0 +1,122 @@
+//! The transport of protocol 2024-11-05.
+
+use futures_util::StreamExt;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use testkit::{HttpServer, Visitor, database};
+
+use crate::writes::until_some;
+
+/// A session: messages go by POST, and come as events.
+struct Session {
+    visitor: Visitor,
+    endpoint: String,
+    events: std::pin::Pin<Box<dyn futures_util::Stream<Item = reqwest::Result<Vec<u8>>> + Send>>,
+    text: String,
+}
+
+impl Session {
+    async fn open(visitor: Visitor) -> Self {
+        let stream = visitor.request(Method::GET, "/sse").send().await.unwrap();
+        assert_eq!(stream.status(), StatusCode::OK);
+        assert_eq!(stream.headers()["content-type"], "text/event-stream");
+        let events = stream.bytes_stream().map(|piece| piece.map(|bytes| bytes.to_vec())).boxed();
+        let mut session = Self { visitor, endpoint: String::new(), events, text: String::new() };
+        let (kind, endpoint) = session.event().await;
+        assert_eq!(kind, "endpoint");
+        session.endpoint = endpoint;
+        let client = json!({"name": "test", "version": "0"});
+        let params = json!({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": client});
+        let hello = session.request(0, "initialize", params).await;
+        assert_eq!(hello["result"]["protocolVersion"], "2024-11-05", "{hello}");
+        session.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        session
+    }
+
+    /// The next event: its kind and its data.
+    async fn event(&mut self) -> (String, String) {
+        loop {
+            while let Some((event, rest)) = self.text.split_once("\n\n") {
+                let field = |name: &str| {
+                    event.lines().find_map(|line| line.strip_prefix(name)).map(|text| text.trim().to_owned())
+                };
+                let found = field("event:").zip(field("data:"));
+                self.text = rest.to_owned();
+                if let Some(found) = found {
+                    return found;
+                }
+            }
+            let piece = tokio::time::timeout(std::time::Duration::from_secs(20), self.events.next()).await;
+            let piece = piece.expect("an event in time").expect("the stream goes on").unwrap();
+            self.text.push_str(std::str::from_utf8(&piece).unwrap());
+        }
+    }
+
+    async fn post(&self, message: &Value) {
+        let sent = self.visitor.request(Method::POST, &self.endpoint).body(message.to_string());
+        let answer = self.visitor.send(sent).await;
+        assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.body);
+    }
+
+    async fn request(&mut self, id: u32, method: &str, params: Value) -> Value {
+        self.post(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+        let (kind, data) = self.event().await;
+        assert_eq!(kind, "message");
+        let message: Value = serde_json::from_str(&data).unwrap();
+        assert_eq!(message["id"], id, "{message}");
+        message
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_the_old_transport_reads_writes_and_leaves_nothing_at_work() {
+    let db = database().await;
+    let server = HttpServer::on(&db).await;
+    let mut session = Session::open(server.visitor()).await;
+    let call = json!({"name": "post_tweet", "arguments": {"text": "by SSE"}});
+    let written = session.request(1, "tools/call", call.clone()).await;
+    assert_eq!(written["result"]["structuredContent"]["data"]["text"], "by SSE", "{written}");
+    let again = session.request(2, "tools/call", call).await;
+    assert_eq!(again["result"]["structuredContent"]["data"]["duplicate"], true, "{again}");
+
+    // HT11: whoever goes away leaves no backend at work.
+    let sleep = json!({"name": "query_database", "arguments": {"query": "select pg_sleep(60)"}});
+    session.post(&json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": sleep})).await;
+    let sleeping = "from pg_stat_activity where usename = 'countersign_reader' and datname = current_database() \
+                    and state = 'active' and query like '%pg_sleep%'";
+    until_some(&db, &format!("select 1 {sleeping}")).await;
+    let endpoint = session.endpoint.clone();
+    drop(session);
+    until_some(&db, &format!("select 1 where not exists (select {sleeping})")).await;
+    // And the session is over.
+    let visitor = server.visitor();
+    let late = visitor.request(Method::POST, &endpoint).body(r#"{"jsonrpc":"2.0","id":4,"method":"ping"}"#);
+    assert_eq!(visitor.send(late).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_requests_at_once_are_all_answered_in_one_stream() {
+    let db = database().await;
+    let server = HttpServer::on(&db).await;
+    let mut session = Session::open(server.visitor()).await;
+    let visitor = session.visitor.clone();
+    let endpoint = session.endpoint.clone();
+    let sending = tokio::spawn(async move {
+        for id in 1..=50 {
+            let query = json!({"query": "select $1::int as n", "params": [id]});
+            let message = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+                "params": {"name": "query_database", "arguments": query}});
+            let sent = visitor.request(Method::POST, &endpoint).body(message.to_string());
+            assert_eq!(visitor.send(sent).await.status, StatusCode::ACCEPTED);
+        }
+    });
+    let mut answered = Vec::new();
+    for _ in 1..=50 {
+        let message: Value = serde_json::from_str(&session.event().await.1).unwrap();
+        assert_eq!(message["result"]["structuredContent"]["data"]["rows"][0]["n"], message["id"], "{message}");
+        answered.push(message["id"].as_u64().unwrap());
+    }
+    sending.await.unwrap();
+    answered.sort_unstable();
+    assert_eq!(answered, (1..=50).collect::<Vec<_>>());
+}
