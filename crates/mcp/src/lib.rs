@@ -1,10 +1,11 @@
 //! The MCP side of the server, over rmcp: `server` answers requests from a [`tools::Registry`], those about
-//! resources with `resources`; `asking` puts questions to the client's user; `stdio` carries lines; `client` is the other side, for the demo and the tests.
+//! resources with `resources`; `asking` puts questions to the client's user; `stdio` carries lines; `auth` says who a request over HTTP comes from; `client` is the other side, for the demo and the tests.
 //!
 //! Nothing else knows MCP, and this crate knows nothing of PostgreSQL: it hands arguments to the registry and an
 //! envelope back. A transport to come (HTTP, SSE) is a module beside `stdio` that serves the same [`Server`].
 
 mod asking;
+pub mod auth;
 mod changes;
 mod client;
 mod in_flight;
@@ -17,6 +18,7 @@ mod stdio;
 mod strict_json;
 
 pub use asking::{Asking, AskingError};
+pub use auth::{Authenticator, Identity, Refusal};
 pub use client::{Client, ClientError, ToolAnswer};
 pub use server::{Content, Server};
 pub use stdio::{ServeError, serve_stdio};
