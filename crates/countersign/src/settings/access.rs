@@ -184,7 +184,7 @@ impl<'s> Reader<'s> {
         let was_read = self.mistakes.len() == before;
         for (name, is_there) in [("hash", keys.hash.is_some()), ("account", keys.account.is_some())] {
             if was_read && !is_there {
-                self.mistake(start..start, format!("{TOKENS}: every token has a {name}"));
+                self.mistake(start..start, format!("{TOKENS}: {name} is missing"));
             }
         }
         let hash = keys.hash.as_ref().and_then(|hash| {
@@ -212,9 +212,9 @@ impl<'s> Reader<'s> {
     /// The issuer, if there is one. `profiles` are the names of those that the file makes.
     pub(super) fn oauth(&mut self, top: &mut DeTable<'s>, folder: &Path, profiles: &[String]) -> Option<Issuer> {
         let start = top.get(OAUTH)?.span().start;
-        let before = self.mistakes.len();
         let mut table = self.table(top, OAUTH);
         let scopes = self.scopes(&mut table, start, profiles);
+        let before = self.mistakes.len();
         let keys: OAuthKeys = self.group(&mut table, OAuthKeys::NAMES);
         self.refuse_rest(&table, "oauth.", &schema::names(Some(OAUTH)));
         let was_read = self.mistakes.len() == before;
