@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -243,6 +244,8 @@ impl KeyServer {
     }
 
     pub(super) async fn until_asked(&self, times: usize) {
-        self.asked.subscribe().wait_for(|asked| *asked >= times).await.unwrap();
+        let mut asked = self.asked.subscribe();
+        let enough = asked.wait_for(|asked| *asked >= times);
+        tokio::time::timeout(Duration::from_secs(20), enough).await.expect("to be asked").unwrap();
     }
 }
