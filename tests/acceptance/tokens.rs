@@ -80,7 +80,7 @@ async fn a_new_token_is_shown_once_and_the_configuration_takes_what_is_printed()
     let expires = table.lines().find_map(|line| line.strip_prefix("expires = ")).unwrap();
     let db = database().await;
     let apart = db.value(&format!("select timestamptz '{expires}' - now() between '89.9 days' and '90 days'")).await;
-    assert_eq!(apart, "true", "{expires}");
+    assert_eq!(apart, "t", "{expires}");
     assert!(!other_table.contains("expires") && !other_table.contains("label"), "{other_table}");
     assert!(other_table.contains("profile = \"write\""), "{other_table}");
 }
