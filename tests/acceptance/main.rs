@@ -56,6 +56,7 @@ mod standby;
 mod startup;
 mod studio;
 mod tls;
+mod tokens;
 mod tool_list;
 mod undo_matrix;
 mod unwritable_ledger;

@@ -12,6 +12,7 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
         !settings.manifests.is_empty(),
         "there is no manifest to check: give --manifest FILE, COUNTERSIGN_MANIFEST, or manifests in the configuration file"
     );
+    settings.authenticator()?;
     let sources = wiring::read_manifests(&settings.manifests)?;
     let target = connection::configured(settings)?;
     ledger::check(&target).await?;

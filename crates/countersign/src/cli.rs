@@ -11,6 +11,7 @@ use crate::settings::{
 
 use crate::audit::args::AuditCommand;
 use crate::proposals::args::ProposalsCommand;
+use crate::token::args::TokenCommand;
 
 /// Lets AI agents work on PostgreSQL, and lets people answer for what they did.
 #[derive(Debug, Parser)]
@@ -41,6 +42,9 @@ pub(crate) enum Command {
     /// Show the writes that wait for somebody to agree, and approve or reject them.
     #[command(subcommand)]
     Proposals(ProposalsCommand),
+    /// Make the bearer tokens of the HTTP transport.
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Say what is stuck or wrong with this database, its ledger and its roles, and what to do; takes the options of serve.
     ///
     /// Exits with 1 if there is a problem, with 0 if there are none, or only warnings.
@@ -142,7 +146,7 @@ impl Cli {
     fn keys(&self) -> Keys {
         let mut keys = Keys { log: self.log.clone(), ..Keys::default() };
         match &self.command {
-            Command::Demo(_) => {}
+            Command::Demo(_) | Command::Token(_) => {}
             Command::Serve(arguments) => arguments.server.fill(&mut keys),
             Command::Doctor(arguments) => arguments.server.fill(&mut keys),
             Command::Audit(audit) => {

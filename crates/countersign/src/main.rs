@@ -19,6 +19,7 @@ mod settings;
 mod steps;
 mod terminal;
 mod text;
+mod token;
 mod wiring;
 
 use std::process::ExitCode;
@@ -57,6 +58,7 @@ async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::
         Command::Check(_) => check::run(&settings).await?,
         Command::Audit(command) => return audit::run(command, &settings).await,
         Command::Proposals(command) => return proposals::run(command, &settings).await,
+        Command::Token(command) => token::run(command, &sources, &settings)?,
         Command::Doctor(arguments) => return doctor::run(&arguments, &settings).await,
     }
     Ok(ExitCode::SUCCESS)

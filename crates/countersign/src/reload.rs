@@ -47,12 +47,13 @@ impl Reloader {
             "the profile {} is served and is no longer there",
             self.running.profile
         );
+        let reread = self.door.as_ref().map(|door| door.reread(&settings)).transpose()?;
         let shelves = self.workshop.shelves(&settings).await?;
         if !settings.same_but_for_tools(&self.running) {
             tracing::warn!("other settings than manifests and profiles have changed: they count from the next start");
         }
-        if let Some(door) = &self.door {
-            door.reload(&settings)?;
+        if let (Some(door), Some(reread)) = (&self.door, reread) {
+            door.put(reread);
         }
         let tools = shelves.get(&self.running.profile).map_or(0, |registry| registry.infos().count());
         self.toolbox.put(shelves);

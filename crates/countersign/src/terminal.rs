@@ -1,6 +1,6 @@
 //! What a person reads. The one place that writes to standard output or standard error by itself.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, Read, Write};
 
 /// A line on standard output. A reader that went away is no reason to stop.
 pub(crate) fn say(line: &str) {
@@ -15,6 +15,21 @@ pub(crate) fn complain(line: &str) {
 /// Whether there is somebody to ask: somebody who sees what is shown and types the answer.
 pub(crate) fn has_person() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Whether somebody types what is read.
+pub(crate) fn has_input_of_person() -> bool {
+    io::stdin().is_terminal()
+}
+
+/// Standard input to its end, but no more than so many bytes.
+///
+/// # Errors
+/// That it cannot be read, or is not UTF-8.
+pub(crate) fn read_input(max_bytes: u64) -> io::Result<String> {
+    let mut text = String::new();
+    io::stdin().lock().take(max_bytes).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Asks, and waits for a line of the terminal; it comes without its end, and empty at the end of the input.

@@ -1,11 +1,11 @@
 //! The MCP side of the server, over rmcp: `server` answers requests from a [`tools::Registry`], those about
-//! resources with `resources`; `asking` puts questions to the client's user; `stdio` carries lines; `client` is the other side, for the demo and the tests.
+//! resources with `resources`; `asking` puts questions to the client's user; `stdio` carries lines; `auth` says who a request over HTTP comes from; `client` is the other side, for the demo and the tests.
 //!
 //! Nothing else knows MCP, and this crate knows nothing of PostgreSQL: it hands arguments to the registry and an
 //! envelope back. A transport to come (HTTP, SSE) is a module beside `stdio` that serves the same [`Server`].
 
 mod asking;
-mod auth;
+pub mod auth;
 mod changes;
 mod client;
 mod http;
@@ -23,7 +23,7 @@ pub use self::http::{
     Allowances, Check, HttpOptions, Offer, Site, Tls, TlsError, anonymous, is_host, is_origin, read_tls, serve_http,
 };
 pub use asking::{Asking, AskingError};
-pub use auth::{Authenticator, Identity};
+pub use auth::{Authenticator, Identity, Refusal};
 pub use client::{Client, ClientError, ToolAnswer};
 pub use server::{Content, Server};
 pub use stdio::{ServeError, serve_stdio};

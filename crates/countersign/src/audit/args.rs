@@ -148,7 +148,7 @@ impl From<StatusArg> for Status {
 const MOST_HOURS: u32 = 100 * 365 * 24;
 
 /// An age in hours.
-fn age(text: &str) -> Result<u32, String> {
+pub(crate) fn age(text: &str) -> Result<u32, String> {
     let units = [('h', 1), ('d', 24), ('w', 7 * 24)];
     let read = units.into_iter().find_map(|(unit, hours)| Some((text.strip_suffix(unit)?, hours)));
     let (count, hours) = read

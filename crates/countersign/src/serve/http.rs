@@ -26,7 +26,7 @@ pub(super) async fn serve(
     options: &HttpSettings,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
-    let authenticator = Authenticator;
+    let authenticator = settings.authenticator()?;
     anyhow::ensure!(
         options.listen.ip().is_loopback() || !authenticator.is_empty(),
         "--http {} can be reached from other machines, and nobody would have to say who they are: configure [[tokens]] \
@@ -100,14 +100,35 @@ impl Door {
         Ok(Self { site: Site::new(options.options(), authenticator, anonymous), tls })
     }
 
-    /// Takes what a reload may change: who may come in, and the certificate that is shown.
-    pub(crate) fn reload(&self, settings: &Settings) -> anyhow::Result<()> {
-        let options = settings.http.as_ref();
-        if let (Some(shown), Some((certificate, key))) = (&self.tls, options.and_then(|options| options.tls.as_ref())) {
-            shown.replace(tls(certificate, key)?);
-        }
-        Ok(())
+    /// What a reload changes: who may come in, and the certificate that is shown.
+    ///
+    /// # Errors
+    /// What is wrong with it: nothing is changed then.
+    pub(crate) fn reread(&self, settings: &Settings) -> anyhow::Result<Reread> {
+        let authenticator = settings.authenticator()?;
+        anyhow::ensure!(
+            !(self.site.authenticates() && authenticator.is_empty()),
+            "there are neither tokens nor an issuer any more, and nobody would have to say who they are: stop the server \
+             if that is meant"
+        );
+        let files = settings.http.as_ref().and_then(|options| options.tls.as_ref());
+        let certificate = files.map(|(certificate, key)| tls(certificate, key)).transpose()?;
+        Ok(Reread { authenticator, certificate })
     }
+
+    /// Changes it.
+    pub(crate) fn put(&self, Reread { authenticator, certificate }: Reread) {
+        self.site.authenticate_by(authenticator);
+        if let (Some(shown), Some(certificate)) = (&self.tls, certificate) {
+            shown.replace(certificate);
+        }
+    }
+}
+
+/// What a reload has read for a [`Door`].
+pub(crate) struct Reread {
+    authenticator: Authenticator,
+    certificate: Option<rustls::ServerConfig>,
 }
 
 fn tls(certificate: &Path, key: &Path) -> anyhow::Result<rustls::ServerConfig> {

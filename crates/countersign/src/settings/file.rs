@@ -4,10 +4,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use manifest::{Mistake, Mistakes, Source};
+use mcp::auth::Issuer;
 use serde::de::DeserializeOwned;
 use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use super::access::{self, OwnToken};
 use super::keys::{ConnectKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys};
 use super::profiles::{self, OwnProfile, ProfileKeys};
 
@@ -22,6 +24,8 @@ pub(super) const HTTP: &str = "http";
 pub(crate) struct ConfigFile {
     pub(super) keys: Keys,
     pub(super) profiles: Vec<OwnProfile>,
+    pub(super) tokens: Vec<OwnToken>,
+    pub(super) oauth: Option<Issuer>,
 }
 
 impl ConfigFile {
@@ -38,8 +42,8 @@ impl ConfigFile {
     }
 
     pub(super) fn parse(source: &Source, folder: &Path) -> Result<Self, Mistakes> {
-        let mut reader = Reader { source, mistakes: Vec::new() };
-        let mut file = reader.document().unwrap_or_default();
+        let mut reader = Reader::new(source);
+        let mut file = reader.document(folder).unwrap_or_default();
         if !reader.mistakes.is_empty() {
             reader.mistakes.sort();
             return Err(Mistakes(reader.mistakes));
@@ -58,36 +62,49 @@ impl Keys {
             &mut self.http.tls_certificate,
             &mut self.http.tls_key,
         ];
-        let files = files.into_iter().flatten();
+        let files = files.into_iter().chain([&mut self.serve.tokens_file]).flatten();
         for path in files.chain(self.manifests.manifests.iter_mut().flatten()) {
             *path = folder.join(PathBuf::from(&*path));
         }
     }
 }
 
-struct Reader<'s> {
-    source: &'s Source,
-    mistakes: Vec<Mistake>,
+pub(super) struct Reader<'s> {
+    pub(super) source: &'s Source,
+    pub(super) mistakes: Vec<Mistake>,
 }
 
 impl<'s> Reader<'s> {
-    fn mistake(&mut self, span: Range<usize>, message: impl Into<String>) {
+    pub(super) const fn new(source: &'s Source) -> Self {
+        Self { source, mistakes: Vec::new() }
+    }
+
+    pub(super) fn mistake(&mut self, span: Range<usize>, message: impl Into<String>) {
         let at = self.source.locate(span.start);
         self.mistakes.push(Mistake { at, tool: None, message: message.into() });
     }
 
-    fn document(&mut self) -> Option<ConfigFile> {
-        let document = match DeTable::parse(&self.source.text) {
-            Ok(document) => document,
+    /// Everything, if it is TOML.
+    pub(super) fn top(&mut self) -> Option<DeTable<'s>> {
+        match DeTable::parse(&self.source.text) {
+            Ok(document) => Some(document.into_inner()),
             Err(error) => {
                 self.mistake(error.span().unwrap_or_default(), format!("this is not TOML: {}", error.message()));
-                return None;
+                None
             }
-        };
-        let mut top = document.into_inner();
+        }
+    }
+
+    fn document(&mut self, folder: &Path) -> Option<ConfigFile> {
+        let mut top = self.top()?;
         let mut limits = self.table(&mut top, LIMITS);
         let mut http = self.table(&mut top, HTTP);
         let profiles = self.table(&mut top, profiles::TABLE);
+        // A profile with a mistake in it is no unknown one.
+        let names: Vec<String> = profiles.keys().map(|name| name.get_ref().to_string()).collect();
+        let tokens = self.tokens(&mut top);
+        self.mistakes.extend(access::mistakes(&tokens, names.iter().map(String::as_str)));
+        let oauth = self.oauth(&mut top, folder, &names);
         let keys = Keys {
             log: self.group(&mut top, LogKeys::NAMES),
             database: self.group(&mut top, DatabaseKeys::NAMES),
@@ -101,7 +118,7 @@ impl<'s> Reader<'s> {
         self.refuse_rest(&top, "", &super::schema::names(None));
         self.refuse_rest(&http, "http.", &super::schema::names(Some(HTTP)));
         self.refuse_rest(&limits, "limits.", &super::schema::names(Some(LIMITS)));
-        Some(ConfigFile { keys, profiles: self.profiles(profiles) })
+        Some(ConfigFile { keys, profiles: self.profiles(profiles), tokens, oauth })
     }
 
     fn profiles(&mut self, mut tables: DeTable<'s>) -> Vec<OwnProfile> {
@@ -126,7 +143,7 @@ impl<'s> Reader<'s> {
     }
 
     /// Takes a table out of another one; empty if it is not there.
-    fn table(&mut self, from: &mut DeTable<'s>, name: &str) -> DeTable<'s> {
+    pub(super) fn table(&mut self, from: &mut DeTable<'s>, name: &str) -> DeTable<'s> {
         let Some(value) = from.remove(name) else { return DeTable::new() };
         let span = value.span();
         match value.into_inner() {
@@ -143,7 +160,7 @@ impl<'s> Reader<'s> {
 
     /// Takes the keys of a group out of a table. A key with a wrong value is noted and left out, and the rest is read
     /// again: serde stops at the first mistake.
-    fn group<T: DeserializeOwned + Default>(&mut self, from: &mut DeTable<'s>, names: &[&str]) -> T {
+    pub(super) fn group<T: DeserializeOwned + Default>(&mut self, from: &mut DeTable<'s>, names: &[&str]) -> T {
         let mut table = DeTable::new();
         for name in names {
             if let Some((key, value)) = from.remove_entry(*name) {
@@ -167,7 +184,7 @@ impl<'s> Reader<'s> {
     }
 
     /// What nobody took is unknown.
-    fn refuse_rest(&mut self, rest: &DeTable<'s>, prefix: &str, known: &[String]) {
+    pub(super) fn refuse_rest(&mut self, rest: &DeTable<'s>, prefix: &str, known: &[String]) {
         for key in rest.keys() {
             let message = format!("there is no key {prefix}{}; the keys here are: {}", key.get_ref(), known.join(", "));
             self.mistake(key.span(), message);

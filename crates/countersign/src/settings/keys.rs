@@ -95,6 +95,9 @@ keys! {
         /// A label for the records: which agent or which person this client is.
         #[arg(long, env = "COUNTERSIGN_ACTOR")]
         actor: String,
+        /// A file with [[tokens]] and nothing else, besides those of the configuration file; read again at SIGHUP.
+        #[arg(long, env = "COUNTERSIGN_TOKENS_FILE", value_name = "FILE")]
+        tokens_file: PathBuf,
         /// Log in with this to read, instead of the login that `countersign init` made. May be a standby.
         #[arg(long, env = "COUNTERSIGN_READ_URL", hide_env_values = true, value_parser = secret)]
         #[schemars(with = "Option<String>")]

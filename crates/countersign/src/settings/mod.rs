@@ -2,6 +2,7 @@
 //!
 //! To add a key: a field in `keys`, and what becomes of it in [`Settings`]. Flag, variable, file and schema follow.
 
+mod access;
 mod addresses;
 mod bounded;
 mod file;
@@ -18,6 +19,7 @@ use contract::{AccountId, Secret};
 use ledger::proposals::Tier;
 use ledger::read::ReadLimits;
 use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints};
+use mcp::auth::{Issuer, Token};
 use tools::Profile;
 
 use file::ConfigFile;
@@ -26,7 +28,7 @@ pub(crate) use keys::{
     ConnectKeys, Content, DatabaseKeys, Keys, LogFormat, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
 pub(crate) use keys::{HttpKeys, LimitKeys};
-pub(crate) use profiles::OwnProfile;
+pub(crate) use profiles::{OwnProfile, is_name as is_profile_name};
 
 /// Where settings come from. The file can be read again; the rest is as it was at the start.
 #[derive(Debug, Clone)]
@@ -51,6 +53,10 @@ pub(crate) struct Settings {
     pub(crate) profiles: Vec<OwnProfile>,
     pub(crate) account: AccountId,
     pub(crate) actor: Option<String>,
+    /// Who may call over HTTP with a token, from the configuration file and `tokens_file`.
+    pub(crate) tokens: Vec<Token>,
+    /// Whose JWTs count over HTTP.
+    pub(crate) oauth: Option<Issuer>,
     pub(crate) allow_privileged_reader: bool,
     pub(crate) execute_sql: bool,
     /// Who has to agree to what execute_sql does; `None` for nobody.
@@ -102,6 +108,7 @@ impl Sources {
             profile,
             account,
             actor,
+            tokens_file,
             allow_privileged_reader,
             execute_sql,
             execute_sql_tier,
@@ -109,6 +116,11 @@ impl Sources {
             read_url: _,
             read_url_file: _,
         } = serve;
+        let profiles = file.profiles.iter().map(|own| own.profile.name.as_str());
+        let tokens = match tokens_file {
+            Some(path) => access::read_file(&path, file.tokens, profiles)?,
+            None => file.tokens,
+        };
         let settings = Settings {
             log: log.unwrap_or_else(|| "info".to_owned()),
             log_format: log_format.unwrap_or_default(),
@@ -119,6 +131,8 @@ impl Sources {
             profiles: file.profiles,
             account: account.unwrap_or_default(),
             actor,
+            tokens: tokens.into_iter().map(|own| own.token).collect(),
+            oauth: file.oauth,
             allow_privileged_reader: allow_privileged_reader.unwrap_or_default(),
             execute_sql: execute_sql.unwrap_or_default(),
             execute_sql_tier: execute_sql_tier.unwrap_or_default().into(),
@@ -140,7 +154,8 @@ impl Sources {
 }
 
 impl Settings {
-    fn profile_names(&self) -> impl Iterator<Item = &str> {
+    /// Those that every server has, and those of the file.
+    pub(crate) fn profile_names(&self) -> impl Iterator<Item = &str> {
         Profile::BUILTIN.into_iter().chain(self.profiles.iter().map(|own| own.profile.name.as_str()))
     }
 
@@ -149,10 +164,19 @@ impl Settings {
         self.profile_names().any(|known| known == name)
     }
 
-    /// Whether everything but manifests and profiles is as in these.
+    /// Whether everything is as in these but manifests, profiles, tokens and the issuer: these can change while it runs.
     pub(crate) fn same_but_for_tools(&self, from: &Self) -> bool {
-        let tools = (self.manifests.clone(), self.profiles.clone());
-        Self { manifests: tools.0, profiles: tools.1, ..from.clone() } == *self
+        let own = self.clone();
+        let (manifests, profiles, tokens, oauth) = (own.manifests, own.profiles, own.tokens, own.oauth);
+        Self { manifests, profiles, tokens, oauth, ..from.clone() } == *self
+    }
+
+    /// Who may call over HTTP. Reads the issuer's keys if they are in a file, so a new one is made at SIGHUP.
+    ///
+    /// # Errors
+    /// If these keys cannot be read.
+    pub(crate) fn authenticator(&self) -> anyhow::Result<mcp::Authenticator> {
+        Ok(mcp::Authenticator::new(self.tokens.clone(), self.oauth.clone())?)
     }
 }
 

@@ -27,6 +27,14 @@ impl ProfileKeys {
     pub(super) const NAMES: &[&str] = &["access", "tools", "except"];
 }
 
+/// Whether a profile can be called so.
+pub(crate) fn is_name(name: &str) -> bool {
+    let mut letters = name.bytes();
+    letters.next().is_some_and(|first| first.is_ascii_lowercase())
+        && letters.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
+        && name.len() <= 32
+}
+
 /// A profile of the operator's own, and where each part of it stands.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OwnProfile {
@@ -49,11 +57,7 @@ impl OwnProfile {
         if Profile::BUILTIN.contains(&name) {
             return mistake(format!("every server has a profile {name}: choose another name"));
         }
-        let mut letters = name.bytes();
-        let is_name = letters.next().is_some_and(|first| first.is_ascii_lowercase())
-            && letters.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
-            && name.len() <= 32;
-        if !is_name {
+        if !is_name(name) {
             let rule = "a lower-case letter, then at most 31 of a-z, 0-9, _ and -";
             return mistake(format!("\"{name}\" is no name for a profile: {rule}"));
         }

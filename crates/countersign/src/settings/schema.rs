@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
+use super::access::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
 use super::file::{HTTP, LIMITS};
 use super::keys::{ConnectKeys, DatabaseKeys, HttpKeys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys};
 use super::profiles::{self, ProfileKeys};
@@ -25,6 +26,14 @@ pub(super) fn schema() -> Value {
     let names = json!({"description": "Profiles of your own, by name.", "type": "object",
         "patternProperties": {"^[a-z][a-z0-9_-]{0,31}$": own}, "additionalProperties": false});
     top.insert(profiles::TABLE.to_owned(), names);
+    let mut token = table("A token that counts, by its hash.", properties::<TokenKeys>());
+    if let Some(token) = token.as_object_mut() {
+        token.insert("required".to_owned(), json!(["hash", "account"]));
+    }
+    let list =
+        json!({"description": "Who may call over HTTP with a token of their own.", "type": "array", "items": token});
+    top.insert(TOKENS.to_owned(), list);
+    top.insert(OAUTH.to_owned(), oauth());
     let mut schema = table("The configuration of countersign: countersign.toml.", top);
     if let Some(schema) = schema.as_object_mut() {
         schema.shift_insert(0, "$schema".to_owned(), "https://json-schema.org/draft/2020-12/schema".into());
@@ -32,11 +41,29 @@ pub(super) fn schema() -> Value {
     schema
 }
 
-/// The keys of the file, or of one of its tables.
+fn oauth() -> Value {
+    let mut keys = properties::<OAuthKeys>();
+    let description = "Which scope gives which profile; of several the one that stands last.";
+    let scopes = json!({"description": description, "type": "object", "minProperties": 1,
+        "additionalProperties": {"type": "string"}});
+    keys.insert("scopes".to_owned(), scopes);
+    let mut oauth = table("Whose JWTs count, over HTTP.", keys);
+    if let Some(oauth) = oauth.as_object_mut() {
+        oauth.insert("required".to_owned(), json!(["issuer", "audience", "scopes"]));
+        oauth.insert("oneOf".to_owned(), json!([{"required": ["jwks_url"]}, {"required": ["jwks_file"]}]));
+    }
+    oauth
+}
+
+/// The keys of the file, or of one of its tables, or of each table of a list.
 pub(super) fn names(table: Option<&str>) -> Vec<String> {
-    let pointer = table.map_or("/properties".to_owned(), |table| format!("/properties/{table}/properties"));
     let schema = schema();
-    let properties = schema.pointer(&pointer).and_then(Value::as_object);
+    let holder = match table {
+        Some(table) => schema.get("properties").and_then(|tables| tables.get(table)),
+        None => Some(&schema),
+    };
+    let holder = holder.map(|holder| holder.get("items").unwrap_or(holder));
+    let properties = holder.and_then(|holder| holder.get("properties")).and_then(Value::as_object);
     properties.into_iter().flat_map(|properties| properties.keys().cloned()).collect()
 }
 

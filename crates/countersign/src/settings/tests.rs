@@ -126,7 +126,8 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
         .filter(|argument| !actions.contains(&argument.get_id().as_str()))
         .collect();
     let mut keys = schema::names(Some(file::LIMITS));
-    keys.extend(schema::names(None).into_iter().filter(|key| ![file::LIMITS, profiles::TABLE].contains(&key.as_str())));
+    let tables = [file::LIMITS, profiles::TABLE, access::TOKENS, access::OAUTH];
+    keys.extend(schema::names(None).into_iter().filter(|key| !tables.contains(&key.as_str())));
     for key in &keys {
         let argument = arguments.iter().find(|argument| argument.get_id() == key.as_str());
         let argument = argument.unwrap_or_else(|| panic!("no flag for {key}"));
@@ -154,9 +155,15 @@ fn the_example_in_the_documentation_is_read_and_has_every_key() {
             _ => format!("{line}\n"),
         })
         .collect();
-    assert!(parse(&whole).is_ok(), "{:?}", parse(&whole));
-    for key in schema::names(None).iter().chain(&schema::names(Some(file::LIMITS))) {
-        assert!(whole.contains(&format!("\n{key} = ")) || whole.contains(&format!("\n[{key}")), "{key} is not shown");
+    // But for the one key that excludes another.
+    let allowed: String =
+        whole.lines().filter(|line| !line.starts_with("jwks_file")).map(|line| format!("{line}\n")).collect();
+    assert!(parse(&allowed).is_ok(), "{:?}", parse(&allowed));
+    let tables = [None, Some(file::LIMITS), Some(access::TOKENS), Some(access::OAUTH)];
+    for key in tables.into_iter().flat_map(schema::names) {
+        let is_shown =
+            ["{} = ", "[{}", "[[{}]]"].iter().any(|form| whole.contains(&format!("\n{}", form.replace("{}", &key))));
+        assert!(is_shown, "{key} is not shown");
     }
 }
 
@@ -193,4 +200,147 @@ fn a_profile_that_is_not_there_is_named_with_those_that_are() {
     let file = parse("profile = \"suport\"\n[profiles.support]\naccess = [\"read\"]\n").unwrap();
     let said = sources().merge(file).unwrap_err().to_string();
     assert_eq!(said, "there is no profile \"suport\": it is one of readonly, write, admin, support");
+}
+
+const HASH: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+#[test]
+fn tokens_and_the_issuer_are_read() {
+    let text = format!(
+        "[profiles.support]\naccess = [\"read\"]\n[[tokens]]\nhash = \"{HASH}\"\naccount = \"team-a\"\n\
+         [[tokens]]\nhash = \"{}\"\naccount = \"team-b\"\nprofile = \"support\"\nlabel = \"bot\"\n\
+         expires = 2027-01-01T02:00:00+02:00\n[oauth]\nissuer = \"https://login.example.com/\"\naudience = \"me\"\n\
+         jwks_file = \"jwks.json\"\nscopes = {{ b = \"readonly\", a = \"support\" }}\n",
+        HASH.replace("ba78", "0000")
+    );
+    let settings = settings(&text);
+    let tokens: Vec<_> = settings
+        .tokens
+        .iter()
+        .map(|token| (token.account.as_str(), token.profile.as_str(), token.label.as_deref(), token.expires))
+        .collect();
+    let new_year = time::OffsetDateTime::from_unix_timestamp(1_798_761_600).unwrap();
+    assert_eq!(tokens, [("team-a", "write", None, None), ("team-b", "support", Some("bot"), Some(new_year))]);
+    assert_eq!(settings.tokens[0].hash, HASH.parse().unwrap());
+    let oauth = settings.oauth.as_ref().unwrap();
+    assert_eq!(oauth.issuer.as_str(), "https://login.example.com/");
+    assert_eq!((oauth.account_claim.as_str(), oauth.account_prefix.as_str()), ("sub", "oauth:"));
+    assert_eq!(oauth.keys, mcp::auth::KeySource::File("/etc/cs/jwks.json".into()));
+    // The order of the file, whatever the alphabet says.
+    assert_eq!(oauth.scopes, [("b".to_owned(), "readonly".to_owned()), ("a".to_owned(), "support".to_owned())]);
+    assert_eq!(oauth.request_scopes, ["b", "a"]);
+
+    // They may change while the server runs.
+    let without = sources().merge(parse("[profiles.support]\naccess = [\"read\"]\n").unwrap()).unwrap();
+    assert!(settings.same_but_for_tools(&without) && without.same_but_for_tools(&settings));
+    assert!(without.authenticator().unwrap().is_empty());
+    let said = format!("{:#}", settings.authenticator().unwrap_err());
+    assert!(said.contains("/etc/cs/jwks.json (jwks_file) cannot be read: No such file"), "{said}");
+}
+
+#[test]
+fn every_mistake_in_tokens_and_the_issuer_is_named_with_its_place() {
+    let text = format!(
+        "[[tokens]]\nhash = \"{HASH}\"\naccount = \"a\"\n\
+         [[tokens]]\nhash = \"{HASH}\"\naccount = \"b\"\nprofile = \"suport\"\n\
+         [[tokens]]\nhash = \"cs_the-token-itself\"\naccount = \"\"\nlabel = \"a\\nb\"\n\
+         [[tokens]]\naccount = \"a\"\nexpires = \"2027-01-01\"\n\
+         [[tokens]]\nhash = \"{}\"\nexpires = 2027-01-01T00:00:00\n\
+         [[tokens]]\nname = \"x\"\n\
+         [oauth]\nissuer = \"http://login.example.com\"\naudience = \"\"\njwks_url = \"https://a/b\"\njwks_file = \"x\"\n\
+         scopes = {{ \"a b\" = \"root\", c = 7 }}\nrequest_scopes = [\"d\"]\nkeys = 1\n",
+        HASH.replace("ba78", "0000")
+    );
+    let said = parse(&text).unwrap_err();
+    for expected in [
+        "toml:5:8: tokens: this token stands at /etc/cs/countersign.toml:2:8 already",
+        "toml:7:11: tokens: there is no profile \"suport\": it is one of readonly, write, admin",
+        "toml:9:8: hash: a hash is written sha256: and 64 hexadecimal digits",
+        "toml:10:11: account: an account takes 1 to 255 bytes",
+        "toml:11:9: label: a label takes 1 to 255 bytes without control characters",
+        "toml:14:11: expires: it takes a date and a time with its offset, without quotes: 2027-01-01T00:00:00Z",
+        "toml:17:11: expires: it takes a date and a time with its offset",
+        "toml:19:1: there is no key tokens.name; the keys here are: hash, account, profile, label, expires",
+        "toml:21:10: issuer: it must begin with https://",
+        "toml:22:12: audience: it is empty",
+        "toml:24:13: jwks_file: jwks_url is there as well: keep one of them",
+        "toml:25:12: scopes: \"a b\" is no scope",
+        "toml:25:20: scopes: there is no profile \"root\"",
+        "toml:25:32: scopes: \"c\" gives the name of a profile, in quotes",
+        "toml:26:19: request_scopes: \"d\" is not in scopes",
+        "toml:27:1: there is no key oauth.keys; the keys here are: issuer, audience, jwks_url, jwks_file, account_claim, ",
+    ] {
+        assert!(said.contains(expected), "{expected} is missing in:\n{said}");
+    }
+    assert_eq!(said.lines().count(), 16, "{said}");
+    assert!(!said.contains("the-token-itself"), "{said}");
+
+    let said = parse("[[tokens]]\nprofile = \"write\"\n[oauth]\nlabel_claim = \"x\"\n").unwrap_err();
+    for expected in [
+        "toml:1:1: tokens: hash is missing",
+        "toml:1:1: tokens: account is missing",
+        "toml:3:1: oauth: no scope gives a profile, so nobody could call: scopes = {",
+        "toml:3:1: oauth: issuer is missing",
+        "toml:3:1: oauth: audience is missing",
+        "toml:3:1: oauth: the issuer's keys are missing: jwks_url or jwks_file",
+    ] {
+        assert!(said.contains(expected), "{expected} is missing in:\n{said}");
+    }
+    assert_eq!(said.lines().count(), 6, "{said}");
+    let url = "[oauth]\nissuer = \"https://a\"\naudience = \"b\"\nscopes = { c = \"write\" }\njwks_url = ";
+    for (given, why) in [
+        (
+            "\"http://login.example.com/keys\"",
+            "jwks_url: it must begin with https:// (http:// is for this machine only",
+        ),
+        ("\"keys\"", "jwks_url: it is no URL"),
+        ("\"https://me:hunter2@a/keys\"", "jwks_url: it must have no user name"),
+        ("7", "jwks_url: invalid type"),
+    ] {
+        let said = parse(&format!("{url}{given}\n")).unwrap_err();
+        assert!(said.contains(why) && said.lines().count() == 1 && !said.contains("hunter2"), "{said}");
+    }
+    assert!(parse(&format!("{url}\"http://127.0.0.1:8080/keys\"\n")).is_ok());
+    assert!(parse("tokens = 3").unwrap_err().contains("each written as [[tokens]]"));
+    assert!(parse("tokens = [3]").unwrap_err().contains("each written as [[tokens]]"));
+    assert!(parse("[tokens]\nhash = \"x\"").unwrap_err().contains("each written as [[tokens]]"));
+    assert!(parse("oauth = 3").unwrap_err().contains("written as [oauth]"));
+    assert_eq!(
+        parse("[profiles.Big]\naccess = [\"read\"]\n[[tokens]]\nhash = \"x\"\naccount = \"a\"\nprofile = \"Big\"\n")
+            .unwrap_err()
+            .lines()
+            .count(),
+        2,
+        "the profile is there, though it has a mistake"
+    );
+}
+
+#[test]
+fn tokens_may_stand_in_a_file_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokens.toml");
+    let config = format!(
+        "tokens_file = {path:?}\n[profiles.support]\naccess = [\"read\"]\n[[tokens]]\nhash = \"{HASH}\"\naccount = \"a\"\n"
+    );
+    let load = || sources().merge(parse(&config).unwrap());
+    let other = HASH.replace("ba78", "0000");
+    std::fs::write(&path, format!("[[tokens]]\nhash = \"{other}\"\naccount = \"b\"\nprofile = \"support\"\n")).unwrap();
+    let accounts: Vec<String> = load().unwrap().tokens.iter().map(|token| token.account.as_str().to_owned()).collect();
+    assert_eq!(accounts, ["a", "b"]);
+
+    std::fs::write(&path, format!("x = 1\n[[tokens]]\nhash = \"{HASH}\"\naccount = \"b\"\nprofile = \"root\"\n"))
+        .unwrap();
+    let said = load().unwrap_err().to_string();
+    for expected in [
+        "tokens.toml:1:1: there is no key x; the keys here are: tokens",
+        "tokens.toml:3:8: tokens: this token stands at /etc/cs/countersign.toml:5:8 already",
+        "tokens.toml:5:11: tokens: there is no profile \"root\": it is one of readonly, write, admin, support",
+    ] {
+        assert!(said.contains(expected), "{expected} is missing in:\n{said}");
+    }
+    std::fs::write(&path, "[[tokens]").unwrap();
+    assert!(load().unwrap_err().to_string().contains("tokens.toml:1:"));
+    std::fs::remove_file(&path).unwrap();
+    let said = load().unwrap_err().to_string();
+    assert!(said.contains("(tokens_file)") && said.contains("No such file"), "{said}");
 }

@@ -186,6 +186,12 @@ impl Site {
         });
     }
 
+    /// Whether requests have to say who they come from.
+    #[must_use]
+    pub fn authenticates(&self) -> bool {
+        !self.authenticator().is_empty()
+    }
+
     /// Whoever comes next is asked by this one.
     pub fn authenticate_by(&self, authenticator: Authenticator) {
         *self.authenticator.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(authenticator);
@@ -288,5 +294,5 @@ async fn addressed_here(State(site): State<Arc<Site>>, request: Request<Body>, n
 /// The account of somebody who need not say who they are.
 #[must_use]
 pub fn anonymous(account_id: AccountId, actor: Option<String>, profile: String) -> Identity {
-    Identity { principal: contract::Principal { account_id, actor }, profile }
+    Identity { principal: contract::Principal { account_id, actor }, profile, credential: "none" }
 }

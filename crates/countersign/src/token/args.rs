@@ -1,0 +1,58 @@
+//! The arguments of `countersign token`.
+
+use clap::{Args, Subcommand};
+use contract::AccountId;
+use mcp::auth::{MAX_LABEL_BYTES, is_label};
+use tools::Profile;
+
+use crate::audit::args::age;
+use crate::settings::is_profile_name;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token, show it once, and print what the configuration needs to know of it. Needs no database.
+    New(NewArgs),
+    /// Read a token that was made elsewhere from standard input, and print its hash for the configuration.
+    Hash,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NewArgs {
+    /// On whose behalf whoever has the token calls: scope of the records, of duplicates and of idempotency keys.
+    #[arg(long)]
+    pub(crate) account: AccountId,
+    /// Which tools it sees: readonly, write, admin, or a profile of the configuration file.
+    #[arg(long, default_value = Profile::DEFAULT, value_parser = profile)]
+    pub(crate) profile: String,
+    /// A label for the records: which agent or which person gets the token.
+    #[arg(long, value_parser = label)]
+    pub(crate) label: Option<String>,
+    /// How long it counts: 12h, 90d or 52w. Without, for ever.
+    #[arg(long, value_name = "TIME", value_parser = hours)]
+    pub(crate) expires_in: Option<u32>,
+    /// One JSON object: token, hash, account, profile, label, expires, toml.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn profile(text: &str) -> Result<String, String> {
+    if is_profile_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("a profile is called by a lower-case letter, then at most 31 of a-z, 0-9, _ and -".to_owned())
+    }
+}
+
+fn label(text: &str) -> Result<String, String> {
+    if is_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("a label takes 1 to {MAX_LABEL_BYTES} bytes without control characters"))
+    }
+}
+
+fn hours(text: &str) -> Result<u32, String> {
+    age(text).map_err(|_| {
+        "it takes a whole number and h (hours), d (days) or w (weeks), such as 90d, and 100 years at most".to_owned()
+    })
+}

@@ -1,0 +1,178 @@
+//! Who a request over HTTP comes from: bearer tokens that the configuration knows by their hashes, and JWTs of one OAuth
+//! issuer. Nothing here serves HTTP.
+//!
+//! [`Authenticator::identify`] reads the `Authorization` header alone. A token in the query string is in every log on its
+//! way, and is never looked at.
+
+mod fetch;
+mod issuer;
+mod jwk;
+mod jwt;
+mod keys;
+mod refusal;
+mod token;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+
+use contract::Principal;
+use http::{HeaderMap, header};
+use serde_json::Value;
+use time::OffsetDateTime;
+
+pub use fetch::{NoWebUrl, WebUrl};
+pub use issuer::Issuer;
+pub use jwk::NoKeySet;
+pub use keys::KeySource;
+pub use refusal::Refusal;
+pub use token::{NoRandomness, NoTokenHash, Token, TokenHash, UnfitToken, hash_of_foreign, new_token};
+
+/// The longest token that is looked at, in bytes.
+pub(crate) const MAX_BYTES: usize = 8 * 1024;
+
+/// The longest label, in bytes.
+pub const MAX_LABEL_BYTES: usize = 255;
+
+/// Whether a text can be the label of a token: the actor of a record.
+#[must_use]
+pub fn is_label(text: &str) -> bool {
+    !text.is_empty() && text.len() <= MAX_LABEL_BYTES && !text.chars().any(char::is_control)
+}
+
+/// Who a request comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Whose records, proposals and sessions it may see.
+    pub principal: Principal,
+    /// Which tools there are for it.
+    pub profile: String,
+    /// How it is known: `token` or `jwt`.
+    pub credential: &'static str,
+}
+
+/// Knows everybody who may call. Immutable but for the issuer's keys: a changed configuration makes a new one.
+#[derive(Debug)]
+pub struct Authenticator {
+    tokens: HashMap<TokenHash, Token>,
+    issuer: Option<issuer::Verifier>,
+}
+
+/// What keeps an authenticator from being made.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthError {
+    /// One token would be two principals.
+    #[error("the token {0} is configured twice")]
+    SameToken(TokenHash),
+    /// `jwks_file` is not there.
+    #[error("the issuer's keys in {path} (jwks_file) cannot be read")]
+    KeysNotRead {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// `jwks_file` has nothing to verify with.
+    #[error("the issuer's keys in {path} (jwks_file) cannot be used")]
+    NoKeys {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: NoKeySet,
+    },
+    /// `jwks_url` could not be trusted.
+    #[error("the issuer's keys (jwks_url) cannot be asked for")]
+    Roots(#[source] io::Error),
+}
+
+impl Authenticator {
+    /// Reads the issuer's keys if they are in a file. Asks nobody.
+    ///
+    /// # Errors
+    /// If a token is there twice, or the keys cannot be read.
+    pub fn new(tokens: Vec<Token>, issuer: Option<Issuer>) -> Result<Self, AuthError> {
+        let mut known = HashMap::with_capacity(tokens.len());
+        for token in tokens {
+            if let Some(same) = known.insert(token.hash, token) {
+                return Err(AuthError::SameToken(same.hash));
+            }
+        }
+        Ok(Self { tokens: known, issuer: issuer.map(issuer::Verifier::new).transpose()? })
+    }
+
+    /// Whether nobody can show anything that counts.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty() && self.issuer.is_none()
+    }
+
+    /// Who a request with these headers comes from.
+    ///
+    /// # Errors
+    /// Why it is not answered. The log says more than the caller is told, and never the token.
+    pub async fn identify(&self, headers: &HeaderMap) -> Result<Identity, Refusal> {
+        let token = self.bearer(headers)?;
+        // By its hash: how long this takes says something of the hash at most, and nobody gets from there to the token.
+        if let Some(known) = self.tokens.get(&TokenHash::of(token)) {
+            return self.identify_token(known);
+        }
+        match &self.issuer {
+            Some(issuer) if jwt::looks_like_one(token) => issuer.identify(token).await,
+            _ => {
+                tracing::info!("a request was refused: its token is unknown");
+                Err(self.invalid(NO_TOKEN))
+            }
+        }
+    }
+
+    /// What a client has to know to get a token (RFC 9728), for the resource at this URL; `None` without an issuer.
+    #[must_use]
+    pub fn metadata(&self, resource: &str) -> Option<Value> {
+        self.issuer.as_ref().map(|issuer| issuer.metadata(resource))
+    }
+
+    fn identify_token(&self, token: &Token) -> Result<Identity, Refusal> {
+        if token.has_expired(OffsetDateTime::now_utc()) {
+            tracing::warn!(token = token.name(), "a request was refused: its token has expired");
+            return Err(self.invalid(NO_TOKEN));
+        }
+        let principal = Principal { account_id: token.account.clone(), actor: token.label.clone() };
+        Ok(Identity { principal, profile: token.profile.clone(), credential: "token" })
+    }
+
+    /// The token of the one `Authorization: Bearer` header.
+    fn bearer<'h>(&self, headers: &'h HeaderMap) -> Result<&'h str, Refusal> {
+        let mut given = headers.get_all(header::AUTHORIZATION).iter();
+        let Some(value) = given.next() else { return Err(Refusal::Missing { scopes: self.scopes() }) };
+        let refuse = |description| {
+            tracing::info!("a request was refused: {description}");
+            self.invalid(description)
+        };
+        if given.next().is_some() {
+            return Err(refuse("there is more than one Authorization header"));
+        }
+        let (scheme, token) = value.to_str().ok().and_then(|value| value.split_once(' ')).unwrap_or_default();
+        let token = token.trim_start_matches(' ');
+        if !scheme.eq_ignore_ascii_case("bearer") || !token::is_token68(token) {
+            return Err(refuse("the Authorization header is not of the form: Bearer TOKEN"));
+        }
+        if token.len() > MAX_BYTES {
+            return Err(refuse("the token is too long"));
+        }
+        Ok(token)
+    }
+
+    fn invalid(&self, description: &str) -> Refusal {
+        Refusal::Invalid { description: description.to_owned(), scopes: self.scopes() }
+    }
+
+    fn scopes(&self) -> Vec<String> {
+        self.issuer.as_ref().map(issuer::Verifier::scopes_to_ask_for).unwrap_or_default()
+    }
+}
+
+/// The same for every token that does not count, so that nobody learns which ones there were.
+const NO_TOKEN: &str = "the token is unknown or has expired";
+
+#[cfg(test)]
+mod tests;
