@@ -44,6 +44,7 @@ pub(crate) async fn run(arguments: &ServeArgs, sources: Sources, settings: Setti
     if let Some(reader) = &backends.reader {
         reader.drain().await;
     }
+    backends.states.drain().await;
     drop(private);
     Ok(served?)
 }

@@ -1,0 +1,32 @@
+-- How many records and proposals are in the states that an operator watches: one row, numbers and ages in seconds.
+-- Each part is one range of one index, whatever the ledger has grown to; `tests/acceptance/metrics.rs` looks at the plan.
+with sealed as materialized (
+    select coalesce((select s.to_id from countersign.seal s where s.to_id is not null order by s.no desc limit 1), 0) as id
+), pending as (
+    select count(*) as records, min(a.created_at) as oldest from countersign.mutation_audit a where a.status = 'pending'
+), unsealed as (
+    select count(*) as records, min(f.completed_at) as oldest
+    -- In the order of the primary key: what is not sealed is its end. Bounded, since there may be millions if sealing is stuck.
+    from (select a.completed_at from countersign.mutation_audit a
+          where a.id > (select sealed.id from sealed) and a.status <> 'pending' order by a.id limit 10000) f
+), open as (
+    select count(*) filter (where p.status = 'pending' and p.expires_at > now()) as waiting,
+           count(*) filter (where p.status = 'confirmed') as confirmed,
+           min(p.decided_at) filter (where p.status = 'confirmed') as oldest
+    from countersign.proposal p where p.status in ('pending', 'confirmed')
+), ended as (
+    select p.status from countersign.proposal p
+    where p.status in ('executed', 'failed', 'stale') and p.completed_at > now() - interval '1 hour'
+    union all
+    select p.status from countersign.proposal p
+    where p.status in ('rejected', 'expired') and p.completed_at > now() - interval '1 hour'
+)
+select pending.records, extract(epoch from now() - pending.oldest),
+       open.waiting, open.confirmed, extract(epoch from now() - open.oldest),
+       unsealed.records, extract(epoch from now() - unsealed.oldest),
+       (select array_to_string(array[count(*) filter (where ended.status = 'executed'),
+                                     count(*) filter (where ended.status = 'failed'),
+                                     count(*) filter (where ended.status = 'stale'),
+                                     count(*) filter (where ended.status = 'rejected'),
+                                     count(*) filter (where ended.status = 'expired')], ' ') from ended)
+from pending, unsealed, open
