@@ -4,11 +4,13 @@ with sealed as materialized (
     select coalesce((select s.to_id from countersign.seal s where s.to_id is not null order by s.no desc limit 1), 0) as id
 ), pending as (
     select count(*) as records, min(a.created_at) as oldest from countersign.mutation_audit a where a.status = 'pending'
+), first as materialized (
+    select (select a.id from countersign.mutation_audit a where a.id > (select sealed.id from sealed) order by a.id limit 1) as id
 ), unsealed as (
-    select count(*) as records, min(f.completed_at) as oldest
-    -- In the order of the primary key: what is not sealed is its end. Bounded, since there may be millions if sealing is stuck.
-    from (select a.completed_at from countersign.mutation_audit a
-          where a.id > (select sealed.id from sealed) and a.status <> 'pending' order by a.id limit 10000) f
+    -- A range with two ends, since there may be millions if sealing is stuck: PostgreSQL takes one end, or a limit, for a third
+    -- of the table, and reads all of it.
+    select count(*) as records, min(a.completed_at) as oldest from countersign.mutation_audit a
+    where a.id >= (select first.id from first) and a.id < (select first.id from first) + 10000 and a.status <> 'pending'
 ), open as (
     select count(*) filter (where p.status = 'pending' and p.expires_at > now()) as waiting,
            count(*) filter (where p.status = 'confirmed') as confirmed,

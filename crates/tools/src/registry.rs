@@ -334,13 +334,17 @@ mod tests {
     #[tokio::test]
     async fn a_tool_that_panics_answers_internal_error_without_its_words() {
         let mut registry = Registry { call_deadline: Duration::from_secs(1), ..Registry::default() };
-        registry.add(broken(), &Metrics::new()).unwrap();
+        let metrics = Metrics::new();
+        registry.add(broken(), &metrics).unwrap();
         let registry = Arc::new(registry);
         let reply = registry.call("broken", Map::new(), Principal::default()).await.unwrap();
         let Envelope::Failure { error, .. } = reply.envelope else { panic!("{reply:?}") };
         assert_eq!(error.code, ErrorCode::InternalError);
         assert!(!error.message.contains("secret"), "{}", error.message);
         assert!(registry.call("unknown", Map::new(), Principal::default()).await.is_none());
+        let counted = metrics.counted();
+        assert!(counted.contains(r#"calls_total{tool="broken",outcome="internal_error"} 1"#), "{counted}");
+        assert!(!counted.contains("unknown") && counted.contains("calls_in_flight 0\n"), "{counted}");
     }
 
     #[test]

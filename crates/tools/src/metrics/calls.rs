@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use contract::ErrorCode;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -17,6 +18,9 @@ const BUCKETS: [f64; 15] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 
 /// Of a call that was dropped before it had an outcome: its client cancelled it, or went away.
 const CANCELLED: &str = "cancelled";
+
+const ALWAYS_THERE: [&str; 3] =
+    [word(Success::Done), ErrorCode::CommitOutcomeUnknown.as_str(), ErrorCode::InternalError.as_str()];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ToolLabel {
@@ -50,7 +54,8 @@ impl Calls {
         this
     }
 
-    /// Where the calls of one tool are counted: from now on they are there, at zero.
+    /// Where the calls of one tool are counted. From now on the outcomes that somebody is woken by are there at zero: a
+    /// counter that begins with 1 has not risen, for Prometheus.
     pub(super) fn of_tool(&self, name: &str) -> Series {
         let series = Series {
             tool: name.into(),
@@ -58,7 +63,9 @@ impl Calls {
             duration: self.duration.get_or_create_owned(&ToolLabel { tool: name.into() }),
             in_flight: self.in_flight.clone(),
         };
-        series.total_of(word(Success::Done));
+        for outcome in ALWAYS_THERE {
+            series.total_of(outcome);
+        }
         series
     }
 }

@@ -100,4 +100,12 @@ impl Metrics {
         }
         text
     }
+
+    /// What is counted here, without what is asked for.
+    #[cfg(test)]
+    pub(crate) fn counted(&self) -> String {
+        let mut text = String::new();
+        encode_registry(&mut text, &self.shared.registry).expect("it can be written");
+        text
+    }
 }
