@@ -32,7 +32,7 @@ impl World {
             ..without_reader(&ledger)
         };
         let sources = ["social", "studio"].map(|name| {
-            manifest::Source::read(&repository().join(format!("manifests/{name}.toml"))).expect("a shipped manifest")
+            manifest::Source::read(repository().join(format!("manifests/{name}.toml"))).expect("a shipped manifest")
         });
         let catalog = manifest::compile(&sources, &tools::builtin::NAMES, &ledger).await.unwrap();
         let registry = Registry::new(&backends, &catalog, &tools::native::executors().unwrap()).unwrap();
