@@ -46,7 +46,7 @@ async fn a_ledger_that_is_locked_is_given_up_after_2_seconds_and_leaves_nothing_
     let client = db.connect().await;
     client.batch_execute("begin; lock table countersign.proposal in access exclusive mode").await.unwrap();
     down(&db.writer_url(), Duration::from_secs(4)).await;
-    assert_eq!(waiting(&db).await, "0", "drained means that the backend was told and has stopped");
+    assert_eq!(waiting(&db).await, "0", "the backend was told to stop");
     client.batch_execute("rollback").await.unwrap();
 }
 

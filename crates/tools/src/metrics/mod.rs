@@ -13,6 +13,7 @@ mod moment;
 mod process;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
 use ledger::Counted;
@@ -43,6 +44,8 @@ struct Shared {
     calls: Calls,
     http: Http,
     ledger: Cached<Counted>,
+    /// Whether the ledger did not answer when it was last asked.
+    is_silent: AtomicBool,
     /// When the process began, or soon after.
     since: SystemTime,
 }
@@ -67,7 +70,8 @@ impl Metrics {
         registry.register("build", "The version that runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         let calls = Calls::new(&mut registry);
         let http = Http::new(&mut registry);
-        Self { shared: Arc::new(Shared { registry, calls, http, ledger: Cached::default(), since: SystemTime::now() }) }
+        let (ledger, is_silent) = (Cached::default(), AtomicBool::new(false));
+        Self { shared: Arc::new(Shared { registry, calls, http, ledger, is_silent, since: SystemTime::now() }) }
     }
 
     /// What a server over HTTP tells.
@@ -86,7 +90,7 @@ impl Metrics {
     pub async fn render(&self, backends: &Backends) -> String {
         let (shared, states) = (Arc::clone(&self.shared), backends.states.clone());
         // A task of its own: when a scraper goes away, the next one finds what was asked for it.
-        let asked = tokio::spawn(async move { shared.ledger.get(|| moment::count(states)).await });
+        let asked = tokio::spawn(async move { shared.ledger.get(|| moment::count(states, &shared.is_silent)).await });
         let counted = asked.await.ok().flatten();
         let (ours, process) = (moment::registry(backends, counted.as_ref()), process::registry(self.shared.since));
         let mut text = String::new();

@@ -1,5 +1,6 @@
 //! How things stand when they are asked for: pools, and what is open in the ledger.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ledger::read::PoolUse;
@@ -28,15 +29,14 @@ struct StatusLabel {
     status: &'static str,
 }
 
-/// Asks the ledger. The log says why there is no answer.
-pub(super) async fn count(states: States) -> Option<Counted> {
-    match states.count().await {
-        Ok(counted) => Some(counted),
-        Err(error) => {
-            tracing::warn!(%error, "the ledger cannot be asked for its metrics");
-            None
-        }
+/// Asks the ledger. The log says why there is no answer, the first time.
+pub(super) async fn count(states: States, is_silent: &AtomicBool) -> Option<Counted> {
+    let counted = states.count().await;
+    let was_silent = is_silent.swap(counted.is_err(), Ordering::Relaxed);
+    if let (Err(error), false) = (&counted, was_silent) {
+        tracing::warn!(%error, "the ledger cannot be asked for its metrics");
     }
+    counted.ok()
 }
 
 /// The gauges of this moment; `counted` is what the ledger said.
