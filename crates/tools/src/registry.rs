@@ -344,7 +344,7 @@ mod tests {
         assert!(registry.call("unknown", Map::new(), Principal::default()).await.is_none());
         let counted = metrics.counted();
         assert!(counted.contains(r#"calls_total{tool="broken",outcome="internal_error"} 1"#), "{counted}");
-        assert!(!counted.contains("unknown") && counted.contains("calls_in_flight 0\n"), "{counted}");
+        assert!(!counted.contains("\"unknown\"") && counted.contains("calls_in_flight 0\n"), "{counted}");
     }
 
     #[test]
