@@ -134,6 +134,8 @@ async fn what_no_rollback_takes_back_is_shown_by_its_own_preview_and_done_once_i
         gate: ledger.gate(),
         records: ledger.records(),
         proposals: ledger.proposals(),
+        states: ledger.states(),
+        metrics: tools::Metrics::new(),
         call_deadline: Duration::from_secs(20),
         execute_sql: None,
     };

@@ -39,6 +39,7 @@ mod ledger_records;
 mod lost_commit;
 mod manifest_read;
 mod manifest_rules;
+mod metrics;
 mod notes;
 mod preview;
 mod profiles;

@@ -6,7 +6,7 @@ use testkit::{Database, countersign, database, repository};
 use tokio::process::Command;
 
 /// A Python that has the `mcp` package: `COUNTERSIGN_TEST_PYTHON`, else the repository's `.venv`.
-fn python() -> Option<PathBuf> {
+pub(crate) fn python() -> Option<PathBuf> {
     let named = std::env::var_os("COUNTERSIGN_TEST_PYTHON").map(PathBuf::from);
     named.or_else(|| Some(repository().join(".venv/bin/python")).filter(|python| python.exists()))
 }

@@ -9,7 +9,7 @@ use ledger::read::Reader;
 use ledger::{Ledger, Target};
 use manifest::{Catalog, Mistake, Mistakes, Source};
 use mcp::Asking;
-use tools::{Backends, ExecuteSqlSettings, Profile, Registry, Shelves, Toolbox, missing_executors};
+use tools::{Backends, ExecuteSqlSettings, Metrics, Profile, Registry, Shelves, Toolbox, missing_executors};
 
 use crate::settings::{OwnProfile, Settings};
 use crate::{connection, demo_data};
@@ -63,7 +63,12 @@ pub(crate) struct Workshop {
 
 impl Workshop {
     /// Connects.
-    pub(crate) async fn open(target: &Target, settings: &Settings, demo: bool) -> anyhow::Result<Self> {
+    pub(crate) async fn open(
+        target: &Target,
+        settings: &Settings,
+        demo: bool,
+        metrics: Metrics,
+    ) -> anyhow::Result<Self> {
         ledger::check(target).await?;
         check_role(target, settings).await?;
         let ledger = Ledger::new(target.clone(), settings.ledger.clone());
@@ -73,6 +78,8 @@ impl Workshop {
             records: ledger.records(),
             call_deadline: settings.call_deadline,
             proposals: ledger.proposals(),
+            states: ledger.states(),
+            metrics,
             execute_sql: settings
                 .execute_sql
                 .then(|| ExecuteSqlSettings { limits: settings.read_limits.clone(), tier: settings.execute_sql_tier }),

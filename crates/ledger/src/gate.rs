@@ -146,6 +146,12 @@ impl Gate {
         preview::preview(&self.writer, executor, order, deadline).await
     }
 
+    /// How the pool of the sessions that write stands now.
+    #[must_use]
+    pub fn usage(&self) -> pg::PoolUse {
+        self.writer.usage()
+    }
+
     /// Waits for the writes that are on their way: the process must not end under them. Each ends by its deadline and the
     /// time to find out its outcome.
     pub async fn drain(&self) {

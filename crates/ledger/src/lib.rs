@@ -12,7 +12,8 @@
 //! V5, V7, V8); `executor` is what a write tool implements, `executors` finds one by its name; `proposals` are writes that
 //! wait for somebody to agree; `any_statement` runs a text that is the caller's own; `preview` shows
 //! a write without making it; `fingerprint` decides which calls are the same; `records` reads the ledger, `audit` is for
-//! people: every account's records, seals over them, pruning; `doctor` asks what is stuck; `sweep` ends what killed servers left pending; `schema` makes
+//! people: every account's records, seals over them, pruning; `doctor` asks what is stuck; `states` counts what is
+//! open, for monitoring; `sweep` ends what killed servers left pending; `schema` makes
 //! and checks the ledger; `roles` are its owner and the servers' login, `reader_role` is the login of the read path; `read` is
 //! the read path of `pg`, handed on.
 //!
@@ -39,6 +40,7 @@ mod roles;
 mod schema;
 mod settings;
 mod standing;
+mod states;
 mod sweep;
 
 pub use admit::key_reused;
@@ -55,6 +57,7 @@ pub use records::{RecordFilter, Records, Status};
 pub use roles::{DEFAULT_WRITER, Excess, excess_of_all_servers, excess_of_login, excess_of_server};
 pub use schema::{SchemaError, check, init, load_once};
 pub use settings::Settings;
+pub use states::{Counted, States};
 
 use contract::{Describe, DescribeError, StatementShape};
 use pg::Writer;
@@ -68,6 +71,7 @@ use crate::proposals::Proposals;
 pub struct Ledger {
     writer: Writer,
     gate: Gate,
+    states: States,
     settings: Settings,
 }
 
@@ -75,8 +79,9 @@ impl Ledger {
     /// The ledger in this database. Opens no connection yet; see [`check`] for whether it is there.
     #[must_use]
     pub fn new(target: Target, settings: Settings) -> Self {
+        let states = States::new(target.clone());
         let writer = Writer::new(target, settings.sessions);
-        Self { gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
+        Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
     }
 
     /// The way to write.
@@ -115,6 +120,12 @@ impl Ledger {
     #[must_use]
     pub fn proposals(&self) -> Proposals {
         Proposals::new(self.writer.clone(), self.gate.clone(), self.records(), &self.settings)
+    }
+
+    /// How many records and proposals are in the states that matter: for monitoring.
+    #[must_use]
+    pub fn states(&self) -> States {
+        self.states.clone()
     }
 
     /// What is stuck in it.

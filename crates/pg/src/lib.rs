@@ -23,7 +23,7 @@ mod wire;
 mod write;
 
 pub use error::{ConnectError, Error, ServerError};
-pub use pool::{Lease, Pool};
+pub use pool::{Lease, Pool, PoolUse};
 pub use reach::reach;
 pub use read::{Layer, ReadError, ReadLimits, ReadRequest, Reader, ResultSet, Room, RowForm};
 pub use session::{Explained, Keep, Outcome, RawColumn, RawShape, Session, Step, StepError, Whole};

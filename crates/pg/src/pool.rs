@@ -56,6 +56,19 @@ pub struct Pool {
     pool: Deadpool<Manager>,
 }
 
+/// How a pool stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PoolUse {
+    /// The most sessions that it opens.
+    pub max: usize,
+    /// Sessions that are lent, or are being stopped.
+    pub in_use: usize,
+    /// Sessions that nobody has.
+    pub idle: usize,
+    /// Those who wait for a session: for a place, or until it is open.
+    pub waiting: usize,
+}
+
 /// How long a read waits until it tries to connect again: soon at first, since a server restarts in milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -145,6 +158,18 @@ impl Pool {
                 true
             }
             _ => false,
+        }
+    }
+
+    /// How it stands now.
+    #[must_use]
+    pub fn usage(&self) -> PoolUse {
+        let status = self.pool.status();
+        PoolUse {
+            max: status.max_size,
+            in_use: status.size.saturating_sub(status.available),
+            idle: status.available,
+            waiting: status.waiting,
         }
     }
 

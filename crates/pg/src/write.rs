@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::columns;
 use crate::error::Error;
-use crate::pool::{Lease, Pool};
+use crate::pool::{Lease, Pool, PoolUse};
 use crate::session::{Outcome, RawColumn};
 use crate::target::Target;
 use crate::types::TypeCatalog;
@@ -46,6 +46,12 @@ impl Writer {
     /// As [`Lease::ask`], or why there is no session.
     pub async fn ask(&self, sql: &str, params: &[Option<String>], deadline: Instant) -> Result<Outcome, Error> {
         self.lease(deadline).await?.ask(sql, params, deadline).await
+    }
+
+    /// How its pool stands now.
+    #[must_use]
+    pub fn usage(&self) -> PoolUse {
+        self.pool.usage()
     }
 
     /// After a lost connection: the other sessions of the pool may be lost as well.

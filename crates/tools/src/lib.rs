@@ -4,6 +4,7 @@
 //! it, and makes one [`contract::Envelope`] of what comes back. Tools know neither MCP nor a connection: they read
 //! through [`ledger::read`] and write through [`ledger::Gate`]. `discovery` asks what there is in the database, for
 //! `describe_database` and for the hints of failed queries. What is served can change while calls run: `toolbox`.
+//! What became of the calls is counted for Prometheus: `metrics`.
 //!
 //! A write tool above tier `auto` proposes (`proposing`, in the words of `words`); `recovery` carries out what people have
 //! approved. What carries a write out is an executor: `manifest_executor`, `builtin::execute_sql`, or one of `native`.
@@ -20,6 +21,7 @@ mod images;
 mod manifest_executor;
 mod manifest_read;
 mod manifest_write;
+pub mod metrics;
 pub mod native;
 mod profile;
 mod proposal_data;
@@ -34,10 +36,11 @@ mod words;
 
 pub use builtin::{Backends, ExecuteSqlSettings};
 pub use ledger::read::Room;
+pub use metrics::Metrics;
 pub use profile::Profile;
 pub use proposing::{Question, Said, UserAnswer};
 pub use recovery::keep_carrying_out;
 pub use registry::{MissingExecutor, Registry, RegistryError, Reply, missing_executors};
 pub use resources::{Address, Completions, Listed, Page, Template, Typed};
-pub use tool::{Answer, Call, Caller, Hints, Outcome, Refused, Tool, ToolInfo};
+pub use tool::{Answer, Call, Caller, Hints, Outcome, Refused, Success, Tool, ToolInfo};
 pub use toolbox::{Change, Shelves, Toolbox, Toolset};

@@ -15,7 +15,7 @@ use crate::builtin::Backends;
 use crate::manifest_executor::agreement;
 use crate::proposing::{Proposing, key_of, refuse_answer};
 use crate::scripts;
-use crate::tool::{Answer, Call, Hints, Outcome, Refused, Tool, ToolInfo};
+use crate::tool::{Answer, Call, Hints, Outcome, Refused, Success, Tool, ToolInfo};
 
 /// A tool that writes through the gate, or proposes to.
 pub(crate) struct ManifestWrite {
@@ -127,7 +127,8 @@ pub(crate) fn answer(tool: &str, outcome: Result<Settled, Stopped>) -> Outcome {
                 cached_result,
                 message: format!("Identical {tool} was already executed successfully. Returning cached result."),
             };
-            Answer::read(&data).map(|answer| Answer { correlation_id: Some(correlation_id), ..answer })
+            let (correlation_id, success) = (Some(correlation_id), Success::Duplicate);
+            Answer::read(&data).map(|answer| Answer { correlation_id, success, ..answer })
         }
         Err(stopped) => Err(Refused { correlation_id: stopped.correlation_id, failure: stopped.failure }),
     }

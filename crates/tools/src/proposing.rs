@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::manifest_write::answer;
 use crate::proposal_data::ProposalData;
-use crate::tool::{Answer, Call, Outcome, Refused};
+use crate::tool::{Answer, Call, Outcome, Refused, Success};
 use crate::words;
 
 /// What a client's user is to be asked.
@@ -107,7 +107,7 @@ impl Proposing {
             proposal: ProposalData::new(proposal),
             message: message.to_owned(),
         };
-        Answer::read(&data).map(|answer| Answer { question, ..answer })
+        Answer::read(&data).map(|answer| Answer { question, success: Success::Proposed, ..answer })
     }
 
     /// The call has come again, with the user's answer to the question.

@@ -17,6 +17,7 @@ use crate::builtin::{self, Backends};
 use crate::manifest_executor::ManifestExecutor;
 use crate::manifest_read::ManifestRead;
 use crate::manifest_write::ManifestWrite;
+use crate::metrics::{Metrics, Series};
 use crate::profile::Profile;
 use crate::proposing::Question;
 use crate::resources::{self, Resource};
@@ -91,6 +92,7 @@ impl std::fmt::Display for RegistryError {
 struct Entry {
     tool: Box<dyn Tool>,
     checker: Checker,
+    series: Series,
 }
 
 /// Tools, in the order in which clients see them: built-in ones first. All that there are, or those of one profile.
@@ -122,7 +124,7 @@ impl Registry {
         let mut registry = Self { resources, call_deadline, executors, ..Self::default() };
         let builtin = builtin::all(backends, catalog, &registry.executors);
         for tool in builtin.map_err(|(tool, reason)| RegistryError::Schema { tool, reason })? {
-            registry.add(tool)?;
+            registry.add(tool, &backends.metrics)?;
         }
         for spec in &catalog.tools {
             let tool: Box<dyn Tool> = if spec.access.writes() {
@@ -136,19 +138,20 @@ impl Registry {
                     None => continue,
                 }
             };
-            registry.add(tool)?;
+            registry.add(tool, &backends.metrics)?;
         }
         Ok(registry)
     }
 
-    fn add(&mut self, tool: Box<dyn Tool>) -> Result<(), RegistryError> {
+    fn add(&mut self, tool: Box<dyn Tool>, metrics: &Metrics) -> Result<(), RegistryError> {
         let info = tool.info();
         if self.get(&info.name).is_some() {
             return Err(RegistryError::Duplicate(info.name.clone()));
         }
         let checker = Checker::new(&info.input_schema, &info.sensitive)
             .map_err(|reason| RegistryError::Schema { tool: info.name.clone(), reason })?;
-        self.entries.push(Arc::new(Entry { tool, checker }));
+        let series = metrics.of_tool(&info.name);
+        self.entries.push(Arc::new(Entry { tool, checker, series }));
         Ok(())
     }
 
@@ -206,6 +209,8 @@ impl Registry {
         let Caller { principal, asks_user, said } = caller.into();
         let started = Instant::now();
         let entry = self.get(name)?;
+        // Counts the call when it is dropped, so also one that its caller gives up.
+        let running = entry.series.begin(started);
         let outcome = match entry.checker.check(name, &arguments) {
             Ok(()) => {
                 let deadline = started + self.call_deadline;
@@ -214,6 +219,7 @@ impl Registry {
             }
             Err(failure) => Err(failure.into()),
         };
+        running.ended(&outcome);
         let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         Some(reply(outcome, Meta::new(entry.tool.info().version.clone(), elapsed_ms)))
     }
@@ -266,7 +272,7 @@ pub struct Reply {
 
 fn reply(outcome: Outcome, meta: Meta) -> Reply {
     match outcome {
-        Ok(Answer { data, room, correlation_id, rows_affected, rollback, question }) => Reply {
+        Ok(Answer { data, room, correlation_id, rows_affected, rollback, question, success: _ }) => Reply {
             envelope: Envelope::Success { data, meta: Meta { correlation_id, rows_affected, rollback, ..meta } },
             room,
             question,
@@ -328,19 +334,23 @@ mod tests {
     #[tokio::test]
     async fn a_tool_that_panics_answers_internal_error_without_its_words() {
         let mut registry = Registry { call_deadline: Duration::from_secs(1), ..Registry::default() };
-        registry.add(broken()).unwrap();
+        let metrics = Metrics::new();
+        registry.add(broken(), &metrics).unwrap();
         let registry = Arc::new(registry);
         let reply = registry.call("broken", Map::new(), Principal::default()).await.unwrap();
         let Envelope::Failure { error, .. } = reply.envelope else { panic!("{reply:?}") };
         assert_eq!(error.code, ErrorCode::InternalError);
         assert!(!error.message.contains("secret"), "{}", error.message);
         assert!(registry.call("unknown", Map::new(), Principal::default()).await.is_none());
+        let counted = metrics.counted();
+        assert!(counted.contains(r#"calls_total{tool="broken",outcome="internal_error"} 1"#), "{counted}");
+        assert!(!counted.contains("\"unknown\"") && counted.contains("calls_in_flight 0\n"), "{counted}");
     }
 
     #[test]
     fn two_tools_of_one_name_are_refused() {
         let mut registry = Registry { call_deadline: Duration::from_secs(1), ..Registry::default() };
-        registry.add(broken()).unwrap();
-        assert_eq!(registry.add(broken()), Err(RegistryError::Duplicate("broken".into())));
+        registry.add(broken(), &Metrics::new()).unwrap();
+        assert_eq!(registry.add(broken(), &Metrics::new()), Err(RegistryError::Duplicate("broken".into())));
     }
 }

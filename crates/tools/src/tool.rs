@@ -98,6 +98,17 @@ pub struct Call {
     pub tools: Arc<Registry>,
 }
 
+/// What a call that did not fail came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Success {
+    /// It was done.
+    Done,
+    /// An identical call had been made before, and its answer was given again.
+    Duplicate,
+    /// Nothing was written yet: somebody has to agree.
+    Proposed,
+}
+
 /// What a tool answers when it did what it was asked.
 #[derive(Debug)]
 pub struct Answer {
@@ -111,6 +122,8 @@ pub struct Answer {
     pub rows_affected: Option<u64>,
     /// How to undo it; writes that happened only.
     pub rollback: Option<Rollback>,
+    /// Whether it was done, for what is counted.
+    pub success: Success,
     /// What the user of the client is to be asked before this is the last word; see [`Call::asks_user`].
     pub question: Option<Question>,
 }
@@ -131,7 +144,9 @@ impl Answer {
     pub fn read(data: &impl serde::Serialize) -> Outcome {
         match to_raw_value(data) {
             Ok(data) => {
-                Ok(Self { data, room: None, correlation_id: None, rows_affected: None, rollback: None, question: None })
+                let success = Success::Done;
+                let (correlation_id, rows_affected, rollback) = (None, None, None);
+                Ok(Self { data, room: None, correlation_id, rows_affected, rollback, success, question: None })
             }
             Err(error) => {
                 tracing::error!(%error, "a result cannot be serialized");

@@ -9,6 +9,7 @@ use mcp::{Authenticator, Check, Identity, Offer, Site, Tls};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tools::metrics::Metrics;
 
 use super::{Running, Start};
 use crate::settings::{HttpSettings, Settings};
@@ -33,7 +34,7 @@ pub(super) async fn serve(
          (`countersign token new` makes one) or [oauth], or listen on 127.0.0.1",
         options.listen
     );
-    let door = Door::new(options, authenticator, &settings)?;
+    let door = Door::new(options, authenticator, &settings, start.metrics.clone())?;
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("cannot listen on {} (--http)", options.listen))?;
@@ -66,7 +67,8 @@ async fn started(start: Start, settings: &Settings, door: &Door) -> anyhow::Resu
                 let check = check(&opened.workshop);
                 let running = start.run(opened, settings, Some(door.clone()));
                 let (toolbox, asking) = (running.toolbox.clone(), running.asking.clone());
-                return Ok((running, Offer { toolbox, asking, content: settings.content.into(), check }));
+                let (content, backends) = (settings.content.into(), running.backends.clone());
+                return Ok((running, Offer { toolbox, asking, content, backends, check }));
             }
             Err(failure) => failure,
         };
@@ -93,11 +95,16 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    fn new(options: &HttpSettings, authenticator: Authenticator, settings: &Settings) -> anyhow::Result<Self> {
+    fn new(
+        options: &HttpSettings,
+        authenticator: Authenticator,
+        settings: &Settings,
+        metrics: Metrics,
+    ) -> anyhow::Result<Self> {
         let anonymous: Identity =
             mcp::anonymous(settings.account.clone(), settings.actor.clone(), settings.profile.clone());
         let tls = options.tls.as_ref().map(|(certificate, key)| tls(certificate, key)).transpose()?.map(Tls::new);
-        Ok(Self { site: Site::new(options.options(), authenticator, anonymous), tls })
+        Ok(Self { site: Site::new(options.options(), authenticator, anonymous, metrics), tls })
     }
 
     /// What a reload changes: who may come in, and the certificate that is shown.

@@ -9,6 +9,7 @@ use mcp::Asking;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tools::metrics::Metrics;
 use tools::{Backends, Shelves, Toolbox};
 
 use crate::cli::ServeArgs;
@@ -29,7 +30,7 @@ pub(crate) async fn run(arguments: &ServeArgs, sources: Sources, settings: Setti
     } else {
         connection::configured(&settings)?
     };
-    let start = Start { target, demo: arguments.demo, sources, hangup };
+    let start = Start { target, demo: arguments.demo, sources, hangup, metrics: Metrics::new() };
     match settings.http.clone() {
         Some(options) => http::serve(start, settings, &options, stop).await,
         None => serve_stdio(start, settings, stop).await,
@@ -51,12 +52,13 @@ struct Start {
     demo: bool,
     sources: Sources,
     hangup: Signal,
+    metrics: Metrics,
 }
 
 impl Start {
     /// Connects, looks whether everything is as a server needs it, and makes the tools.
     async fn open(&self, settings: &Settings) -> anyhow::Result<Opened> {
-        let workshop = Workshop::open(&self.target, settings, self.demo).await?;
+        let workshop = Workshop::open(&self.target, settings, self.demo, self.metrics.clone()).await?;
         let shelves = workshop.shelves(settings).await?;
         let asking = wiring::asking(&workshop.ledger, settings).await?;
         Ok(Opened { workshop, shelves, asking })
@@ -107,6 +109,7 @@ impl Running {
         if let Some(reader) = &self.backends.reader {
             reader.drain().await;
         }
+        self.backends.states.drain().await;
     }
 }
 

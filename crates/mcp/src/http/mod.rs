@@ -39,7 +39,8 @@ use http::{HeaderMap, Request, Response};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use tools::Toolbox;
+use tools::metrics::Metrics;
+use tools::{Backends, Toolbox};
 
 use self::addressed::Addresses;
 use self::allowance::{Account, Accounts};
@@ -83,6 +84,8 @@ pub struct Offer {
     pub asking: Asking,
     /// Where the envelope stands.
     pub content: Content,
+    /// What the tools work on, for its metrics.
+    pub backends: Backends,
     /// Whether the database answers; why not.
     pub check: Check,
 }
@@ -98,6 +101,7 @@ pub struct Site {
     /// Who everybody is, where nobody has to say.
     anonymous: Identity,
     phase: RwLock<Phase>,
+    metrics: Metrics,
     sse: SseSessions,
     /// Requests that are not answered yet.
     requests: TaskTracker,
@@ -138,7 +142,7 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 impl Site {
     /// A site that has nothing to offer yet. `anonymous` is who everybody is if `authenticator` knows no way to tell.
     #[must_use]
-    pub fn new(options: HttpOptions, authenticator: Authenticator, anonymous: Identity) -> Arc<Self> {
+    pub fn new(options: HttpOptions, authenticator: Authenticator, anonymous: Identity, metrics: Metrics) -> Arc<Self> {
         let HttpOptions { allowed_hosts, allowed_origins, public_url, allowances, connections } = options;
         let own = public_url.as_deref().and_then(|url| url.split("://").nth(1)).map(|host| host.trim_end_matches('/'));
         let hosts: Vec<String> = own.map(str::to_owned).into_iter().chain(allowed_hosts).collect();
@@ -151,6 +155,7 @@ impl Site {
             authenticator: RwLock::new(Arc::new(authenticator)),
             anonymous,
             phase: RwLock::new(Phase::Starting("the server is starting".to_owned())),
+            metrics,
             sse: SseSessions::default(),
             requests: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -169,7 +174,7 @@ impl Site {
     /// Calls can be answered from now on.
     pub fn open(&self, offer: Offer) {
         let ids = SessionIds::new(offer.asking.codec());
-        let streamable = Streamable::new(ids, self.most_sessions, self.streams.clone());
+        let streamable = Streamable::new(ids, self.most_sessions, self.streams.clone(), self.metrics.clone());
         let sessions = Arc::downgrade(&streamable.sessions);
         let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
         if matches!(*phase, Phase::Starting(_)) {
@@ -223,8 +228,14 @@ impl Site {
         match self.phase() {
             Phase::Open(open) => Ok(Guest { identity, account, open }),
             Phase::Starting(reason) => Err(Refusal::Unavailable(reason)),
-            Phase::Stopping => Err(Refusal::Unavailable(STOPPING.to_owned())),
+            Phase::Stopping => Err(Refusal::Stopping),
         }
+    }
+
+    /// One more stream of this account, until what is returned is dropped.
+    fn stream(&self, account: &Account) -> Result<impl Send + use<>, Refusal> {
+        let permit = account.stream()?;
+        Ok((permit, self.metrics.http().stream()))
     }
 
     /// Kept for as long as a request is not answered.
@@ -270,6 +281,7 @@ impl Site {
             .route("/message", post(sse::message))
             .route("/healthz", get(probes::healthz))
             .route("/readyz", get(probes::readyz))
+            .route("/metrics", get(probes::metrics))
             .route(METADATA, get(probes::protected_resource))
             .route(&format!("{METADATA}/mcp"), get(probes::protected_resource))
             .layer(middleware::from_fn_with_state(Arc::clone(self), addressed_here))
@@ -283,12 +295,27 @@ const STOPPING: &str = "the server is stopping";
 /// RFC 9728, section 3.
 const METADATA: &str = "/.well-known/oauth-protected-resource";
 
-/// Before anything else, on every route.
+/// Before anything else, on every route; and what is counted of every answer.
 async fn addressed_here(State(site): State<Arc<Site>>, request: Request<Body>, next: Next) -> Response<Body> {
-    match site.addresses.check(request.uri(), request.headers()) {
+    let route = route(request.uri().path());
+    let response = match site.addresses.check(request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(misaddressed) => Refusal::Misaddressed(misaddressed).response(),
+    };
+    let http = site.metrics.http();
+    http.answered(route, response.status().as_u16());
+    if let Some(reason) = response.extensions().get() {
+        http.refused(*reason);
     }
+    response
+}
+
+/// A path as metrics have it: never what somebody made up.
+fn route(path: &str) -> &'static str {
+    ["/mcp", "/sse", "/message", "/healthz", "/readyz", "/metrics"]
+        .into_iter()
+        .find(|route| *route == path)
+        .unwrap_or(if path.starts_with(METADATA) { METADATA } else { "other" })
 }
 
 /// The account of somebody who need not say who they are.

@@ -3,7 +3,9 @@
 use axum::body::Body;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use rmcp::model::{ErrorCode, ErrorData, JsonRpcError, RequestId};
+use tools::metrics::Reason;
 
+use super::STOPPING;
 use super::addressed::Misaddressed;
 use super::allowance::Exhausted;
 use crate::auth;
@@ -16,8 +18,10 @@ const REFUSED: ErrorCode = ErrorCode(-32000);
 #[derive(Debug)]
 pub(crate) enum Refusal {
     Misaddressed(Misaddressed),
-    /// Not ready, or not any more.
+    /// Not ready yet: why.
     Unavailable(String),
+    /// Not any more.
+    Stopping,
     Unauthenticated {
         refusal: auth::Refusal,
         metadata_url: Option<String>,
@@ -48,7 +52,7 @@ impl Refusal {
     const fn status(&self) -> StatusCode {
         match self {
             Self::Misaddressed(_) => StatusCode::FORBIDDEN,
-            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable(_) | Self::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unauthenticated { .. } => StatusCode::UNAUTHORIZED,
             Self::Exhausted(_) | Self::TooManySessions { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -63,6 +67,7 @@ impl Refusal {
         match self {
             Self::Misaddressed(why) => why.to_string(),
             Self::Unavailable(reason) => reason.clone(),
+            Self::Stopping => STOPPING.to_owned(),
             Self::Unauthenticated { refusal, .. } => refusal.message(),
             Self::Exhausted(what) => what.to_string(),
             Self::TooManySessions { most } => {
@@ -83,6 +88,23 @@ impl Refusal {
         }
     }
 
+    /// What it counts as.
+    fn reason(&self, status: StatusCode) -> Option<Reason> {
+        Some(match self {
+            Self::Misaddressed(Misaddressed::Host) => Reason::Host,
+            Self::Misaddressed(Misaddressed::Origin) => Reason::Origin,
+            Self::Unauthenticated { .. } if status == StatusCode::FORBIDDEN => Reason::Forbidden,
+            Self::Unauthenticated { .. } if status == StatusCode::UNAUTHORIZED => Reason::Unauthenticated,
+            Self::Exhausted(Exhausted::Rate { .. } | Exhausted::Weight) => Reason::RateLimited,
+            Self::Exhausted(Exhausted::Streams { .. }) => Reason::TooManyStreams,
+            Self::TooManySessions { .. } => Reason::TooManySessions,
+            Self::TooLarge => Reason::BodyTooLarge,
+            Self::TooSlow => Reason::TooSlow,
+            Self::Stopping => Reason::Draining,
+            _ => return None,
+        })
+    }
+
     /// The answer.
     pub(crate) fn response(self) -> Response<Body> {
         let mut status = self.status();
@@ -95,7 +117,7 @@ impl Refusal {
                     .extend(refusal.challenge(metadata_url.as_deref()).map(|value| (header::WWW_AUTHENTICATE, value)));
             }
             Self::Exhausted(what) => headers.push((header::RETRY_AFTER, HeaderValue::from(what.retry_after_s()))),
-            Self::Unavailable(_) => {
+            Self::Unavailable(_) | Self::Stopping => {
                 headers.push((header::RETRY_AFTER, HeaderValue::from(1)));
                 headers.push((header::CONNECTION, HeaderValue::from_static("close")));
             }
@@ -111,6 +133,9 @@ impl Refusal {
         *response.status_mut() = status;
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response.headers_mut().extend(headers);
+        if let Some(reason) = self.reason(status) {
+            response.extensions_mut().insert(reason);
+        }
         response
     }
 }

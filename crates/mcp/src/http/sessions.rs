@@ -24,6 +24,7 @@ use rmcp::transport::streamable_http_server::session::{
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
+use tools::metrics::{Metrics, Open as OpenCount};
 
 use super::visit::Visit;
 use crate::auth::Identity;
@@ -140,6 +141,7 @@ pub(crate) struct Sessions {
     /// Held while a session is taken up again: two requests of it that come at once must not do so twice.
     taking_up: tokio::sync::Mutex<()>,
     asked: Asked,
+    metrics: Metrics,
 }
 
 struct InHand {
@@ -147,6 +149,7 @@ struct InHand {
     /// Requests and streams that are open.
     open: usize,
     used: Instant,
+    _counted: OpenCount,
 }
 
 /// The ids of requests that are not answered yet, by session.
@@ -177,7 +180,7 @@ fn lock(in_hand: &Mutex<HashMap<SessionId, InHand>>) -> MutexGuard<'_, HashMap<S
 }
 
 impl Sessions {
-    pub(crate) fn new(ids: SessionIds, most: u32) -> Self {
+    pub(crate) fn new(ids: SessionIds, most: u32, metrics: Metrics) -> Self {
         let mut inner = LocalSessionManager::default();
         inner.session_config = config();
         Self {
@@ -187,12 +190,8 @@ impl Sessions {
             inner,
             taking_up: tokio::sync::Mutex::default(),
             asked: Asked::default(),
+            metrics,
         }
-    }
-
-    #[expect(dead_code, reason = "metrics will ask")]
-    pub(crate) fn count(&self) -> usize {
-        lock(&self.in_hand).len()
     }
 
     /// Notes a request of a session, until what is returned is dropped; `None` if the session has a request with this id that
@@ -270,7 +269,8 @@ impl Sessions {
         let Visit { identity, .. } = Visit::current().ok_or(NoSession::Unseen)?;
         let (handle, worker) = create_local_session(id.clone(), config());
         self.inner.sessions.write().await.insert(id.clone(), handle);
-        lock(&self.in_hand).insert(id.clone(), InHand { identity, open, used: Instant::now() });
+        let _counted = self.metrics.http().session();
+        lock(&self.in_hand).insert(id.clone(), InHand { identity, open, used: Instant::now(), _counted });
         Ok(WorkerTransport::spawn(worker))
     }
 }

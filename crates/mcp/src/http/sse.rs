@@ -18,8 +18,9 @@ use rmcp::model::{JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::Deserialize;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tools::metrics::Open as OpenCount;
 
 use super::body::{self, Received};
 use super::exchange::{Exchange, Unanswered};
@@ -82,6 +83,7 @@ pub(crate) async fn open(State(site): State<Arc<Site>>, headers: HeaderMap) -> R
 struct Session {
     id: String,
     sessions: SseSessions,
+    _counted: OpenCount,
     _ended: DropGuard,
 }
 
@@ -93,9 +95,9 @@ impl Drop for Session {
 
 type Events = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
 
-async fn opened(site: &Arc<Site>, headers: &HeaderMap) -> Result<(Events, OwnedSemaphorePermit), Refusal> {
+async fn opened(site: &Arc<Site>, headers: &HeaderMap) -> Result<(Events, impl Send + use<>), Refusal> {
     let Guest { identity, account, open } = site.guest(headers).await?;
-    let permit = account.stream()?;
+    let permit = site.stream(&account)?;
     let sessions = site.sse.clone();
     let id = uuid::Uuid::new_v4().simple().to_string();
     let (inbox, incoming) = mpsc::channel(CHANNEL);
@@ -107,7 +109,8 @@ async fn opened(site: &Arc<Site>, headers: &HeaderMap) -> Result<(Events, OwnedS
     let ended = site.streams.child_token();
     tokio::spawn(serve(visit, SseTransport { incoming, outgoing }, ended.clone()));
     let endpoint = Event::default().event("endpoint").data(format!("/message?sessionId={id}"));
-    let session = Session { id, sessions, _ended: ended.clone().drop_guard() };
+    let _counted = site.metrics.http().session();
+    let session = Session { id, sessions, _counted, _ended: ended.clone().drop_guard() };
     let messages = stream::unfold((outbox, under_way, session), |(mut outbox, under_way, session)| async move {
         let Outgoing { answers, event } = outbox.recv().await?;
         // On its way with this: what is held for it goes.

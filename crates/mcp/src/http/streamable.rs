@@ -13,6 +13,7 @@ use rmcp::model::{ClientRequest, JsonRpcMessage};
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
+use tools::metrics::Metrics;
 
 use super::body::{self, Received};
 use super::exchange::{Exchange, Unanswered};
@@ -35,8 +36,8 @@ pub(crate) struct Streamable {
 
 impl Streamable {
     /// Its streams end when `streams` is cancelled.
-    pub(crate) fn new(ids: SessionIds, most_sessions: u32, streams: CancellationToken) -> Self {
-        let sessions = Arc::new(Sessions::new(ids.clone(), most_sessions));
+    pub(crate) fn new(ids: SessionIds, most_sessions: u32, streams: CancellationToken, metrics: Metrics) -> Self {
+        let sessions = Arc::new(Sessions::new(ids.clone(), most_sessions, metrics));
         let mut config = StreamableHttpServerConfig::default()
             // Checked on every route, by `addressed`.
             .disable_allowed_hosts()
@@ -77,7 +78,7 @@ async fn admitted(site: &Arc<Site>, request: Request<Body>) -> Result<Response<B
             (Request::from_parts(parts, Full::new(bytes)), initialize, id)
         }
         Method::GET => {
-            exchange.hold(guest.account.stream()?);
+            exchange.hold(site.stream(&guest.account)?);
             (request.map(|_| Full::default()), None, None)
         }
         _ => (request.map(|_| Full::default()), None, None),

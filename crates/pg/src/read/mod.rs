@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use tokio::time::error::Elapsed;
 
 use crate::error::{Error, ServerError};
-use crate::pool::{Lease, Pool};
+use crate::pool::{Lease, Pool, PoolUse};
 use crate::target::Target;
 use crate::types::TypeCatalog;
 use frame::Frame;
@@ -182,6 +182,13 @@ impl Reader {
     /// Why there is none.
     pub async fn lease(&self) -> Result<Lease, Error> {
         self.pool.lease(Instant::now() + self.limits.deadline).await
+    }
+
+    /// How its pool stands now. A read that waits for room for its answer waits as well.
+    #[must_use]
+    pub fn usage(&self) -> PoolUse {
+        let usage = self.pool.usage();
+        PoolUse { waiting: usage.waiting + self.rooms.waiting(), ..usage }
     }
 
     /// Waits until PostgreSQL has been told of every session that is to stop: before the process ends.

@@ -4,6 +4,7 @@
 //! the server; so there is room for so many, and the next read waits for it, before it has a session, within its deadline.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -27,16 +28,39 @@ pub struct Room {
 #[derive(Debug, Clone)]
 pub(super) struct Rooms {
     places: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// Counts somebody who waits, until it is dropped.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl<'a> Waits<'a> {
+    fn new(waiting: &'a AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Rooms {
     /// One answer for each session that reads, and some that wait to be taken.
     pub(super) fn new(sessions: usize) -> Self {
-        Self { places: Arc::new(Semaphore::new(sessions + WAITING)) }
+        Self { places: Arc::new(Semaphore::new(sessions + WAITING)), waiting: Arc::default() }
+    }
+
+    /// How many reads wait for room.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// The room of one answer, before `deadline`.
     pub(super) async fn one(&self, deadline: Instant) -> Result<Room, Error> {
+        let _waits = Waits::new(&self.waiting);
         let place = tokio::time::timeout_at(deadline, Arc::clone(&self.places).acquire_owned()).await;
         match place {
             Ok(Ok(place)) => Ok(Room { _place: place }),

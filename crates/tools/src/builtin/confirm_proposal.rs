@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::{Anything, proposal_id, schema_of};
 use crate::proposing::{decide, question, refused};
-use crate::tool::{Answer, Call, Hints, Outcome, Tool, ToolInfo};
+use crate::tool::{Answer, Call, Hints, Outcome, Success, Tool, ToolInfo};
 
 pub(super) const NAME: &str = "confirm_proposal";
 
@@ -99,7 +99,7 @@ impl ConfirmProposal {
                 .to_owned(),
         };
         let question = Some(question(title, proposal));
-        Answer::read(&data).map(|answer| Answer { question, ..answer })
+        Answer::read(&data).map(|answer| Answer { question, success: Success::Proposed, ..answer })
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use contract::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
 use ledger::proposals::{Proposals, Tier};
 use ledger::read::{ReadError, ReadLimits, Reader};
-use ledger::{DuplicateExecutor, Executors, Gate, Records};
+use ledger::{DuplicateExecutor, Executors, Gate, Records, States};
 use manifest::{Access, Catalog};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -27,6 +27,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::discovery::Describer;
+use crate::metrics::Metrics;
 use crate::tool::{Hints, Tool, ToolInfo};
 
 /// What tools work on.
@@ -42,6 +43,10 @@ pub struct Backends {
     pub call_deadline: Duration,
     /// The writes that wait for somebody to agree.
     pub proposals: Proposals,
+    /// What of the ledger is open, for [`Metrics::render`].
+    pub states: States,
+    /// Where calls are counted: for as long as the process lives, whatever tools it serves.
+    pub metrics: Metrics,
     /// `None` if execute_sql is not served.
     pub execute_sql: Option<ExecuteSqlSettings>,
 }

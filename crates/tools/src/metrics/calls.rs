@@ -1,0 +1,124 @@
+//! Calls by tool and by what became of them.
+
+use std::sync::Arc;
+
+use contract::ErrorCode;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use tokio::time::Instant;
+
+use crate::tool::{Outcome, Success};
+
+/// In seconds.
+const BUCKETS: [f64; 15] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
+/// Of a call that was dropped before it had an outcome: its client cancelled it, or went away.
+const CANCELLED: &str = "cancelled";
+
+const ALWAYS_THERE: [&str; 3] =
+    [word(Success::Done), ErrorCode::CommitOutcomeUnknown.as_str(), ErrorCode::InternalError.as_str()];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToolLabel {
+    tool: Arc<str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    tool: Arc<str>,
+    outcome: &'static str,
+}
+
+/// What is counted of all calls.
+pub(super) struct Calls {
+    total: Family<CallLabels, Counter>,
+    duration: Family<ToolLabel, Histogram, fn() -> Histogram>,
+    in_flight: Gauge,
+}
+
+impl Calls {
+    pub(super) fn new(registry: &mut Registry) -> Self {
+        let this = Self {
+            total: Family::default(),
+            duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            in_flight: Gauge::default(),
+        };
+        registry.register("tool_calls", "Calls that have ended, by tool and outcome", this.total.clone());
+        let help = "From the call to the answer, by tool";
+        registry.register_with_unit("tool_call_duration", help, Unit::Seconds, this.duration.clone());
+        registry.register("calls_in_flight", "Calls that have not ended", this.in_flight.clone());
+        this
+    }
+
+    /// Where the calls of one tool are counted. From now on the outcomes that somebody is woken by are there at zero: a
+    /// counter that begins with 1 has not risen, for Prometheus.
+    pub(super) fn of_tool(&self, name: &str) -> Series {
+        let series = Series {
+            tool: name.into(),
+            total: self.total.clone(),
+            duration: self.duration.get_or_create_owned(&ToolLabel { tool: name.into() }),
+            in_flight: self.in_flight.clone(),
+        };
+        for outcome in ALWAYS_THERE {
+            series.total_of(outcome);
+        }
+        series
+    }
+}
+
+/// What is counted of the calls of one tool.
+pub(crate) struct Series {
+    tool: Arc<str>,
+    total: Family<CallLabels, Counter>,
+    duration: Histogram,
+    in_flight: Gauge,
+}
+
+impl Series {
+    /// A call that began then. It is counted when what this returns is dropped.
+    pub(crate) fn begin(&self, started: Instant) -> Running<'_> {
+        self.in_flight.inc();
+        Running { series: self, started, outcome: CANCELLED }
+    }
+
+    fn total_of(&self, outcome: &'static str) -> Counter {
+        self.total.get_or_create_owned(&CallLabels { tool: Arc::clone(&self.tool), outcome })
+    }
+}
+
+/// A call on its way.
+pub(crate) struct Running<'a> {
+    series: &'a Series,
+    started: Instant,
+    outcome: &'static str,
+}
+
+impl Running<'_> {
+    /// It came to this.
+    pub(crate) fn ended(mut self, outcome: &Outcome) {
+        self.outcome = match outcome {
+            Ok(answer) => word(answer.success),
+            Err(refused) => refused.failure.code.as_str(),
+        };
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.series.in_flight.dec();
+        self.series.duration.observe(self.started.elapsed().as_secs_f64());
+        self.series.total_of(self.outcome).inc();
+    }
+}
+
+const fn word(success: Success) -> &'static str {
+    match success {
+        Success::Done => "success",
+        Success::Duplicate => "duplicate",
+        Success::Proposed => "proposed",
+    }
+}

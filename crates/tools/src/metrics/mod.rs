@@ -1,0 +1,115 @@
+//! What an operator's monitoring sees, as OpenMetrics text. docs/operators.md, "Metrics", says what each of them means.
+//!
+//! `calls` counts what goes through the registry, `http` what a server over HTTP tells; `moment` is asked anew for each
+//! scrape: the pools, the process, and the ledger, which `cached` spares.
+//!
+//! What labels hold is bounded, and never an account, an actor, SQL or a value: names of tools that are (or were) served,
+//! words of fixed lists, routes of the program, statuses of HTTP.
+
+mod cached;
+mod calls;
+mod http;
+mod moment;
+mod process;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
+
+use ledger::Counted;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+pub use self::http::{Http, Open, Reason};
+use crate::builtin::Backends;
+use cached::Cached;
+use calls::Calls;
+pub(crate) use calls::Series;
+
+/// What [`Metrics::render`] renders, as a media type.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What all names begin with, but for those of the process.
+const PREFIX: &str = "countersign";
+
+/// All that is counted in one process. Clones count together.
+#[derive(Clone)]
+pub struct Metrics {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    registry: Registry,
+    calls: Calls,
+    http: Http,
+    ledger: Cached<Counted>,
+    /// Whether the ledger did not answer when it was last asked.
+    is_silent: AtomicBool,
+    /// When the process began, or soon after.
+    since: SystemTime,
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Nothing is counted yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut registry = Registry::with_prefix(PREFIX);
+        registry.register("build", "The version that runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        let calls = Calls::new(&mut registry);
+        let http = Http::new(&mut registry);
+        let (ledger, is_silent) = (Cached::default(), AtomicBool::new(false));
+        Self { shared: Arc::new(Shared { registry, calls, http, ledger, is_silent, since: SystemTime::now() }) }
+    }
+
+    /// What a server over HTTP tells.
+    #[must_use]
+    pub fn http(&self) -> &Http {
+        &self.shared.http
+    }
+
+    /// Where the calls of a tool are counted. Only for tools that are served: each is a label for as long as the process lives.
+    pub(crate) fn of_tool(&self, name: &str) -> Series {
+        self.shared.calls.of_tool(name)
+    }
+
+    /// Everything, as [`CONTENT_TYPE`], within some 2 s: without the ledger's part if that does not answer. It is asked every
+    /// 5 s at most, however many ask here.
+    pub async fn render(&self, backends: &Backends) -> String {
+        let (shared, states) = (Arc::clone(&self.shared), backends.states.clone());
+        // A task of its own: when a scraper goes away, the next one finds what was asked for it.
+        let asked = tokio::spawn(async move { shared.ledger.get(|| moment::count(states, &shared.is_silent)).await });
+        let counted = asked.await.ok().flatten();
+        let (ours, process) = (moment::registry(backends, counted.as_ref()), process::registry(self.shared.since));
+        let mut text = String::new();
+        let written = [&self.shared.registry, &ours, &process]
+            .into_iter()
+            .try_for_each(|registry| encode_registry(&mut text, registry))
+            .and_then(|()| encode_eof(&mut text));
+        // Only a value that cannot be written as text would be an error, and there is none.
+        if written.is_err() {
+            tracing::error!("the metrics cannot be written");
+        }
+        text
+    }
+
+    /// What is counted here, without what is asked for.
+    #[cfg(test)]
+    pub(crate) fn counted(&self) -> String {
+        let mut text = String::new();
+        encode_registry(&mut text, &self.shared.registry).expect("it can be written");
+        text
+    }
+}

@@ -1,0 +1,81 @@
+//! docs/operators.md lists every metric, and no other; and what is rendered is OpenMetrics.
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+
+use testkit::{database, repository};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tools::metrics::Reason;
+
+use super::World;
+use crate::python_client::python;
+
+/// Everything that there can be.
+async fn everything() -> String {
+    let db = database().await;
+    let world = World::new(&db, 1).await;
+    let http = world.backends.metrics.http();
+    let (_session, stream) = (http.session(), http.stream());
+    http.answered("/mcp", 200);
+    http.answered("/mcp", 429);
+    http.answered("/mcp", 429);
+    http.refused(Reason::RateLimited);
+    drop(stream);
+    let text = world.backends.metrics.render(&world.backends).await;
+    let scraped = super::Scraped::parse(&text);
+    assert_eq!(scraped.of(r#"countersign_http_requests_total{route="/mcp",status="429"}"#), 2.0);
+    assert_eq!(scraped.of(r#"countersign_http_refused_total{reason="rate_limited"}"#), 1.0);
+    assert_eq!(scraped.of(r#"countersign_http_refused_total{reason="too_slow"}"#), 0.0);
+    assert_eq!((scraped.of("countersign_http_sessions"), scraped.of("countersign_http_streams")), (1.0, 0.0));
+    text
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_metric_is_in_the_table_and_every_line_of_the_table_is_a_metric() {
+    let text = everything().await;
+    let rendered: BTreeSet<String> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+        .map(|(name, kind)| match kind {
+            "counter" => format!("{name}_total"),
+            "info" => format!("{name}_info"),
+            _ => name.to_owned(),
+        })
+        .collect();
+    let page = std::fs::read_to_string(repository().join("docs/operators.md")).unwrap();
+    let section = page.split("\n## ").find(|section| section.starts_with("Metrics\n")).expect("a section");
+    let named: Vec<String> = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(name, _)| name.split('{').next().unwrap().to_owned())
+        .collect();
+    let table: BTreeSet<String> = named.iter().cloned().collect();
+    assert_eq!(table.len(), named.len(), "a metric has one line");
+    assert_eq!(table, rendered);
+    for reason in Reason::ALL {
+        assert!(section.contains(&format!("`{}`", reason.as_str())), "{reason:?} is not in the section");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_parser_of_the_prometheus_project_takes_it() {
+    let text = everything().await;
+    let Some(python) = python() else {
+        assert!(std::env::var_os("CI").is_none(), "CI never skips this test");
+        let advice = "SKIPPED: no Python with the prometheus-client package; CONTRIBUTING.md says how to make .venv\n";
+        return std::io::Write::write_all(&mut std::io::stderr(), advice.as_bytes()).unwrap();
+    };
+    let mut command = Command::new(python);
+    command.arg(repository().join("tests/python/metrics.py")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut parser = command.spawn().unwrap();
+    let mut input = parser.stdin.take().unwrap();
+    input.write_all(text.as_bytes()).await.unwrap();
+    drop(input);
+    let output = parser.wait_with_output().await.unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && said.ends_with("metrics complete\n"), "{said}\n{text}");
+    for family in ["counter countersign_tool_calls ", "info countersign_build ", "unknown "] {
+        assert_eq!(said.contains(family), family != "unknown ", "{family}: {said}");
+    }
+}
