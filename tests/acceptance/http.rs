@@ -1,12 +1,14 @@
 //! MCP over HTTP: what stands before a tool, sessions and their ends, and what becomes of calls when something goes away.
 
 mod asked;
+mod encrypted;
 mod ends;
 mod hostile;
 mod limits;
 mod outage;
 mod sessions;
 mod sse;
+mod who;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

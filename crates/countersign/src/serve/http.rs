@@ -59,8 +59,9 @@ pub(super) async fn serve(
 }
 
 /// Starts as soon as the database is there. What is wrong with it, or with the manifests, ends the process as it does on
-/// standard input and output.
+/// standard input and output: if it is wrong twice, since a database that comes back while it is asked is no mistake.
 async fn started(start: Start, settings: &Settings, door: &Door) -> anyhow::Result<(Running, Offer)> {
+    let mut failed_before = false;
     loop {
         let failure = match start.open(settings).await {
             Ok(opened) => {
@@ -72,9 +73,15 @@ async fn started(start: Start, settings: &Settings, door: &Door) -> anyhow::Resu
             }
             Err(failure) => failure,
         };
-        let Err(error) = ledger::reach(&start.target).await else { return Err(failure) };
-        tracing::warn!(%error, "the database is not there yet; looking again");
-        door.site.not_yet(error.to_string());
+        match ledger::reach(&start.target).await {
+            Ok(()) if failed_before => return Err(failure),
+            Ok(()) => failed_before = true,
+            Err(error) => {
+                failed_before = false;
+                tracing::warn!(%error, "the database is not there yet; looking again");
+                door.site.not_yet(error.to_string());
+            }
+        }
         tokio::time::sleep(AGAIN).await;
     }
 }

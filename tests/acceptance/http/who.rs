@@ -1,0 +1,175 @@
+//! Who calls: tokens over HTTP, and accounts that see nothing of each other.
+
+use nix::sys::signal::Signal;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use testkit::{Database, HttpServer, countersign, database};
+use tokio::process::Command;
+
+use super::HANDSHAKE;
+
+/// A token, and its table for the configuration.
+async fn token(account: &str, more: &[&str]) -> (String, String) {
+    let mut command = Command::new(countersign());
+    let output = command.args(["token", "new", "--json", "--account", account]).args(more).output().await.unwrap();
+    let made: Value = serde_json::from_slice(&output.stdout).unwrap();
+    (made["token"].as_str().unwrap().to_owned(), made["toml"].as_str().unwrap().to_owned())
+}
+
+/// A server whose configuration file says this.
+async fn configured(db: &Database, folder: &tempfile::TempDir, config: &str) -> HttpServer {
+    let path = folder.path().join("countersign.toml");
+    std::fs::write(&path, config).unwrap();
+    let mut command = HttpServer::command(db);
+    command.arg("--config").arg(path);
+    HttpServer::start(command).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_answered_without_a_token_that_counts_and_the_answer_says_how_to_get_in() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (good, table) = token("team-a", &["--profile", "readonly", "--label", "bot"]).await;
+    let (expired, old) = token("team-a", &["--label", "old"]).await;
+    let config = format!("{table}\n{old}expires = 2020-01-01T00:00:00Z\n");
+    let server = configured(&db, &folder, &config).await;
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    for (method, path) in [
+        ("POST", "/mcp"),
+        ("GET", "/mcp"),
+        ("DELETE", "/mcp"),
+        ("GET", "/sse"),
+        ("POST", "/message?sessionId=x"),
+        ("GET", "/metrics"),
+    ] {
+        let visitor = server.visitor();
+        for visitor in [visitor.clone(), visitor.clone().bearing("wrong"), visitor.bearing(&expired)] {
+            let request = visitor.request(method.parse::<Method>().unwrap(), path).body(list.to_string());
+            let answer = visitor.send(request).await;
+            assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{method} {path}: {}", answer.body);
+            assert!(answer.header("www-authenticate").unwrap().starts_with("Bearer "), "{:?}", answer.headers);
+        }
+        let visitor = server.visitor();
+        let in_query = format!("{path}{}access_token={good}", if path.contains('?') { '&' } else { '?' });
+        let answer = visitor.send(visitor.request(method.parse::<Method>().unwrap(), &in_query)).await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{method} {in_query}");
+    }
+    for probe in ["/healthz", "/readyz"] {
+        assert_eq!(server.visitor().send(server.visitor().request(Method::GET, probe)).await.status, StatusCode::OK);
+    }
+    // The token says which tools there are.
+    let session = server.visitor().bearing(&good).open(HANDSHAKE, json!({})).await;
+    let tools = session.post(&list).await.message();
+    let names: Vec<&str> =
+        tools["result"]["tools"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"query_database") && !names.contains(&"post_tweet"), "{names:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_account_sees_anothers_records_duplicates_or_sessions() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (ana, ana_table) = token("ana", &["--label", "agent of ana"]).await;
+    let (bob, bob_table) = token("bob", &[]).await;
+    let (reading, reading_table) = token("ana", &["--profile", "readonly", "--label", "agent of ana"]).await;
+    db.run("insert into social.account (id, handle) values ('ana', 'ana'), ('bob', 'bob') on conflict do nothing")
+        .await;
+    let server = configured(&db, &folder, &format!("{ana_table}\n{bob_table}\n{reading_table}")).await;
+    let ana = server.visitor().bearing(&ana).open(HANDSHAKE, json!({})).await;
+    let bob = server.visitor().bearing(&bob).open(HANDSHAKE, json!({})).await;
+
+    let of_ana = ana.call("post_tweet", json!({"text": "the same", "idempotency_key": "k"})).await;
+    let of_bob = bob.call("post_tweet", json!({"text": "the same", "idempotency_key": "k"})).await;
+    assert!(of_ana["data"]["id"].is_i64() && of_bob["data"]["id"].is_i64(), "{of_ana} {of_bob}");
+    let who = "select account_id || ' ' || coalesce(actor, '-') from countersign.mutation_audit order by id";
+    assert_eq!(db.rows(who).await, [["ana agent of ana"], ["bob -"]]);
+    let receipt = &of_ana["meta"]["correlation_id"];
+    let seen = bob.call("get_mutation_detail", json!({"correlation_id": receipt})).await;
+    assert_eq!(seen["error"]["code"], "not_found", "{seen}");
+    let recent = bob.call("get_recent_mutations", json!({})).await;
+    assert!(!recent.to_string().contains(receipt.as_str().unwrap()), "{recent}");
+
+    // A session is that of the token that opened it: not another account's, nor that of a token with less or more.
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    for thief in [&bob, &server.visitor().bearing(&reading)] {
+        let stolen = thief.clone().with("mcp-session-id", ana.session_id());
+        assert_eq!(stolen.post(&list).await.status, StatusCode::NOT_FOUND);
+        let closed = stolen.send(stolen.request(Method::DELETE, "/mcp")).await;
+        assert_eq!(closed.status, StatusCode::NOT_FOUND);
+    }
+    assert_eq!(ana.post(&list).await.status, StatusCode::OK);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_is_taken_out_of_the_file_counts_no_more_after_sighup() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (kept, kept_table) = token("default", &[]).await;
+    let (revoked, revoked_table) = token("default", &[]).await;
+    let server = configured(&db, &folder, &format!("{kept_table}\n{revoked_table}")).await;
+    let (kept, revoked) = (server.visitor().bearing(&kept), server.visitor().bearing(&revoked));
+    let session = revoked.clone().open(HANDSHAKE, json!({})).await;
+    assert_eq!(revoked.call("query_database", json!({"query": "select 1"})).await["success"], true);
+
+    let path = folder.path().join("countersign.toml");
+    std::fs::write(&path, &kept_table).unwrap();
+    super::signal(&server, Signal::SIGHUP);
+    server.logged("are served").await;
+    let call = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"});
+    assert_eq!(session.post(&call).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(kept.call("query_database", json!({"query": "select 1"})).await["success"], true);
+
+    // Without any token everybody would be let in: that is no change to make by a signal.
+    std::fs::write(&path, "log = \"info\"\n").unwrap();
+    super::signal(&server, Signal::SIGHUP);
+    server.logged("neither tokens nor an issuer").await;
+    assert_eq!(server.visitor().post(&call).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(kept.call("query_database", json!({"query": "select 1"})).await["success"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_issuers_clients_learn_where_to_get_a_token() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = "[http]\npublic_url = \"https://mcp.example.com\"\n\
+        [oauth]\nissuer = \"https://login.example.com\"\naudience = \"https://mcp.example.com/mcp\"\n\
+        jwks_file = \"jwks.json\"\nscopes = { \"countersign:read\" = \"readonly\", \"countersign:write\" = \"write\" }\n";
+    let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/jwks.json");
+    std::fs::copy(keys, folder.path().join("jwks.json")).unwrap();
+    let server = configured(&db, &folder, config).await;
+    let visitor = server.visitor().with("host", "mcp.example.com");
+    let refused = visitor.send(visitor.request(Method::POST, "/mcp").body("{}")).await;
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+    let challenge = refused.header("www-authenticate").unwrap();
+    let metadata = "https://mcp.example.com/.well-known/oauth-protected-resource/mcp";
+    assert!(challenge.contains(&format!("resource_metadata=\"{metadata}\"")), "{challenge}");
+    for path in ["/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"] {
+        let answer = visitor.send(visitor.request(Method::GET, path)).await;
+        let metadata: Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!(metadata["resource"], "https://mcp.example.com/mcp", "{metadata}");
+        assert_eq!(metadata["authorization_servers"], json!(["https://login.example.com"]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_called_and_refused_is_counted() {
+    let db = database().await;
+    let server = HttpServer::on(&db).await;
+    let client = server.session(HANDSHAKE).await;
+    client.call("post_tweet", json!({"text": "counted"})).await;
+    client.call("post_tweet", json!({"text": "counted"})).await;
+    let foreign = server.visitor().with("host", "evil.example");
+    foreign.send(foreign.request(Method::GET, "/made/up")).await;
+    let scraped = client.send(client.request(Method::GET, "/metrics")).await;
+    assert_eq!(scraped.header("content-type"), Some("application/openmetrics-text; version=1.0.0; charset=utf-8"));
+    for line in [
+        r#"countersign_tool_calls_total{tool="post_tweet",outcome="success"} 1"#,
+        r#"countersign_tool_calls_total{tool="post_tweet",outcome="duplicate"} 1"#,
+        r#"countersign_http_requests_total{route="other",status="403"} 1"#,
+        r#"countersign_http_refused_total{reason="host"} 1"#,
+        "countersign_http_sessions 1",
+        "countersign_database_up 1",
+    ] {
+        assert!(scraped.body.lines().any(|found| found == line), "{line}\n{}", scraped.body);
+    }
+}
