@@ -58,7 +58,7 @@ pub use settings::Settings;
 
 use contract::{Describe, DescribeError, StatementShape};
 use pg::Writer;
-pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Surroundings, Target};
+pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Pooled, Pooler, Surroundings, Target, examine_pooler};
 
 use crate::proposals::Proposals;
 
