@@ -39,6 +39,7 @@ mod lost_commit;
 mod manifest_read;
 mod manifest_rules;
 mod notes;
+mod pgbouncer;
 mod preview;
 mod profiles;
 mod proposals;

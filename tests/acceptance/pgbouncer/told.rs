@@ -1,0 +1,1 @@
+//! A server has to be told of the pooler.
