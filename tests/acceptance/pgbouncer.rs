@@ -2,6 +2,7 @@
 //! (docs/deploy.md, "PgBouncer"): reads and writes keep what they promise, nothing of a call is left for the next one, and a
 //! server that was not told of the pooler does not work at all. The crashes are in `chaos`.
 
+mod cost;
 mod leftovers;
 mod lost;
 mod reads;

@@ -1,7 +1,6 @@
 //! A real PgBouncer (Debian's package) between the server under test and PostgreSQL, in transaction mode.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -24,11 +23,18 @@ pub struct PgBouncer {
     database: Database,
     folder: TempDir,
     watcher: Child,
-    pid: Pid,
 }
 
-/// Runs PgBouncer until the pipe from the test is closed, by whatever end.
-const WATCHER: &str = r#""$@" & echo $!; cat > /dev/null; kill -9 $!"#;
+/// Runs PgBouncer until the pipe from the test is closed, by whatever end. Starts it again when it dies, as a service manager
+/// does: 1.18 dies when a client that has sent a cancel is killed before it is answered (fixed in 1.19.1).
+const WATCHER: &str = r#"
+file=$1; shift
+(while :; do "$@" & echo $! > "$file"; wait $!; done) &
+loop=$!
+cat > /dev/null
+kill -9 $loop
+kill -9 "$(cat "$file")"
+"#;
 
 /// What `docs/deploy.md` says, as far as it makes a difference, but for passwords.
 const SETTINGS: [(&str, &str); 6] = [
@@ -98,8 +104,8 @@ impl PgBouncer {
         // It refuses to run as root, and PostgreSQL does, too: as whoever owns the data.
         let owner = std::fs::metadata(database.cluster().data_dir()).expect("PostgreSQL's data");
         chown(folder.path(), Some(owner.uid()), Some(owner.gid())).expect("its own folder");
-        let (watcher, pid) = run(database, &folder);
-        let started = Self { database: database.clone(), folder, watcher, pid };
+        let watcher = run(database, &folder);
+        let started = Self { database: database.clone(), folder, watcher };
         started.until_it_listens().await;
         started
     }
@@ -138,15 +144,11 @@ impl PgBouncer {
         std::fs::read_to_string(self.folder.path().join("log")).expect("its log")
     }
 
-    /// Kills it in the middle of whatever it does.
-    pub fn kill9(&self) {
-        kill(self.pid, Signal::SIGKILL).expect("a process of ours");
-    }
-
-    /// Starts it again after [`PgBouncer::kill9`].
-    pub async fn restart(&mut self) {
-        self.end();
-        (self.watcher, self.pid) = run(&self.database, &self.folder);
+    /// Kills it in the middle of whatever it does, and waits until its successor listens.
+    pub async fn crash(&self) {
+        let pid = std::fs::read_to_string(self.folder.path().join("running")).expect("its process id");
+        let pid = pid.trim().parse().unwrap_or_else(|_| panic!("a process id, not {pid:?}"));
+        kill(Pid::from_raw(pid), Signal::SIGKILL).expect("a process of ours");
         self.until_it_listens().await;
     }
 
@@ -201,23 +203,23 @@ fn folder() -> TempDir {
         .expect("a short folder")
 }
 
-fn run(database: &Database, folder: &TempDir) -> (Child, Pid) {
+fn run(database: &Database, folder: &TempDir) -> Child {
     let owner = std::fs::metadata(database.cluster().data_dir()).expect("PostgreSQL's data");
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", WATCHER, "watcher", "pgbouncer", "-q"]).arg(folder.path().join("ini"));
+    command
+        .args(["-c", WATCHER, "watcher"])
+        .arg(folder.path().join("running"))
+        .args(["pgbouncer", "-q"])
+        .arg(folder.path().join("ini"));
     command
         .current_dir("/")
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
+        .stdout(Stdio::null())
         .stderr(Stdio::null());
     if nix::unistd::geteuid().is_root() {
         command.uid(owner.uid()).gid(owner.gid());
     }
     // Ctrl-C is for the test, and ends it through the pipe.
-    let mut watcher = command.process_group(0).spawn().expect("a shell");
-    let mut line = String::new();
-    BufReader::new(watcher.stdout.take().expect("a pipe")).read_line(&mut line).expect("its process id");
-    let pid = line.trim().parse().unwrap_or_else(|_| panic!("pgbouncer does not run: {line:?}"));
-    (watcher, Pid::from_raw(pid))
+    command.process_group(0).spawn().expect("a shell")
 }

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use testkit::{Database, PgBouncer, Proxy, Server, arguments};
 use tokio::process::Command;
-use tokio::sync::{Mutex, RwLock};
+use tokio::sync::RwLock;
 
 /// Longer than any call may take: its deadline, the grace, and the time to find out its outcome.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) struct Fleet {
     db: Database,
     proxy: Proxy,
-    pooler: Option<Mutex<PgBouncer>>,
+    pooler: Option<PgBouncer>,
     servers: [RwLock<Arc<Client>>; 3],
     calls: AtomicUsize,
 }
@@ -43,19 +43,17 @@ impl Fleet {
     fn of(db: &Database, proxy: Proxy, pooler: Option<PgBouncer>, servers: Vec<Client>) -> Self {
         let servers = servers.into_iter().map(|server| RwLock::new(Arc::new(server))).collect::<Vec<_>>();
         let servers = servers.try_into().expect("three");
-        Self { db: db.clone(), proxy, pooler: pooler.map(Mutex::new), servers, calls: AtomicUsize::new(0) }
+        Self { db: db.clone(), proxy, pooler, servers, calls: AtomicUsize::new(0) }
     }
 
     pub(super) fn is_pooled(&self) -> bool {
         self.pooler.is_some()
     }
 
-    /// Kills the pooler in the middle of whatever it does, and starts it again.
+    /// Kills the pooler in the middle of whatever it does.
     pub(super) async fn crash_pooler(&self) {
         let Some(pooler) = &self.pooler else { return };
-        let mut pooler = pooler.lock().await;
-        pooler.kill9();
-        pooler.restart().await;
+        pooler.crash().await;
     }
 
     pub(super) fn len(&self) -> usize {
@@ -94,10 +92,9 @@ impl Fleet {
         let mut place = self.servers[server].write().await;
         let command = match &self.pooler {
             Some(pooler) => {
-                let pooler = pooler.lock().await;
                 // A server does not start without its database.
                 pooler.until_it_serves().await;
-                Server::command_pooled(&pooler)
+                Server::command_pooled(pooler)
             }
             None => Server::command_through(&self.proxy, &self.db),
         };
