@@ -129,7 +129,7 @@ async fn what_others_have_left_in_a_backend_changes_no_call() {
                current_setting('transaction_read_only') as ro, current_setting('jit') as jit";
     let expected = json!({"b": "\\x00", "i": "1 day 02:00:00", "t": "30s", "ro": "on", "jit": "off"});
     for _ in 0..2 {
-        assert_eq!(server.query(sql).await, [expected.clone()]);
+        assert_eq!(server.query(sql).await, std::slice::from_ref(&expected));
     }
     let posted = server.succeed("post_tweet", json!({"text": "clean"})).await;
     assert_eq!(posted["data"]["duplicate"], Value::Null);
