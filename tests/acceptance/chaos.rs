@@ -5,6 +5,8 @@
 //! like. In the end the checker compares tables, ledger and answers. The control shows that it can see: the same run,
 //! with the outcome written in a transaction of its own.
 //!
+//! The same once more with PgBouncer in transaction mode between the servers and PostgreSQL.
+//!
 //! `COUNTERSIGN_CHAOS_SECONDS` makes it longer, `COUNTERSIGN_CHAOS_SEED` plays the same faults again.
 
 mod checker;
@@ -30,7 +32,15 @@ const OLD_ENOUGH: Duration = Duration::from_millis(300);
 async fn what_is_acknowledged_happened_once_through_kills_crashes_and_cuts() {
     let db = lone_database().await;
     let seconds = variable("COUNTERSIGN_CHAOS_SECONDS").unwrap_or(8);
-    let broken = run("chaos", &db, Duration::from_secs(seconds)).await;
+    let broken = run("chaos", &db, Fleet::start(&db).await, Duration::from_secs(seconds)).await;
+    assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_holds_behind_a_pooler_that_is_killed_as_well() {
+    let db = lone_database().await;
+    let seconds = variable("COUNTERSIGN_CHAOS_SECONDS").unwrap_or(8);
+    let broken = run("chaos behind PgBouncer", &db, Fleet::start_pooled(&db).await, Duration::from_secs(seconds)).await;
     assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));
 }
 
@@ -43,7 +53,7 @@ async fn the_same_run_with_the_outcome_in_a_second_transaction_is_caught() {
         return;
     }
     // Every fault comes once: the cut before COMMIT alone makes a success record without its row.
-    let broken = run("control", &db, Duration::ZERO).await;
+    let broken = run("control", &db, Fleet::start(&db).await, Duration::ZERO).await;
     let sees = |what: &str| broken.iter().any(|sentence| sentence.contains(what));
     assert!(!broken.is_empty(), "a success that is not atomic with its write went unnoticed");
     assert!(sees("no such row") || sees("the likes of a tweet") || sees("still there"), "{}", some_of(&broken));
@@ -55,11 +65,11 @@ fn some_of(broken: &[String]) -> String {
 }
 
 /// The promises that were broken.
-async fn run(name: &str, db: &Database, at_least: Duration) -> Vec<String> {
+async fn run(name: &str, db: &Database, fleet: Fleet, at_least: Duration) -> Vec<String> {
     let seed = variable("COUNTERSIGN_CHAOS_SEED").unwrap_or_else(|| fastrand::u64(..));
     say(&format!("{name}: COUNTERSIGN_CHAOS_SEED={seed}"));
     let mut rng = fastrand::Rng::with_seed(seed);
-    let fleet = Arc::new(Fleet::start(db).await);
+    let fleet = Arc::new(fleet);
     let load = Load::start(&fleet, &mut rng);
     let sweeping = tokio::spawn(keep_swept(db.clone()));
     let played = faults::play(db, &fleet, &mut rng, at_least).await;

@@ -41,6 +41,7 @@ mod manifest_read;
 mod manifest_rules;
 mod metrics;
 mod notes;
+mod pgbouncer;
 mod preview;
 mod profiles;
 mod proposals;

@@ -126,7 +126,7 @@ impl Cli {
         let cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         let mut given = cli.keys();
         if let Some(matches) = innermost(&matches) {
-            let DatabaseKeys { database_url, database_url_file } = &mut given.database;
+            let DatabaseKeys { database_url, database_url_file, .. } = &mut given.database;
             flag_before_variable(matches, database_url, database_url_file, ["database_url", "database_url_file"]);
             let ServeKeys { read_url, read_url_file, .. } = &mut given.serve;
             flag_before_variable(matches, read_url, read_url_file, ["read_url", "read_url_file"]);

@@ -36,7 +36,8 @@ pub(crate) fn parse(string: &GivenSecret, settings: &Settings) -> anyhow::Result
 }
 
 fn read(text: &str, settings: &Settings) -> anyhow::Result<Target> {
-    Ok(Target::parse_in(text, &Surroundings::of_process(settings.connect_timeout))?)
+    let target = Target::parse_in(text, &Surroundings::of_process(settings.connect_timeout))?;
+    Ok(target.through(settings.pooler)?)
 }
 
 fn variable(name: &str) -> Option<String> {

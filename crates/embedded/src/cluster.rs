@@ -278,7 +278,7 @@ fn start_server(place: &Place, binaries: &Binaries, settings: &[(String, String)
 fn end_with_children(place: &Place, signals: &Signals) -> Result<(), Error> {
     end(place, signals)?;
     match postmaster::look_at(&place.data()) {
-        Found::Stale(lock) if !process::end_children_of_cluster(place.cluster_name()) => {
+        Found::Stale(lock) if !process::end_children_of_cluster(place.cluster_name(), &place.data()) => {
             Err(Error::DidNotStop { pid: lock.pid })
         }
         _ => Ok(()),

@@ -116,7 +116,7 @@ pub(crate) fn write_configuration(place: &Place, chosen: &[(String, String)]) ->
 pub(crate) fn clear_the_way(place: &Place) -> Result<(), Error> {
     if let Found::Stale(lock) = postmaster::look_at(&place.data()) {
         // Its children hold the shared memory; PostgreSQL refuses to start while they live.
-        if !process::end_children_of_cluster(place.cluster_name()) {
+        if !process::end_children_of_cluster(place.cluster_name(), &place.data()) {
             return Err(Error::DidNotStop { pid: lock.pid });
         }
         // PostgreSQL takes whatever has that process id for the server, even a zombie or another program. A zombie is

@@ -68,26 +68,32 @@ fn command_line(pid: i32) -> String {
 }
 
 /// The processes whose title says that they belong to the server of this `cluster_name`. The postmaster has no such
-/// title: these are its children, which may outlive it for a while and keep a new server from starting.
-pub(crate) fn children_of_cluster(cluster_name: &str) -> Vec<i32> {
+/// title: these are its children, which may outlive it for a while and keep a new server from starting. One that was born in
+/// the moment in which the postmaster died still looks like it.
+fn children_of_cluster(cluster_name: &str, data: &Path) -> Vec<i32> {
     let title = format!("postgres: {cluster_name}: ");
     if has_proc() {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        return pids.filter(|pid| command_line(*pid).starts_with(&title) && runs(*pid)).collect();
+        let is_child = |pid: &i32| command_line(*pid).starts_with(&title) && runs(*pid) || is_postmaster_of(*pid, data);
+        return pids.filter(is_child).collect();
     }
     let listed = ps(&["-axww", "-o", "pid=,command="]);
     let lines = listed.lines().filter_map(|line| line.trim_start().split_once(' '));
-    lines.filter(|(_, command)| command.starts_with(&title)).filter_map(|(pid, _)| pid.parse().ok()).collect()
+    let newborn = format!("-D {}", data.display());
+    let is_child = |command: &str| command.starts_with(&title) || command.contains(&newborn);
+    lines.filter(|(_, command)| is_child(command)).filter_map(|(pid, _)| pid.parse().ok()).collect()
 }
 
 /// Ends what a dead postmaster left behind: asks at once, then insists. `false` if some still live.
-pub(crate) fn end_children_of_cluster(cluster_name: &str) -> bool {
+pub(crate) fn end_children_of_cluster(cluster_name: &str, data: &Path) -> bool {
+    let real = data.canonicalize();
+    let data = real.as_deref().unwrap_or(data);
     for (order, limit) in [(Signal::SIGQUIT, Duration::from_secs(2)), (Signal::SIGKILL, Duration::from_secs(5))] {
-        for pid in children_of_cluster(cluster_name) {
+        for pid in children_of_cluster(cluster_name, data) {
             send(pid, order);
         }
-        if wait_until(limit, || children_of_cluster(cluster_name).is_empty()) {
+        if wait_until(limit, || children_of_cluster(cluster_name, data).is_empty()) {
             return true;
         }
     }

@@ -59,6 +59,10 @@ const RESTORE_SQL: &str = "select pg_catalog.set_config('synchronous_commit', \
     pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true), \
     pg_catalog.set_config('countersign.claimed', $2, true), pg_catalog.set_config('countersign.account_id', $3, true)";
 const UNDO_SQL: &str = "rollback to savepoint work";
+/// What outlives a transaction, or its savepoint, in a backend that a pooler lends to others behind it.
+const OUTLIVES_UNDO_SQL: &str = "select pg_catalog.pg_advisory_unlock_all(); discard sequences";
+const OUTLIVES_SQL: &str =
+    "select pg_catalog.pg_advisory_unlock_all(); unlisten *; close all; discard temporary; discard sequences";
 
 impl WriteTx<'_> {
     /// Runs one statement of the caller's own to its end, and keeps some of its rows.
@@ -70,10 +74,16 @@ impl WriteTx<'_> {
         self.lease.session().retire();
         let outcome = self.run_guarded(sql, params, keep).await;
         if let Err(Refusal::Failure(_)) = &outcome {
-            // Prepared statements outlive a rollback, and the next ones must find their names free.
-            self.lease.session().deallocate_after(UNDO_SQL).await.map_err(Refusal::Lost)?;
+            self.undo().await?;
         }
         outcome
+    }
+
+    async fn undo(&mut self) -> Result<(), Refusal> {
+        let session = self.lease.session();
+        let and = if session.is_pooled() { format!("{UNDO_SQL}; {OUTLIVES_UNDO_SQL}") } else { UNDO_SQL.to_owned() };
+        // Prepared statements outlive a rollback, and the next ones must find their names free.
+        session.deallocate_after(&and).await.map_err(Refusal::Lost)
     }
 
     async fn run_guarded(&mut self, sql: &str, params: &[Value], keep: Keep) -> Result<Answered, Refusal> {
@@ -119,8 +129,13 @@ impl WriteTx<'_> {
         session.run(&[Step::plain(READ_ONLY_SQL)]).await.map_err(|failed| refusal(failed.error))?;
         let name = format!("cs_{}", CorrelationId::new().to_string().replace('-', ""));
         let foreseen = self.foresee_as(&name, sql, params).await;
-        if let Err(Refusal::Failure(_)) = &foreseen {
-            self.lease.session().deallocate_after(UNDO_SQL).await.map_err(Refusal::Lost)?;
+        match &foreseen {
+            Err(Refusal::Failure(_)) => self.undo().await?,
+            // Planning it may have called functions.
+            Ok(_) if self.lease.session().is_pooled() => {
+                self.lease.session().deallocate_after(OUTLIVES_UNDO_SQL).await.map_err(Refusal::Lost)?;
+            }
+            _ => {}
         }
         foreseen
     }
@@ -173,7 +188,10 @@ impl WriteTx<'_> {
         session.deallocate_all().await.map_err(refusal)?;
         let constraints = [Step::plain("set constraints all immediate")];
         session.run(&constraints).await.map_err(|failed| refusal(failed.error))?;
-        session.deallocate_after(RESET_SQL).await.map_err(refusal)?;
+        let reset = if session.is_pooled() { format!("{RESET_SQL}; {OUTLIVES_SQL}") } else { RESET_SQL.to_owned() };
+        session.deallocate_after(&reset).await.map_err(refusal)?;
+        // What a session of our own was started with, and RESET went back to.
+        session.set_ground().await.map_err(refusal)?;
         let settings = [Step { sql: RESTORE_SQL, params: &claimed, param_types: &[] }];
         session.run(&settings).await.map_err(|failed| refusal(failed.error))?;
         if !session.in_transaction() {

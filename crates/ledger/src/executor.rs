@@ -183,7 +183,7 @@ const PREVIEW_SQL: &str = "select set_config('statement_timeout', $1, true), set
                            set_config('countersign.claimed', 'preview', true), pg_current_xact_id(), \
                            set_config('countersign.account_id', $2, true)";
 
-const OPENING_STEPS: usize = 3;
+const OPENING_STEPS: usize = 2;
 
 impl<'a> WriteTx<'a> {
     pub(crate) fn new(lease: &'a mut Lease, writer: &'a Writer, account: &AccountId, opening: Opening) -> Self {
@@ -218,7 +218,6 @@ impl<'a> WriteTx<'a> {
         let opening = self.opening.take();
         let mut steps = Vec::with_capacity(OPENING_STEPS + statements.len());
         if let Some(opening) = &opening {
-            steps.push(Step::plain("begin"));
             steps.push(match opening {
                 Opening::Claim(params) => Step { sql: CLAIM_SQL, params, param_types: &[] },
                 Opening::Preview(params) => Step { sql: PREVIEW_SQL, params, param_types: &[] },
@@ -234,7 +233,9 @@ impl<'a> WriteTx<'a> {
         if steps.is_empty() {
             return Ok(Vec::new());
         }
-        let outcomes = match self.lease.session().run(&steps).await {
+        let session = self.lease.session();
+        let outcome = if opening.is_some() { session.begin(None, &steps).await } else { session.run(&steps).await };
+        let outcomes = match outcome {
             Ok(outcomes) => outcomes,
             Err(failed) => {
                 return Err(match failed.error {

@@ -61,7 +61,7 @@ pub use states::{Counted, States};
 
 use contract::{Describe, DescribeError, StatementShape};
 use pg::Writer;
-pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Surroundings, Target};
+pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Pooled, Pooler, Surroundings, Target, examine_pooler};
 use tokio::time::Instant;
 
 use crate::proposals::Proposals;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pg::{Session, Step, Target};
+use pg::{Pooler, Session, Step, Target};
 use refinery_core::Migration;
 use refinery_core::traits::r#async::{AsyncMigrate, AsyncQuery, AsyncTransaction};
 use time::OffsetDateTime;
@@ -47,6 +47,12 @@ pub enum SchemaError {
         /// What to do.
         advice: &'static str,
     },
+    /// A pooler is in between.
+    #[error(
+        "the ledger's schema cannot be made through a connection pooler (pooler = \"transaction\"): its lock is one of a \
+         session. Run this once with a connection string of PostgreSQL itself, and without that setting"
+    )]
+    Pooled,
     /// A migration did not apply, or the history is not ours.
     #[error("the ledger's schema cannot be brought up to date: {0}")]
     Migration(String),
@@ -62,6 +68,7 @@ fn connect_error(error: pg::ConnectError) -> SchemaError {
 /// # Errors
 /// [`SchemaError`]; every migration is applied whole or not at all.
 pub async fn init(target: &Target, writer: &str) -> Result<(), SchemaError> {
+    refuse_pooler(target)?;
     let mut session = Session::connect(target, &[]).await.map_err(connect_error)?;
     // refinery has no lock of its own.
     session.batch(LOCK_SQL).await?;
@@ -69,6 +76,11 @@ pub async fn init(target: &Target, writer: &str) -> Result<(), SchemaError> {
     session.batch(UNLOCK_SQL).await?;
     session.close().await;
     made
+}
+
+/// Locks of a session, transactions of refinery's own.
+fn refuse_pooler(target: &Target) -> Result<(), SchemaError> {
+    if target.pooler == Pooler::None { Ok(()) } else { Err(SchemaError::Pooled) }
 }
 
 async fn make(session: &mut Session, writer: &str) -> Result<(), SchemaError> {
@@ -98,6 +110,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 /// # Errors
 /// [`SchemaError`]; nothing of it stays then.
 pub async fn load_once(target: &Target, schema: &str, own_texts: &[&str]) -> Result<bool, SchemaError> {
+    refuse_pooler(target)?;
     let mut session = Session::connect(target, &[]).await.map_err(connect_error)?;
     session.batch(LOCK_SQL).await?;
     let loaded = load(&mut session, schema, own_texts).await;

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::columns;
 use crate::error::{Error, ServerError};
-use crate::plan::{For, Planned, plan};
+use crate::plan::{BACK_TO_SAVEPOINT, For, Planned, RELEASE, SAVEPOINT, plan};
 use crate::reach::reach;
 use crate::session::{RawColumn, Session, Step};
 use crate::types::TypeCatalog;
@@ -59,10 +59,27 @@ impl Writer {
     }
 }
 
+/// Through a pooler all questions are asked in one transaction: what is prepared in it has another backend afterwards.
 async fn ask_on(
     session: &mut Session,
     sql: &str,
     param_types: &[u32],
+) -> Result<Result<StatementShape, DescribeError>, Error> {
+    if !session.is_pooled() {
+        return ask_here(session, sql, param_types, None).await;
+    }
+    session.begin(None, &[]).await.map_err(|failed| failed.error)?;
+    let answer = ask_here(session, sql, param_types, Some((SAVEPOINT, RELEASE))).await;
+    session.roll_back().await?;
+    answer
+}
+
+/// `around`: what keeps a plan that cannot be made from failing the transaction, if there is one.
+async fn ask_here(
+    session: &mut Session,
+    sql: &str,
+    param_types: &[u32],
+    around: Option<(&str, &str)>,
 ) -> Result<Result<StatementShape, DescribeError>, Error> {
     let raw = match session.describe(DESCRIBED, sql, param_types).await {
         // What may go well the next time (a timeout, a server that goes down) says nothing about the text, and neither
@@ -74,7 +91,10 @@ async fn ask_on(
     // that is found out.
     let types = TypeCatalog::default();
     let params = types.resolve_all(session, &raw.params).await?;
-    let planned = plan(session, None, DESCRIBED, For::AnyValues(params.len())).await?;
+    let planned = plan(session, around, DESCRIBED, For::AnyValues(params.len())).await?;
+    if around.is_some() && matches!(planned, Planned::Refused(_)) {
+        session.run(&[BACK_TO_SAVEPOINT, RELEASE].map(Step::plain)).await.map_err(|failed| failed.error)?;
+    }
     let Some(raw_columns) = raw.columns else {
         return Ok(match planned {
             // Not a statement that is planned. COMMIT in a manifest would end the transaction of the write protocol.

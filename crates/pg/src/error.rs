@@ -129,6 +129,18 @@ pub enum ConnectError {
     /// No such database.
     #[error("{0} - check the database name in the connection string")]
     DatabaseMissing(String),
+    /// A pooler answered, and nobody said that there would be one: what a session is given at its start, and what is prepared
+    /// in it, would not be there, or be somebody else's.
+    #[error(
+        "the connection to [{place}] goes through a connection pooler ({reason}): say so with pooler = \"transaction\" \
+         (--pooler transaction, COUNTERSIGN_POOLER), or connect to PostgreSQL itself (docs/deploy.md, \"PgBouncer\")"
+    )]
+    Pooled {
+        /// The server that spoke.
+        place: String,
+        /// What shows it.
+        reason: String,
+    },
     /// Everything else that the server can say to a new connection.
     #[error("the database at [{place}] refused the connection: {error}")]
     Refused {
@@ -145,7 +157,7 @@ impl ConnectError {
         match self {
             Self::Unreachable { .. } | Self::TimedOut { .. } => true,
             Self::Refused { error, .. } => error.sqlstate == CANNOT_CONNECT_NOW,
-            Self::Authentication(_) | Self::DatabaseMissing(_) => false,
+            Self::Authentication(_) | Self::DatabaseMissing(_) | Self::Pooled { .. } => false,
         }
     }
 
@@ -154,14 +166,17 @@ impl ConnectError {
         match self {
             Self::Unreachable { is_passing, .. } => *is_passing,
             Self::TimedOut { .. } => true,
-            Self::Refused { error, .. } => error.sqlstate.starts_with("57") || error.sqlstate == TOO_MANY_CONNECTIONS,
-            Self::Authentication(_) | Self::DatabaseMissing(_) => false,
+            Self::Refused { error, .. } => {
+                error.sqlstate.starts_with("57")
+                    || matches!(error.sqlstate.as_str(), TOO_MANY_CONNECTIONS | POOLER_SAYS)
+            }
+            Self::Authentication(_) | Self::DatabaseMissing(_) | Self::Pooled { .. } => false,
         }
     }
 
-    /// Whether there is a server that said so.
+    /// Whether there is a server that said so. A pooler without one does not tell why.
     pub(crate) fn is_answer(&self) -> bool {
-        matches!(self, Self::Refused { .. })
+        matches!(self, Self::Refused { error, .. } if error.sqlstate != POOLER_SAYS)
     }
 
     /// One error for all servers that were tried.
@@ -182,6 +197,8 @@ impl ConnectError {
     }
 }
 
+/// protocol_violation: the one SQLSTATE of PgBouncer, whatever it says. PostgreSQL says it to no client that starts a session.
+pub(crate) const POOLER_SAYS: &str = "08P01";
 const CANNOT_CONNECT_NOW: &str = "57P03";
 const TOO_MANY_CONNECTIONS: &str = "53300";
 

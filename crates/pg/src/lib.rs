@@ -5,7 +5,7 @@
 //! decision by looking at SQL text: what a statement is, its prepared form says.
 //!
 //! Where things are: `wire` speaks the protocol; `session` runs statements; `pool` lends sessions and takes only clean
-//! ones back; `read` is the one way to read; `write` is for the crate `ledger` alone;
+//! ones back; `pooler` looks at what stands in between; `read` is the one way to read; `write` is for the crate `ledger` alone;
 //! `describe` says what a statement takes and gives, for `manifest`; `types` knows a type by its oid.
 
 mod columns;
@@ -13,6 +13,7 @@ mod describe;
 mod error;
 mod plan;
 mod pool;
+mod pooler;
 mod reach;
 mod read;
 mod session;
@@ -24,11 +25,12 @@ mod write;
 
 pub use error::{ConnectError, Error, ServerError};
 pub use pool::{Lease, Pool, PoolUse};
+pub use pooler::{Pooled, examine_pooler};
 pub use reach::reach;
 pub use read::{Layer, ReadError, ReadLimits, ReadRequest, Reader, ResultSet, Room, RowForm};
 pub use session::{Explained, Keep, Outcome, RawColumn, RawShape, Session, Step, StepError, Whole};
 pub use target::{
-    Address, AuthMethod, ChannelBinding, ClientCertificate, DEFAULT_CONNECT_TIMEOUT, Keepalive, Login, Roots,
+    Address, AuthMethod, ChannelBinding, ClientCertificate, DEFAULT_CONNECT_TIMEOUT, Keepalive, Login, Pooler, Roots,
     SessionAttrs, Surroundings, Target, TargetError, Tls, TlsMode,
 };
 pub use types::TypeCatalog;

@@ -6,6 +6,12 @@ use crate::error::{Error, ServerError};
 use crate::session::{Session, Step};
 use crate::value;
 
+/// A plan that cannot be made fails the transaction. Nothing of an agent's runs behind a savepoint: a conflict with recovery
+/// ends a whole session then, and not only its statement.
+pub(crate) const SAVEPOINT: &str = "savepoint before_plan";
+pub(crate) const BACK_TO_SAVEPOINT: &str = "rollback to savepoint before_plan";
+pub(crate) const RELEASE: &str = "release savepoint before_plan";
+
 /// What planning a statement shows.
 pub(crate) enum Planned {
     /// What `EXPLAIN (VERBOSE, FORMAT JSON)` says.

@@ -1,6 +1,7 @@
 //! A session: statements in, rows of text out. Knows nothing of JSON, of pools or of what its statements mean.
 
 mod clean;
+pub(crate) mod ground;
 mod whole;
 
 use std::collections::HashMap;
@@ -12,8 +13,9 @@ use postgres_protocol::message::backend::{DataRowBody, Message, RowDescriptionBo
 
 use crate::error::{ConnectError, Error, ServerError};
 use crate::read::Remembered;
-use crate::target::Target;
+use crate::target::{Pooler, Target};
 use crate::wire::{self, CancelKey, Connection, Tx};
+use ground::Ground;
 pub use whole::{Explained, Keep, Whole};
 
 /// One statement of a pipeline.
@@ -93,11 +95,13 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Session {
     pub(crate) connection: Connection,
+    /// What a transaction begins with, if a pooler lends its backend.
+    ground: Option<Ground>,
     /// What is prepared here under which name: the same text with other parameters is another statement.
     prepared: HashMap<(String, Vec<u32>), String>,
     /// How many names there were.
     names: u64,
-    /// Whether the statements around a read are prepared (`read::frame`).
+    /// Whether the statements around a read are prepared (`read::frame`), or need not be, through a pooler.
     pub(crate) is_framed: bool,
     /// On whose behalf the next read is (see [`crate::ReadRequest`]).
     pub(crate) account: String,
@@ -116,13 +120,16 @@ impl Session {
     /// [`ConnectError`], within the target's connect timeout.
     pub async fn connect(target: &Target, settings: &[(&str, &str)]) -> Result<Self, ConnectError> {
         let connection = wire::connect(target, settings).await?;
+        let ground = (target.pooler == Pooler::Transaction).then(|| Ground::new(settings));
+        let is_pooled = ground.is_some();
         Ok(Self {
             connection,
+            ground,
             prepared: HashMap::new(),
             names: 0,
-            is_framed: false,
+            is_framed: is_pooled,
             account: String::new(),
-            remembered: Remembered::default(),
+            remembered: Remembered::new(!is_pooled),
             is_settling: false,
             outdated: false,
         })
@@ -172,6 +179,11 @@ impl Session {
     /// # Errors
     /// [`StepError`]: the step that failed, and how. After [`Error::Lost`] it is unknown what ran.
     pub async fn run(&mut self, steps: &[Step<'_>]) -> Result<Vec<Outcome>, StepError> {
+        if self.is_pooled() && self.is_idle() { self.run_alone(steps).await } else { self.run_here(steps).await }
+    }
+
+    /// The same in whatever transaction there is.
+    async fn run_here(&mut self, steps: &[Step<'_>]) -> Result<Vec<Outcome>, StepError> {
         let at = |step| move |error: io::Error| StepError { step, error: Error::Lost(error) };
         let mut parsing = Vec::with_capacity(steps.len());
         for (index, step) in steps.iter().enumerate() {
@@ -203,6 +215,12 @@ impl Session {
 
     /// Queues one step; the name under which its statement is being prepared now, if it was not before.
     fn push_step(&mut self, step: &Step<'_>) -> Result<Option<String>, Error> {
+        if self.is_pooled() {
+            self.push_unnamed(step.sql, step.params, step.param_types)?;
+            self.connection.push_describe_portal("")?;
+            self.connection.push_execute("", 0)?;
+            return Ok(Some(String::new()));
+        }
         let key = (step.sql.to_owned(), step.param_types.to_vec());
         let known = self.prepared.get(&key).cloned();
         let is_new = known.is_none();
@@ -220,6 +238,17 @@ impl Session {
             self.prepared.insert(key, name.clone());
         }
         Ok(is_new.then_some(name))
+    }
+
+    /// Queues Parse and Bind of a statement without a name, which is there until the next one.
+    pub(crate) fn push_unnamed(
+        &mut self,
+        sql: &str,
+        params: &[Option<String>],
+        param_types: &[u32],
+    ) -> Result<(), Error> {
+        self.connection.push_parse("", sql, param_types)?;
+        Ok(self.connection.push_bind("", "", params)?)
     }
 
     async fn collect(&mut self, steps: &[Step<'_>], parsing: Vec<Option<String>>) -> Result<Vec<Outcome>, StepError> {

@@ -1,7 +1,7 @@
 //! For tests only: real PostgreSQL, the built binary, real MCP clients.
 //!
 //! `cluster` starts one PostgreSQL for each test binary and gives every test a database of its own; `server` starts the
-//! built `countersign`; `standby` makes a streaming standby; `proxy` loses its connections to PostgreSQL; `raw` speaks JSON-RPC lines to it, for what a proper
+//! built `countersign`; `standby` makes a streaming standby; `pgbouncer` is one in between; `proxy` loses its connections to PostgreSQL; `raw` speaks JSON-RPC lines to it, for what a proper
 //! client would never send; `golden` compares with checked-in files. A helper hides plumbing, never an assertion.
 #![allow(
     clippy::expect_used,
@@ -14,6 +14,7 @@
 mod cluster;
 mod golden;
 mod http;
+mod pgbouncer;
 mod proxy;
 mod raw;
 mod server;
@@ -23,6 +24,7 @@ pub use cluster::{Database, cluster, database, lone_database};
 pub use golden::assert_golden;
 pub use http::{HttpAnswer, HttpServer, Visitor};
 pub use mcp::UserAnswer;
+pub use pgbouncer::PgBouncer;
 pub use proxy::{Proxy, What, When};
 pub use raw::RawServer;
 pub use server::{Server, arguments, countersign, repository};

@@ -6,7 +6,8 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -18,6 +19,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::cluster::Database;
+use crate::pgbouncer::PgBouncer;
 
 /// Which moment of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,11 +89,27 @@ struct Armed {
 impl Proxy {
     /// In front of the server of this database.
     pub fn before(database: &Database) -> Self {
-        let folder = tempfile::Builder::new().prefix("cs-proxy-").tempdir_in("/tmp").expect("a short folder");
+        Self::before_socket(database, &database.cluster().socket_dir())
+    }
+
+    /// In front of a pooler.
+    pub fn before_pooler(pooler: &PgBouncer) -> Self {
+        Self::before_socket(pooler.database(), pooler.folder())
+    }
+
+    fn before_socket(database: &Database, server: &Path) -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("cs-proxy-")
+            // A pooler behind it is another user.
+            .permissions(PermissionsExt::from_mode(0o711))
+            .tempdir_in("/tmp")
+            .expect("a short folder");
         let socket = format!(".s.PGSQL.{}", database.cluster().port());
         let listener = UnixListener::bind(folder.path().join(&socket)).expect("a socket to listen on");
+        let anybody = PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(folder.path().join(&socket), anybody).expect("a socket for everybody");
         let state = Arc::new(State {
-            server: database.cluster().socket_dir().join(&socket),
+            server: server.join(&socket),
             armed: Mutex::default(),
             refusing: watch::Sender::new(false),
             refused: watch::Sender::new(0),
@@ -99,6 +117,11 @@ impl Proxy {
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&state)));
         Self { folder, database: database.clone(), state, accepting }
+    }
+
+    /// Where its socket is.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The connection string of the way through this proxy.

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use tokio::process::Command;
 
 use crate::cluster::Database;
+use crate::pgbouncer::PgBouncer;
 use crate::proxy::Proxy;
 
 /// The folder of the repository.
@@ -88,6 +89,13 @@ impl Server {
     pub fn command_through(proxy: &Proxy, database: &Database) -> Command {
         let mut command = Self::command(database);
         command.env("DATABASE_URL", proxy.url());
+        command
+    }
+
+    /// The same through PgBouncer, as the setting says.
+    pub fn command_pooled(pooler: &PgBouncer) -> Command {
+        let mut command = Self::command(pooler.database());
+        command.env("DATABASE_URL", pooler.url()).env("COUNTERSIGN_POOLER", "transaction");
         command
     }
 

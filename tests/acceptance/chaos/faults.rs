@@ -27,10 +27,12 @@ pub(super) enum Fault {
     CutAfterCommit,
     FreezeBeforeCommit,
     FreezeAfterCommit,
+    /// kill -9 of the pooler, and a restart, where there is one.
+    KillPooler,
 }
 
 /// The cut before COMMIT comes first, while nothing else has gone wrong: it meets a success, which the control needs.
-const ALL: [Fault; 10] = [
+const ALL: [Fault; 11] = [
     Fault::CutBeforeCommit,
     Fault::KillServer,
     Fault::PauseServer,
@@ -41,6 +43,7 @@ const ALL: [Fault; 10] = [
     Fault::CutAfterCommit,
     Fault::FreezeBeforeCommit,
     Fault::FreezeAfterCommit,
+    Fault::KillPooler,
 ];
 
 /// How many of each there were.
@@ -59,6 +62,9 @@ pub(super) async fn play(db: &Database, fleet: &Fleet, rng: &mut fastrand::Rng, 
             None if Instant::now() >= end => return played,
             None => ALL[rng.usize(..ALL.len())],
         };
+        if fault == Fault::KillPooler && !fleet.is_pooled() {
+            continue;
+        }
         // Not to wait for anything: faults should not follow each other in one rhythm.
         tokio::time::sleep(Duration::from_millis(rng.u64(20..300))).await;
         strike(fault, db, fleet, rng).await;
@@ -78,6 +84,7 @@ async fn strike(fault: Fault, db: &Database, fleet: &Fleet, rng: &mut fastrand::
             tokio::time::sleep(super::OLD_ENOUGH * 2).await;
             fleet.signal(server, Signal::SIGCONT).await;
         }
+        Fault::KillPooler => fleet.crash_pooler().await,
         Fault::TerminateBackend => terminate_a_backend(db, rng).await,
         Fault::StopPostgres => crash(db, |cluster| cluster.stop_immediate()).await,
         Fault::KillPostgres => crash(db, |cluster| cluster.kill9()).await,

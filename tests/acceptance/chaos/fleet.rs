@@ -1,14 +1,16 @@
-//! Three servers on one database, behind one proxy: what is killed is replaced.
+//! Three servers on one database, behind one proxy, and perhaps a pooler before it: what is killed is replaced.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mcp::{Client, ClientError};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use testkit::{Database, Proxy, Server, arguments};
+use testkit::{Database, PgBouncer, Proxy, Server, arguments};
+use tokio::process::Command;
 use tokio::sync::RwLock;
 
 /// Longer than any call may take: its deadline, the grace, and the time to find out its outcome.
@@ -17,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) struct Fleet {
     db: Database,
     proxy: Proxy,
+    pooler: Option<PgBouncer>,
     servers: [RwLock<Arc<Client>>; 3],
     calls: AtomicUsize,
 }
@@ -24,9 +27,33 @@ pub(super) struct Fleet {
 impl Fleet {
     pub(super) async fn start(db: &Database) -> Self {
         let proxy = Proxy::before(db);
-        let (a, b, c) = tokio::join!(start(db, &proxy), start(db, &proxy), start(db, &proxy));
-        let servers = [a, b, c].map(|server| RwLock::new(Arc::new(server)));
-        Self { db: db.clone(), proxy, servers, calls: AtomicUsize::new(0) }
+        let way = |_| Server::command_through(&proxy, db);
+        let servers = join_all((0..3).map(way).map(start)).await;
+        Self::of(db, proxy, None, servers)
+    }
+
+    /// The servers are before a pooler, and the proxy is behind it. There are fewer backends than agents.
+    pub(super) async fn start_pooled(db: &Database) -> Self {
+        let proxy = Proxy::before(db);
+        let pooler = PgBouncer::before(&proxy, db, &[("default_pool_size", "4")]).await;
+        let servers = join_all((0..3).map(|_| Server::command_pooled(&pooler)).map(start)).await;
+        Self::of(db, proxy, Some(pooler), servers)
+    }
+
+    fn of(db: &Database, proxy: Proxy, pooler: Option<PgBouncer>, servers: Vec<Client>) -> Self {
+        let servers = servers.into_iter().map(|server| RwLock::new(Arc::new(server))).collect::<Vec<_>>();
+        let servers = servers.try_into().expect("three");
+        Self { db: db.clone(), proxy, pooler, servers, calls: AtomicUsize::new(0) }
+    }
+
+    pub(super) fn is_pooled(&self) -> bool {
+        self.pooler.is_some()
+    }
+
+    /// Kills the pooler in the middle of whatever it does.
+    pub(super) async fn crash_pooler(&self) {
+        let Some(pooler) = &self.pooler else { return };
+        pooler.crash().await;
     }
 
     pub(super) fn len(&self) -> usize {
@@ -63,7 +90,15 @@ impl Fleet {
     /// Starts another one in the place of one that was killed.
     pub(super) async fn replace(&self, server: usize) {
         let mut place = self.servers[server].write().await;
-        *place = Arc::new(start(&self.db, &self.proxy).await);
+        let command = match &self.pooler {
+            Some(pooler) => {
+                // A server does not start without its database.
+                pooler.until_it_serves().await;
+                Server::command_pooled(pooler)
+            }
+            None => Server::command_through(&self.proxy, &self.db),
+        };
+        *place = Arc::new(start(command).await);
     }
 
     /// Ends them all in good order, so that nothing is on its way any more.
@@ -75,8 +110,7 @@ impl Fleet {
     }
 }
 
-async fn start(db: &Database, proxy: &Proxy) -> Client {
-    let mut command = Server::command_through(proxy, db);
+async fn start(mut command: Command) -> Client {
     // The loss of connections is what this is about: nobody wants to read of every single one.
     command.args(["--log", "off"]);
     Client::start(command).await.expect("an MCP session")

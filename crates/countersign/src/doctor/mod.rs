@@ -1,12 +1,14 @@
 //! `countersign doctor`: what is stuck or wrong, why, and what to do. The ledger answers (`ledger::Doctor`); what the answers
-//! mean is here: `roles`, `stuck`, `manifests`. To add a question: a finding in one of these.
+//! mean is here: `pooler`, `roles`, `stuck`, `manifests`. To add a question: a finding in one of these.
 
 mod manifests;
+mod pooler;
 mod roles;
 mod stuck;
 
 use std::process::ExitCode;
 
+use ledger::read::{ConnectError, Error};
 use ledger::{Ledger, Target};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -99,6 +101,7 @@ async fn examine(target: &Target, settings: &Settings) -> Vec<Finding> {
         }
         Err(finding) => return vec![finding],
     };
+    findings.extend(pooler::examine(target).await);
     match ledger::check(target).await {
         Ok(version) => findings
             .push(Finding::ok("ledger", format!("the schema countersign has version {version}, as this program"))),
@@ -118,12 +121,13 @@ const OLDEST: i64 = 140_000;
 
 /// What answers, and as whom it lets us in.
 async fn connection(ledger: &Ledger, target: &Target) -> Result<(Finding, String), Finding> {
-    let server = ledger.doctor().server().await.map_err(|error| {
-        Finding::problem(
+    let server = ledger.doctor().server().await.map_err(|error| match error {
+        Error::Connect(ConnectError::Pooled { .. }) => Finding::broken("connection", error.to_string()),
+        error => Finding::problem(
             "connection",
             error.to_string(),
             "check that PostgreSQL runs there, and the connection string (docs/operators.md, \"Connecting\")",
-        )
+        ),
     })?;
     let text = |key: &str| server.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let login = text("login");

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use clap::builder::BoolishValueParser;
 use contract::{AccountId, Secret};
+use ledger::Pooler;
 use ledger::proposals::Tier;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -59,6 +60,10 @@ keys! {
         /// A file that holds the connection string; a line break at its end does not count.
         #[arg(long, env = "COUNTERSIGN_DATABASE_URL_FILE", value_name = "FILE")]
         database_url_file: PathBuf,
+        /// What stands between this server and PostgreSQL: none (the default), or transaction, a pooler that lends a
+        /// connection for a transaction, such as PgBouncer (docs/deploy.md).
+        #[arg(long, env = "COUNTERSIGN_POOLER")]
+        pooler: GivenPooler,
     }
 }
 
@@ -272,6 +277,25 @@ pub(crate) enum Content {
     /// Both.
     #[default]
     Both,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum GivenPooler {
+    /// Nothing that lends connections.
+    #[default]
+    None,
+    /// A pooler that lends one for a transaction, or for longer.
+    Transaction,
+}
+
+impl From<GivenPooler> for Pooler {
+    fn from(given: GivenPooler) -> Self {
+        match given {
+            GivenPooler::None => Self::None,
+            GivenPooler::Transaction => Self::Transaction,
+        }
+    }
 }
 
 /// Who has to agree to what execute_sql does.

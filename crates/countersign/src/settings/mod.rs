@@ -18,7 +18,7 @@ use anyhow::{Context, bail};
 use contract::{AccountId, Secret};
 use ledger::proposals::Tier;
 use ledger::read::ReadLimits;
-use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints};
+use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, Pooler};
 use mcp::auth::{Issuer, Token};
 use tools::Profile;
 
@@ -47,6 +47,8 @@ pub(crate) struct Settings {
     /// `None`: neither flag, variable nor file names a database.
     pub(crate) database: Option<GivenSecret>,
     pub(crate) read: Option<GivenSecret>,
+    /// What stands in front of both.
+    pub(crate) pooler: Pooler,
     pub(crate) manifests: Vec<PathBuf>,
     /// One of those that every server has, or of `profiles`.
     pub(crate) profile: String,
@@ -94,14 +96,14 @@ impl Sources {
         let config = self.config.as_deref();
         let layers = [&self.given, &file.keys];
         let database = layers.map(|Keys { database, .. }| (&database.database_url, &database.database_url_file));
-        let database = secret("database-url", config, database)?;
+        let database_url = secret("database-url", config, database)?;
         let read = layers.map(|Keys { serve, .. }| (&serve.read_url, &serve.read_url_file));
         let read = secret("read-url", config, read)?;
         let key = layers.map(|Keys { write, .. }| (&write.fingerprint_key, &write.fingerprint_key_file));
         let key = secret("fingerprint-key", config, key)?;
-        let Keys { log, database: _, connect, manifests, serve, write, http, limits } =
-            self.given.clone().or(file.keys);
+        let Keys { log, database, connect, manifests, serve, write, http, limits } = self.given.clone().or(file.keys);
         let LogKeys { log, log_format } = log;
+        let DatabaseKeys { database_url: _, database_url_file: _, pooler } = database;
         let ConnectKeys { connect_timeout_ms } = connect;
         let ManifestKeys { manifests } = manifests;
         let ServeKeys {
@@ -124,8 +126,9 @@ impl Sources {
         let settings = Settings {
             log: log.unwrap_or_else(|| "info".to_owned()),
             log_format: log_format.unwrap_or_default(),
-            database,
+            database: database_url,
             read,
+            pooler: pooler.unwrap_or_default().into(),
             manifests: manifests.unwrap_or_default(),
             profile: profile.unwrap_or_else(|| Profile::DEFAULT.to_owned()),
             profiles: file.profiles,

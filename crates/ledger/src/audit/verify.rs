@@ -119,7 +119,7 @@ impl Audit {
     pub async fn verify(&self) -> Result<Result<Verified, Finding>, pg::Error> {
         let mut lease = self.lease().await?;
         let session = lease.session();
-        session.batch("begin isolation level repeatable read read only").await?;
+        session.begin(Some("isolation level repeatable read read only"), &[]).await.map_err(|failed| failed.error)?;
         let outcome = follow(session).await?;
         session.batch("commit").await?;
         Ok(outcome)

@@ -5,6 +5,13 @@
 //! ```
 //! A statement that fails takes what follows with it, up to the next Sync, so then the end is sent once more.
 //!
+//! Through a pooler nothing is prepared, since the next read has another backend, and the cleaning comes before the end: with
+//! the end the backend is lent to somebody else.
+//!
+//! ```text
+//! BEGIN READ ONLY · first · the agent's statement · advisory locks · DEALLOCATE ALL · ROLLBACK · Sync
+//! ```
+//!
 //! After ROLLBACK the only things that a statement can leave behind are advisory locks and what SQL's PREPARE has made,
 //! since nothing else outlives the transaction. The rest of the cleaning is what DISCARD ALL does beyond that (PostgreSQL
 //! manual), but for the prepared statements of ours: another layer, should ROLLBACK not do what it says.
@@ -14,6 +21,8 @@ use std::time::Duration;
 use super::layers::{Layer, Layers};
 use crate::error::Error;
 use crate::session::Session;
+use crate::session::ground::{LEAVE_NOTHING, setting};
+use crate::wire::SESSION_SETTINGS;
 
 /// How many statements come before the agent's.
 pub(super) const OPENING_STATEMENTS: usize = 2;
@@ -35,12 +44,15 @@ pub(super) struct Frame {
     opening: [(&'static str, String); OPENING_STATEMENTS],
     end: (&'static str, String),
     cleaning: Vec<(&'static str, String)>,
+    /// The second statement of the opening, through a pooler: also what a session of our own is started with.
+    pooled_first: String,
     /// Whether the second statement of the opening takes the account.
     names_account: bool,
 }
 
 impl Frame {
-    pub(super) fn new(deadline: Duration, layers: Layers) -> Self {
+    /// For sessions that would be started with these settings.
+    pub(super) fn new(deadline: Duration, layers: Layers, settings: &[(&str, &str)]) -> Self {
         let timeout_ms = deadline.as_millis();
         // The first query fixes the mode: afterwards SET TRANSACTION READ WRITE is an error, whoever says it.
         let limits = format!(
@@ -48,6 +60,8 @@ impl Frame {
              set_config('idle_in_transaction_session_timeout', '{timeout_ms}', true), \
              set_config('countersign.account_id', $1, true)"
         );
+        let all: Vec<_> = SESSION_SETTINGS.iter().chain(settings).copied().collect();
+        let pooled_first = format!("{limits}, {}", setting(&all));
         let begin = if layers.has(Layer::ReadOnlyTransaction) { "begin read only" } else { "begin read write" };
         let first = match (layers.has(Layer::FixedMode), layers.has(Layer::Timeouts)) {
             (true, true) => limits,
@@ -61,6 +75,7 @@ impl Frame {
         Self {
             opening: [(BEGIN, begin.to_owned()), (FIRST, first)],
             end: (END, end.to_owned()),
+            pooled_first,
             names_account: layers.has(Layer::FixedMode),
             cleaning: cleaning.map(|(name, text)| (name, text.to_owned())).collect(),
         }
@@ -69,6 +84,14 @@ impl Frame {
     /// Queues the beginning of the transaction.
     pub(super) fn push_opening(&self, session: &mut Session) -> Result<(), Error> {
         let [begin, first] = &self.opening;
+        if session.is_pooled() {
+            let account = [Some(session.account.clone())];
+            for (sql, params) in [(&begin.1, &[][..]), (&self.pooled_first, &account)] {
+                session.push_unnamed(sql, params, &[])?;
+                session.connection.push_execute("", 0)?;
+            }
+            return Ok(());
+        }
         if session.is_framed {
             push(session, begin.0)?;
             return self.push_first(session);
@@ -93,17 +116,41 @@ impl Frame {
 
     /// How many statements [`Frame::push_opening`] parses.
     pub(super) fn to_parse(&self, session: &Session) -> usize {
+        if session.is_pooled() {
+            return OPENING_STATEMENTS;
+        }
         if session.is_framed { 0 } else { self.opening.len() + 1 + self.cleaning.len() }
     }
 
-    /// Queues the end of the transaction.
+    /// Queues the end of a transaction that has not failed, and what leaves nothing in the session. The end of this has a
+    /// ReadyForQuery of its own, unless a pooler is in between.
     pub(super) fn push_end(&self, session: &mut Session) -> Result<(), Error> {
-        push(session, self.end.0)
+        if !session.is_pooled() {
+            push(session, self.end.0)?;
+            session.connection.push_sync();
+            return self.push_cleaning(session);
+        }
+        for sql in LEAVE_NOTHING.into_iter().chain([self.end.1.as_str()]) {
+            session.push_unnamed(sql, &[], &[])?;
+            session.connection.push_execute("", 0)?;
+        }
+        session.connection.push_sync();
+        Ok(())
+    }
+
+    /// Queues the end of a transaction that may have failed, and what leaves nothing in the session; one ReadyForQuery is
+    /// owed for all of it, and then the session can be used again.
+    pub(super) fn push_way_out(&self, session: &mut Session) -> Result<(), Error> {
+        if session.is_pooled() {
+            return session.push_way_out();
+        }
+        push(session, self.end.0)?;
+        self.push_cleaning(session)
     }
 
     /// Queues what leaves nothing in the session; one ReadyForQuery is owed for it, and then the session can be used
     /// again.
-    pub(super) fn push_cleaning(&self, session: &mut Session) -> Result<(), Error> {
+    fn push_cleaning(&self, session: &mut Session) -> Result<(), Error> {
         for name in session.remembered.take_obsolete() {
             session.connection.push_close_statement(&name)?;
         }

@@ -16,18 +16,12 @@ use serde_json::Value;
 
 use super::{ReadError, refusal, too_large};
 use crate::error::{Error, ServerError};
-use crate::plan::{For, Planned, plan};
+use crate::plan::{BACK_TO_SAVEPOINT, For, Planned, RELEASE, SAVEPOINT, plan};
 use crate::reach::called;
 use crate::session::{Session, Step};
 use crate::value;
 
 const FORBIDDEN_SQL: &str = include_str!("functions.sql");
-
-/// A plan that cannot be made fails the transaction. Nothing of the agent's runs behind a savepoint: a conflict with recovery
-/// ends a whole session then, and not only its statement.
-const SAVEPOINT: &str = "savepoint before_plan";
-const BACK_TO_SAVEPOINT: &str = "rollback to savepoint before_plan";
-const RELEASE: &str = "release savepoint before_plan";
 
 /// What the view `pg_prepared_statements` calls.
 const LISTS_STATEMENTS: &str = "pg_prepared_statement";

@@ -155,8 +155,8 @@ impl Reader {
             // What runs outside our own transaction could not write either.
             settings.push(("default_transaction_read_only", "on"));
         }
+        let frame = Arc::new(Frame::new(limits.deadline, layers, &settings));
         let pool = Pool::new(target, settings, limits.sessions);
-        let frame = Arc::new(Frame::new(limits.deadline, layers));
         let rooms = Rooms::new(limits.sessions);
         Self {
             pool,

@@ -14,8 +14,10 @@ use super::shapes::Shape;
 const MAX_STATEMENTS: usize = 32;
 
 /// The statements of one session, by their text.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Remembered {
+    /// Whether the session keeps any: not if the next transaction may have another backend.
+    is_on: bool,
     secret: RandomState,
     count: u64,
     by_text: HashMap<String, (Arc<Shape>, String)>,
@@ -26,6 +28,17 @@ pub(crate) struct Remembered {
 }
 
 impl Remembered {
+    pub(crate) fn new(is_on: bool) -> Self {
+        Self {
+            is_on,
+            secret: RandomState::new(),
+            count: 0,
+            by_text: HashMap::new(),
+            order: VecDeque::new(),
+            obsolete: Vec::new(),
+        }
+    }
+
     /// The name of a statement that is new in this session.
     pub(super) fn new_name(&mut self) -> String {
         self.count += 1;
@@ -41,6 +54,9 @@ impl Remembered {
     }
 
     pub(super) fn put(&mut self, text: &str, shape: &Arc<Shape>, name: String) {
+        if !self.is_on {
+            return;
+        }
         self.forget(text);
         if self.order.len() >= MAX_STATEMENTS
             && let Some(oldest) = self.order.front().cloned()
@@ -60,7 +76,9 @@ impl Remembered {
 
     /// A statement that is not to be kept.
     pub(super) fn drop_name(&mut self, name: String) {
-        self.obsolete.push(name);
+        if self.is_on {
+            self.obsolete.push(name);
+        }
     }
 
     /// Forgets all of them, and those that are of no use any more; their names, to close them at once.
@@ -81,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_oldest_goes_first_and_is_closed() {
-        let mut remembered = Remembered::default();
+        let mut remembered = Remembered::new(true);
         let shape = Arc::new(Shape::new(Vec::new(), Vec::new(), Vec::new()));
         let texts: Vec<String> = (0..=MAX_STATEMENTS).map(|number| format!("select {number}")).collect();
         let names: Vec<String> = texts.iter().map(|_| remembered.new_name()).collect();

@@ -18,6 +18,8 @@ pub(super) enum Progress {
     Unparsed,
     Unbound,
     Bound,
+    /// What comes behind it is no row of it.
+    Ended,
 }
 
 /// What comes before the agent's statement in its pipeline.
@@ -124,7 +126,10 @@ impl Rows {
                         }
                     }
                 }
-                Message::PortalSuspended => self.is_suspended = self.progress == Progress::Bound,
+                Message::PortalSuspended if self.progress == Progress::Bound => {
+                    (self.is_suspended, self.progress) = (true, Progress::Ended);
+                }
+                Message::CommandComplete(_) if self.progress == Progress::Bound => self.progress = Progress::Ended,
                 Message::ErrorResponse(body) if failure.is_none() => {
                     failure = Some(ServerError::from_fields(body.fields())?);
                 }
@@ -150,6 +155,7 @@ impl Rows {
     /// The other portions of rows that need a conversion.
     pub(super) async fn receive_rest(&mut self, session: &mut Session) -> Result<Option<ServerError>, Error> {
         while self.is_suspended && !self.truncated {
+            self.progress = Progress::Bound;
             session.connection.push_execute("", self.portion())?;
             session.connection.push_sync();
             session.connection.flush().await?;

@@ -86,6 +86,9 @@ impl Reader {
         request: &ReadRequest<'_>,
     ) -> Result<ResultSet, Fetched> {
         let params = encode(shape, request.params)?;
+        if session.is_pooled() {
+            return self.fetch(session, shape, Statement::New(""), &params, request).await;
+        }
         if let Some(name) = session.remembered.name_of(request.sql, shape) {
             return self.fetch(session, shape, Statement::Prepared(&name), &params, request).await;
         }
@@ -140,7 +143,9 @@ impl Reader {
         session.connection.flush().await.map_err(Error::Lost)?;
         let mut bound = 0;
         let described = session.receive_shape(&mut bound).await;
-        session.is_framed &= bound == OPENING_STATEMENTS;
+        if bound != OPENING_STATEMENTS {
+            session.lose_frame();
+        }
         let RawShape { params: param_oids, columns: raw } = described.map_err(refusal)?;
         let raw = match raw {
             Some(raw) => raw,
@@ -169,8 +174,10 @@ impl Reader {
             session.batch(if self.layers.has(Layer::Rollback) { "rollback" } else { "commit" }).await?;
             return session.discard_all().await;
         }
-        self.frame.push_end(session)?;
-        self.frame.push_cleaning(session)?;
+        if session.is_pooled() && session.is_idle() {
+            return Ok(());
+        }
+        self.frame.push_way_out(session)?;
         Ok(session.connection.flush().await?)
     }
 
@@ -202,15 +209,17 @@ impl Reader {
         session.connection.flush().await?;
         let mut failure = rows.receive(session, before).await.map_err(too_large)?;
         if !rows.is_open {
-            session.is_framed = false;
+            session.lose_frame();
         }
         if shape.conversion.is_some() {
             failure = self.convert(session, &mut rows, failure).await.map_err(too_large)?;
         } else if rows.cut_by_bytes {
             return rows.finish(shape.columns.clone()).map_err(|error| too_large(error).into());
         } else if failure.is_some() {
-            // The end of the cleaning, which failed with the transaction.
-            let _ = session.finish().await;
+            if !session.is_pooled() {
+                // The end of the cleaning, which failed with the transaction.
+                let _ = session.finish().await;
+            }
             self.push_way_out(session).await?;
         }
         if let Some(error) = failure {
@@ -261,8 +270,6 @@ impl Reader {
             session.connection.push_sync();
         } else {
             self.frame.push_end(session)?;
-            session.connection.push_sync();
-            self.frame.push_cleaning(session)?;
         }
         Ok(before)
     }
@@ -284,8 +291,6 @@ impl Reader {
         let drafts = rows.take_drafts();
         let has_leaves = convert::push(session, &drafts)?;
         self.frame.push_end(session)?;
-        session.connection.push_sync();
-        self.frame.push_cleaning(session)?;
         session.connection.flush().await?;
         let converted = convert::receive(session, drafts, has_leaves, self.limits.max_bytes).await;
         let failure = match converted {
@@ -299,7 +304,13 @@ impl Reader {
             Err(Error::Server(error)) => Some(*error),
             Err(error) => return Err(error),
         };
-        session.finish().await?;
+        let ended = session.finish().await;
+        if failure.is_some() && session.is_pooled() {
+            // The end failed with it.
+            self.push_way_out(session).await?;
+        } else {
+            ended?;
+        }
         Ok(failure)
     }
 
@@ -328,7 +339,7 @@ impl Reader {
 fn push_or_clear(session: &mut Session, push: impl FnOnce(&mut Session) -> Result<(), Error>) -> Result<(), Error> {
     push(session).inspect_err(|_| {
         session.connection.outbox().clear();
-        session.is_framed = false;
+        session.lose_frame();
     })
 }
 

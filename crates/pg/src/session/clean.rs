@@ -50,6 +50,11 @@ impl Session {
         }
     }
 
+    /// It is not known what of the frame around a read is prepared.
+    pub(crate) fn lose_frame(&mut self) {
+        self.is_framed = self.is_pooled();
+    }
+
     /// Leaves nothing of the last call behind: settings, role, temporary tables, prepared statements, LISTEN, advisory
     /// locks, cursors (PostgreSQL manual, DISCARD).
     ///
@@ -58,7 +63,7 @@ impl Session {
     pub async fn discard_all(&mut self) -> Result<(), Error> {
         self.prepared.clear();
         self.remembered.take_all();
-        self.is_framed = false;
+        self.lose_frame();
         self.is_settling = false;
         self.connection.push_own_text("discard all")?;
         self.connection.flush().await?;

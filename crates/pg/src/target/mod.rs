@@ -31,6 +31,16 @@ pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// What servers see of us in `pg_stat_activity` unless the connection string has a name of its own.
 const APPLICATION_NAME: &str = "countersign";
 
+/// What may stand between us and PostgreSQL.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Pooler {
+    /// Nothing that lends backends: a connection is a session. One that is not is refused when it is made.
+    #[default]
+    None,
+    /// A pooler that lends a backend for a transaction (PgBouncer's `pool_mode = transaction`), or for longer.
+    Transaction,
+}
+
 /// A database to connect to. `Debug` shows no password.
 #[derive(Debug, Clone)]
 pub struct Target {
@@ -62,6 +72,8 @@ pub struct Target {
     pub keepalive: Keepalive,
     /// How long one server may take to let us in; 10 s unless the connection string says otherwise (promise D3-05).
     pub connect_timeout: Duration,
+    /// What stands in between.
+    pub pooler: Pooler,
 }
 
 /// Settings of a TCP socket; what is `None` is the system's choice.
@@ -142,8 +154,22 @@ impl Target {
             tls: tls::of(&given, surroundings)?,
             keepalive: keepalive(&given)?,
             connect_timeout: timeout.map_or(surroundings.connect_timeout, Duration::from_secs),
+            pooler: Pooler::None,
             user,
         })
+    }
+
+    /// The same database, with this in between.
+    ///
+    /// # Errors
+    /// [`TargetError`] if the target asks for what does not get through.
+    pub fn through(self, pooler: Pooler) -> Result<Self, TargetError> {
+        if pooler == Pooler::Transaction && self.options.is_some() {
+            // A pooler refuses it or, told to ignore it, forgets it.
+            let problem = "a pooler does not hand it on; set it for the role instead (alter role .. set ..)".to_owned();
+            return Err(TargetError::Setting { origin: "options".to_owned(), problem });
+        }
+        Ok(Self { pooler, ..self })
     }
 
     /// The same database, as another role.

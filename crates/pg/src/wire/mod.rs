@@ -14,4 +14,4 @@ mod startup;
 mod tls;
 
 pub(crate) use connection::{CancelKey, Connection, Tx};
-pub(crate) use startup::{cancel, connect};
+pub(crate) use startup::{SESSION_SETTINGS, cancel, connect};

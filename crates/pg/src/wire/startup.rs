@@ -13,19 +13,17 @@ use tokio::time::{Instant, timeout_at};
 use super::connection::{CancelKey, Connection, Reported};
 use super::login;
 use super::socket::{Route, Socket};
-use crate::error::{ConnectError, Error, ServerError};
-use crate::target::{Address, SessionAttrs, Target, TlsMode};
+use crate::error::{ConnectError, Error, POOLER_SAYS, ServerError};
+use crate::target::{Address, Pooler, SessionAttrs, Target, TlsMode};
 
 /// What every session of ours is started with, so that text output has one form whatever the database's settings are.
 /// Start-up settings are what RESET goes back to, so nothing that a query sets can outlive it; and they go before what
-/// `options` says.
-const SESSION_SETTINGS: [(&str, &str); 5] = [
-    ("client_encoding", "UTF8"),
-    ("DateStyle", "ISO"),
-    ("IntervalStyle", "postgres"),
-    ("extra_float_digits", "1"),
-    ("bytea_output", "hex"),
-];
+/// `options` says. A pooler does not hand them on: through one they are set in each transaction (`session::ground`).
+pub(crate) const SESSION_SETTINGS: [(&str, &str); 4] =
+    [("DateStyle", "ISO"), ("IntervalStyle", "postgres"), ("extra_float_digits", "1"), ("bytea_output", "hex")];
+
+/// What poolers hand on as well.
+const ENCODING: (&str, &str) = ("client_encoding", "UTF8");
 
 /// How long a server that is not the one asked for may take to hear it.
 const GOODBYE: Duration = Duration::from_millis(100);
@@ -132,6 +130,12 @@ async fn connect_to(
         opened => opened.map_err(|failed| failed.error)?,
     };
     let reads_only = settings.iter().any(|(name, _)| *name == READ_ONLY_SETTING);
+    if target.pooler == Pooler::None {
+        check_is_direct(&mut connection).await.map_err(|error| connect_error(address, error))?;
+    } else {
+        // What a pooler says of the server may be of yesterday.
+        connection.reported = Reported::default();
+    }
     match fit(&mut connection, target.session_attrs, reads_only).await {
         Ok(Ok(fit)) => Ok((connection, fit)),
         Ok(Err(reason)) => {
@@ -158,7 +162,13 @@ async fn open(route: &Route, target: &Target, settings: &[(&str, &str)]) -> Resu
     let mut connection = Connection::new(socket, route.clone());
     start(&mut connection, target, settings).await.map_err(|error| {
         let refused_at_once = matches!(&error, Error::Server(error) if error.sqlstate == "28000");
-        Failed { is_about_encryption: is_encrypted && refused_at_once, error: connect_error(&route.address, error) }
+        let error = match error {
+            Error::Server(error) if error.sqlstate == POOLER_SAYS && target.pooler == Pooler::None => {
+                ConnectError::Pooled { place: route.address.to_string(), reason: format!("it says: {}", error.message) }
+            }
+            error => connect_error(&route.address, error),
+        };
+        Failed { is_about_encryption: is_encrypted && refused_at_once, error }
     })?;
     Ok(connection)
 }
@@ -187,7 +197,9 @@ async fn start(connection: &mut Connection, target: &Target, settings: &[(&str, 
         ("application_name", target.application_name.as_str()),
     ];
     let options = target.options.as_deref().map(|options| ("options", options));
-    let parameters = identity.into_iter().chain(SESSION_SETTINGS).chain(settings.iter().copied()).chain(options);
+    let own: &[_] = if target.pooler == Pooler::None { &SESSION_SETTINGS } else { &[] };
+    let settings = if target.pooler == Pooler::None { settings } else { &[] };
+    let parameters = identity.into_iter().chain([ENCODING]).chain(own.iter().chain(settings).copied()).chain(options);
     frontend::startup_message(parameters, connection.outbox())?;
     connection.flush().await?;
     login::authenticate(connection, target).await?;
@@ -202,6 +214,18 @@ async fn start(connection: &mut Connection, target: &Target, settings: &[(&str, 
             message => return Err(login::unexpected(message)),
         }
     }
+}
+
+/// Makes sure that the session that was started is the one that answers: its key has the number of its backend. A pooler
+/// has keys of its own, since it lends one backend after the other.
+async fn check_is_direct(connection: &mut Connection) -> Result<(), Error> {
+    let backend = ask(connection, "select pg_catalog.pg_backend_pid()").await?;
+    if backend == connection.key.process_id.to_string() {
+        return Ok(());
+    }
+    let place = connection.key.route.address.to_string();
+    let reason = "another process answers than the one that was connected to".to_owned();
+    Err(Error::Connect(ConnectError::Pooled { place, reason }))
 }
 
 /// Whether the server is what was asked for, or why not.

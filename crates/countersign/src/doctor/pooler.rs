@@ -1,0 +1,50 @@
+//! Whether a pooler stands in between, and what it must be told (docs/deploy.md, "PgBouncer").
+
+use ledger::{Pooled, Pooler, Target, examine_pooler};
+
+use super::Finding;
+
+const AREA: &str = "pooler";
+
+/// Nothing is said where there is none and none was announced.
+pub(super) async fn examine(target: &Target) -> Vec<Finding> {
+    if target.pooler == Pooler::None {
+        return Vec::new();
+    }
+    match examine_pooler(target).await {
+        Ok(pooled) => findings(pooled),
+        Err(error) => vec![Finding::unasked(AREA, "the pooler", &error)],
+    }
+}
+
+fn findings(Pooled { is_there, keeps_settings, renames_statements }: Pooled) -> Vec<Finding> {
+    if !is_there {
+        return vec![Finding::warning(
+            AREA,
+            "pooler = \"transaction\" is set, and no pooler is seen: every statement is prepared anew for nothing",
+            "take the setting away if PostgreSQL is reached directly",
+        )];
+    }
+    let mut findings = vec![Finding::ok(AREA, "a pooler lends connections, as pooler = \"transaction\" says")];
+    if renames_statements {
+        findings.push(Finding::problem(
+            AREA,
+            "the pooler gives prepared statements other names, so queries cannot be looked at before they run",
+            "set max_prepared_statements = 0 in pgbouncer.ini",
+        ));
+    }
+    match keeps_settings {
+        Some(true) => findings.push(Finding::warning(
+            AREA,
+            "what a write's own statements leave in a connection (settings, locks of the session) is there for whoever has \
+             it next",
+            "set server_reset_query = DISCARD ALL and server_reset_query_always = 1 in pgbouncer.ini",
+        )),
+        Some(false) => {}
+        None => findings.push(Finding::ok(
+            AREA,
+            "whether it resets its connections could not be seen: none was lent twice while this looked",
+        )),
+    }
+    findings
+}

@@ -1,0 +1,159 @@
+//! Transactions through a pooler that lends a backend for one transaction at a time.
+//!
+//! ```text
+//! directly           statements, prepared once a session                                Sync
+//! through a pooler   BEGIN · settings · statements, each parsed anew without a name · END · Sync
+//! ```
+//! What is told to a session (start-up settings, a statement's name) may be told to any backend, and another one may have
+//! the next transaction, which may be somebody else's. So a transaction brings along all that it relies on, and takes away
+//! all that would outlive it before it ends: the pooler lends the backend to the next one in the same moment.
+
+use super::{Outcome, Session, Step, StepError};
+use crate::error::Error;
+use crate::value::sql_literal;
+use crate::wire::SESSION_SETTINGS;
+
+/// What each transaction through a pooler begins with.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    /// What stands behind BEGIN: the modes that a session of our own would have by default.
+    mode: String,
+    /// A query that sets the rest.
+    settings: String,
+}
+
+/// What outlives a transaction that is rolled back: advisory locks of the session, and what is prepared.
+pub(crate) const LEAVE_NOTHING: [&str; 2] = ["select pg_catalog.pg_advisory_unlock_all()", "deallocate all"];
+
+/// The way out of a transaction block that may have failed. The block stays one until all of it has been done: if anything
+/// fails, the pooler still knows that the backend is not to be lent, and closes it when we go.
+const WAY_OUT: &str = "rollback and chain; select pg_catalog.pg_advisory_unlock_all(); deallocate all; rollback";
+
+impl Ground {
+    /// For sessions that would be started with these settings.
+    pub(crate) fn new(settings: &[(&str, &str)]) -> Self {
+        let mut mode = String::new();
+        let mut rest = Vec::new();
+        for (name, value) in SESSION_SETTINGS.iter().chain(settings) {
+            match *name {
+                // Of the transaction itself, not of the next one.
+                "default_transaction_isolation" => mode.push_str(&format!(" isolation level {value}")),
+                "default_transaction_read_only" if *value == "on" => mode.push_str(" read only"),
+                _ => rest.push((*name, *value)),
+            }
+        }
+        Self { mode, settings: format!("select {}", setting(&rest)) }
+    }
+
+    /// The statements that open a transaction block, of the usual mode or of another.
+    fn opening(&self, mode: Option<&str>) -> [String; 2] {
+        let begin = match mode {
+            None => format!("begin{}", self.mode),
+            Some(mode) => format!("begin {mode}"),
+        };
+        [begin, self.settings.clone()]
+    }
+}
+
+/// Calls that set these for the transaction.
+pub(crate) fn setting(settings: &[(&str, &str)]) -> String {
+    let calls = settings.iter().map(|(name, value)| {
+        format!("pg_catalog.set_config({}, {}, true)", sql_literal(Some(name)), sql_literal(Some(value)))
+    });
+    calls.collect::<Vec<_>>().join(", ")
+}
+
+impl Session {
+    /// Whether another backend may have the next transaction.
+    #[must_use]
+    pub fn is_pooled(&self) -> bool {
+        self.ground.is_some()
+    }
+
+    /// Opens a transaction block and runs the steps in it, all in one round trip. `mode` stands behind BEGIN (`isolation level
+    /// repeatable read read only`); `None` is the session's own.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; 0 is also the step of a block that could not be opened.
+    pub async fn begin(&mut self, mode: Option<&str>, steps: &[Step<'_>]) -> Result<Vec<Outcome>, StepError> {
+        let opening = match &self.ground {
+            Some(ground) => ground.opening(mode).to_vec(),
+            None => vec![mode.map_or_else(|| "begin".to_owned(), |mode| format!("begin {mode}"))],
+        };
+        let all: Vec<Step<'_>> = opening.iter().map(|sql| Step::plain(sql)).chain(steps.iter().copied()).collect();
+        let outcome = self.run_here(&all).await;
+        within(outcome, opening.len(), steps.len())
+    }
+
+    /// Runs the steps as a transaction of their own.
+    pub(super) async fn run_alone(&mut self, steps: &[Step<'_>]) -> Result<Vec<Outcome>, StepError> {
+        let end = [Step::plain("end")];
+        let with_end: Vec<Step<'_>> = steps.iter().chain(&end).copied().collect();
+        let mut outcome = self.begin(None, &with_end).await;
+        if let Ok(outcomes) = &mut outcome {
+            outcomes.truncate(steps.len());
+        } else if self.is_open() {
+            // The block outlives its first error.
+            self.batch("rollback").await.map_err(|error| StepError { step: 0, error })?;
+        }
+        outcome
+    }
+
+    /// Whether a transaction block is open, failed or not, and nothing is under way.
+    fn is_open(&self) -> bool {
+        self.connection.owed == 0 && !self.is_idle()
+    }
+
+    /// Sets within a transaction what RESET ALL has taken away. A session of our own goes back to it by itself.
+    ///
+    /// # Errors
+    /// Whatever the server or the connection says.
+    pub async fn set_ground(&mut self) -> Result<(), Error> {
+        let Some(ground) = &self.ground else { return Ok(()) };
+        let settings = ground.settings.clone();
+        self.run_here(&[Step::plain(&settings)]).await.map(drop).map_err(|failed| failed.error)
+    }
+
+    /// Ends a transaction block, failed or not, without a trace. Where the session is our own, its prepared statements stay.
+    ///
+    /// # Errors
+    /// Whatever the server or the connection says.
+    pub(crate) async fn roll_back(&mut self) -> Result<(), Error> {
+        if self.is_pooled() { self.batch(WAY_OUT).await } else { self.batch("rollback").await }
+    }
+
+    /// Queues the same; one ReadyForQuery is owed for it, and then the session can be used again.
+    pub(crate) fn push_way_out(&mut self) -> Result<(), Error> {
+        self.connection.push_own_text(WAY_OUT)?;
+        self.is_settling = true;
+        Ok(())
+    }
+}
+
+/// What became of the steps behind the first `before`, which are of no interest.
+fn within(outcome: Result<Vec<Outcome>, StepError>, before: usize, steps: usize) -> Result<Vec<Outcome>, StepError> {
+    match outcome {
+        Ok(mut outcomes) => Ok(outcomes.split_off(before.min(outcomes.len()))),
+        Err(StepError { step, error }) => {
+            Err(StepError { step: step.saturating_sub(before).min(steps.saturating_sub(1)), error })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_session_would_be_started_with_is_said_in_every_transaction() {
+        let reader = Ground::new(&[("jit", "off"), ("default_transaction_read_only", "on")]);
+        let [begin, settings] = reader.opening(None);
+        assert_eq!(begin, "begin read only");
+        for (name, value) in SESSION_SETTINGS.iter().chain(&[("jit", "off")]) {
+            assert!(settings.contains(&format!("set_config('{name}', '{value}', true)")), "{settings}");
+        }
+        let writer = Ground::new(&[("default_transaction_isolation", "read committed")]);
+        assert_eq!(writer.opening(None)[0], "begin isolation level read committed");
+        assert_eq!(writer.opening(Some("read only"))[0], "begin read only");
+    }
+}

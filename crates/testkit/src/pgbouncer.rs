@@ -1,0 +1,225 @@
+//! A real PgBouncer (Debian's package) between the server under test and PostgreSQL, in transaction mode.
+
+use std::fmt::Write as _;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use tokio::net::UnixStream;
+use tokio_postgres::NoTls;
+
+use crate::cluster::Database;
+use crate::proxy::Proxy;
+
+/// PgBouncer in front of the server of a database, on a socket of its own. It ends when this is dropped, and also when the
+/// test is killed.
+#[derive(Debug)]
+pub struct PgBouncer {
+    database: Database,
+    folder: TempDir,
+    watcher: Child,
+}
+
+/// Runs PgBouncer until the pipe from the test is closed, by whatever end. Starts it again when it dies, as a service manager
+/// does: 1.18 dies when a client that has sent a cancel is killed before it is answered (fixed in 1.19.1).
+const WATCHER: &str = r#"
+file=$1; shift
+(while :; do "$@" & echo $! > "$file"; wait $!; done) &
+loop=$!
+cat > /dev/null
+kill -9 $loop
+kill -9 "$(cat "$file")"
+"#;
+
+/// What `docs/deploy.md` says, as far as it makes a difference, but for passwords.
+const SETTINGS: [(&str, &str); 6] = [
+    ("pool_mode", "transaction"),
+    ("server_reset_query", "DISCARD ALL"),
+    ("server_reset_query_always", "1"),
+    ("server_login_retry", "1"),
+    ("default_pool_size", "5"),
+    ("auth_type", "trust"),
+];
+
+impl PgBouncer {
+    /// In front of the server of this database.
+    pub async fn start(database: &Database) -> Self {
+        Self::with(database, &[]).await
+    }
+
+    /// The same with other settings.
+    pub async fn with(database: &Database, settings: &[(&str, &str)]) -> Self {
+        Self::to(database, &database.cluster().socket_dir(), settings).await
+    }
+
+    /// In front of a proxy, with other settings.
+    pub async fn before(proxy: &Proxy, database: &Database, settings: &[(&str, &str)]) -> Self {
+        Self::to(database, proxy.folder(), settings).await
+    }
+
+    /// As somebody's pgbouncer.ini says, with the places and the file of passwords of this test.
+    pub async fn documented(database: &Database, ini: &str, users: &str) -> Self {
+        let folder = folder();
+        let (place, port) = (folder.path().display().to_string(), database.cluster().port().to_string());
+        let server = format!("host={} port={port}", database.cluster().socket_dir().display());
+        let places = [
+            ("shop = ", format!("{} = ", database.name())),
+            ("host=127.0.0.1 port=5432", server),
+            ("listen_addr = 127.0.0.1\n", String::new()),
+            ("listen_port = 6432", format!("listen_port = {port}")),
+            ("/etc/pgbouncer/userlist.txt", format!("{place}/users")),
+            ("unix_socket_dir = /var/run/postgresql", format!("unix_socket_dir = {place}")),
+            ("/var/log/postgresql/pgbouncer.log", format!("{place}/log")),
+            ("/var/run/postgresql/pgbouncer.pid", format!("{place}/pid")),
+        ];
+        let ini = places.iter().fold(ini.to_owned(), |ini, (from, to)| {
+            assert!(ini.contains(from), "{from} is not in {ini}");
+            ini.replace(from, to)
+        });
+        Self::run(database, folder, &ini, users).await
+    }
+
+    async fn to(database: &Database, server: &Path, settings: &[(&str, &str)]) -> Self {
+        let folder = folder();
+        let (place, port) = (folder.path().display(), database.cluster().port());
+        let mut ini = format!(
+            "[databases]\n* = host={} port={port}\n[pgbouncer]\nlisten_port = {port}\nunix_socket_dir = {place}\n\
+             auth_file = {place}/users\nlogfile = {place}/log\nadmin_users = postgres\n",
+            server.display()
+        );
+        let given = SETTINGS.iter().filter(|(name, _)| settings.iter().all(|(other, _)| other != name)).chain(settings);
+        given.for_each(|(name, value)| writeln!(ini, "{name} = {value}").expect("a string takes it"));
+        let users = ["postgres", ledger::DEFAULT_WRITER, "countersign_reader"].map(|user| format!("\"{user}\" \"\"\n"));
+        Self::run(database, folder, &ini, &users.concat()).await
+    }
+
+    async fn run(database: &Database, folder: TempDir, ini: &str, users: &str) -> Self {
+        std::fs::write(folder.path().join("ini"), ini).expect("its settings");
+        std::fs::write(folder.path().join("users"), users).expect("its users");
+        // It refuses to run as root, and PostgreSQL does, too: as whoever owns the data.
+        let owner = std::fs::metadata(database.cluster().data_dir()).expect("PostgreSQL's data");
+        chown(folder.path(), Some(owner.uid()), Some(owner.gid())).expect("its own folder");
+        let watcher = run(database, &folder);
+        let started = Self { database: database.clone(), folder, watcher };
+        started.until_it_listens().await;
+        started
+    }
+
+    /// The database behind it.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Where its socket is.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The connection string of the way through it, as the login that `init` makes for servers.
+    pub fn url(&self) -> String {
+        self.url_of(ledger::DEFAULT_WRITER)
+    }
+
+    /// The same as somebody else.
+    pub fn url_of(&self, user: &str) -> String {
+        let (folder, port) = (self.folder.path().display(), self.database.cluster().port());
+        format!("host={folder} port={port} user={user} dbname={}", self.database.name())
+    }
+
+    /// A connection of the test's own, as this user.
+    pub async fn connect(&self, user: &str) -> tokio_postgres::Client {
+        let (client, connection) =
+            tokio_postgres::connect(&self.url_of(user), NoTls).await.expect("a connection for the test");
+        tokio::spawn(connection);
+        client
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).expect("its log")
+    }
+
+    /// Kills it in the middle of whatever it does, and waits until its successor listens.
+    pub async fn crash(&self) {
+        let pid = std::fs::read_to_string(self.folder.path().join("running")).expect("its process id");
+        let pid = pid.trim().parse().unwrap_or_else(|_| panic!("a process id, not {pid:?}"));
+        kill(Pid::from_raw(pid), Signal::SIGKILL).expect("a process of ours");
+        self.until_it_listens().await;
+    }
+
+    /// Waits until it has connections to PostgreSQL again: after one that failed it tries no other for a second
+    /// (`server_login_retry`), and refuses new clients meanwhile.
+    pub async fn until_it_serves(&self) {
+        let serves = async {
+            for login in [ledger::DEFAULT_WRITER, "countersign_reader"] {
+                while !self.serves(login).await {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        };
+        let serves = tokio::time::timeout(Duration::from_secs(30), serves).await;
+        serves.unwrap_or_else(|_| panic!("PgBouncer does not reach PostgreSQL: {}", self.log()));
+    }
+
+    async fn serves(&self, login: &str) -> bool {
+        let Ok((client, connection)) = tokio_postgres::connect(&self.url_of(login), NoTls).await else { return false };
+        tokio::spawn(connection);
+        client.simple_query("select 1").await.is_ok()
+    }
+
+    fn end(&mut self) {
+        drop(self.watcher.stdin.take());
+        self.watcher.wait().expect("its watcher ends");
+    }
+
+    async fn until_it_listens(&self) {
+        let socket = self.folder.path().join(format!(".s.PGSQL.{}", self.database.cluster().port()));
+        let listening = async {
+            while UnixStream::connect(&socket).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let listening = tokio::time::timeout(Duration::from_secs(20), listening).await;
+        listening.unwrap_or_else(|_| panic!("PgBouncer does not start: {}", self.log()));
+    }
+}
+
+impl Drop for PgBouncer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn folder() -> TempDir {
+    tempfile::Builder::new()
+        .prefix("cs-pooler-")
+        .permissions(PermissionsExt::from_mode(0o755))
+        .tempdir_in("/tmp")
+        .expect("a short folder")
+}
+
+fn run(database: &Database, folder: &TempDir) -> Child {
+    let owner = std::fs::metadata(database.cluster().data_dir()).expect("PostgreSQL's data");
+    let mut command = Command::new("/bin/sh");
+    command
+        .args(["-c", WATCHER, "watcher"])
+        .arg(folder.path().join("running"))
+        .args(["pgbouncer", "-q"])
+        .arg(folder.path().join("ini"));
+    command
+        .current_dir("/")
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if nix::unistd::geteuid().is_root() {
+        command.uid(owner.uid()).gid(owner.gid());
+    }
+    // Ctrl-C is for the test, and ends it through the pipe.
+    command.process_group(0).spawn().expect("a shell")
+}

@@ -1,0 +1,136 @@
+//! What a call leaves in a backend is there for whoever has it next: nothing may be left (D1-08, X-17). PgBouncer itself
+//! cleans nothing here: what holds is how the transactions end.
+
+use serde_json::{Value, json};
+use testkit::{PgBouncer, Server, database};
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+use crate::writes::until_some;
+
+/// One backend for each login, and no reset.
+async fn unclean() -> PgBouncer {
+    PgBouncer::with(&database().await, &[("default_pool_size", "1"), ("server_reset_query_always", "0")]).await
+}
+
+/// What is left in the backend that comes next: everything that DISCARD ALL is for.
+async fn left(client: &Client) -> Vec<String> {
+    let sql = "select 'lock ' || objid from pg_locks where locktype = 'advisory' and pid = pg_backend_pid() \
+        union all select 'prepared ' || statement from pg_prepared_statements \
+        union all select 'setting ' || name || ' = ' || setting from pg_settings \
+            where source = 'session' and setting is distinct from reset_val and name not in ('client_encoding', 'application_name', 'DateStyle', 'TimeZone') \
+                and name not like 'countersign.%' \
+        union all select 'listens ' || c from pg_listening_channels() c \
+        union all select 'cursor ' || name from pg_cursors where name <> '' \
+        union all select 'table ' || relname from pg_class where relpersistence = 't' and relkind = 'r' \
+        union all select 'role ' || current_user where current_user <> session_user";
+    let messages = client.simple_query(sql).await.unwrap();
+    let row = |message: &SimpleQueryMessage| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    };
+    messages.iter().filter_map(row).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_a_read_is_left() {
+    let pooler = unclean().await;
+    let server = Server::start(Server::command_pooled(&pooler)).await;
+    let neighbour = pooler.connect("countersign_reader").await;
+    let succeeds = |query: &str| (json!({"query": query}), true);
+    let fails = |query: &str| (json!({"query": query}), false);
+    for (call, is_read) in [
+        succeeds("select pg_advisory_lock(1)"),
+        succeeds("select pg_advisory_lock(2) from generate_series(1, 600)"),
+        succeeds("select row(1, pg_advisory_lock(3)::text)"),
+        succeeds("select set_config('search_path', 'social', false), set_config('statement_timeout', '7', false)"),
+        succeeds("select set_config('mine.secret', 'x', false)"),
+        fails("select pg_advisory_lock(4), 1/0"),
+        fails("select row(pg_advisory_lock(5)::text, 1/(n - 90)) from generate_series(1, 100) n"),
+        fails(
+            "select row(pg_advisory_lock(6)::text, n::text::json) from generate_series(1, 3) n, (values ('{')) v (t) where v.t::json is not null",
+        ),
+        fails("create temp table mine (id int)"),
+        fails("prepare mine as select 1"),
+        fails("listen mine"),
+        fails("declare mine cursor with hold for select 1"),
+        // Cut by its bytes: PgBouncer must close the backend, since the transaction did not end.
+        succeeds("select pg_advisory_lock(7), repeat('x', 1000) from generate_series(1, 9000)"),
+    ] {
+        // Described and run the first time, known the second.
+        for _ in 0..2 {
+            let mut call = call.clone();
+            call["row_limit"] = json!(10_000);
+            let envelope = server.call("query_database", call.clone()).await;
+            assert_eq!(envelope["success"], is_read, "{call}: {envelope}");
+            assert_eq!(left(&neighbour).await, Vec::<String>::new(), "{call}");
+        }
+    }
+    until_some(pooler.database(), "select 1 where not exists (select from pg_locks where locktype = 'advisory')").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_a_statement_of_execute_sql_is_left() {
+    let pooler = unclean().await;
+    pooler
+        .database()
+        .run("create sequence social.numbers; grant usage on sequence social.numbers to countersign_writer")
+        .await;
+    let mut command = Server::command_pooled(&pooler);
+    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    let server = Server::start(command).await;
+    let neighbour = pooler.connect(ledger::DEFAULT_WRITER).await;
+    for (sql, is_done) in [
+        ("select pg_advisory_lock(1)", true),
+        ("select pg_advisory_lock(2), 1/0", false),
+        ("set search_path = social", true),
+        ("select set_config('statement_timeout', '7', false)", true),
+        ("create temp table mine as select 1 as id", true),
+        ("prepare mine as select 1", true),
+        ("listen mine", true),
+        ("declare mine cursor with hold for select 1", true),
+        ("set session characteristics as transaction read only", true),
+        ("select nextval('social.numbers')", true),
+        ("select nothing", false),
+        ("do $$ begin perform pg_advisory_lock(3); raise exception 'no'; end $$", false),
+    ] {
+        let envelope = server.call("execute_sql", json!({"sql": sql})).await;
+        assert_eq!(envelope["success"], is_done, "{sql}: {envelope}");
+        assert_eq!(left(&neighbour).await, Vec::<String>::new(), "{sql}");
+        let last = neighbour.simple_query("select lastval()").await;
+        assert!(last.is_err(), "{sql}: a number of a sequence is left");
+        let records =
+            pooler.database().rows("select status from countersign.mutation_audit order by id desc limit 1").await;
+        assert_eq!(records[0][0], if is_done { "success" } else { "failure" }, "{sql}");
+    }
+    // What it would do is asked for before somebody agrees: the text is not left prepared.
+    let mut command = Server::command_pooled(&pooler);
+    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
+    let server = Server::start(command).await;
+    for (sql, is_planned) in [("update social.tweet set text = 'x'", true), ("update social.nothing set a = 1", false)]
+    {
+        let envelope = server.call("execute_sql", json!({"sql": sql})).await;
+        assert_eq!(envelope["data"]["requires_approval"] == true, is_planned, "{envelope}");
+        assert_eq!(left(&neighbour).await, Vec::<String>::new(), "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_have_left_in_a_backend_changes_no_call() {
+    // Another program with the same login: PgBouncer hands its backend on as it is.
+    let pooler = unclean().await;
+    for login in [ledger::DEFAULT_WRITER, "countersign_reader"] {
+        let dirty = "prepare countersign_begin as select 'not ours'; prepare countersign_1 as select 'not ours'; \
+            set bytea_output = escape; set intervalstyle = sql_standard; set statement_timeout = '1h'; \
+            set default_transaction_read_only = off; set default_transaction_isolation = serializable; set jit = on";
+        pooler.connect(login).await.batch_execute(dirty).await.unwrap();
+    }
+    let server = Server::start(Server::command_pooled(&pooler)).await;
+    let sql = "select '\\x00'::bytea as b, interval '1 day 2 hours' as i, current_setting('statement_timeout') as t, \
+               current_setting('transaction_read_only') as ro, current_setting('jit') as jit";
+    let expected = json!({"b": "\\x00", "i": "1 day 02:00:00", "t": "30s", "ro": "on", "jit": "off"});
+    for _ in 0..2 {
+        assert_eq!(server.query(sql).await, std::slice::from_ref(&expected));
+    }
+    let posted = server.succeed("post_tweet", json!({"text": "clean"})).await;
+    assert_eq!(posted["data"]["duplicate"], Value::Null);
+}

@@ -1,0 +1,47 @@
+//! The connection is lost at COMMIT, on either side of the pooler: the answer is the truth (promise 3 of design.md; CR01,
+//! CR02). The pooler itself is killed in `chaos`.
+
+use serde_json::json;
+use testkit::{Database, PgBouncer, Proxy, Server, What, When, database};
+
+async fn check(db: &Database, proxy: &Proxy, server: &Server) {
+    for (when, code) in [(When::BeforeCommit, Some("in_doubt_aborted")), (When::AfterCommit, None)] {
+        let call = json!({"text": format!("{when:?}")});
+        let fired = proxy.arm(when, What::Cut);
+        let envelope = server.call("post_tweet", call.clone()).await;
+        let fired = tokio::time::timeout(std::time::Duration::from_secs(5), fired).await;
+        fired.expect("there was a COMMIT").expect("the proxy met it");
+        assert_eq!(envelope["error"]["code"].as_str(), code, "{when:?}: {envelope}");
+        let rows = format!("select count(*) from social.tweet where text = '{when:?}'");
+        assert_eq!(db.value(&rows).await, if code.is_some() { "0" } else { "1" });
+        let again = server.succeed("post_tweet", call).await;
+        assert_eq!(again["data"]["duplicate"] == true, code.is_none(), "{again}");
+        assert_eq!(db.value(&rows).await, "1");
+    }
+    let fired = proxy.arm(When::AfterAdmission, What::Cut);
+    let envelope = server.call("post_tweet", json!({"text": "admitted"})).await;
+    fired.await.expect("there was an intent");
+    assert_eq!(envelope["error"]["retryable"], true, "nobody knows who goes on with it: {envelope}");
+    let pending = "select count(*) from countersign.mutation_audit where status = 'pending'";
+    assert_eq!(db.value(pending).await, "0");
+    server.succeed("post_tweet", json!({"text": "admitted"})).await;
+    assert_eq!(db.value("select count(*) from social.tweet where text = 'admitted'").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn between_the_server_and_the_pooler() {
+    let db = database().await;
+    let pooler = PgBouncer::start(&db).await;
+    let proxy = Proxy::before_pooler(&pooler);
+    let mut command = Server::command_pooled(&pooler);
+    command.env("DATABASE_URL", proxy.url().replace("user=postgres", &format!("user={}", ledger::DEFAULT_WRITER)));
+    check(&db, &proxy, &Server::start(command).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn between_the_pooler_and_postgresql() {
+    let db = database().await;
+    let proxy = Proxy::before(&db);
+    let pooler = PgBouncer::before(&proxy, &db, &[]).await;
+    check(&db, &proxy, &Server::start(Server::command_pooled(&pooler)).await).await;
+}
