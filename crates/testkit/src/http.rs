@@ -52,7 +52,6 @@ impl HttpServer {
         let (log, seen) = watch::channel(Vec::new());
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
-                eprintln!("{line}");
                 log.send_modify(|lines| lines.push(line));
             }
         });
@@ -68,8 +67,17 @@ impl HttpServer {
         let mut log = self.log.clone();
         let has = |lines: &Vec<String>| lines.iter().any(|line| line.contains(words));
         let waited = tokio::time::timeout(PATIENCE, log.wait_for(has)).await;
-        let lines = waited.unwrap_or_else(|_| panic!("the log never says {words:?}")).expect("the server lives");
+        let lines = match waited {
+            Ok(Ok(lines)) => lines.clone(),
+            Ok(Err(_)) => panic!("the server ended, and its log never said {words:?}:\n{}", self.log()),
+            Err(_) => panic!("the log never says {words:?}:\n{}", self.log()),
+        };
         lines.iter().find(|line| line.contains(words)).cloned().unwrap_or_default()
+    }
+
+    /// Its log up to now.
+    pub fn log(&self) -> String {
+        self.log.borrow().join("\n")
     }
 
     /// The address of a path.
@@ -149,8 +157,8 @@ impl HttpAnswer {
 
     /// The last JSON-RPC message in it, as JSON or as an event.
     pub fn message(&self) -> Value {
-        let events = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
-        let text = events.last().unwrap_or(&self.body);
+        let mut events = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        let text = events.next_back().unwrap_or(&self.body);
         serde_json::from_str(text).unwrap_or_else(|error| panic!("{}: {}: {error}", self.status, self.body))
     }
 
