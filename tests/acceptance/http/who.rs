@@ -72,8 +72,9 @@ async fn no_account_sees_anothers_records_duplicates_or_sessions() {
     let (ana, ana_table) = token("ana", &["--label", "agent of ana"]).await;
     let (bob, bob_table) = token("bob", &[]).await;
     let (reading, reading_table) = token("ana", &["--profile", "readonly", "--label", "agent of ana"]).await;
-    db.run("insert into social.account (id, handle) values ('ana', 'ana'), ('bob', 'bob') on conflict do nothing")
-        .await;
+    let users = "insert into social.account (account_id, handle, display_name) \
+                 values ('ana', 'ana_a', 'Ana'), ('bob', 'bob_b', 'Bob') on conflict do nothing";
+    db.run(users).await;
     let server = configured(&db, &folder, &format!("{ana_table}\n{bob_table}\n{reading_table}")).await;
     let ana = server.visitor().bearing(&ana).open(HANDSHAKE, json!({})).await;
     let bob = server.visitor().bearing(&bob).open(HANDSHAKE, json!({})).await;

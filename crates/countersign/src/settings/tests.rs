@@ -126,12 +126,19 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
         .filter(|argument| !actions.contains(&argument.get_id().as_str()))
         .collect();
     let mut keys = schema::names(Some(file::LIMITS));
-    let tables = [file::LIMITS, profiles::TABLE, access::TOKENS, access::OAUTH];
+    let http = schema::names(Some(file::HTTP));
+    keys.extend(http.clone());
+    let tables = [file::LIMITS, file::HTTP, profiles::TABLE, access::TOKENS, access::OAUTH];
     keys.extend(schema::names(None).into_iter().filter(|key| !tables.contains(&key.as_str())));
     for key in &keys {
         let argument = arguments.iter().find(|argument| argument.get_id() == key.as_str());
         let argument = argument.unwrap_or_else(|| panic!("no flag for {key}"));
-        let word = if key == "manifests" { "manifest" } else { key };
+        let word = match key.as_str() {
+            "manifests" => "manifest".to_owned(),
+            "listen" => "http".to_owned(),
+            key if http.iter().any(|known| known == key) => format!("http_{key}"),
+            key => key.to_owned(),
+        };
         assert_eq!(argument.get_long().unwrap(), word.replace('_', "-"));
         let variable = argument.get_env().unwrap_or_else(|| panic!("no variable for {key}"));
         assert_eq!(*variable, *format!("COUNTERSIGN_{}", word.to_ascii_uppercase()));
@@ -159,7 +166,7 @@ fn the_example_in_the_documentation_is_read_and_has_every_key() {
     let allowed: String =
         whole.lines().filter(|line| !line.starts_with("jwks_file")).map(|line| format!("{line}\n")).collect();
     assert!(parse(&allowed).is_ok(), "{:?}", parse(&allowed));
-    let tables = [None, Some(file::LIMITS), Some(access::TOKENS), Some(access::OAUTH)];
+    let tables = [None, Some(file::LIMITS), Some(file::HTTP), Some(access::TOKENS), Some(access::OAUTH)];
     for key in tables.into_iter().flat_map(schema::names) {
         let is_shown =
             ["{} = ", "[{}", "[[{}]]"].iter().any(|form| whole.contains(&format!("\n{}", form.replace("{}", &key))));

@@ -66,10 +66,10 @@ impl Addresses {
 /// Name and port of `name`, `name:port` or `[address]:port`; nothing with a user in it.
 fn parse(text: &str) -> Option<(String, Option<u16>)> {
     let authority: Authority = text.parse().ok().filter(|_| !text.contains('@'))?;
-    let port = match authority.port() {
-        Some(port) => Some(port.as_str().parse().ok()?),
-        None if text.ends_with(':') => return None,
-        None => None,
+    let port = match authority.as_str().strip_prefix(authority.host())? {
+        "" => None,
+        // Also a number that is no port is no other name.
+        port => Some(port.strip_prefix(':')?.parse().ok()?),
     };
     Some((authority.host().to_ascii_lowercase(), port))
 }
