@@ -1,8 +1,9 @@
 //! The Python SDK's client, which most agent frameworks are built on.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use testkit::{Database, countersign, database, repository};
+use testkit::{Database, HttpServer, countersign, database, repository};
 use tokio::process::Command;
 
 /// A Python that has the `mcp` package: `COUNTERSIGN_TEST_PYTHON`, else the repository's `.venv`.
@@ -13,6 +14,16 @@ pub(crate) fn python() -> Option<PathBuf> {
 
 /// What a script of tests/python says that is given the server and a manifest; `None` without a Python to run it.
 async fn said(db: &Database, script: &str, manifest: &str) -> Option<String> {
+    let manifest = repository().join("manifests").join(manifest);
+    said_with(db, script, &[countersign().as_os_str(), manifest.as_os_str()]).await
+}
+
+/// The same of a script that is given an address.
+async fn said_over_http(db: &Database, server: &HttpServer, script: &str, path: &str) -> Option<String> {
+    said_with(db, script, &[server.url(path).as_ref()]).await
+}
+
+async fn said_with(db: &Database, script: &str, arguments: &[&OsStr]) -> Option<String> {
     let Some(python) = python() else {
         let advice = "SKIPPED: no Python with the mcp package; CONTRIBUTING.md says how to make .venv";
         std::io::Write::write_all(&mut std::io::stderr(), format!("{advice}\n").as_bytes()).unwrap();
@@ -21,8 +32,7 @@ async fn said(db: &Database, script: &str, manifest: &str) -> Option<String> {
     };
     let output = Command::new(python)
         .arg(repository().join("tests/python").join(script))
-        .arg(countersign())
-        .arg(repository().join("manifests").join(manifest))
+        .args(arguments)
         .env("DATABASE_URL", db.url())
         .output()
         .await
@@ -50,4 +60,25 @@ async fn the_user_of_the_python_client_is_asked_in_both_protocol_eras() {
     let expected =
         [["executed", "confirm_proposal", "2"], ["executed", "elicitation", "2"], ["rejected", "elicitation", "2"]];
     assert_eq!(db.rows(decided).await, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_client_does_the_same_over_streamable_http_and_over_sse() {
+    for path in ["/mcp", "/sse"] {
+        let db = database().await;
+        let server = HttpServer::on(&db).await;
+        let Some(said) = said_over_http(&db, &server, "session.py", path).await else { return };
+        assert!(said.ends_with("session complete\n"), "{path}: {said}");
+        assert_eq!(db.value("select count(*) from countersign.mutation_audit where status = 'success'").await, "2");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_of_the_python_client_is_asked_over_http_in_both_protocol_eras() {
+    let db = database().await;
+    let mut command = HttpServer::command(&db);
+    command.arg("--manifest").arg(repository().join("manifests/studio.toml"));
+    let server = HttpServer::start(command).await;
+    let Some(said) = said_over_http(&db, &server, "elicitation.py", "/mcp").await else { return };
+    assert!(said.ends_with("legacy: 2 questions\nauto: 4 questions\nasked complete\n"), "{said}");
 }

@@ -2,23 +2,19 @@
 an answer that is a question (mode auto, which takes the newest protocol).
 
 The client checks every structured answer against the tool's output schema by itself; a mismatch is an error here.
-Arguments: the countersign program and the studio manifest. The database comes from DATABASE_URL.
+Arguments: see way.py.
 """
 
 import asyncio
-import os
 import sys
 
-from mcp import Client, StdioServerParameters
+from mcp import Client
 from mcp_types import ElicitRequestParams, ElicitResult
+from way import server
 
 
-async def main(program: str, manifest: str) -> None:
-    server = StdioServerParameters(
-        command=program,
-        args=["--log", "warn", "serve", "--manifest", manifest],
-        env={"DATABASE_URL": os.environ["DATABASE_URL"]},
-    )
+async def main(arguments: list[str]) -> None:
+    to = server(arguments)
     questions: list[str] = []
     action = "decline"
 
@@ -39,7 +35,7 @@ async def main(program: str, manifest: str) -> None:
 
     price = 120
     for mode, protocol in [("legacy", "2025-11-25"), ("auto", "2026-07-28")]:
-        async with Client(server, mode=mode, elicitation_callback=user) as client:
+        async with Client(to, mode=mode, elicitation_callback=user) as client:
             assert client.protocol_version == protocol, client.protocol_version
             action = "decline"
             refused = await change(client, price - 1)
@@ -49,7 +45,7 @@ async def main(program: str, manifest: str) -> None:
             assert done["data"]["price"] == price - 2, done
             assert done["meta"]["rollback"]["undo_params"]["price"] == price, done
             assert f"price: {price}.00 → {price - 2}.00" in questions[-1], questions
-        async with Client(server, mode=mode) as client:
+        async with Client(to, mode=mode) as client:
             proposed = await change(client, price - 3)
             assert proposed["data"]["requires_approval"] is True, proposed
             proposal = proposed["data"]["proposal"]
@@ -62,4 +58,4 @@ async def main(program: str, manifest: str) -> None:
     print("asked complete")
 
 
-asyncio.run(main(*sys.argv[1:]))
+asyncio.run(main(sys.argv[1:]))

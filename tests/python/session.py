@@ -1,25 +1,19 @@
-"""A session of the official Python client with `countersign serve`: list, attach, read, write, undo, look back.
+"""A session of the official Python client with countersign: list, attach, read, write, undo, look back.
 
 The client checks every structured answer against the tool's output schema by itself; a mismatch is an error here.
-Arguments: the countersign program and a manifest. The database comes from DATABASE_URL.
+Arguments: see way.py.
 """
 
 import asyncio
 import json
-import os
 import sys
 
-from mcp import ClientSession, MCPError, StdioServerParameters
-from mcp.client.stdio import stdio_client
+from mcp import ClientSession, MCPError
+from way import streams
 
 
-async def main(program: str, manifest: str) -> None:
-    server = StdioServerParameters(
-        command=program,
-        args=["--log", "warn", "serve", "--manifest", manifest],
-        env={"DATABASE_URL": os.environ["DATABASE_URL"]},
-    )
-    async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
+async def main(arguments: list[str]) -> None:
+    async with streams(arguments) as (read, write), ClientSession(read, write) as session:
         hello = await session.initialize()
         assert hello.server_info.name == "countersign", hello
         assert "query_database" in (hello.instructions or ""), hello
@@ -75,4 +69,4 @@ async def main(program: str, manifest: str) -> None:
     print("session complete")
 
 
-asyncio.run(main(*sys.argv[1:]))
+asyncio.run(main(sys.argv[1:]))
