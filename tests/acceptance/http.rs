@@ -3,6 +3,7 @@
 mod asked;
 mod encrypted;
 mod ends;
+mod fleet;
 mod hostile;
 mod limits;
 mod outage;

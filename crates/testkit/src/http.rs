@@ -124,6 +124,11 @@ impl HttpServer {
         self.child.id().expect("it runs")
     }
 
+    /// Kills it, as a power cut would.
+    pub async fn kill(&mut self) {
+        self.child.kill().await.expect("it runs");
+    }
+
     /// Waits for its end.
     pub async fn ended(&mut self) -> ExitStatus {
         tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("the server ends").expect("its status")
@@ -203,6 +208,11 @@ impl Visitor {
         self.headers.get("mcp-session-id").expect("a session").to_str().expect("text")
     }
 
+    /// Whether it has a session; without one it speaks protocol 2026-07-28.
+    pub fn has_session(&self) -> bool {
+        self.headers.contains_key("mcp-session-id")
+    }
+
     /// Opens a session, with these capabilities of the client.
     pub async fn open(self, protocol: &str, capabilities: Value) -> Self {
         let client = json!({"name": "test", "version": "0"});
@@ -237,7 +247,7 @@ impl Visitor {
     pub fn calling(&self, id: u32, tool: &str, arguments: &Value) -> RequestBuilder {
         let mut params = json!({"name": tool, "arguments": arguments});
         let mut request = self.request(Method::POST, "/mcp");
-        if !self.headers.contains_key("mcp-session-id") {
+        if !self.has_session() {
             params["_meta"] = json!({
                 "io.modelcontextprotocol/protocolVersion": "2026-07-28",
                 "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
@@ -249,6 +259,16 @@ impl Visitor {
             }
         }
         request.body(json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string())
+    }
+
+    /// The same of an answer that may get lost on its way; its whole body.
+    ///
+    /// # Errors
+    /// That it did.
+    pub async fn try_call(&self, id: u32, tool: &str, arguments: &Value) -> reqwest::Result<HttpAnswer> {
+        let response = self.calling(id, tool, arguments).timeout(PATIENCE).send().await?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        Ok(HttpAnswer { status, headers, body: response.text().await? })
     }
 
     /// Calls a tool; its envelope.

@@ -13,6 +13,7 @@
 
 mod cluster;
 mod golden;
+mod haproxy;
 mod http;
 mod pgbouncer;
 mod proxy;
@@ -22,6 +23,7 @@ mod standby;
 
 pub use cluster::{Database, cluster, database, lone_database};
 pub use golden::assert_golden;
+pub use haproxy::HaProxy;
 pub use http::{HttpAnswer, HttpServer, Visitor};
 pub use mcp::UserAnswer;
 pub use pgbouncer::PgBouncer;

@@ -1,0 +1,75 @@
+//! HAProxy in front of servers: each request goes to another one, and one that does not answer is passed over.
+
+use std::fmt::Write;
+use std::process::Stdio;
+
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::process::{Child, Command};
+
+use crate::http::{HttpServer, Visitor};
+
+/// A proxy that ends with the test.
+#[derive(Debug)]
+pub struct HaProxy {
+    _child: Child,
+    _folder: TempDir,
+    base: String,
+}
+
+/// A server is asked again every 100 ms whether it is ready, is left out at the first refusal and taken in at the first
+/// success. A request is sent to another server only if the first one has not taken it.
+const CONFIG: &str = "\
+global
+    maxconn 2000
+defaults
+    mode http
+    timeout connect 2s
+    timeout client 60s
+    timeout server 60s
+    timeout tunnel 60s
+    option http-server-close
+    option redispatch
+    retries 3
+    retry-on conn-failure
+listen countersign
+    balance roundrobin
+    option httpchk
+    http-check send meth GET uri /readyz hdr Host localhost
+    default-server inter 100ms fall 1 rise 1 on-marked-down shutdown-sessions
+";
+
+impl HaProxy {
+    /// Starts it in front of these servers.
+    pub async fn before(servers: &[HttpServer]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        // The port is free when it is given back, and nobody else is told of it.
+        let free = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("its number");
+        let mut config = format!("{CONFIG}    bind {free}\n");
+        for (number, server) in servers.iter().enumerate() {
+            writeln!(config, "    server s{number} {} check", server.address()).expect("a string takes it");
+        }
+        let path = folder.path().join("haproxy.cfg");
+        std::fs::write(&path, config).expect("its configuration");
+        let mut haproxy = Command::new("/usr/sbin/haproxy");
+        haproxy.arg("-db").arg("-f").arg(path).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        let child = haproxy.spawn().expect("haproxy is installed (.ci/run does)");
+        let this = Self { _child: child, _folder: folder, base: format!("http://{free}") };
+        this.until_it_serves().await;
+        this
+    }
+
+    async fn until_it_serves(&self) {
+        let asking = async {
+            while !reqwest::get(format!("{}/readyz", self.base)).await.is_ok_and(|answer| answer.status() == 200) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(20), asking).await.expect("haproxy serves");
+    }
+
+    /// Somebody who comes through it.
+    pub fn visitor(&self) -> Visitor {
+        Visitor::at(self.base.clone())
+    }
+}
