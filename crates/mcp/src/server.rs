@@ -1,6 +1,7 @@
 //! MCP requests to the registry, envelopes to MCP results.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use contract::{Envelope, Principal};
@@ -51,6 +52,8 @@ pub struct Server {
     _ended: Arc<DropGuard>,
     /// Cancelled at the end of the session.
     pub(crate) session: CancellationToken,
+    /// Whether the session is told of changes already.
+    is_told: Arc<AtomicBool>,
     /// How long reads go on after that while none of them ends.
     last_answers: Duration,
 }
@@ -94,6 +97,7 @@ impl Server {
             answers,
             _ended: Arc::new(session.clone().drop_guard()),
             session,
+            is_told: Arc::default(),
             last_answers: LAST_ANSWERS,
         }
     }
@@ -294,6 +298,10 @@ impl ServerHandler for Server {
 
     /// A session with a handshake is told of every change until it ends.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        // A client may say that it is ready as often as it likes.
+        if self.is_told.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let (mut tools, ended, peer) = (self.tools.clone(), self.session.clone(), context.peer);
         tokio::spawn(async move {
             ended.run_until_cancelled(Listener::Session(peer).told(&mut tools)).await;

@@ -50,7 +50,7 @@ async fn a_write_goes_on_without_its_client_and_its_repetition_writes_nothing_mo
         let mut blocker = db.connect().await;
         let lock = blocker.transaction().await.unwrap();
         lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
-        let calling = whole(client.calling(1, "like_tweet", &json!({"tweet_id": tweet})));
+        let calling = whole(client.calling(41, "like_tweet", &json!({"tweet_id": tweet})));
         until_some(&db, WAITING).await;
         calling.abort();
         assert!(calling.await.unwrap_err().is_cancelled());

@@ -45,6 +45,18 @@ async fn a_request_to_another_name_or_from_a_page_is_refused_on_every_route() {
     let server = HttpServer::start(command).await;
     let visitor = server.visitor().with("host", "mcp.example.com").with("origin", "https://app.example");
     assert_eq!(status(&visitor, "GET", "/readyz").await, StatusCode::OK);
+    // A browser asks first, and then lets the page see the answer.
+    let asking = visitor.request(Method::OPTIONS, "/mcp").header("access-control-request-method", "POST");
+    let asked = visitor.send(asking.header("access-control-request-headers", "authorization, mcp-session-id")).await;
+    assert!(asked.status.is_success(), "{}", asked.status);
+    assert_eq!(asked.header("access-control-allow-origin"), Some("https://app.example"));
+    assert_eq!(asked.header("access-control-allow-headers"), Some("authorization, mcp-session-id"));
+    let answer = visitor.send(visitor.calling(1, "query_database", &json!({"query": "select 1"}))).await;
+    assert_eq!(
+        (answer.status, answer.header("access-control-allow-origin")),
+        (StatusCode::OK, Some("https://app.example"))
+    );
+    assert!(answer.header("access-control-expose-headers").unwrap().contains("mcp-session-id"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

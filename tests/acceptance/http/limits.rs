@@ -43,3 +43,50 @@ async fn more_streams_than_an_account_may_have_are_refused() {
         assert!(tokio::time::Instant::now() < deadline, "never");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_counts_as_a_stream_and_what_opens_a_session_is_short() {
+    let db = database().await;
+    let mut command = HttpServer::command(&db);
+    command.args(["--http-streams", "1"]);
+    let server = HttpServer::start(command).await;
+    let visitor = server.visitor();
+    let listen = || {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let params = json!({"_meta": meta, "notifications": {"toolsListChanged": true}});
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params});
+        let request = visitor.request(Method::POST, "/mcp").body(message.to_string());
+        request.header("mcp-protocol-version", "2026-07-28").header("mcp-method", "subscriptions/listen").send()
+    };
+    let open = listen().await.unwrap();
+    assert_eq!(open.status(), StatusCode::OK);
+    assert_eq!(listen().await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+
+    let client = json!({"name": "x".repeat(100_000), "version": "0"});
+    let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+    assert_eq!(visitor.post(&hello).await.status, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_whether_the_server_is_ready_and_goes_away_takes_no_session_from_writes() {
+    let db = database().await;
+    let server = HttpServer::on(&db).await;
+    server.visitor().call("post_tweet", json!({"text": "warm"})).await;
+    let backends = "select string_agg(pid::text, ' ' order by pid) from pg_stat_activity \
+                    where usename = 'countersign_writer' and datname = current_database() and query like '%commit%'";
+    let before = db.value(backends).await;
+    for _ in 0..200 {
+        let mut stream = tokio::net::TcpStream::connect(server.address()).await.unwrap();
+        let request = format!("GET /readyz HTTP/1.1\r\nhost: {}\r\n\r\n", server.address());
+        tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
+    }
+    server.until_ready().await;
+    server.visitor().call("post_tweet", json!({"text": "still warm"})).await;
+    let lost = format!("select 1 from pg_stat_activity where pid = any(string_to_array('{before}', ' ')::int[])");
+    assert_eq!(db.rows(&lost).await.len(), before.split(' ').count(), "{before}");
+}

@@ -120,3 +120,24 @@ async fn many_requests_at_once_are_all_answered_in_one_stream() {
     answered.sort_unstable();
     assert_eq!(answered, (1..=50).collect::<Vec<_>>());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_was_cancelled_keeps_nothing_and_nobody_waits_for_it_at_the_end() {
+    let db = database().await;
+    let mut server = HttpServer::on(&db).await;
+    let mut session = Session::open(server.visitor()).await;
+    let sleep = json!({"name": "query_database", "arguments": {"query": "select pg_sleep(60)"}});
+    let call = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": sleep});
+    session.post(&call).await;
+    let sleeping = "from pg_stat_activity where usename = 'countersign_reader' and datname = current_database() \
+                    and state = 'active' and query like '%pg_sleep%'";
+    until_some(&db, &format!("select 1 {sleeping}")).await;
+    // Another one with its id could not be told apart.
+    let again = session.visitor.request(Method::POST, &session.endpoint).body(call.to_string());
+    assert_eq!(session.visitor.send(again).await.status, StatusCode::BAD_REQUEST);
+    session.post(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}})).await;
+    until_some(&db, &format!("select 1 where not exists (select {sleeping})")).await;
+    assert_eq!(session.request(6, "ping", json!({})).await["result"], json!({}));
+    super::signal(&server, nix::sys::signal::Signal::SIGTERM);
+    assert!(server.ended().await.success(), "it does not wait for what was cancelled");
+}

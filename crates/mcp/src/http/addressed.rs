@@ -41,8 +41,9 @@ impl Addresses {
         if !self.is_host(uri, headers) {
             return Err(Misaddressed::Host);
         }
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let mut origins = headers.get_all(header::ORIGIN).iter();
-        if origins.all(|origin| origin.to_str().is_ok_and(|origin| self.is_origin(origin))) {
+        if origins.all(|origin| origin.to_str().is_ok_and(|origin| self.is_origin(origin, host))) {
             Ok(())
         } else {
             Err(Misaddressed::Origin)
@@ -58,8 +59,11 @@ impl Addresses {
         same && self.hosts.iter().any(|(allowed, at)| *allowed == name && (at.is_none() || *at == port))
     }
 
-    fn is_origin(&self, origin: &str) -> bool {
-        self.origins.contains(&origin.to_ascii_lowercase())
+    /// An allowed one, or this very server's, to the port: it has no pages, but clients that say where they send to.
+    fn is_origin(&self, origin: &str, host: &str) -> bool {
+        let origin = origin.to_ascii_lowercase();
+        let is_own = ["http://", "https://"].iter().any(|scheme| origin.strip_prefix(scheme) == Some(host));
+        is_own || self.origins.contains(&origin)
     }
 }
 
@@ -141,10 +145,12 @@ mod tests {
         // HT02, HT03
         let addresses = Addresses::new(&[], &["https://app.example/".to_owned()]);
         assert_eq!(checked(&addresses, &["localhost"], &["https://APP.example"]), Ok(()));
-        for bad in ["http://evil.example", "null", "http://app.example", "https://app.example:8443", "http://localhost"]
+        for bad in
+            ["http://evil.example", "null", "http://app.example", "https://app.example:8443", "http://localhost:1"]
         {
             assert_eq!(checked(&addresses, &["localhost"], &[bad]), Err(Misaddressed::Origin), "{bad}");
         }
+        assert_eq!(checked(&addresses, &["localhost:80"], &["http://localhost:80"]), Ok(()));
         assert_eq!(checked(&addresses, &["localhost"], &["https://app.example", "null"]), Err(Misaddressed::Origin));
     }
 }

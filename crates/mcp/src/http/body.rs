@@ -6,6 +6,7 @@ use axum::body::{Body, Bytes};
 use http::request::Parts;
 use http::{Request, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use rmcp::model::{ClientRequest, JsonRpcMessage};
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
 
 use super::allowance::{Account, Weight};
@@ -15,6 +16,9 @@ use crate::message::{self, MAX_MESSAGE_BYTES};
 
 /// How long a message may take to arrive: no session of the database waits for it (attack HT10).
 const ARRIVAL: Duration = Duration::from_secs(15);
+
+/// The longest message that opens a session, in bytes.
+const MAX_HANDSHAKE_BYTES: usize = 64 << 10;
 
 /// A message and what it was sent with.
 pub(crate) struct Received {
@@ -33,20 +37,28 @@ pub(crate) async fn receive(request: Request<Body>, account: &Account) -> Result
     let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let expected: usize = announced.unwrap_or(MAX_MESSAGE_BYTES);
     if expected > MAX_MESSAGE_BYTES {
-        return Err(Refusal::TooLarge);
+        return Err(Refusal::TooLarge { most: MAX_MESSAGE_BYTES });
     }
     let arriving = account.weight(in_flight::weight(expected, 0))?;
     let read = tokio::time::timeout(ARRIVAL, Limited::new(body, MAX_MESSAGE_BYTES).collect()).await;
     let bytes = match read {
         Err(_) => return Err(Refusal::TooSlow),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(Refusal::TooLarge),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(Refusal::TooLarge { most: MAX_MESSAGE_BYTES }),
         Ok(Err(_)) => return Err(Refusal::Broken),
         Ok(Ok(collected)) => collected.to_bytes(),
     };
     let (message, values) = message::parse(bytes.trim_ascii()).map_err(Refusal::Unreadable)?;
+    if is_handshake(&message) && bytes.len() > MAX_HANDSHAKE_BYTES {
+        return Err(Refusal::TooLarge { most: MAX_HANDSHAKE_BYTES });
+    }
     drop(arriving);
     let weight = account.weight(in_flight::weight(bytes.len(), values))?;
     Ok(Received { parts, bytes, message, weight })
+}
+
+/// What opens a session is kept for as long as the session.
+fn is_handshake(message: &RxJsonRpcMessage<RoleServer>) -> bool {
+    matches!(message, JsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::InitializeRequest(_)))
 }
 
 /// What a page can send without asking first is not JSON (attack HT05).

@@ -56,7 +56,7 @@ impl Exchange {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError>,
     {
-        Body::new(Answer { body: Box::pin(body), exchange: self, is_whole: false })
+        Body::new(Answer { body: Box::pin(body), rest: Bytes::new(), exchange: self, is_whole: false })
     }
 
     fn end(&self, is_whole: bool) {
@@ -94,10 +94,23 @@ impl Drop for Unanswered {
     }
 }
 
+/// An answer is handed on in slices: whoever writes it asks for the next one when the ones before are on their way, so the last
+/// of a large answer is not gone before most of it has been taken.
+const SLICE: usize = 64 << 10;
+
 struct Answer<B> {
     body: Pin<Box<B>>,
+    /// What is left of the frame that is being handed on.
+    rest: Bytes,
     exchange: Exchange,
     is_whole: bool,
+}
+
+impl<B> Answer<B> {
+    fn slice(&mut self) -> Frame<Bytes> {
+        let most = self.rest.len().min(SLICE);
+        Frame::data(self.rest.split_to(most))
+    }
 }
 
 impl<B: HttpBody<Data = Bytes>> HttpBody for Answer<B> {
@@ -105,22 +118,44 @@ impl<B: HttpBody<Data = Bytes>> HttpBody for Answer<B> {
     type Error = B::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let polled = self.body.as_mut().poll_frame(context);
-        self.is_whole |= matches!(polled, Poll::Ready(None)) || self.body.is_end_stream();
+        let mut polled = Poll::Ready(None);
+        if self.rest.is_empty() {
+            polled = match self.body.as_mut().poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(data) => {
+                        self.rest = data;
+                        Poll::Pending
+                    }
+                    Err(other) => Poll::Ready(Some(Ok(other))),
+                },
+                polled => polled,
+            };
+        }
+        if !self.rest.is_empty() {
+            polled = Poll::Ready(Some(Ok(self.slice())));
+        }
+        self.is_whole |= matches!(polled, Poll::Ready(None)) || self.is_end_stream();
         polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let (of_body, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(of_body.lower() + rest);
+        if let Some(upper) = of_body.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
     }
 }
 
 impl<B> Drop for Answer<B> {
     fn drop(&mut self) {
-        self.exchange.end(self.is_whole);
+        let is_whole = self.is_whole && self.rest.is_empty();
+        self.exchange.end(is_whole);
     }
 }

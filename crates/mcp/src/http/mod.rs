@@ -19,6 +19,7 @@ mod listener;
 mod paced;
 mod probes;
 mod refusal;
+mod session_ids;
 mod sessions;
 mod sse;
 mod streamable;
@@ -35,17 +36,19 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::middleware::{self, Next};
 use axum::routing::{any, get, post};
 use contract::AccountId;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tools::metrics::Metrics;
 use tools::{Backends, Toolbox};
+use tower_http::cors::{AllowHeaders, CorsLayer};
 
 use self::addressed::Addresses;
 use self::allowance::{Account, Accounts};
 use self::refusal::Refusal;
-use self::sessions::SessionIds;
+use self::session_ids::SessionIds;
 use self::sse::SseSessions;
 use self::streamable::Streamable;
 use crate::asking::Asking;
@@ -102,6 +105,9 @@ pub struct Site {
     anonymous: Identity,
     phase: RwLock<Phase>,
     metrics: Metrics,
+    /// What the database said when it was last asked.
+    checked: tokio::sync::Mutex<Option<(Instant, Result<(), String>)>>,
+    origins: Vec<HeaderValue>,
     sse: SseSessions,
     /// Requests that are not answered yet.
     requests: TaskTracker,
@@ -139,6 +145,9 @@ const SWEEP: Duration = Duration::from_secs(30);
 /// How long the database has to say that it is there.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How long what it said counts.
+const CHECK_AGAIN: Duration = Duration::from_secs(1);
+
 impl Site {
     /// A site that has nothing to offer yet. `anonymous` is who everybody is if `authenticator` knows no way to tell.
     #[must_use]
@@ -156,6 +165,8 @@ impl Site {
             anonymous,
             phase: RwLock::new(Phase::Starting("the server is starting".to_owned())),
             metrics,
+            checked: tokio::sync::Mutex::default(),
+            origins: allowed_origins.iter().filter_map(|origin| origin.trim_end_matches('/').parse().ok()).collect(),
             sse: SseSessions::default(),
             requests: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -243,15 +254,28 @@ impl Site {
         self.requests.token()
     }
 
-    async fn is_ready(&self) -> Result<(), String> {
-        match self.phase() {
-            Phase::Starting(reason) => Err(reason),
-            Phase::Stopping => Err(STOPPING.to_owned()),
-            Phase::Open(open) => {
-                let checked = tokio::time::timeout(CHECK_TIMEOUT, (open.offer.check)()).await;
-                checked.unwrap_or_else(|_| Err(format!("the database does not answer within {CHECK_TIMEOUT:?}")))
+    /// Whether calls can be answered now; why not. Anybody may ask, so the database is asked once a second at most, in a task
+    /// that goes on without whoever asked.
+    async fn is_ready(self: &Arc<Self>) -> Result<(), String> {
+        let site = Arc::clone(self);
+        let asking = tokio::spawn(async move {
+            let mut last = site.checked.lock().await;
+            match site.phase() {
+                Phase::Starting(reason) => Err(reason),
+                Phase::Stopping => Err(STOPPING.to_owned()),
+                Phase::Open(open) => match &*last {
+                    Some((at, checked)) if at.elapsed() < CHECK_AGAIN => checked.clone(),
+                    _ => {
+                        let checked = tokio::time::timeout(CHECK_TIMEOUT, (open.offer.check)()).await;
+                        let too_late = || Err(format!("the database does not answer within {CHECK_TIMEOUT:?}"));
+                        let checked = checked.unwrap_or_else(|_| too_late());
+                        *last = Some((Instant::now(), checked.clone()));
+                        checked
+                    }
+                },
             }
-        }
+        });
+        asking.await.unwrap_or_else(|_| Err("the check failed".to_owned()))
     }
 
     /// Answers all requests that are under way, takes no more, and then lets streams end.
@@ -274,6 +298,16 @@ impl Site {
         self.authenticator().metadata(&format!("{url}/mcp"))
     }
 
+    /// What lets pages of the allowed origins read answers.
+    fn cross_origin(&self) -> CorsLayer {
+        let session = HeaderName::from_static("mcp-session-id");
+        CorsLayer::new()
+            .allow_origin(self.origins.clone())
+            .allow_methods([Method::GET, Method::POST, Method::DELETE])
+            .allow_headers(AllowHeaders::mirror_request())
+            .expose_headers([session, header::WWW_AUTHENTICATE, header::RETRY_AFTER])
+    }
+
     fn router(self: &Arc<Self>) -> Router {
         Router::new()
             .route("/mcp", any(streamable::handle))
@@ -284,6 +318,7 @@ impl Site {
             .route("/metrics", get(probes::metrics))
             .route(METADATA, get(probes::protected_resource))
             .route(&format!("{METADATA}/mcp"), get(probes::protected_resource))
+            .layer(self.cross_origin())
             .layer(middleware::from_fn_with_state(Arc::clone(self), addressed_here))
             .layer(DefaultBodyLimit::disable())
             .with_state(Arc::clone(self))

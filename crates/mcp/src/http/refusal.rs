@@ -9,7 +9,7 @@ use super::STOPPING;
 use super::addressed::Misaddressed;
 use super::allowance::Exhausted;
 use crate::auth;
-use crate::message::{MAX_MESSAGE_BYTES, Unreadable};
+use crate::message::Unreadable;
 
 /// JSON-RPC leaves -32000 to -32099 to servers.
 const REFUSED: ErrorCode = ErrorCode(-32000);
@@ -32,7 +32,9 @@ pub(crate) enum Refusal {
     },
     /// The body is no JSON as far as its type says.
     NotJson,
-    TooLarge,
+    TooLarge {
+        most: usize,
+    },
     TooSlow,
     /// The client went away in the middle.
     Broken,
@@ -56,7 +58,7 @@ impl Refusal {
             Self::Unauthenticated { .. } => StatusCode::UNAUTHORIZED,
             Self::Exhausted(_) | Self::TooManySessions { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Broken | Self::Unreadable(_) | Self::IdInUse(_) => StatusCode::BAD_REQUEST,
             Self::NoSuchSession => StatusCode::NOT_FOUND,
@@ -76,7 +78,7 @@ impl Refusal {
                 )
             }
             Self::NotJson => "a message is sent with the content type application/json".to_owned(),
-            Self::TooLarge => format!("the message is longer than {MAX_MESSAGE_BYTES} bytes"),
+            Self::TooLarge { most } => format!("the message is longer than {most} bytes"),
             Self::TooSlow => "the message did not arrive in time".to_owned(),
             Self::Broken => "the message ended in the middle".to_owned(),
             Self::Unreadable(unreadable) => unreadable.error.message.to_string(),
@@ -98,7 +100,7 @@ impl Refusal {
             Self::Exhausted(Exhausted::Rate { .. } | Exhausted::Weight) => Reason::RateLimited,
             Self::Exhausted(Exhausted::Streams { .. }) => Reason::TooManyStreams,
             Self::TooManySessions { .. } => Reason::TooManySessions,
-            Self::TooLarge => Reason::BodyTooLarge,
+            Self::TooLarge { .. } => Reason::BodyTooLarge,
             Self::TooSlow => Reason::TooSlow,
             Self::Stopping => Reason::Draining,
             _ => return None,
@@ -122,7 +124,9 @@ impl Refusal {
                 headers.push((header::CONNECTION, HeaderValue::from_static("close")));
             }
             // What is left of the body is not read.
-            Self::TooLarge | Self::TooSlow => headers.push((header::CONNECTION, HeaderValue::from_static("close"))),
+            Self::TooLarge { .. } | Self::TooSlow => {
+                headers.push((header::CONNECTION, HeaderValue::from_static("close")))
+            }
             Self::Unreadable(unreadable) => (code, id) = (unreadable.error.code, unreadable.id.clone()),
             Self::IdInUse(request) => (code, id) = (ErrorCode::INVALID_REQUEST, request.clone()),
             _ => {}

@@ -1,217 +1,147 @@
-//! Sessions of the streamable transport (protocols up to 2025-11-25).
-//!
-//! A session's id says all that there is to know of it, sealed with the ledger's key for the identity that opened it. So any
-//! server of the ledger takes it up when the one that opened it has gone or given it up, nothing is stored, and nobody else
-//! can use it. What a server keeps of a session is a task and its channels; what lies idle is given up, the longest first
-//! when an account has many, and taken up again when its client comes back.
+//! Sessions of the streamable transport (protocols up to 2025-11-25), as far as this server has them in hand: a task and its channels
+//! each. What lies idle is given up, the longest first when an account has many, and taken up again by its id (`session_ids`)
+//! when its client comes back.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use contract::AccountId;
 use futures_util::Stream;
-use rmcp::model::{
-    ClientCapabilities, ClientJsonRpcMessage, ElicitationCapability, Implementation, InitializeRequestParams,
-    ProtocolVersion, RequestId, RequestStateCodec, SealOptions, ServerJsonRpcMessage,
-};
+use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::WorkerTransport;
 use rmcp::transport::streamable_http_server::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::{
     LocalSessionManager, LocalSessionManagerError, LocalSessionWorker, SessionConfig, create_local_session,
 };
-use rmcp::transport::streamable_http_server::session::{
-    RestoreOutcome, ServerSseMessage, SessionId, SessionState, SessionStore, SessionStoreError,
-};
-use serde::{Deserialize, Serialize};
+use rmcp::transport::streamable_http_server::session::{RestoreOutcome, ServerSseMessage, SessionId};
 use tokio::time::Instant;
 use tools::metrics::{Metrics, Open as OpenCount};
 
+use super::session_ids::SessionIds;
 use super::visit::Visit;
-use crate::auth::Identity;
-
-/// How long a session's id is good for.
-const TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long a session may lie idle before this server gives it up.
 const IDLE: Duration = Duration::from_secs(5 * 60);
-
-/// How many ids that clients have closed are remembered.
-const CLOSED: usize = 10_000;
-
-/// What a session's id says.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Sealed {
-    id: String,
-    protocol: ProtocolVersion,
-    /// Whether the client can ask its user.
-    elicits: bool,
-}
-
-/// Seals and opens the ids of sessions.
-#[derive(Clone)]
-pub(crate) struct SessionIds {
-    codec: Arc<RequestStateCodec>,
-    closed: Arc<Mutex<Closed>>,
-}
-
-#[derive(Default)]
-struct Closed {
-    ids: HashSet<String>,
-    order: VecDeque<String>,
-}
-
-impl SessionIds {
-    pub(crate) fn new(codec: Arc<RequestStateCodec>) -> Self {
-        Self { codec, closed: Arc::default() }
-    }
-
-    fn seal(&self, identity: &Identity, initialize: &InitializeRequestParams) -> Option<String> {
-        let sealed = Sealed {
-            id: uuid::Uuid::new_v4().simple().to_string(),
-            protocol: initialize.protocol_version.clone(),
-            elicits: initialize.capabilities.elicitation.is_some(),
-        };
-        let bound = bound(identity);
-        self.codec.seal_json_with(&sealed, &SealOptions::new().associated_data(&bound).ttl(TTL)).ok()
-    }
-
-    /// What the client of this session said when it opened it; `None` for what is no session of this identity's.
-    pub(crate) fn open(&self, id: &str, identity: &Identity) -> Option<InitializeRequestParams> {
-        if self.closed().ids.contains(id) {
-            return None;
-        }
-        let sealed: Sealed = self.codec.open_json_with(id, &bound(identity)).ok()?;
-        let mut capabilities = ClientCapabilities::default();
-        capabilities.elicitation = sealed.elicits.then(ElicitationCapability::default);
-        let client = Implementation::new("client", "");
-        Some(InitializeRequestParams::new(capabilities, client).with_protocol_version(sealed.protocol))
-    }
-
-    /// The client wants no more of it.
-    fn close(&self, id: &str) {
-        let mut closed = self.closed();
-        if closed.ids.insert(id.to_owned()) {
-            closed.order.push_back(id.to_owned());
-        }
-        if closed.order.len() > CLOSED
-            && let Some(oldest) = closed.order.pop_front()
-        {
-            closed.ids.remove(&oldest);
-        }
-    }
-
-    fn closed(&self) -> MutexGuard<'_, Closed> {
-        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A session is one identity's: another label of the same account has another. No part may hold a NUL.
-fn bound(identity: &Identity) -> Vec<u8> {
-    let Identity { principal, profile, .. } = identity;
-    let actor = principal.actor.as_deref().unwrap_or_default().replace('\0', "");
-    format!("countersign session\0{}\0{profile}\0{actor}", principal.account_id.as_str()).into_bytes()
-}
-
-/// The "store" from which rmcp takes sessions up again: their ids.
-#[async_trait::async_trait]
-impl SessionStore for SessionIds {
-    async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
-        let opened = Visit::current().and_then(|visit| self.open(id, &visit.identity));
-        Ok(opened.map(SessionState::new))
-    }
-
-    async fn store(&self, _: &str, _: &SessionState) -> Result<(), SessionStoreError> {
-        Ok(())
-    }
-
-    async fn delete(&self, id: &str) -> Result<(), SessionStoreError> {
-        self.close(id);
-        Ok(())
-    }
-}
 
 /// The sessions that this server has in hand.
 pub(crate) struct Sessions {
     ids: SessionIds,
     /// The most of one account.
     most: u32,
-    in_hand: Arc<Mutex<HashMap<SessionId, InHand>>>,
+    table: SharedTable,
     inner: LocalSessionManager,
     /// Held while a session is taken up again: two requests of it that come at once must not do so twice.
     taking_up: tokio::sync::Mutex<()>,
-    asked: Asked,
     metrics: Metrics,
 }
 
+type SharedTable = Arc<Mutex<Table>>;
+
+#[derive(Default)]
+struct Table {
+    in_hand: HashMap<SessionId, InHand>,
+    /// Requests and streams that are open, whether their session is in hand yet or not.
+    uses: HashMap<SessionId, usize>,
+    /// The ids of requests that are being answered.
+    asked: HashSet<(SessionId, RequestId)>,
+    /// Workers of sessions that were given up and have not ended yet.
+    ending: HashMap<SessionId, usize>,
+}
+
 struct InHand {
-    identity: Identity,
-    /// Requests and streams that are open.
-    open: usize,
+    account: AccountId,
     used: Instant,
     _counted: OpenCount,
 }
 
-/// The ids of requests that are not answered yet, by session.
-type Asked = Arc<Mutex<HashSet<(SessionId, RequestId)>>>;
+impl Table {
+    fn is_idle(&self, id: &SessionId) -> bool {
+        !self.uses.contains_key(id)
+    }
 
-/// A request or a stream of a session.
+    /// Takes one off a count; whether there was one.
+    fn count_down(counts: &mut HashMap<SessionId, usize>, id: &SessionId) -> bool {
+        let Some(count) = counts.get_mut(id) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(id);
+        }
+        true
+    }
+
+    /// Notes the end of a worker; whether its session had been given up before.
+    fn worker_ended(&mut self, id: &SessionId) -> bool {
+        Self::count_down(&mut self.ending, id)
+    }
+}
+
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A request or a stream of a session, until its answer has been written.
 pub(crate) struct Use {
     id: SessionId,
-    request: Option<RequestId>,
-    in_hand: Arc<Mutex<HashMap<SessionId, InHand>>>,
-    asked: Asked,
+    table: SharedTable,
 }
 
 impl Drop for Use {
     fn drop(&mut self) {
-        if let Some(request) = self.request.take() {
-            self.asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&(self.id.clone(), request));
-        }
-        if let Some(session) = lock(&self.in_hand).get_mut(&self.id) {
-            session.open = session.open.saturating_sub(1);
+        let mut table = lock(&self.table);
+        Table::count_down(&mut table.uses, &self.id);
+        if let Some(session) = table.in_hand.get_mut(&self.id) {
             session.used = Instant::now();
         }
     }
 }
 
-fn lock(in_hand: &Mutex<HashMap<SessionId, InHand>>) -> MutexGuard<'_, HashMap<SessionId, InHand>> {
-    in_hand.lock().unwrap_or_else(PoisonError::into_inner)
+/// The id of a request of a session, until it has been handled, whether its client is still there or not.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    _held: Arc<HeldId>,
+}
+
+struct HeldId {
+    key: (SessionId, RequestId),
+    table: SharedTable,
+}
+
+impl Drop for HeldId {
+    fn drop(&mut self) {
+        lock(&self.table).asked.remove(&self.key);
+    }
 }
 
 impl Sessions {
     pub(crate) fn new(ids: SessionIds, most: u32, metrics: Metrics) -> Self {
         let mut inner = LocalSessionManager::default();
         inner.session_config = config();
-        Self {
-            ids,
-            most,
-            in_hand: Arc::default(),
-            inner,
-            taking_up: tokio::sync::Mutex::default(),
-            asked: Asked::default(),
-            metrics,
-        }
+        Self { ids, most, table: Arc::default(), inner, taking_up: tokio::sync::Mutex::default(), metrics }
     }
 
-    /// Notes a request of a session, until what is returned is dropped; `None` if the session has a request with this id that
-    /// is not answered yet: rmcp would send both answers to the one that came last.
-    pub(crate) fn enter(&self, id: &str, request: Option<RequestId>) -> Option<Use> {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        lock(&self.table)
+    }
+
+    /// Notes a request or a stream of a session, until what is returned is dropped.
+    pub(crate) fn enter(&self, id: &str) -> Use {
         let id: SessionId = id.into();
-        if let Some(request) = &request
-            && !self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert((id.clone(), request.clone()))
-        {
-            return None;
-        }
-        if let Some(session) = lock(&self.in_hand).get_mut(&id) {
-            session.open += 1;
-        }
-        Some(Use { id, request, in_hand: Arc::clone(&self.in_hand), asked: Arc::clone(&self.asked) })
+        *self.table().uses.entry(id.clone()).or_default() += 1;
+        Use { id, table: Arc::clone(&self.table) }
+    }
+
+    /// Notes the id of a request, until what is returned is dropped; `None` if the session has a request with this id that is
+    /// being handled: rmcp would send both answers to the one that came last.
+    pub(crate) fn ask(&self, id: &str, request: RequestId) -> Option<Asked> {
+        let key = (id.into(), request);
+        let is_new = self.table().asked.insert(key.clone());
+        is_new.then(|| Asked { _held: Arc::new(HeldId { key, table: Arc::clone(&self.table) }) })
     }
 
     /// Whether this server has the session in hand.
     pub(crate) fn is_in_hand(&self, id: &str) -> bool {
-        lock(&self.in_hand).contains_key(id)
+        self.table().in_hand.contains_key(id)
     }
 
     /// What must be held while a session is taken in hand; `None` if somebody else has done that meanwhile.
@@ -222,55 +152,61 @@ impl Sessions {
 
     /// Gives up what has lain idle for long.
     pub(crate) async fn sweep(&self) {
-        let idle: Vec<SessionId> = lock(&self.in_hand)
-            .iter()
-            .filter(|(_, session)| session.open == 0 && session.used.elapsed() > IDLE)
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in idle {
-            self.give_up(&id).await;
+        let ids: Vec<SessionId> = self.table().in_hand.keys().cloned().collect();
+        for id in ids {
+            self.let_go(&id, false, |session| session.used.elapsed() > IDLE).await;
         }
     }
 
-    /// Makes room for one more of this identity's account; `id` is that of one that it may have in hand already.
+    /// Makes room for one more of this account; `id` is that of one that it may have in hand already.
     ///
     /// # Errors
     /// The most that an account may have, all of which are in use.
-    pub(crate) async fn make_room(&self, identity: &Identity, id: Option<&str>) -> Result<(), u32> {
-        while let Some(oldest) = self.in_the_way(identity, id)? {
-            self.give_up(&oldest).await;
+    pub(crate) async fn make_room(&self, account: &AccountId, id: Option<&str>) -> Result<(), u32> {
+        while let Some(oldest) = self.in_the_way(account, id)? {
+            self.let_go(&oldest, false, |_| true).await;
         }
         Ok(())
     }
 
     /// Which one has to go first.
-    fn in_the_way(&self, identity: &Identity, id: Option<&str>) -> Result<Option<SessionId>, u32> {
-        let in_hand = lock(&self.in_hand);
-        let account = &identity.principal.account_id;
-        let own: Vec<_> = in_hand.iter().filter(|(_, it)| it.identity.principal.account_id == *account).collect();
-        if own.len() < self.most as usize || id.is_some_and(|id| in_hand.contains_key(id)) {
+    fn in_the_way(&self, account: &AccountId, id: Option<&str>) -> Result<Option<SessionId>, u32> {
+        let table = self.table();
+        let own: Vec<_> = table.in_hand.iter().filter(|(_, session)| session.account == *account).collect();
+        if own.len() < self.most as usize || id.is_some_and(|id| table.in_hand.contains_key(id)) {
             return Ok(None);
         }
-        let idle = own.into_iter().filter(|(_, session)| session.open == 0);
+        let idle = own.into_iter().filter(|(id, _)| table.is_idle(id));
         idle.min_by_key(|(_, session)| session.used).map(|(id, _)| Some(id.clone())).ok_or(self.most)
     }
 
-    async fn give_up(&self, id: &SessionId) {
-        if let Err(error) = self.close_session(id).await {
-            tracing::debug!(%error, "a session was not closed");
+    /// Gives a session up, unless it is in use by now, or not as it should be.
+    async fn let_go(&self, id: &SessionId, even_in_use: bool, only: impl Fn(&InHand) -> bool + Send) {
+        let handle = {
+            let mut handles = self.inner.sessions.write().await;
+            let mut table = self.table();
+            if !(even_in_use || table.is_idle(id)) || !table.in_hand.get(id).is_some_and(only) {
+                return;
+            }
+            table.in_hand.remove(id);
+            *table.ending.entry(id.clone()).or_default() += 1;
+            handles.remove(id)
+        };
+        if let Some(handle) = handle
+            && let Err(error) = handle.close().await
+        {
+            tracing::debug!(%error, "a session had ended already");
         }
     }
 
-    async fn take_in_hand(
-        &self,
-        id: &SessionId,
-        open: usize,
-    ) -> Result<WorkerTransport<LocalSessionWorker>, NoSession> {
+    async fn take_in_hand(&self, id: &SessionId) -> Result<WorkerTransport<LocalSessionWorker>, NoSession> {
         let Visit { identity, .. } = Visit::current().ok_or(NoSession::Unseen)?;
         let (handle, worker) = create_local_session(id.clone(), config());
-        self.inner.sessions.write().await.insert(id.clone(), handle);
-        let _counted = self.metrics.http().session();
-        lock(&self.in_hand).insert(id.clone(), InHand { identity, open, used: Instant::now(), _counted });
+        let account = identity.principal.account_id;
+        let in_hand = InHand { account, used: Instant::now(), _counted: self.metrics.http().session() };
+        let mut handles = self.inner.sessions.write().await;
+        handles.insert(id.clone(), handle);
+        self.table().in_hand.insert(id.clone(), in_hand);
         Ok(WorkerTransport::spawn(worker))
     }
 }
@@ -298,8 +234,6 @@ pub(crate) enum NoSession {
     Local(#[from] LocalSessionManagerError),
 }
 
-type Messages = Result<ServerJsonRpcMessage, NoSession>;
-
 impl SessionManager for Sessions {
     type Error = NoSession;
     type Transport = WorkerTransport<LocalSessionWorker>;
@@ -308,16 +242,19 @@ impl SessionManager for Sessions {
         let Visit { identity, initialize, .. } = Visit::current().ok_or(NoSession::Unseen)?;
         let initialize = initialize.ok_or(NoSession::Unseen)?;
         let id: SessionId = self.ids.seal(&identity, &initialize).ok_or(NoSession::Unseen)?.into();
-        let transport = self.take_in_hand(&id, 0).await?;
+        let transport = self.take_in_hand(&id).await?;
         Ok((id, transport))
     }
 
     async fn restore_session(&self, id: SessionId) -> Result<RestoreOutcome<Self::Transport>, NoSession> {
-        // The request that takes it up is counted already.
-        Ok(RestoreOutcome::Restored(self.take_in_hand(&id, 1).await?))
+        Ok(RestoreOutcome::Restored(self.take_in_hand(&id).await?))
     }
 
-    async fn initialize_session(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Messages {
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, NoSession> {
         Ok(self.inner.initialize_session(id, message).await?)
     }
 
@@ -326,8 +263,19 @@ impl SessionManager for Sessions {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), NoSession> {
-        lock(&self.in_hand).remove(id);
-        Ok(self.inner.close_session(id).await?)
+        if Visit::current().is_some() {
+            // The client wants no more of it.
+            self.let_go(id, true, |_| true).await;
+            return Ok(());
+        }
+        // rmcp says so at the end of each worker, also of one that was given up before, whose session may be in hand again.
+        let mut handles = self.inner.sessions.write().await;
+        let mut table = self.table();
+        if !table.worker_ended(id) {
+            table.in_hand.remove(id);
+            handles.remove(id);
+        }
+        Ok(())
     }
 
     async fn create_stream(

@@ -2,6 +2,7 @@
 //! and all answers by the one stream that a session is.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::{Stream, StreamExt, stream};
 use http::{HeaderMap, Request, Response, StatusCode};
 use rmcp::ServiceExt;
-use rmcp::model::{JsonRpcMessage, RequestId};
+use rmcp::model::{ClientNotification, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::Deserialize;
@@ -147,12 +148,25 @@ async fn taken(site: &Arc<Site>, to: &To, request: Request<Body>) -> Result<(), 
     let session = lock(&site.sse.by_id).get(&to.session_id).cloned();
     // One that is somebody else's is not there.
     let session = session.filter(|session| session.identity == guest.identity).ok_or(Refusal::NoSuchSession)?;
+    let exchange = Exchange::default();
+    // From now on: a message that was taken is answered, also if the server is told to stop meanwhile.
+    exchange.hold(site.under_way());
     let Received { message, weight, .. } = body::receive(request, &guest.account).await?;
-    if let JsonRpcMessage::Request(request) = &message {
-        let exchange = Exchange::default();
-        exchange.hold(weight);
-        exchange.hold(site.under_way());
-        lock(&session.under_way).insert(request.id.clone(), exchange);
+    exchange.hold(weight);
+    match &message {
+        JsonRpcMessage::Request(request) => match lock(&session.under_way).entry(request.id.clone()) {
+            Entry::Vacant(place) => drop(place.insert(exchange)),
+            Entry::Occupied(_) => return Err(Refusal::IdInUse(Some(request.id.clone()))),
+        },
+        JsonRpcMessage::Notification(notification) => {
+            // What is cancelled is never answered.
+            if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                && let Some(id) = &cancelled.params.request_id
+            {
+                lock(&session.under_way).remove(id);
+            }
+        }
+        _ => {}
     }
     session.inbox.send(message).await.map_err(|_| Refusal::NoSuchSession)
 }

@@ -9,8 +9,7 @@ use axum::extract::State;
 use http::{Method, Request, Response};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
-use rmcp::model::{ClientRequest, JsonRpcMessage};
-use rmcp::service::{RoleServer, RxJsonRpcMessage};
+use rmcp::model::{ClientRequest, InitializeRequestParams, JsonRpcMessage, ProtocolVersion};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 use tools::metrics::Metrics;
@@ -18,7 +17,8 @@ use tools::metrics::Metrics;
 use super::body::{self, Received};
 use super::exchange::{Exchange, Unanswered};
 use super::refusal::Refusal;
-use super::sessions::{SessionIds, Sessions};
+use super::session_ids::SessionIds;
+use super::sessions::Sessions;
 use super::visit::Visit;
 use super::{Guest, Open, Site};
 use crate::Server;
@@ -66,30 +66,21 @@ async fn admitted(site: &Arc<Site>, request: Request<Body>) -> Result<Response<B
     let exchange = Exchange::default();
     let unanswered = Unanswered::new(exchange.clone());
     let session = session_of(&guest, &request)?;
-    let (request, initialize, id) = match *request.method() {
-        Method::POST => {
-            exchange.hold(site.under_way());
-            let received = body::receive(request, &guest.account).await?;
-            let Received { mut parts, bytes, message, weight } = received;
-            exchange.hold(weight);
-            parts.extensions.insert(exchange.clone());
-            let id = message::id_of(&message);
-            let initialize = session.is_none().then(|| initialize(message)).flatten();
-            (Request::from_parts(parts, Full::new(bytes)), initialize, id)
-        }
+    let sessions = &guest.open.streamable.sessions;
+    if let Some(id) = &session {
+        exchange.hold(sessions.enter(id));
+    }
+    let (request, initialize) = match *request.method() {
+        Method::POST => posted(site, &guest, session.as_deref(), &exchange, request).await?,
         Method::GET => {
             exchange.hold(site.stream(&guest.account)?);
-            (request.map(|_| Full::default()), None, None)
+            (request.map(|_| Full::default()), None)
         }
-        _ => (request.map(|_| Full::default()), None, None),
+        _ => (request.map(|_| Full::default()), None),
     };
-    let streamable = &guest.open.streamable;
     if initialize.is_some() || session.is_some() {
-        let room = streamable.sessions.make_room(&guest.identity, session.as_deref()).await;
+        let room = sessions.make_room(&guest.identity.principal.account_id, session.as_deref()).await;
         room.map_err(|most| Refusal::TooManySessions { most })?;
-    }
-    if let Some(session) = &session {
-        exchange.hold(streamable.sessions.enter(session, id.clone()).ok_or(Refusal::IdInUse(id))?);
     }
     let visit = Visit {
         identity: guest.identity.clone(),
@@ -100,6 +91,37 @@ async fn admitted(site: &Arc<Site>, request: Request<Body>) -> Result<Response<B
     let response = handled(&guest.open, session, visit, request).await?;
     let (parts, body) = response.into_parts();
     Ok(Response::from_parts(parts, unanswered.answered().answer(body)))
+}
+
+type Posted = (Request<Full<Bytes>>, Option<InitializeRequestParams>);
+
+/// Takes the message of a POST: what is handed on, and what opens a session if the message does.
+async fn posted(
+    site: &Arc<Site>,
+    guest: &Guest,
+    session: Option<&str>,
+    exchange: &Exchange,
+    request: Request<Body>,
+) -> Result<Posted, Refusal> {
+    exchange.hold(site.under_way());
+    let Received { mut parts, bytes, message, weight } = body::receive(request, &guest.account).await?;
+    exchange.hold(weight);
+    if let (Some(session), Some(id)) = (session, message::id_of(&message)) {
+        let asked = guest.open.streamable.sessions.ask(session, id.clone());
+        // For as long as rmcp has the request, also without its client.
+        parts.extensions.insert(asked.ok_or(Refusal::IdInUse(Some(id)))?);
+    }
+    let mut initialize = None;
+    if let JsonRpcMessage::Request(request) = message {
+        match request.request {
+            ClientRequest::InitializeRequest(opening) if session.is_none() => initialize = Some(opening.params),
+            // A stream of events, although it is asked for by POST.
+            ClientRequest::SubscriptionsListenRequest(_) => exchange.hold(site.stream(&guest.account)?),
+            _ => {}
+        }
+    }
+    parts.extensions.insert(exchange.clone());
+    Ok((Request::from_parts(parts, Full::new(bytes)), initialize))
 }
 
 /// Hands the request to rmcp. A session that this server does not have in hand is taken up by one request at a time, and to
@@ -123,21 +145,15 @@ async fn handled(
     taking_up.await.map_err(|_| Refusal::Unavailable("the session cannot be taken up again".to_owned()))
 }
 
-/// The session that a request belongs to. One that is not this identity's is not there.
+/// The session that a request belongs to. One that is not this identity's is not there. Protocol 2026-07-28 has none.
 fn session_of(guest: &Guest, request: &Request<Body>) -> Result<Option<String>, Refusal> {
+    let version = request.headers().get("mcp-protocol-version").and_then(|version| version.to_str().ok());
+    if version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str()) {
+        return Ok(None);
+    }
     let mut ids = request.headers().get_all(SESSION).iter();
     let Some(id) = ids.next() else { return Ok(None) };
     let id = id.to_str().ok().filter(|_| ids.next().is_none()).ok_or(Refusal::NoSuchSession)?;
     let known = guest.open.streamable.ids.open(id, &guest.identity);
     known.map(|_| Some(id.to_owned())).ok_or(Refusal::NoSuchSession)
-}
-
-fn initialize(message: RxJsonRpcMessage<RoleServer>) -> Option<rmcp::model::InitializeRequestParams> {
-    match message {
-        JsonRpcMessage::Request(request) => match request.request {
-            ClientRequest::InitializeRequest(initialize) => Some(initialize.params),
-            _ => None,
-        },
-        _ => None,
-    }
 }
