@@ -78,7 +78,7 @@ async fn whoever_asks_whether_the_server_is_ready_and_goes_away_takes_no_session
     let server = HttpServer::on(&db).await;
     server.visitor().call("post_tweet", json!({"text": "warm"})).await;
     let backends = "select string_agg(pid::text, ' ' order by pid) from pg_stat_activity \
-                    where usename = 'countersign_writer' and datname = current_database() and query like '%commit%'";
+                    where usename = 'countersign_writer' and datname = current_database()";
     let before = db.value(backends).await;
     for _ in 0..200 {
         let mut stream = tokio::net::TcpStream::connect(server.address()).await.unwrap();

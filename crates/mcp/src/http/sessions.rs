@@ -51,6 +51,8 @@ struct Table {
 
 struct InHand {
     account: AccountId,
+    /// The handshake is over: nothing may reach the worker before.
+    is_open: bool,
     used: Instant,
     _counted: OpenCount,
 }
@@ -139,9 +141,16 @@ impl Sessions {
         is_new.then(|| Asked { _held: Arc::new(HeldId { key, table: Arc::clone(&self.table) }) })
     }
 
-    /// Whether this server has the session in hand.
+    /// Whether this server has the session in hand, and its handshake is over.
     pub(crate) fn is_in_hand(&self, id: &str) -> bool {
-        self.table().in_hand.contains_key(id)
+        self.table().in_hand.get(id).is_some_and(|session| session.is_open)
+    }
+
+    /// The session has been taken up: its handshake is over.
+    pub(crate) fn taken_up(&self, id: &str) {
+        if let Some(session) = self.table().in_hand.get_mut(id) {
+            session.is_open = true;
+        }
     }
 
     /// What must be held while a session is taken in hand; `None` if somebody else has done that meanwhile.
@@ -199,11 +208,15 @@ impl Sessions {
         }
     }
 
-    async fn take_in_hand(&self, id: &SessionId) -> Result<WorkerTransport<LocalSessionWorker>, NoSession> {
+    async fn take_in_hand(
+        &self,
+        id: &SessionId,
+        is_open: bool,
+    ) -> Result<WorkerTransport<LocalSessionWorker>, NoSession> {
         let Visit { identity, .. } = Visit::current().ok_or(NoSession::Unseen)?;
         let (handle, worker) = create_local_session(id.clone(), config());
         let account = identity.principal.account_id;
-        let in_hand = InHand { account, used: Instant::now(), _counted: self.metrics.http().session() };
+        let in_hand = InHand { account, is_open, used: Instant::now(), _counted: self.metrics.http().session() };
         let mut handles = self.inner.sessions.write().await;
         handles.insert(id.clone(), handle);
         self.table().in_hand.insert(id.clone(), in_hand);
@@ -242,12 +255,13 @@ impl SessionManager for Sessions {
         let Visit { identity, initialize, .. } = Visit::current().ok_or(NoSession::Unseen)?;
         let initialize = initialize.ok_or(NoSession::Unseen)?;
         let id: SessionId = self.ids.seal(&identity, &initialize).ok_or(NoSession::Unseen)?.into();
-        let transport = self.take_in_hand(&id).await?;
+        // Nobody knows its id before the handshake is over.
+        let transport = self.take_in_hand(&id, true).await?;
         Ok((id, transport))
     }
 
     async fn restore_session(&self, id: SessionId) -> Result<RestoreOutcome<Self::Transport>, NoSession> {
-        Ok(RestoreOutcome::Restored(self.take_in_hand(&id).await?))
+        Ok(RestoreOutcome::Restored(self.take_in_hand(&id, false).await?))
     }
 
     async fn initialize_session(

@@ -140,7 +140,9 @@ async fn handled(
     let open = Arc::clone(open);
     let taking_up = tokio::spawn(async move {
         let _one = open.streamable.sessions.take_up(&id).await;
-        visit.during(open.streamable.service.handle(request)).await
+        let response = visit.during(open.streamable.service.handle(request)).await;
+        open.streamable.sessions.taken_up(&id);
+        response
     });
     taking_up.await.map_err(|_| Refusal::Unavailable("the session cannot be taken up again".to_owned()))
 }
