@@ -1,8 +1,9 @@
 //! The MCP side of the server, over rmcp: `server` answers requests from a [`tools::Registry`], those about
-//! resources with `resources`; `asking` puts questions to the client's user; `stdio` carries lines; `auth` says who a request over HTTP comes from; `client` is the other side, for the demo and the tests.
+//! resources with `resources`; `asking` puts questions to the client's user; `stdio` carries lines, `http` requests of clients on
+//! the network, who say with `auth` who they are; `client` is the other side, for the demo and the tests.
 //!
 //! Nothing else knows MCP, and this crate knows nothing of PostgreSQL: it hands arguments to the registry and an
-//! envelope back. A transport to come (HTTP, SSE) is a module beside `stdio` that serves the same [`Server`].
+//! envelope back. A transport is a module that serves the same [`Server`].
 
 mod asking;
 pub mod auth;

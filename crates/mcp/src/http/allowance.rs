@@ -14,10 +14,7 @@ use crate::in_flight::MAX_WEIGHT;
 /// What is refused for now, and after how many seconds to come again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Exhausted {
-    #[error(
-        "the account {what} more requests than {per_second} a second: wait {retry_after_s} s, then send it again",
-        what = "sends"
-    )]
+    #[error("the account sends more requests than {per_second} a second: wait {retry_after_s} s, then send it again")]
     Rate { per_second: u32, retry_after_s: u64 },
     #[error(
         "the requests of this account that are under way would be too much with this one: wait for an answer, then send it again"
