@@ -6,10 +6,11 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("countersign-contract", &[]),
     ("countersign-embedded", &[]),
     ("countersign-pg", &["countersign-contract"]),
+    ("countersign-agent-cli", &["countersign-contract", "countersign-pg"]),
     ("countersign-manifest", &["countersign-contract"]),
     ("countersign-ledger", &["countersign-contract", "countersign-pg", "countersign-manifest"]),
     ("countersign-tools", &["countersign-contract", "countersign-manifest", "countersign-ledger"]),
@@ -17,6 +18,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     (
         "countersign",
         &[
+            "countersign-agent-cli",
             "countersign-contract",
             "countersign-embedded",
             "countersign-manifest",

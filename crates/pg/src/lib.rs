@@ -11,6 +11,7 @@
 mod columns;
 mod describe;
 mod error;
+mod execute;
 mod plan;
 mod pool;
 mod pooler;
@@ -24,6 +25,9 @@ mod wire;
 mod write;
 
 pub use error::{ConnectError, Error, ServerError};
+pub use execute::{
+    Begin, Chunk, Completed, DbExecutor, Delivery, Described, Executing, Failed, Place, Query, Transaction,
+};
 pub use pool::{Lease, Pool, PoolUse};
 pub use pooler::{Pooled, examine_pooler};
 pub use reach::reach;

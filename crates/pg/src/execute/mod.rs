@@ -1,0 +1,216 @@
+//! What a front end that runs statements of its caller's asks of a database: [`DbExecutor`]. `Direct` asks PostgreSQL;
+//! a front end's tests ask a fake.
+//!
+//! ```text
+//! query ──▶ DbExecutor ──▶ Chunk, Chunk, ..        what the statement gives, as it arrives; a reader that is slow slows it down
+//!                      ──▶ Completed or Failed     once, at the end
+//! ```
+//! A write is committed only after everything it gives has been taken ([`Chunk::Delivered`]), so no limit and no reader that
+//! went away can make an error of a write that stands.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use contract::{Column, PgType};
+use serde_json::Value;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::error::{ConnectError, ServerError};
+use crate::target::Target;
+
+/// Which database, under the name that its connections are kept by.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The name of the session: each has a pool of its own.
+    pub session: String,
+    /// Where it connects to.
+    pub target: Target,
+}
+
+/// One statement of the caller's own.
+#[derive(Debug, Clone)]
+pub struct Query {
+    /// One statement.
+    pub sql: String,
+    /// `$1`, `$2`, ... as JSON; as many as the statement takes.
+    pub params: Vec<Value>,
+    /// Whether it runs in a transaction that cannot write and is rolled back. In a [`Transaction`], that one decides.
+    pub read_only: bool,
+    /// `statement_timeout`; zero is none.
+    pub statement_timeout: Duration,
+    /// `lock_timeout`; zero is none.
+    pub lock_timeout: Duration,
+    /// How its rows are handed on.
+    pub delivery: Delivery,
+}
+
+/// How rows are handed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// All at once, at the end; more than this is [`Failed::TooLarge`], and nothing was done.
+    Inline {
+        /// The most rows.
+        max_rows: usize,
+        /// The most bytes of all rows as JSON, each row by itself.
+        max_bytes: usize,
+    },
+    /// As they arrive.
+    Batches {
+        /// Rows in a batch.
+        rows: usize,
+        /// A batch ends with the row that reaches so many bytes of JSON.
+        bytes: usize,
+    },
+}
+
+/// What a statement gives on its way.
+#[derive(Debug)]
+pub enum Chunk {
+    /// Its result columns, names made unique, before any row; not for a statement that returns none.
+    Columns(Vec<Column>),
+    /// Some rows, at least one; at most one such chunk for [`Delivery::Inline`].
+    Rows {
+        /// A JSON array of objects by column name.
+        json: String,
+        /// How many.
+        count: u64,
+    },
+    /// A notice that PostgreSQL raised.
+    Notice(Box<ServerError>),
+    /// That was all, and nothing of it is committed yet. Whoever has taken everything says so; if it is dropped instead, the
+    /// statement is undone.
+    Delivered(oneshot::Sender<()>),
+}
+
+/// What a statement came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Completed {
+    /// PostgreSQL's command tag; `None` where it does not say (a command within the ledger's transaction).
+    pub tag: Option<String>,
+    /// Whether it has result columns.
+    pub returns_rows: bool,
+    /// The rows it returned or, if it has no result columns, touched.
+    pub row_count: u64,
+    /// The rows as JSON, in bytes.
+    pub payload_bytes: u64,
+    /// The receipt of a write that the ledger has recorded.
+    pub correlation_id: Option<String>,
+}
+
+/// What a statement takes and gives, found out without running it.
+#[derive(Debug, Clone)]
+pub struct Described {
+    /// The type of each parameter.
+    pub params: Vec<Arc<PgType>>,
+    /// The result columns; `None` for a statement that returns none.
+    pub columns: Option<Vec<Column>>,
+}
+
+/// A transaction that several statements share.
+#[derive(Debug, Clone, Copy)]
+pub struct Begin {
+    /// Whether it cannot write.
+    pub read_only: bool,
+    /// After how long it is rolled back.
+    pub timeout: Duration,
+}
+
+/// Why a statement came to nothing. Nothing was written, unless it is [`Failed::CommitOutcomeUnknown`].
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// PostgreSQL refused it.
+    #[error("{0}")]
+    Sql(Box<ServerError>),
+    /// The parameters do not fit the statement.
+    #[error("{0}")]
+    Params(String),
+    /// It gives more than [`Delivery::Inline`] allows, or a row that is too large for any answer.
+    #[error("{0}")]
+    TooLarge(String),
+    /// Not here: COPY from or to the client, LISTEN, transaction control as a text, what a read may not call.
+    #[error("{message}")]
+    Unsupported {
+        /// What.
+        message: String,
+        /// What to do instead.
+        hint: Option<String>,
+    },
+    /// Somebody asked for it.
+    #[error("the query was cancelled")]
+    Cancelled,
+    /// There is no connection.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The connection is gone.
+    #[error("the connection to the database was lost: {0}")]
+    Lost(String),
+    /// The answer to COMMIT did not come.
+    #[error("{message}")]
+    CommitOutcomeUnknown {
+        /// What is known.
+        message: String,
+        /// The receipt, if the ledger will know.
+        correlation_id: Option<String>,
+    },
+    /// The ledger cannot take the write in.
+    #[error("{message}")]
+    Ledger {
+        /// Why.
+        message: String,
+        /// What to do.
+        hint: Option<String>,
+        /// Whether it may go well the next time.
+        retryable: bool,
+    },
+    /// A defect.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// What an executor is doing.
+pub type Executing<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failed>> + Send + 'a>>;
+
+/// Runs statements of the caller's own. Dropping a future stops what it does, and undoes it.
+pub trait DbExecutor: Send + Sync + 'static {
+    /// Runs one statement in a transaction of its own. `cancel` stops it, until it is being committed: then the outcome of the
+    /// COMMIT is the answer.
+    fn query<'a>(
+        &'a self,
+        place: &'a Place,
+        query: Query,
+        out: mpsc::Sender<Chunk>,
+        cancel: CancellationToken,
+    ) -> Executing<'a, Completed>;
+
+    /// Says what a statement takes and gives. Nothing of it runs.
+    fn describe<'a>(&'a self, place: &'a Place, sql: &'a str, cancel: CancellationToken) -> Executing<'a, Described>;
+
+    /// Opens a transaction on a connection of its own.
+    fn begin<'a>(&'a self, place: &'a Place, begin: Begin) -> Executing<'a, Box<dyn Transaction>>;
+
+    /// The session of this name goes elsewhere from now on: its connections are not used again.
+    fn forget(&self, session: &str);
+
+    /// Waits until PostgreSQL has been told of everything that is to stop: before the process ends.
+    fn drain(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}
+
+/// An open transaction. Dropping it rolls it back. After a statement that failed, every other one fails with 25P02
+/// (`in_failed_sql_transaction`), as in PostgreSQL, until it is rolled back.
+pub trait Transaction: Send {
+    /// Runs one statement in it.
+    fn query<'a>(
+        &'a mut self,
+        query: Query,
+        out: mpsc::Sender<Chunk>,
+        cancel: CancellationToken,
+    ) -> Executing<'a, Completed>;
+
+    /// Commits it. The transaction is over, whatever the answer is.
+    fn commit(self: Box<Self>) -> Executing<'static, Completed>;
+
+    /// Rolls it back.
+    fn roll_back(self: Box<Self>) -> Executing<'static, Completed>;
+}
