@@ -2,6 +2,7 @@
 //!
 //! To add a command: a variant in `cli::Command`, a module with its `run`, and a line in [`run`].
 
+mod agent;
 mod audit;
 mod check;
 mod cli;

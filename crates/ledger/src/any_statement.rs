@@ -15,7 +15,7 @@
 //! The session never goes back to its pool.
 
 use contract::{CorrelationId, ErrorCode, Failure, Reach};
-use pg::{Error, Explained, Keep, RawShape, Step, Whole, value};
+use pg::{Error, Explained, Failed, Keep, Outlet, Query, RawShape, Step, Whole, value};
 use serde_json::Value;
 
 use crate::executor::{Refusal, WriteTx, gone, sql_failure};
@@ -64,6 +64,26 @@ const OUTLIVES_UNDO_SQL: &str = "select pg_catalog.pg_advisory_unlock_all(); dis
 const OUTLIVES_SQL: &str =
     "select pg_catalog.pg_advisory_unlock_all(); unlisten *; close all; discard temporary; discard sequences";
 
+/// Why a statement of the caller's own came to nothing.
+#[derive(Debug)]
+pub struct Undone {
+    /// What its caller is told, if it is about the statement.
+    pub failed: Option<Failed>,
+    /// What the gate is told.
+    pub refusal: Refusal,
+}
+
+impl From<Refusal> for Undone {
+    fn from(refusal: Refusal) -> Self {
+        Self { failed: None, refusal }
+    }
+}
+
+/// A name that the text cannot know: a statement that executes itself has no end.
+fn unguessable() -> String {
+    format!("cs_{}", CorrelationId::new().to_string().replace('-', ""))
+}
+
 impl WriteTx<'_> {
     /// Runs one statement of the caller's own to its end, and keeps some of its rows.
     ///
@@ -79,6 +99,30 @@ impl WriteTx<'_> {
         outcome
     }
 
+    /// Runs one statement of the caller's own to its end, and hands its rows on as they arrive. Its end is not handed on yet
+    /// ([`Outlet::finish`]).
+    ///
+    /// It runs as it is, commands as well, so that its command tag and notices are PostgreSQL's own. What ends the transaction is
+    /// refused before; what touches savepoints has already touched ours, so the transaction is given up.
+    ///
+    /// # Errors
+    /// [`Undone`]; the executor must hand on a refusal, or refuse itself.
+    pub async fn run_own(&mut self, query: &Query, outlet: &mut Outlet) -> Result<(), Undone> {
+        self.open().await?;
+        self.lease.session().retire();
+        self.lease.session().deallocate_all().await.map_err(Refusal::Lost)?;
+        let name = unguessable();
+        let ran = self.writer.run_own(self.lease, &name, query, outlet).await;
+        if matches!(outlet.tag(), Some("SAVEPOINT" | "RELEASE")) || !self.lease.session().is_settled() {
+            return Err(Undone { failed: ran.err(), refusal: gone() });
+        }
+        if let Err(failed) = ran {
+            let failure = Failure::new(ErrorCode::SqlError, failed.to_string());
+            return Err(Undone { failed: Some(failed), refusal: failure.into() });
+        }
+        Ok(self.restore().await?)
+    }
+
     async fn undo(&mut self) -> Result<(), Refusal> {
         let session = self.lease.session();
         let and = if session.is_pooled() { format!("{UNDO_SQL}; {OUTLIVES_UNDO_SQL}") } else { UNDO_SQL.to_owned() };
@@ -89,8 +133,7 @@ impl WriteTx<'_> {
     async fn run_guarded(&mut self, sql: &str, params: &[Value], keep: Keep) -> Result<Answered, Refusal> {
         let session = self.lease.session();
         session.deallocate_all().await.map_err(refusal)?;
-        // A name that the text cannot know: a statement that executes itself has no end.
-        let name = format!("cs_{}", CorrelationId::new().to_string().replace('-', ""));
+        let name = unguessable();
         let shape = session.describe(&name, sql, &[]).await.map_err(|error| refusal_at(error, true))?;
         let encoded = self.encode(&shape, params).await?;
         let session = self.lease.session();
@@ -127,7 +170,7 @@ impl WriteTx<'_> {
         session.deallocate_all().await.map_err(refusal)?;
         // Planning evaluates functions that call themselves immutable.
         session.run(&[Step::plain(READ_ONLY_SQL)]).await.map_err(|failed| refusal(failed.error))?;
-        let name = format!("cs_{}", CorrelationId::new().to_string().replace('-', ""));
+        let name = unguessable();
         let foreseen = self.foresee_as(&name, sql, params).await;
         match &foreseen {
             Err(Refusal::Failure(_)) => self.undo().await?,

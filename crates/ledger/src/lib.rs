@@ -44,7 +44,7 @@ mod states;
 mod sweep;
 
 pub use admit::key_reused;
-pub use any_statement::{Answered, Foreseen};
+pub use any_statement::{Answered, Foreseen, Undone};
 pub use doctor::{Doctor, MOST_FOUND};
 pub use executor::{
     DEDUP_WINDOW, Executor, Order, Refusal, Reversal, Rows, Statement, Work, Working, WriteTx, outdated,
@@ -55,7 +55,7 @@ pub use gate::{Attempt, Gate, Settled, Stopped};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use records::{RecordFilter, Records, Status};
 pub use roles::{DEFAULT_WRITER, Excess, excess_of_all_servers, excess_of_login, excess_of_server};
-pub use schema::{SchemaError, check, init, load_once};
+pub use schema::{SchemaError, check, exists, init, load_once};
 pub use settings::Settings;
 pub use states::{Counted, States};
 
@@ -81,6 +81,14 @@ impl Ledger {
     pub fn new(target: Target, settings: Settings) -> Self {
         let states = States::new(target.clone());
         let writer = Writer::new(target, settings.sessions);
+        Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
+    }
+
+    /// The same for statements that a person writes down: they are read with the role's own search path.
+    #[must_use]
+    pub fn of_person(target: Target, settings: Settings) -> Self {
+        let states = States::new(target.clone());
+        let writer = Writer::of_person(target, settings.sessions);
         Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
     }
 

@@ -86,7 +86,7 @@ fn failure(error: &pg::Error) -> Failure {
         ),
         pg::Error::MessageTooLarge { .. } | pg::Error::TooManyValues { .. } => too_large(),
         pg::Error::Server(error) => sql_failure(error),
-        pg::Error::Lost(error) => {
+        pg::Error::Lost(_) | pg::Error::Unread => {
             tracing::warn!(%error, "a preview lost its connection");
             let message =
                 "the connection was lost during the preview; nothing was written, and the preview can be repeated";

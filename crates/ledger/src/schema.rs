@@ -129,6 +129,18 @@ async fn load(session: &mut Session, schema: &str, own_texts: &[&str]) -> Result
     Ok(true)
 }
 
+/// Whether there is a ledger in this database, of whatever version, and whether or not this login may use it.
+///
+/// # Errors
+/// That the database cannot be asked.
+pub async fn exists(target: &Target) -> Result<bool, pg::Error> {
+    let mut session = Session::connect(target, &[]).await?;
+    let sql = "select from pg_catalog.pg_namespace where nspname = 'countersign'";
+    let found = session.run(&[Step::plain(sql)]).await.map_err(|failed| failed.error)?;
+    session.close().await;
+    Ok(found.first().is_some_and(|outcome| !outcome.rows.is_empty()))
+}
+
 /// Makes sure that the ledger is there and has this binary's version (promise A9-34), which is the answer.
 ///
 /// # Errors

@@ -231,6 +231,9 @@ pub enum Error {
     /// The deadline passed before the work was done.
     #[error("the deadline passed")]
     Deadline,
+    /// Whoever takes the rows has gone.
+    #[error("nobody takes the rows any more")]
+    Unread,
     /// The deadline passed before a session came free.
     #[error("all {sessions} connections of this server were in use until the deadline")]
     Busy {

@@ -12,7 +12,7 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{DataRowBody, Message, RowDescriptionBody};
 
 use crate::error::{ConnectError, Error, ServerError};
-use crate::read::Remembered;
+use crate::read::{Around, Remembered};
 use crate::target::{Pooler, Target};
 use crate::wire::{self, CancelKey, Connection, Tx};
 use ground::Ground;
@@ -103,8 +103,8 @@ pub struct Session {
     names: u64,
     /// Whether the statements around a read are prepared (`read::frame`), or need not be, through a pooler.
     pub(crate) is_framed: bool,
-    /// On whose behalf the next read is (see [`crate::ReadRequest`]).
-    pub(crate) account: String,
+    /// The circumstances of the next read.
+    pub(crate) around: Around,
     /// The statements of agents that are prepared.
     pub(crate) remembered: Remembered,
     /// The last thing that was sent leaves nothing of the call behind.
@@ -128,7 +128,7 @@ impl Session {
             prepared: HashMap::new(),
             names: 0,
             is_framed: is_pooled,
-            account: String::new(),
+            around: Around::default(),
             remembered: Remembered::new(!is_pooled),
             is_settling: false,
             outdated: false,
@@ -145,6 +145,12 @@ impl Session {
     #[must_use]
     pub fn in_transaction(&self) -> bool {
         self.connection.owed == 0 && self.connection.tx == Tx::Open
+    }
+
+    /// Whether nothing is under way.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.connection.owed == 0
     }
 
     /// Whether it can be lent again: idle, or about to be, and its prepared statements still fit the database.

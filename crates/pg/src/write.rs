@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::columns;
 use crate::error::Error;
+use crate::execute::{Failed, Limits, Outlet, Query, ending, run_in};
 use crate::pool::{Lease, Pool, PoolUse};
 use crate::session::{Outcome, RawColumn};
 use crate::target::Target;
@@ -30,6 +31,31 @@ impl Writer {
         // was committed before it.
         let settings = vec![("search_path", "pg_catalog"), ("default_transaction_isolation", "read committed")];
         Self { pool: Pool::new(target, settings, sessions), types: Arc::default() }
+    }
+
+    /// The same with the role's own search path: for people, who write down what they mean as they do elsewhere.
+    #[must_use]
+    pub fn of_person(target: Target, sessions: usize) -> Self {
+        let settings = vec![("default_transaction_isolation", "read committed")];
+        Self { pool: Pool::new(target, settings, sessions), types: Arc::default() }
+    }
+
+    /// Runs one statement of the caller's own under this name, in the transaction that is open on the session, to its end.
+    ///
+    /// # Errors
+    /// [`Failed`]: the transaction must go back to before it. COMMIT, ROLLBACK and PREPARE TRANSACTION are refused before they
+    /// do anything.
+    pub async fn run_own(
+        &self,
+        lease: &mut Lease,
+        statement: &str,
+        query: &Query,
+        outlet: &mut Outlet,
+    ) -> Result<(), Failed> {
+        let session = lease.session();
+        session.set_limits(Limits::of(query)).await?;
+        run_in(session, &self.types, (statement, None), query, outlet).await?;
+        ending(outlet)
     }
 
     /// A session, before `deadline`.

@@ -1,4 +1,4 @@
-//! What a front end that runs statements of its caller's asks of a database: [`DbExecutor`]. `Direct` asks PostgreSQL;
+//! What a front end that runs statements of its caller's asks of a database: [`DbExecutor`]. [`Direct`] asks PostgreSQL;
 //! a front end's tests ask a fake.
 //!
 //! ```text
@@ -7,6 +7,12 @@
 //! ```
 //! A write is committed only after everything it gives has been taken ([`Chunk::Delivered`]), so no limit and no reader that
 //! went away can make an error of a write that stands.
+
+mod arrival;
+mod direct;
+mod outlet;
+mod running;
+mod transaction;
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -17,8 +23,13 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{ConnectError, ServerError};
+use crate::error::{ConnectError, Error, ServerError};
+use crate::read::ReadError;
 use crate::target::Target;
+pub(crate) use arrival::{Arrival, Expected, arrive};
+pub use direct::Direct;
+pub use outlet::Outlet;
+pub(crate) use running::{Limits, ending, run_in};
 
 /// Which database, under the name that its connections are kept by.
 #[derive(Debug, Clone)]
@@ -167,6 +178,44 @@ pub enum Failed {
     /// A defect.
     #[error("{0}")]
     Internal(String),
+}
+
+impl Failed {
+    pub(crate) fn copy() -> Self {
+        Self::Unsupported {
+            message: "COPY from or to the client is not supported here".to_owned(),
+            hint: Some("Read with a query and stream_rows; write with INSERT and parameters.".to_owned()),
+        }
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Connect(error) => Self::Connect(error),
+            Error::Server(error) => Self::Sql(error),
+            Error::MessageTooLarge { .. } | Error::TooManyValues { .. } => Self::TooLarge(error.to_string()),
+            Error::Unread => Self::Cancelled,
+            Error::Lost(error) => Self::Lost(error.to_string()),
+            Error::Deadline | Error::Busy { .. } => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<ReadError> for Failed {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::WouldWrite(error) => Self::Sql(error),
+            ReadError::Params(message) => Self::Params(message),
+            ReadError::Copy => Self::copy(),
+            ReadError::TooLarge(error) | ReadError::Database(error) => error.into(),
+            ReadError::ForbiddenFunction { .. } => Self::Unsupported {
+                message: error.to_string(),
+                hint: Some("Where it is wanted all the same, run it as a write (read_only false).".to_owned()),
+            },
+            ReadError::NoResultColumns | ReadError::PlannedWrite(_) => Self::Internal(error.to_string()),
+        }
+    }
 }
 
 /// What an executor is doing.

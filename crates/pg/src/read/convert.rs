@@ -30,7 +30,7 @@ const CAST_FIELDS: &str =
 
 /// What each column needs.
 #[derive(Debug)]
-pub(super) struct Conversion {
+pub(crate) struct Conversion {
     columns: Vec<Need>,
     formats: Vec<i16>,
 }
@@ -74,7 +74,7 @@ impl Conversion {
     }
 
     /// One row as it arrived.
-    pub(super) fn draft(&self, body: &DataRowBody, columns: &[Column]) -> Result<DraftRow, Error> {
+    pub(crate) fn draft(&self, body: &DataRowBody, columns: &[Column]) -> Result<DraftRow, Error> {
         let mut row = DraftRow { bytes: body.buffer().len(), ..DraftRow::default() };
         let mut ranges = body.ranges();
         for (need, column) in self.columns.iter().zip(columns) {
@@ -93,7 +93,7 @@ impl Conversion {
 
 /// A row of which the server has to make some parts JSON.
 #[derive(Debug, Default)]
-pub(super) struct DraftRow {
+pub(crate) struct DraftRow {
     values: Vec<Draft>,
     leaves: Vec<Leaf>,
     /// As it arrived.

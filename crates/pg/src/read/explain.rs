@@ -6,6 +6,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
+use super::frame::Around;
 use super::run::{Statement, encode};
 use super::shapes::Shape;
 use super::{ReadError, ReadRequest, Reader, RowForm, refusal};
@@ -59,7 +60,7 @@ impl Reader {
 
     async fn explain_on(&self, session: &mut Session, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
         // A plan is nobody's in particular.
-        session.account.clear();
+        session.around = Around::within("", self.limits.deadline);
         let name = session.remembered.new_name();
         let own = self.describe(session, &name, sql).await;
         session.remembered.drop_name(name);

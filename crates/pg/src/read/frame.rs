@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use super::layers::{Layer, Layers};
 use crate::error::Error;
+use crate::execute::Query;
 use crate::session::Session;
 use crate::session::ground::{LEAVE_NOTHING, setting};
 use crate::wire::SESSION_SETTINGS;
@@ -38,6 +39,48 @@ const CHECK: &str = "countersign_check";
 const CHECK_SQL: &str = "\
 select exists(select from pg_catalog.pg_prepared_statements where from_sql), pg_catalog.pg_advisory_unlock_all()";
 
+/// The first query fixes the mode: afterwards SET TRANSACTION READ WRITE is an error, whoever says it. What it sets is
+/// [`Around`], in this order.
+const LIMITS: &str = "\
+select set_config('countersign.account_id', $1, true), set_config('statement_timeout', $2, true), \
+       set_config('lock_timeout', $3, true), set_config('idle_in_transaction_session_timeout', $2, true)";
+
+/// The circumstances of a read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Around {
+    /// On whose behalf it is (see [`crate::ReadRequest`]).
+    pub(super) account: String,
+    /// In milliseconds; 0 is none.
+    pub(super) statement_timeout_ms: u128,
+    /// The same.
+    pub(super) lock_timeout_ms: u128,
+}
+
+impl Around {
+    const COUNT: usize = 3;
+
+    fn params(&self) -> [Option<String>; Self::COUNT] {
+        [
+            Some(self.account.clone()),
+            Some(self.statement_timeout_ms.to_string()),
+            Some(self.lock_timeout_ms.to_string()),
+        ]
+    }
+
+    /// Of a query with limits of its own.
+    pub(super) fn of(query: &Query) -> Self {
+        let (statement_timeout_ms, lock_timeout_ms) =
+            (query.statement_timeout.as_millis(), query.lock_timeout.as_millis());
+        Self { account: String::new(), statement_timeout_ms, lock_timeout_ms }
+    }
+
+    /// Of a read that may take so long.
+    pub(super) fn within(account: &str, deadline: Duration) -> Self {
+        let (account, timeout_ms) = (account.to_owned(), deadline.as_millis());
+        Self { account, statement_timeout_ms: timeout_ms, lock_timeout_ms: timeout_ms }
+    }
+}
+
 /// The names and texts of these statements.
 #[derive(Debug)]
 pub(super) struct Frame {
@@ -46,28 +89,22 @@ pub(super) struct Frame {
     cleaning: Vec<(&'static str, String)>,
     /// The second statement of the opening, through a pooler: also what a session of our own is started with.
     pooled_first: String,
-    /// Whether the second statement of the opening takes the account.
-    names_account: bool,
+    /// How many of the session's circumstances the second statement of the opening takes, directly and through a pooler.
+    params: usize,
+    pooled_params: usize,
 }
 
 impl Frame {
     /// For sessions that would be started with these settings.
-    pub(super) fn new(deadline: Duration, layers: Layers, settings: &[(&str, &str)]) -> Self {
-        let timeout_ms = deadline.as_millis();
-        // The first query fixes the mode: afterwards SET TRANSACTION READ WRITE is an error, whoever says it.
-        let limits = format!(
-            "select set_config('statement_timeout', '{timeout_ms}', true), set_config('lock_timeout', '{timeout_ms}', true), \
-             set_config('idle_in_transaction_session_timeout', '{timeout_ms}', true), \
-             set_config('countersign.account_id', $1, true)"
-        );
+    pub(super) fn new(layers: Layers, settings: &[(&str, &str)]) -> Self {
         let all: Vec<_> = SESSION_SETTINGS.iter().chain(settings).copied().collect();
-        let pooled_first = format!("{limits}, {}", setting(&all));
+        let pooled_first = format!("{LIMITS}, {}", setting(&all));
         let begin = if layers.has(Layer::ReadOnlyTransaction) { "begin read only" } else { "begin read write" };
-        let first = match (layers.has(Layer::FixedMode), layers.has(Layer::Timeouts)) {
-            (true, true) => limits,
-            (true, false) => "select set_config('countersign.account_id', $1, true)".to_owned(),
+        let (first, params) = match (layers.has(Layer::FixedMode), layers.has(Layer::Timeouts)) {
+            (true, true) => (LIMITS.to_owned(), Around::COUNT),
+            (true, false) => ("select set_config('countersign.account_id', $1, true)".to_owned(), 1),
             // Commands take no snapshot, and so leave the mode open.
-            (false, _) => "reset search_path".to_owned(),
+            (false, _) => ("reset search_path".to_owned(), 0),
         };
         let end = if layers.has(Layer::Rollback) { "rollback" } else { "commit" };
         let cleaning = [(AUTHORIZATION, "set session authorization default"), (RESET, "reset all"), (CHECK, CHECK_SQL)];
@@ -76,7 +113,8 @@ impl Frame {
             opening: [(BEGIN, begin.to_owned()), (FIRST, first)],
             end: (END, end.to_owned()),
             pooled_first,
-            names_account: layers.has(Layer::FixedMode),
+            params,
+            pooled_params: Around::COUNT,
             cleaning: cleaning.map(|(name, text)| (name, text.to_owned())).collect(),
         }
     }
@@ -85,8 +123,9 @@ impl Frame {
     pub(super) fn push_opening(&self, session: &mut Session) -> Result<(), Error> {
         let [begin, first] = &self.opening;
         if session.is_pooled() {
-            let account = [Some(session.account.clone())];
-            for (sql, params) in [(&begin.1, &[][..]), (&self.pooled_first, &account)] {
+            let around = session.around.params();
+            for (sql, count) in [(&begin.1, 0), (&self.pooled_first, self.pooled_params)] {
+                let params = around.get(..count).unwrap_or_default();
                 session.push_unnamed(sql, params, &[])?;
                 session.connection.push_execute("", 0)?;
             }
@@ -108,8 +147,8 @@ impl Frame {
 
     /// Queues the query that fixes the mode, sets the limits, and says on whose behalf this is.
     fn push_first(&self, session: &mut Session) -> Result<(), Error> {
-        let account = [Some(session.account.clone())];
-        session.connection.push_bind("", FIRST, if self.names_account { &account } else { &[] })?;
+        let around = session.around.params();
+        session.connection.push_bind("", FIRST, around.get(..self.params).unwrap_or_default())?;
         session.connection.push_execute("", 0)?;
         Ok(())
     }

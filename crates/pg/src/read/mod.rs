@@ -3,7 +3,8 @@
 //! `run` is the pipeline itself, and `frame` what stands around the agent's statement in it; `shapes` remembers how a text
 //! was described and `remembered` under which name a session has it, so that a text seen before costs one round trip;
 //! `functions` looks at what a new one calls; `rows` and `rendered` take in the answer; `convert` is for columns whose text
-//! alone does not give their JSON; `explain` shows the plan of a read without running it.
+//! alone does not give their JSON; `explain` shows the plan of a read without running it; `streamed`
+//! hands rows on as they arrive.
 
 mod convert;
 mod explain;
@@ -16,6 +17,7 @@ mod room;
 mod rows;
 mod run;
 mod shapes;
+mod streamed;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,17 +30,23 @@ use tokio::time::error::Elapsed;
 
 use crate::error::{Error, ServerError};
 use crate::pool::{Lease, Pool, PoolUse};
+use crate::session::Session;
 use crate::target::Target;
 use crate::types::TypeCatalog;
+pub(crate) use convert::{Conversion, DraftRow};
+pub(crate) use frame::Around;
 use frame::Frame;
 use functions::Functions;
 pub use layers::Layer;
 use layers::Layers;
 pub(crate) use remembered::Remembered;
 pub use rendered::RowForm;
+pub(crate) use rendered::{check_size, row_texts, write_row, write_values};
 pub use room::Room;
 use room::Rooms;
+pub(crate) use run::is_about_values;
 use shapes::Shapes;
+pub(crate) use streamed::NOTHING;
 
 /// The bounds of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,6 +121,9 @@ pub enum ReadError {
     /// The parameters do not fit the statement.
     #[error("{0}")]
     Params(String),
+    /// It copies from or to the client.
+    #[error("COPY from or to the client is not supported here")]
+    Copy,
     /// One row is larger than a whole answer may be.
     #[error("{0}")]
     TooLarge(Error),
@@ -132,6 +143,8 @@ pub struct Reader {
     rooms: Rooms,
     limits: ReadLimits,
     layers: Layers,
+    /// Whether statements without result columns are run, too.
+    takes_commands: bool,
 }
 
 impl Reader {
@@ -155,10 +168,26 @@ impl Reader {
             // What runs outside our own transaction could not write either.
             settings.push(("default_transaction_read_only", "on"));
         }
-        let frame = Arc::new(Frame::new(limits.deadline, layers, &settings));
+        let frame = Arc::new(Frame::new(layers, &settings));
         let pool = Pool::new(target, settings, limits.sessions);
+        Self::over(pool, frame, limits, layers)
+    }
+
+    /// A reader for statements of the caller's own, with or without result columns, on sessions as the database gives them,
+    /// in which others may write.
+    pub(crate) fn of_commands(target: Target, sessions: usize) -> Self {
+        let limits = ReadLimits { sessions, ..ReadLimits::default() };
+        let frame = Arc::new(Frame::new(Layers::default(), &[]));
+        Self {
+            takes_commands: true,
+            ..Self::over(Pool::new(target, Vec::new(), sessions), frame, limits, Layers::default())
+        }
+    }
+
+    fn over(pool: Pool, frame: Arc<Frame>, limits: ReadLimits, layers: Layers) -> Self {
         let rooms = Rooms::new(limits.sessions);
         Self {
+            takes_commands: false,
             pool,
             types: Arc::default(),
             shapes: Arc::default(),
@@ -182,6 +211,31 @@ impl Reader {
     /// Why there is none.
     pub async fn lease(&self) -> Result<Lease, Error> {
         self.pool.lease(Instant::now() + self.limits.deadline).await
+    }
+
+    /// The same, however long it takes.
+    pub(crate) async fn lease_until(&self, deadline: Instant) -> Result<Lease, Error> {
+        self.pool.lease(deadline).await
+    }
+
+    /// What it knows of the database's types.
+    pub(crate) fn types(&self) -> &TypeCatalog {
+        &self.types
+    }
+
+    /// Refuses the statement that is prepared under this name if it calls what a read may not.
+    pub(crate) async fn check_functions(
+        &self,
+        session: &mut Session,
+        statement: &str,
+        params: &[Option<String>],
+    ) -> Result<(), ReadError> {
+        self.functions.check(session, statement, params).await.map(drop)
+    }
+
+    /// Gives a session back after a read.
+    pub(crate) async fn end<T>(&self, lease: Lease, outcome: Result<T, ReadError>) -> Result<T, ReadError> {
+        self.give_back(lease, Ok(outcome)).await
     }
 
     /// How its pool stands now. A read that waits for room for its answer waits as well.

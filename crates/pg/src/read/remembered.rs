@@ -53,6 +53,11 @@ impl Remembered {
         Arc::ptr_eq(known, shape).then(|| name.clone())
     }
 
+    /// How a text was described here, and its name.
+    pub(super) fn known(&self, text: &str) -> Option<(Arc<Shape>, String)> {
+        self.by_text.get(text).cloned()
+    }
+
     pub(super) fn put(&mut self, text: &str, shape: &Arc<Shape>, name: String) {
         if !self.is_on {
             return;

@@ -55,12 +55,7 @@ impl Rendered {
     /// # Errors
     /// [`Error::MessageTooLarge`] or [`Error::TooManyValues`] for a row that is too large alone.
     pub(crate) fn take(&mut self, body: &DataRowBody, columns: &[Column]) -> Result<bool, Error> {
-        let text = |range: Option<Range<usize>>| {
-            // The session's encoding is UTF8, so the server has made sure of it.
-            range.map(|range| String::from_utf8_lossy(body.buffer().get(range).unwrap_or_default()))
-        };
-        let texts: Vec<Option<Cow<'_, str>>> = body.ranges().map(|range| Ok(text(range))).collect()?;
-        self.take_texts(&texts, columns)
+        self.take_texts(&row_texts(body)?, columns)
     }
 
     /// The same for a row that is taken apart.
@@ -69,9 +64,7 @@ impl Rendered {
     /// As [`Rendered::take`].
     pub(crate) fn take_texts<T: AsRef<str>>(&mut self, row: &[Option<T>], columns: &[Column]) -> Result<bool, Error> {
         check_size(row, columns, self.max_bytes)?;
-        let cells = row.iter().zip(columns);
-        let cells = cells.map(|(text, column)| Cell { text: text.as_ref().map(AsRef::as_ref), ty: &column.ty });
-        self.push(cells, columns)
+        self.push(cells(row, columns), columns)
     }
 
     /// The same for a row that is JSON already.
@@ -106,6 +99,42 @@ impl Rendered {
     }
 }
 
+/// The values of a row in text form.
+pub(crate) fn row_texts(body: &DataRowBody) -> std::io::Result<Vec<Option<Cow<'_, str>>>> {
+    let text = |range: Option<Range<usize>>| {
+        // The session's encoding is UTF8, so the server has made sure of it.
+        range.map(|range| String::from_utf8_lossy(body.buffer().get(range).unwrap_or_default()))
+    };
+    body.ranges().map(|range| Ok(text(range))).collect()
+}
+
+fn cells<'a, T: AsRef<str>>(
+    row: &'a [Option<T>],
+    columns: &'a [Column],
+) -> impl ExactSizeIterator<Item = Cell<'a>> + Clone {
+    row.iter().zip(columns).map(|(text, column)| Cell { text: text.as_ref().map(AsRef::as_ref), ty: &column.ty })
+}
+
+/// Writes a row in text form as a JSON object behind what `out` holds.
+///
+/// # Errors
+/// None: what PostgreSQL sends has a form in JSON.
+pub(crate) fn write_row<T: AsRef<str>>(
+    out: &mut Vec<u8>,
+    row: &[Option<T>],
+    columns: &[Column],
+) -> serde_json::Result<()> {
+    serde_json::to_writer(out, &Row { form: RowForm::Object, cells: cells(row, columns), columns })
+}
+
+/// The same for a row that is JSON already.
+///
+/// # Errors
+/// None.
+pub(crate) fn write_values(out: &mut Vec<u8>, row: &[Value], columns: &[Column]) -> serde_json::Result<()> {
+    serde_json::to_writer(out, &Row { form: RowForm::Object, cells: row.iter(), columns })
+}
+
 impl ResultSet {
     /// What of these rows fits into `max_bytes` of JSON text.
     #[must_use]
@@ -120,7 +149,7 @@ impl ResultSet {
 ///
 /// # Errors
 /// [`Error::TooManyValues`].
-fn check_size<T: AsRef<str>>(row: &[Option<T>], columns: &[Column], max_bytes: usize) -> Result<(), Error> {
+pub(crate) fn check_size<T: AsRef<str>>(row: &[Option<T>], columns: &[Column], max_bytes: usize) -> Result<(), Error> {
     let limit = max_bytes / BYTES_A_VALUE;
     let nested = row.iter().zip(columns).filter(|(_, column)| is_nested(&column.ty.kind));
     let count: usize = nested.filter_map(|(cell, _)| cell.as_ref()).map(|text| values_in(text.as_ref())).sum();
@@ -148,6 +177,7 @@ fn values_in(text: &str) -> usize {
 }
 
 /// One value in text form. What it is made of is not kept: most types go straight from text to text.
+#[derive(Clone)]
 struct Cell<'a> {
     text: Option<&'a str>,
     ty: &'a PgType,

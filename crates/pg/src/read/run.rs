@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::convert::{self, Conversion, explained};
-use super::frame::OPENING_STATEMENTS;
+use super::frame::{Around, OPENING_STATEMENTS};
 use super::functions::Checked;
 use super::rows::{Before, Progress, Rows};
 use super::shapes::Shape;
@@ -33,7 +33,7 @@ pub(super) enum Statement<'a> {
 }
 
 impl<'a> Statement<'a> {
-    fn name(self) -> &'a str {
+    pub(super) fn name(self) -> &'a str {
         match self {
             Self::Described(name) | Self::Prepared(name) | Self::New(name) => name,
         }
@@ -46,7 +46,7 @@ impl Reader {
         session: &mut Session,
         request: &ReadRequest<'_>,
     ) -> Result<ResultSet, ReadError> {
-        request.account.unwrap_or_default().clone_into(&mut session.account);
+        session.around = Around::within(request.account.unwrap_or_default(), self.limits.deadline);
         if let Some(shape) = self.shapes.get(request.sql) {
             match self.run_known(session, &shape, request).await {
                 // Nothing has run: the text does not fit the database as it was described.
@@ -129,7 +129,7 @@ impl Reader {
         Ok((result, shape_is_known.then_some(shape)))
     }
 
-    fn push_opening(&self, session: &mut Session) -> Result<Before, Error> {
+    pub(super) fn push_opening(&self, session: &mut Session) -> Result<Before, Error> {
         session.connection.max_message_bytes = self.limits.max_bytes;
         let before = Before { parsed: self.frame.to_parse(session), bound: OPENING_STATEMENTS };
         self.frame.push_opening(session)?;
@@ -147,21 +147,22 @@ impl Reader {
             session.lose_frame();
         }
         let RawShape { params: param_oids, columns: raw } = described.map_err(refusal)?;
+        let returns_rows = raw.is_some();
         let raw = match raw {
             Some(raw) => raw,
-            None if !self.layers.has(Layer::ResultColumns) => Vec::new(),
+            None if self.takes_commands || !self.layers.has(Layer::ResultColumns) => Vec::new(),
             None => return Err(ReadError::NoResultColumns),
         };
         let params = self.types.resolve_all(session, &param_oids).await?;
         let columns = columns::resolve(&self.types, session, &raw).await?;
         let column_oids: Vec<u32> = raw.iter().map(|column| column.type_oid).collect();
-        let shape = Shape::new(params, columns, column_oids);
+        let shape = Shape { returns_rows, ..Shape::new(params, columns, column_oids) };
         match &shape.row_types {
             Some(row_types) if !row_types.are_current(session).await? => {
                 self.types.forget();
                 let params = self.types.resolve_all(session, &param_oids).await?;
                 let columns = columns::resolve(&self.types, session, &raw).await?;
-                Ok(Shape::new(params, columns, shape.column_oids))
+                Ok(Shape { returns_rows, ..Shape::new(params, columns, shape.column_oids) })
             }
             _ => Ok(shape),
         }
@@ -345,7 +346,7 @@ fn push_or_clear(session: &mut Session, push: impl FnOnce(&mut Session) -> Resul
 
 /// data_exception and, for domains, integrity_constraint_violation: a text that its type does not take. But not
 /// division_by_zero, which is computed while it is planned.
-fn is_about_values(error: &ServerError) -> bool {
+pub(crate) fn is_about_values(error: &ServerError) -> bool {
     let class = error.sqlstate.get(..2);
     matches!(class, Some("22" | "23")) && error.sqlstate != "22012"
 }

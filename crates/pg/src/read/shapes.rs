@@ -16,6 +16,8 @@ use crate::types::RowTypes;
 pub(super) struct Shape {
     pub(super) params: Vec<Arc<PgType>>,
     pub(super) columns: Vec<Column>,
+    /// Whether it has result columns; there may be none of them (`select`).
+    pub(super) returns_rows: bool,
     /// The types of the columns as the server names them, to see whether they are still the same.
     pub(super) column_oids: Vec<u32>,
     /// What the columns need beyond their text; `None` for nearly every statement.
@@ -28,7 +30,12 @@ impl Shape {
     pub(super) fn new(params: Vec<Arc<PgType>>, columns: Vec<Column>, column_oids: Vec<u32>) -> Self {
         let conversion = Conversion::of(&columns);
         let row_types = RowTypes::of(params.iter().chain(columns.iter().map(|column| &column.ty)));
-        Self { params, columns, column_oids, conversion, row_types }
+        Self { params, columns, returns_rows: true, column_oids, conversion, row_types }
+    }
+
+    /// Whether PostgreSQL itself says so when it does not hold any more, and it is small enough to be kept.
+    pub(super) fn stays(&self) -> bool {
+        self.returns_rows && self.row_types.is_none() && self.params.len() + self.columns.len() <= MAX_WIDTH
     }
 
     /// Whether the columns can be read if they turn out to be others than these.
@@ -41,7 +48,7 @@ impl Shape {
 /// How many texts are remembered, how long one may be, and how many parameters and columns it may have: some megabytes at
 /// the most. A short text may have 1,600 columns (`select * from wide`), of which 500 texts would take 90 MB.
 const MAX_TEXTS: usize = 500;
-const MAX_TEXT_BYTES: usize = 8 * 1024;
+pub(super) const MAX_TEXT_BYTES: usize = 8 * 1024;
 const MAX_WIDTH: usize = 100;
 
 #[derive(Debug, Default)]

@@ -55,6 +55,16 @@ impl Session {
         self.is_framed = self.is_pooled();
     }
 
+    /// The same as [`Session::discard_all`], without waiting for it: whoever takes the session next does.
+    pub(crate) async fn push_discard(&mut self) -> Result<(), Error> {
+        self.prepared.clear();
+        self.remembered.take_all();
+        self.lose_frame();
+        self.connection.push_own_text("discard all")?;
+        self.is_settling = true;
+        Ok(self.connection.flush().await?)
+    }
+
     /// Leaves nothing of the last call behind: settings, role, temporary tables, prepared statements, LISTEN, advisory
     /// locks, cursors (PostgreSQL manual, DISCARD).
     ///

@@ -60,6 +60,10 @@ pub(crate) struct Connection {
     farewell: Option<String>,
     /// Nothing comes or goes any more.
     pub(crate) is_lost: bool,
+    /// Whether [`Connection::receive`] hands on notices as well.
+    pub(crate) hears_notices: bool,
+    /// How long the server may say nothing while it is waited for; `None` for as long as it likes.
+    pub(crate) patience: Option<Duration>,
 }
 
 /// How much room the outbox starts with.
@@ -97,6 +101,8 @@ impl Connection {
             reported: Reported::default(),
             farewell: None,
             is_lost: false,
+            hears_notices: false,
+            patience: None,
         }
     }
 
@@ -243,6 +249,7 @@ impl Connection {
     pub(crate) async fn receive(&mut self) -> Result<Message, Error> {
         loop {
             match self.receive_any().await? {
+                Message::NoticeResponse(body) if self.hears_notices => return Ok(Message::NoticeResponse(body)),
                 Message::NoticeResponse(body) => {
                     let notice = ServerError::from_fields(body.fields())?;
                     // Not its words: a function that raises it may quote whatever it was given.
@@ -300,11 +307,22 @@ impl Connection {
             }
             // A parsed message takes its part of the buffer with it: without this, reads shrink to a few bytes.
             self.inbox.reserve(READ_BYTES);
-            match self.socket.read_buf(&mut self.inbox).await {
+            match self.read().await {
                 Ok(0) => return Err(Error::Lost(self.lost(closed()))),
                 Ok(_) => {}
                 Err(error) => return Err(Error::Lost(self.lost(error))),
             }
+        }
+    }
+
+    async fn read(&mut self) -> io::Result<usize> {
+        let read = self.socket.read_buf(&mut self.inbox);
+        match self.patience {
+            None => read.await,
+            Some(patience) => tokio::time::timeout(patience, read).await.unwrap_or_else(|_| {
+                let said = format!("the server has said nothing for {} s", patience.as_secs());
+                Err(io::Error::new(io::ErrorKind::TimedOut, said))
+            }),
         }
     }
 

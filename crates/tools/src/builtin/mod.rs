@@ -228,7 +228,7 @@ pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
         Failure::new(ErrorCode::Timeout, format!("{PREFIX}Query timed out after {after}"))
     };
     match error {
-        ReadError::NoResultColumns => not_read_only(),
+        ReadError::NoResultColumns | ReadError::Copy => not_read_only(),
         ReadError::WouldWrite(error) => {
             Failure { sqlstate: Some(error.sqlstate), detail: Some(error.message), ..not_read_only() }
         }

@@ -1,0 +1,372 @@
+//! Writes of the command line that the ledger records: mutations of the tool `cli_write`, through the gate like any other.
+//!
+//! ```text
+//! one statement    its record · the statement, its rows handed on, everything taken? · its outcome, COMMIT
+//! begin .. commit  one record for all of them: it ends with what they were
+//! ```
+//! Each is a write of its own, however often the same text is sent: nothing here is a retry.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use agent_cli::executor::{Begin, Chunk, Completed, Executing, Failed, Outlet, Query, ServerError, Transaction};
+use contract::{CorrelationId, ErrorCode, Failure, Principal, Redaction, Rollback};
+use ledger::read::Error;
+use ledger::{Attempt, Executor, Gate, Order, Refusal, Settled, Stopped, Undone, Work, Working, WriteTx};
+use serde_json::{Map, Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The name of the tool in the records.
+const TOOL: &str = "cli_write";
+
+const IRREVERSIBLE: &str = "A statement from the command line: nothing here knows how to undo it.";
+
+/// How long the protocol around a statement may take beyond the statement's own limits.
+const AROUND: Duration = Duration::from_secs(30);
+
+/// A statement without a limit of its own.
+const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// One statement on its way into the ledger's transaction.
+struct Sent {
+    query: Query,
+    out: mpsc::Sender<Chunk>,
+    cancel: CancellationToken,
+    /// Its outcome within the transaction.
+    done: oneshot::Sender<Result<Completed, Failed>>,
+}
+
+/// What a record keeps of a transaction's statements; it takes 4 MiB in all.
+const MAX_TRANSCRIPT_BYTES: usize = 3 << 20;
+
+/// What stands around a statement in its record.
+const BESIDES_BYTES: usize = 100;
+
+enum Step {
+    Run(Box<Sent>),
+    Commit,
+}
+
+/// Carries out what is sent to it, in one transaction.
+struct CliWrite {
+    steps: Mutex<Option<mpsc::Receiver<Step>>>,
+    /// Told when the transaction is open, if somebody waits for that.
+    opened: Mutex<Option<oneshot::Sender<()>>>,
+    /// Whether it ends after its first statement.
+    is_single: bool,
+}
+
+impl CliWrite {
+    async fn run(&self, tx: &mut WriteTx<'_>) -> Result<Work, Refusal> {
+        let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut steps) = steps else {
+            return Err(Failure::new(ErrorCode::InternalError, "the statement has been carried out already").into());
+        };
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(opened) = opened {
+            tx.run(&[]).await?;
+            let _ = opened.send(());
+        }
+        let mut transcript = Transcript::default();
+        loop {
+            match steps.recv().await {
+                Some(Step::Run(sent)) => {
+                    let Sent { query, out, cancel, done } = *sent;
+                    let ran = match transcript.room_for(&query) {
+                        Ok(()) => statement(tx, &query, out, &cancel).await,
+                        Err(refusal) => Err(refusal.into()),
+                    };
+                    let refused = match ran {
+                        Ok(completed) => {
+                            transcript.add(&query, &completed);
+                            let _ = done.send(Ok(completed));
+                            None
+                        }
+                        Err(Undone { failed, refusal }) => {
+                            let _ = done.send(Err(failed.unwrap_or_else(|| lost(&refusal))));
+                            Some(refusal)
+                        }
+                    };
+                    match refused {
+                        Some(refusal) => return Err(refusal),
+                        None if self.is_single => return Ok(transcript.of_one()),
+                        None => {}
+                    }
+                }
+                Some(Step::Commit) => return Ok(transcript.of_all()),
+                None => {
+                    let rolled_back =
+                        Failure::new(ErrorCode::SqlError, "the transaction was rolled back as it was told");
+                    return Err(rolled_back.into());
+                }
+            }
+        }
+    }
+}
+
+impl Executor for CliWrite {
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, _order: &'a Order) -> Working<'a> {
+        Box::pin(self.run(tx))
+    }
+
+    fn definition(&self) -> String {
+        TOOL.to_owned()
+    }
+}
+
+/// Runs one statement; what it gives is taken, or it has failed.
+async fn statement(
+    tx: &mut WriteTx<'_>,
+    query: &Query,
+    out: mpsc::Sender<Chunk>,
+    cancel: &CancellationToken,
+) -> Result<Completed, Undone> {
+    let mut outlet = Outlet::new(out, query.delivery);
+    let cancelled = |refusal| Undone { failed: Some(Failed::Cancelled), refusal };
+    let running = async {
+        tx.run_own(query, &mut outlet).await?;
+        let unread = Failure::new(ErrorCode::SqlError, "nobody took the result, so it was rolled back");
+        outlet.finish().await.map_err(|_| cancelled(unread.into()))
+    };
+    tokio::select! {
+        biased;
+        // It is in the middle of something: the gate gives the connection up, and finds out what became of the record.
+        () = cancel.cancelled() => return Err(cancelled(Refusal::Lost(Error::Unread))),
+        ran = running => ran?,
+    }
+    Ok(outlet.completed())
+}
+
+/// What a transaction has done: what its record tells.
+#[derive(Default)]
+struct Transcript {
+    statements: Vec<Value>,
+    bytes: usize,
+    rows_affected: u64,
+}
+
+impl Transcript {
+    /// Whether the record has room for it as well.
+    fn room_for(&mut self, query: &Query) -> Result<(), Refusal> {
+        let params: usize = query.params.iter().map(|param| param.to_string().len()).sum();
+        self.bytes += query.sql.len() + params + BESIDES_BYTES;
+        if self.bytes <= MAX_TRANSCRIPT_BYTES {
+            return Ok(());
+        }
+        let message = format!(
+            "the record of a transaction takes {MAX_TRANSCRIPT_BYTES} bytes of statements and parameters; it was rolled back"
+        );
+        Err(Failure::new(ErrorCode::ResultTooLarge, message).hint("Commit more often.").into())
+    }
+
+    fn add(&mut self, query: &Query, completed: &Completed) {
+        self.rows_affected += completed.row_count;
+        self.statements.push(json!({
+            "sql": query.sql, "params": query.params, "command_tag": completed.tag, "row_count": completed.row_count,
+        }));
+    }
+
+    /// A statement is in the record's parameters already.
+    fn of_one(self) -> Work {
+        let one = self.statements.into_iter().next().unwrap_or_default();
+        let data = json!({"command_tag": one.get("command_tag"), "row_count": one.get("row_count")});
+        work(data, self.rows_affected)
+    }
+
+    fn of_all(self) -> Work {
+        work(json!({"statements": self.statements}), self.rows_affected)
+    }
+}
+
+fn work(data: Value, rows_affected: u64) -> Work {
+    let rollback = Rollback::irreversible(IRREVERSIBLE);
+    Work { data, rows_affected, before: None, after: None, rollback, reversals: Vec::new() }
+}
+
+/// Writes to one ledger on behalf of one person.
+#[derive(Debug, Clone)]
+pub(super) struct Audited {
+    gate: Gate,
+    principal: Principal,
+}
+
+impl Audited {
+    pub(super) fn new(gate: Gate, principal: Principal) -> Self {
+        Self { gate, principal }
+    }
+
+    /// Hands a write to the gate. The work of a transaction comes through `steps`.
+    fn perform(
+        &self,
+        params: Map<String, Value>,
+        write: CliWrite,
+        within: Duration,
+    ) -> JoinHandle<Result<Settled, Stopped>> {
+        let attempt = Attempt {
+            order: Order { principal: self.principal.clone(), params },
+            tool: TOOL.to_owned(),
+            redaction: Redaction::default(),
+            // No two calls are the same call.
+            idempotency_key: Some(CorrelationId::new().to_string()),
+            deadline: Instant::now() + within + AROUND,
+            executor: Arc::new(write),
+            agreed: None,
+        };
+        let gate = self.gate.clone();
+        tokio::spawn(async move { gate.perform(attempt).await })
+    }
+
+    /// Runs one statement in a transaction of its own.
+    pub(super) async fn query(
+        &self,
+        query: Query,
+        out: mpsc::Sender<Chunk>,
+        cancel: CancellationToken,
+    ) -> Result<Completed, Failed> {
+        let params =
+            [("sql".to_owned(), query.sql.as_str().into()), ("params".to_owned(), query.params.clone().into())];
+        let within = Some(query.statement_timeout).filter(|limit| !limit.is_zero()).unwrap_or(NO_LIMIT);
+        let (step, steps) = mpsc::channel(1);
+        let (done, outcome) = oneshot::channel();
+        let sent = Sent { query, out, cancel, done };
+        let _ = step.send(Step::Run(Box::new(sent))).await;
+        let write = CliWrite { steps: Mutex::new(Some(steps)), opened: Mutex::new(None), is_single: true };
+        let settled = settled(self.perform(params.into_iter().collect(), write, within).await)?;
+        match (settled, outcome.await) {
+            // The statement's own answer says more than its record.
+            (Err(stopped), Ok(Err(failed))) if stopped.failure.code != ErrorCode::CommitOutcomeUnknown => Err(failed),
+            (Err(stopped), _) => Err(failed(&stopped)),
+            (Ok(correlation_id), Ok(Ok(completed))) => {
+                Ok(Completed { correlation_id: Some(correlation_id), ..completed })
+            }
+            (Ok(_), _) => Err(Failed::Internal("the write has a record and no outcome".to_owned())),
+        }
+    }
+
+    /// Opens a transaction of several statements.
+    pub(super) async fn begin(&self, begin: Begin) -> Result<Box<dyn Transaction>, Failed> {
+        let params = [("transaction".to_owned(), Value::Bool(true))];
+        let (step, steps) = mpsc::channel(1);
+        let (open, opened) = oneshot::channel();
+        let write = CliWrite { steps: Mutex::new(Some(steps)), opened: Mutex::new(Some(open)), is_single: false };
+        let settled_later = self.perform(params.into_iter().collect(), write, begin.timeout);
+        if opened.await.is_err() {
+            return match settled(settled_later.await)? {
+                Err(stopped) => Err(failed(&stopped)),
+                Ok(_) => Err(Failed::Internal("the transaction ended before it began".to_owned())),
+            };
+        }
+        Ok(Box::new(Open { step, settled: settled_later }))
+    }
+}
+
+/// A transaction that waits for its statements. Dropped, it is rolled back.
+struct Open {
+    step: mpsc::Sender<Step>,
+    settled: JoinHandle<Result<Settled, Stopped>>,
+}
+
+fn failed_already() -> Failed {
+    sql("25P02", "current transaction is aborted, commands ignored until end of transaction block")
+}
+
+impl Transaction for Open {
+    fn query<'a>(
+        &'a mut self,
+        query: Query,
+        out: mpsc::Sender<Chunk>,
+        cancel: CancellationToken,
+    ) -> Executing<'a, Completed> {
+        Box::pin(async move {
+            let (done, outcome) = oneshot::channel();
+            let sent = Sent { query, out, cancel, done };
+            self.step.send(Step::Run(Box::new(sent))).await.map_err(|_| failed_already())?;
+            outcome.await.unwrap_or_else(|_| Err(failed_already()))
+        })
+    }
+
+    fn commit(self: Box<Self>) -> Executing<'static, Completed> {
+        Box::pin(async move {
+            let Self { step, settled: later } = *self;
+            let is_open = step.send(Step::Commit).await.is_ok();
+            drop(step);
+            match settled(later.await)? {
+                Ok(correlation_id) => {
+                    let (tag, correlation_id) = (Some("COMMIT".to_owned()), Some(correlation_id));
+                    Ok(Completed { tag, correlation_id, ..Completed::default() })
+                }
+                Err(stopped) if is_open || stopped.failure.code == ErrorCode::CommitOutcomeUnknown => {
+                    Err(failed(&stopped))
+                }
+                Err(_) => Err(failed_already()),
+            }
+        })
+    }
+
+    fn roll_back(self: Box<Self>) -> Executing<'static, Completed> {
+        Box::pin(async move {
+            let Self { step, settled: later } = *self;
+            drop(step);
+            // Its record is final before the answer is given.
+            let _ = later.await;
+            Ok(Completed { tag: Some("ROLLBACK".to_owned()), ..Completed::default() })
+        })
+    }
+}
+
+type Outcome = Result<Result<Settled, Stopped>, tokio::task::JoinError>;
+
+/// The receipt of a write that stands.
+fn settled(outcome: Outcome) -> Result<Result<String, Stopped>, Failed> {
+    match outcome {
+        Ok(Ok(Settled::Executed { correlation_id, .. })) => Ok(Ok(correlation_id.to_string())),
+        Ok(Ok(Settled::Duplicate { .. })) => {
+            Err(Failed::Internal("a write of its own was taken for another one".to_owned()))
+        }
+        Ok(Err(stopped)) => Ok(Err(stopped)),
+        Err(error) => Err(Failed::Internal(error.to_string())),
+    }
+}
+
+fn failed(stopped: &Stopped) -> Failed {
+    match stopped.failure.code {
+        ErrorCode::CommitOutcomeUnknown => Failed::CommitOutcomeUnknown {
+            message: stopped.failure.message.clone(),
+            correlation_id: stopped.correlation_id.map(|id| id.to_string()),
+        },
+        _ => of_failure(&stopped.failure),
+    }
+}
+
+fn of_failure(failure: &Failure) -> Failed {
+    match (failure.code, &failure.sqlstate) {
+        (ErrorCode::SqlError | ErrorCode::InvalidParams | ErrorCode::Timeout, Some(sqlstate)) => {
+            let Failed::Sql(mut error) = sql(sqlstate, &failure.message) else {
+                return Failed::Internal(failure.message.clone());
+            };
+            error.hint.clone_from(&failure.hint);
+            Failed::Sql(error)
+        }
+        (ErrorCode::InDoubtAborted, _) => Failed::Lost(failure.message.clone()),
+        _ => Failed::Ledger {
+            message: failure.message.clone(),
+            hint: failure.hint.clone(),
+            retryable: failure.retryable,
+        },
+    }
+}
+
+fn sql(sqlstate: &str, message: &str) -> Failed {
+    let (severity, sqlstate, message) = ("ERROR".to_owned(), sqlstate.to_owned(), message.to_owned());
+    Failed::Sql(Box::new(ServerError { severity, sqlstate, message, ..ServerError::default() }))
+}
+
+fn lost(refusal: &Refusal) -> Failed {
+    match refusal {
+        Refusal::Failure(failure) => of_failure(failure),
+        Refusal::Lost(error) => Failed::Lost(error.to_string()),
+    }
+}

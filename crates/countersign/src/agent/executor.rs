@@ -1,0 +1,152 @@
+//! What the front ends run statements with: reads as they are, writes through the ledger where there is one.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use agent_cli::executor::{
+    Begin, Chunk, Completed, DbExecutor, Described, Direct, Executing, Failed, Place, Query, Transaction,
+};
+use contract::Principal;
+use ledger::read::Error;
+use ledger::{Gate, Ledger, SchemaError};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::audited::Audited;
+
+/// Whether writes are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Audit {
+    /// Where the database has a ledger.
+    WhereThereIsOne,
+    /// Always: a database without one takes no write.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Writes of one session at once; as many as it may have connections.
+const WRITES: usize = 5;
+
+const NOT_USABLE: &str = "Log in with a role that may write to the ledger (countersign_writer, or one that is granted it), or give \
+     --no-audit where the configuration allows it.";
+
+/// Runs statements of the command line.
+pub(super) struct Recording {
+    direct: Direct,
+    audit: Audit,
+    principal: Principal,
+    settings: ledger::Settings,
+    /// Of the sessions that have written: `None` for one whose database has no ledger.
+    ledgers: Mutex<HashMap<String, Option<Audited>>>,
+    /// All gates that were ever used: each has writes to wait for.
+    gates: Mutex<Vec<Gate>>,
+}
+
+impl Recording {
+    pub(super) fn new(audit: Audit, principal: Principal, settings: ledger::Settings) -> Self {
+        let settings = ledger::Settings { sessions: WRITES, ..settings };
+        let (ledgers, gates) = (Mutex::default(), Mutex::default());
+        Self { direct: Direct::default(), audit, principal, settings, ledgers, gates }
+    }
+
+    fn ledgers(&self) -> MutexGuard<'_, HashMap<String, Option<Audited>>> {
+        self.ledgers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The ledger of the session's database, if writes of it are recorded.
+    async fn ledger(&self, place: &Place) -> Result<Option<Audited>, Failed> {
+        if self.audit == Audit::Never {
+            return Ok(None);
+        }
+        if let Some(known) = self.ledgers().get(&place.session) {
+            return Ok(known.clone());
+        }
+        let found = ledger::exists(&place.target).await.map_err(Failed::from)?;
+        let audited = match (found, self.audit) {
+            (false, Audit::Always) => {
+                return Err(Failed::Ledger {
+                    message: format!("the database \"{}\" has no ledger, so nothing is written", place.target.dbname),
+                    hint: Some("Run `countersign init` on it first, or leave --audit away.".to_owned()),
+                    retryable: false,
+                });
+            }
+            (false, _) => None,
+            (true, _) => {
+                ledger::check(&place.target).await.map_err(|error| unusable(&error))?;
+                let ledger = Ledger::of_person(place.target.clone(), self.settings.clone());
+                let gate = ledger.gate();
+                self.gates.lock().unwrap_or_else(PoisonError::into_inner).push(gate.clone());
+                Some(Audited::new(gate, self.principal.clone()))
+            }
+        };
+        self.ledgers().insert(place.session.clone(), audited.clone());
+        Ok(audited)
+    }
+}
+
+fn unusable(error: &SchemaError) -> Failed {
+    if let SchemaError::Database(Error::Connect(error)) = error {
+        return Failed::Connect(error.clone());
+    }
+    Failed::Ledger {
+        message: format!("the ledger cannot be used, so nothing is written: {error}"),
+        hint: Some(NOT_USABLE.to_owned()),
+        retryable: false,
+    }
+}
+
+impl DbExecutor for Recording {
+    fn query<'a>(
+        &'a self,
+        place: &'a Place,
+        query: Query,
+        out: mpsc::Sender<Chunk>,
+        cancel: CancellationToken,
+    ) -> Executing<'a, Completed> {
+        if query.read_only {
+            return self.direct.query(place, query, out, cancel);
+        }
+        Box::pin(async move {
+            let ledger = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(Failed::Cancelled),
+                ledger = self.ledger(place) => ledger?,
+            };
+            match ledger {
+                Some(ledger) => ledger.query(query, out, cancel).await,
+                None => self.direct.query(place, query, out, cancel).await,
+            }
+        })
+    }
+
+    fn describe<'a>(&'a self, place: &'a Place, sql: &'a str, cancel: CancellationToken) -> Executing<'a, Described> {
+        self.direct.describe(place, sql, cancel)
+    }
+
+    fn begin<'a>(&'a self, place: &'a Place, begin: Begin) -> Executing<'a, Box<dyn Transaction>> {
+        Box::pin(async move {
+            let ledger = if begin.read_only { None } else { self.ledger(place).await? };
+            match ledger {
+                Some(ledger) => ledger.begin(begin).await,
+                None => self.direct.begin(place, begin).await,
+            }
+        })
+    }
+
+    fn forget(&self, session: &str) {
+        self.direct.forget(session);
+        self.ledgers().remove(session);
+    }
+
+    fn drain(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            for gate in gates {
+                gate.drain().await;
+            }
+            self.direct.drain().await;
+        })
+    }
+}

@@ -1,0 +1,179 @@
+//! [`DbExecutor`] on PostgreSQL, without a ledger.
+//!
+//! ```text
+//! a read     the read path (`read::streamed`): a transaction that cannot write, rolled back, the session cleaned
+//! a write    BEGIN · limits · describe · run to its end · everything taken? · COMMIT · DISCARD ALL
+//! ```
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::running::{Limits, STATEMENT, run_in};
+use super::transaction::Opened;
+use super::{
+    Begin, Chunk, Completed, DbExecutor, Described, Executing, Failed, Outlet, Place, Query, Transaction, ending,
+};
+use crate::pool::Lease;
+use crate::read::Reader;
+
+/// Connections of one session, at the most.
+const SESSIONS: usize = 5;
+
+/// How long the answer to COMMIT is waited for.
+pub(super) const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How much longer than its own timeout a server may be silent before it counts as gone.
+const PATIENCE_BEYOND_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Waiting for a connection has no end of its own: whoever waits can cancel.
+const NO_DEADLINE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Runs statements on PostgreSQL, over pools of its own.
+#[derive(Debug, Default)]
+pub struct Direct {
+    pools: Mutex<HashMap<String, Reader>>,
+}
+
+impl Direct {
+    fn pools(&self) -> MutexGuard<'_, HashMap<String, Reader>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn at(&self, place: &Place) -> Reader {
+        let mut pools = self.pools();
+        let opened = pools.entry(place.session.clone());
+        opened.or_insert_with(|| Reader::of_commands(place.target.clone(), SESSIONS)).clone()
+    }
+
+    async fn read(&self, place: &Place, query: &Query, outlet: &mut Outlet) -> Result<(), Failed> {
+        let reader = self.at(place);
+        let mut lease = lease(&reader, query.statement_timeout).await?;
+        let outcome = reader.stream_on(lease.session(), query, outlet).await;
+        reader.end(lease, outcome).await?;
+        ending(outlet)?;
+        Ok(outlet.finish().await?)
+    }
+
+    /// Everything but the COMMIT.
+    async fn write(&self, place: &Place, query: &Query, outlet: &mut Outlet) -> Result<Lease, Failed> {
+        let reader = self.at(place);
+        let mut lease = lease(&reader, query.statement_timeout).await?;
+        let session = lease.session();
+        session.open_block("read write", Limits::of(query)).await?;
+        let ran = run_in(session, reader.types(), (STATEMENT, None), query, outlet).await;
+        let outcome = ran.and_then(|()| ending(outlet));
+        let outcome = match outcome {
+            Ok(()) => outlet.finish().await.map_err(Failed::from),
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(()) => Ok(lease),
+            Err(error) => {
+                lease.session().leave_block("rollback").await;
+                Err(error)
+            }
+        }
+    }
+}
+
+impl DbExecutor for Direct {
+    fn query<'a>(
+        &'a self,
+        place: &'a Place,
+        query: Query,
+        out: mpsc::Sender<Chunk>,
+        cancel: CancellationToken,
+    ) -> Executing<'a, Completed> {
+        Box::pin(async move {
+            let mut outlet = Outlet::new(out, query.delivery);
+            if query.read_only {
+                unless_cancelled(&cancel, self.read(place, &query, &mut outlet)).await?;
+            } else {
+                let mut lease = unless_cancelled(&cancel, self.write(place, &query, &mut outlet)).await?;
+                commit(&mut lease).await?;
+            }
+            Ok(outlet.completed())
+        })
+    }
+
+    fn describe<'a>(&'a self, place: &'a Place, sql: &'a str, cancel: CancellationToken) -> Executing<'a, Described> {
+        Box::pin(async move {
+            let reader = self.at(place);
+            let describing = async {
+                let mut lease = lease(&reader, Duration::ZERO).await?;
+                let described = reader.describe_on(lease.session(), sql).await;
+                Ok(reader.end(lease, described).await?)
+            };
+            unless_cancelled(&cancel, describing).await
+        })
+    }
+
+    fn begin<'a>(&'a self, place: &'a Place, begin: Begin) -> Executing<'a, Box<dyn Transaction>> {
+        Box::pin(async move {
+            let reader = self.at(place);
+            let mut lease = lease(&reader, Duration::ZERO).await?;
+            let mode = if begin.read_only { "read only" } else { "read write" };
+            lease.session().open_block(mode, Limits::default()).await?;
+            Ok(Box::new(Opened::new(reader, lease, begin.read_only)) as Box<dyn Transaction>)
+        })
+    }
+
+    fn forget(&self, session: &str) {
+        self.pools().remove(session);
+    }
+
+    fn drain(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            let pools: Vec<Reader> = self.pools().values().cloned().collect();
+            for pool in pools {
+                pool.drain().await;
+            }
+        })
+    }
+}
+
+/// A connection for one statement that may take so long; zero is for as long as it likes.
+pub(super) async fn lease(reader: &Reader, timeout: Duration) -> Result<Lease, Failed> {
+    let mut lease = reader.lease_until(Instant::now() + NO_DEADLINE).await?;
+    lease.session().connection.patience =
+        Some(timeout).filter(|it| !it.is_zero()).map(|it| it + PATIENCE_BEYOND_TIMEOUT);
+    Ok(lease)
+}
+
+pub(super) async fn unless_cancelled<T>(
+    cancel: &CancellationToken,
+    work: impl Future<Output = Result<T, Failed>>,
+) -> Result<T, Failed> {
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => Err(Failed::Cancelled),
+        outcome = work => outcome,
+    }
+}
+
+/// Commits what the session has open. What was in it stands or does not: nothing else may be said than what the server says.
+pub(super) async fn commit(lease: &mut Lease) -> Result<String, Failed> {
+    let session = lease.session();
+    let Ok(committed) = tokio::time::timeout(COMMIT_PATIENCE, session.commit_block()).await else {
+        return Err(unknown("the server did not answer to COMMIT"));
+    };
+    let outcome = committed.map_err(|error| match error {
+        crate::Error::Server(error) => Failed::Sql(error),
+        error => unknown(&format!("the connection was lost while it committed ({error})")),
+    });
+    session.leave_block("").await;
+    outcome
+}
+
+fn unknown(why: &str) -> Failed {
+    Failed::CommitOutcomeUnknown {
+        message: format!("{why}: the write may or may not have happened"),
+        correlation_id: None,
+    }
+}

@@ -1,0 +1,198 @@
+//! Where the rows of a statement go: JSON, batch by batch, as fast as somebody takes it.
+
+use contract::Column;
+use postgres_protocol::message::backend::{DataRowBody, NoticeResponseBody};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Chunk, Completed, Delivery};
+use crate::error::{Error, ServerError};
+use crate::read::{check_size, row_texts, write_row, write_values};
+
+/// The largest row, as PostgreSQL sends it, where rows are handed on as they arrive.
+const MAX_ROW_BYTES: usize = 16 << 20;
+
+/// The most room that a batch keeps for the next one.
+const MAX_IDLE_BYTES: usize = 1 << 20;
+
+/// The way of a statement's rows to whoever takes them. What cannot be taken at once is waited for, and nothing is read from
+/// the server meanwhile.
+#[derive(Debug)]
+pub struct Outlet {
+    out: mpsc::Sender<Chunk>,
+    delivery: Delivery,
+    /// The columns, until they are sent.
+    columns: Option<Vec<Column>>,
+    /// A JSON array that is not closed yet; empty if no row is in it.
+    batch: Vec<u8>,
+    in_batch: u64,
+    /// The rows, and the bytes of their JSON.
+    rows: u64,
+    bytes: u64,
+    /// PostgreSQL's command tag, once it is known.
+    tag: Option<String>,
+    /// What the tag's last number says.
+    affected: u64,
+    returns_rows: bool,
+    /// What is too large, if something is: nothing more is taken then.
+    overflow: Option<String>,
+}
+
+impl Outlet {
+    /// To this receiver.
+    #[must_use]
+    pub fn new(out: mpsc::Sender<Chunk>, delivery: Delivery) -> Self {
+        Self {
+            out,
+            delivery,
+            columns: None,
+            batch: Vec::new(),
+            in_batch: 0,
+            rows: 0,
+            bytes: 0,
+            tag: None,
+            affected: 0,
+            returns_rows: false,
+            overflow: None,
+        }
+    }
+
+    /// What the statement came to.
+    #[must_use]
+    pub fn completed(self) -> Completed {
+        Completed {
+            tag: self.tag,
+            returns_rows: self.returns_rows,
+            row_count: if self.returns_rows { self.rows } else { self.affected },
+            payload_bytes: self.bytes,
+            correlation_id: None,
+        }
+    }
+
+    /// PostgreSQL's command tag, once the statement has ended.
+    #[must_use]
+    pub fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+
+    /// What is too large, if something is.
+    #[must_use]
+    pub fn overflow(&self) -> Option<&str> {
+        self.overflow.as_deref()
+    }
+
+    /// The largest message to take from the server. A row of JSON is never shorter than what it is made of, but for white
+    /// space in json.
+    pub(crate) fn max_message_bytes(&self) -> usize {
+        match self.delivery {
+            Delivery::Inline { max_bytes, .. } => {
+                max_bytes.saturating_mul(4).clamp(64 << 10, MAX_ROW_BYTES.max(max_bytes))
+            }
+            Delivery::Batches { .. } => MAX_ROW_BYTES,
+        }
+    }
+
+    /// How many rows to ask for; 0 is all.
+    pub(crate) fn row_limit(&self) -> i32 {
+        match self.delivery {
+            Delivery::Inline { max_rows, .. } => max_rows.saturating_add(1).try_into().unwrap_or(0),
+            Delivery::Batches { .. } => 0,
+        }
+    }
+
+    /// The statement returns rows of these columns.
+    pub(crate) fn begin(&mut self, columns: &[Column]) {
+        self.returns_rows = true;
+        self.columns = Some(columns.to_vec());
+    }
+
+    /// Takes a row as it arrives. False if it is too much: the rest need not come.
+    pub(crate) async fn take(&mut self, body: &DataRowBody, columns: &[Column]) -> Result<bool, Error> {
+        if self.overflow.is_some() {
+            return Ok(false);
+        }
+        let texts = row_texts(body)?;
+        check_size(&texts, columns, self.max_message_bytes())?;
+        self.push(|batch| write_row(batch, &texts, columns)).await
+    }
+
+    /// The same for a row that is JSON already.
+    pub(crate) async fn take_values(&mut self, row: &[Value], columns: &[Column]) -> Result<bool, Error> {
+        if self.overflow.is_some() {
+            return Ok(false);
+        }
+        self.push(|batch| write_values(batch, row, columns)).await
+    }
+
+    async fn push(&mut self, write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) -> Result<bool, Error> {
+        self.batch.push(if self.in_batch == 0 { b'[' } else { b',' });
+        let start = self.batch.len();
+        write(&mut self.batch).map_err(std::io::Error::other)?;
+        self.bytes += (self.batch.len() - start) as u64;
+        self.rows += 1;
+        self.in_batch += 1;
+        match self.delivery {
+            Delivery::Inline { max_rows, .. } if self.rows > max_rows as u64 => {
+                self.refuse(format!("the result has more than {max_rows} rows"));
+            }
+            Delivery::Inline { max_bytes, .. } if self.bytes > max_bytes as u64 => {
+                self.refuse(format!("the result is larger than {max_bytes} bytes of JSON"));
+            }
+            Delivery::Batches { rows, bytes } if self.in_batch >= rows as u64 || self.batch.len() > bytes => {
+                self.hand_on().await?;
+            }
+            _ => {}
+        }
+        Ok(self.overflow.is_none())
+    }
+
+    fn refuse(&mut self, what: String) {
+        (self.batch, self.in_batch) = (Vec::new(), 0);
+        self.overflow = Some(what);
+    }
+
+    async fn hand_on(&mut self) -> Result<(), Error> {
+        if let Some(columns) = self.columns.take() {
+            self.send(Chunk::Columns(columns)).await?;
+        }
+        if self.in_batch == 0 {
+            return Ok(());
+        }
+        self.batch.push(b']');
+        let room = self.batch.capacity().min(MAX_IDLE_BYTES);
+        let json = std::mem::replace(&mut self.batch, Vec::with_capacity(room));
+        let json = String::from_utf8(json).map_err(std::io::Error::other)?;
+        let count = std::mem::take(&mut self.in_batch);
+        self.send(Chunk::Rows { json, count }).await
+    }
+
+    /// Hands on a notice. Rows that are not a batch yet come behind it.
+    pub(crate) async fn notice(&mut self, body: &NoticeResponseBody) -> Result<(), Error> {
+        let notice = ServerError::from_fields(body.fields())?;
+        self.send(Chunk::Notice(Box::new(notice))).await
+    }
+
+    /// Takes in how the statement ended.
+    pub(crate) fn end(&mut self, tag: &str) {
+        self.affected = tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default();
+        self.tag = Some(tag.to_owned());
+    }
+
+    /// Hands on the rest, and waits until all of it has been taken.
+    ///
+    /// # Errors
+    /// [`Error::Unread`].
+    pub async fn finish(&mut self) -> Result<(), Error> {
+        if self.overflow.is_some() {
+            return Ok(());
+        }
+        self.hand_on().await?;
+        let (taken, is_taken) = oneshot::channel();
+        self.send(Chunk::Delivered(taken)).await?;
+        is_taken.await.map_err(|_| Error::Unread)
+    }
+
+    async fn send(&self, chunk: Chunk) -> Result<(), Error> {
+        self.out.send(chunk).await.map_err(|_| Error::Unread)
+    }
+}

@@ -1,0 +1,220 @@
+//! A caller's statement in a transaction block that is open already.
+
+use std::time::Duration;
+
+use super::outlet::Outlet;
+use super::{Expected, Failed, Query, arrive};
+use crate::columns;
+use crate::error::Error;
+use crate::read::{NOTHING, Reader, is_about_values};
+use crate::session::{Session, Step};
+use crate::types::TypeCatalog;
+use crate::value;
+
+/// The name of the caller's statement.
+pub(super) const STATEMENT: &str = "countersign_query";
+
+const LIMITS_SQL: &str = "\
+select pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $2, true)";
+
+/// A statement that is one of transaction control is taken even where the transaction has failed (`IsTransactionExitStmt`),
+/// if it ends the transaction or goes back in it. Anything else is refused with 25P02 before it does anything.
+const FAIL: [&str; 2] = ["savepoint countersign_probe", "select 1/0"];
+const RECOVER: [&str; 2] = ["rollback to savepoint countersign_probe", "release savepoint countersign_probe"];
+
+const CONTROL_HINT: &str = "A statement runs in a transaction of its own. For several in one, use the commands begin, commit and rollback of the pipe.";
+
+/// `statement_timeout` and `lock_timeout` in milliseconds; 0 is none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Limits {
+    statement: Duration,
+    lock: Duration,
+}
+
+impl Limits {
+    pub(crate) fn of(query: &Query) -> Self {
+        Self { statement: query.statement_timeout, lock: query.lock_timeout }
+    }
+
+    fn params(self) -> [Option<String>; 2] {
+        [self.statement, self.lock].map(|timeout| Some(timeout.as_millis().to_string()))
+    }
+}
+
+/// Runs the query under this name. Whatever it fails with, the transaction must be rolled back. `forbids` says what a read may
+/// not call, where it is one.
+pub(crate) async fn run_in(
+    session: &mut Session,
+    types: &TypeCatalog,
+    (statement, forbids): (&str, Option<&Reader>),
+    query: &Query,
+    outlet: &mut Outlet,
+) -> Result<(), Failed> {
+    let shape = session.describe(statement, &query.sql, &[]).await?;
+    let param_types = types.resolve_all(session, &shape.params).await?;
+    let params = value::encode_all(&query.params, &param_types).map_err(|error| Failed::Params(error.to_string()))?;
+    if let Some(reader) = forbids {
+        reader.check_functions(session, statement, &params).await?;
+    }
+    let columns = match &shape.columns {
+        Some(raw) => Some(columns::resolve(types, session, raw).await?),
+        None => None,
+    };
+    if columns.is_none() && params.is_empty() && session.is_transaction_exit(statement).await? {
+        return Err(control("it ends the transaction, or goes back in it"));
+    }
+    if let Some(columns) = &columns {
+        outlet.begin(columns);
+    }
+    session.run_described(statement, &params, columns.as_deref().unwrap_or_default(), outlet).await
+}
+
+impl Session {
+    /// Opens a transaction block. Its mode is fixed by a first query: no statement in it can change that.
+    pub(super) async fn open_block(&mut self, mode: &str, limits: Limits) -> Result<(), Failed> {
+        let begin = format!("begin {mode}");
+        let params = limits.params();
+        let steps = [Step::plain(&begin), Step { sql: LIMITS_SQL, params: &params, param_types: &[] }];
+        self.run(&steps).await.map_err(|failed| failed.error)?;
+        Ok(())
+    }
+
+    pub(crate) async fn set_limits(&mut self, limits: Limits) -> Result<(), Failed> {
+        let params = limits.params();
+        self.run(&[Step { sql: LIMITS_SQL, params: &params, param_types: &[] }])
+            .await
+            .map_err(|failed| failed.error)?;
+        Ok(())
+    }
+
+    /// Commits; the command tag, which must say so.
+    pub(super) async fn commit_block(&mut self) -> Result<String, Error> {
+        let outcomes = self.run(&[Step::plain("commit")]).await.map_err(|failed| failed.error)?;
+        match outcomes.last().map(|outcome| outcome.tag.as_str()) {
+            Some("COMMIT") => Ok("COMMIT".to_owned()),
+            tag => Err(Error::Server(Box::new(crate::ServerError {
+                hint: Some("Nothing of it was written.".to_owned()),
+                ..crate::ServerError::ours(
+                    "25P02",
+                    format!("the transaction had failed, so COMMIT was answered with {}", tag.unwrap_or("nothing")),
+                )
+            }))),
+        }
+    }
+
+    /// Ends the block, if it can be done without waiting for a statement that still runs, and leaves nothing of it behind. A
+    /// session of which this cannot be said is not used again.
+    pub(super) async fn leave_block(&mut self, end: &str) {
+        if self.connection.owed > 0 {
+            return;
+        }
+        let ended = if end.is_empty() { Ok(()) } else { self.batch(end).await };
+        if ended.is_err() || self.push_discard().await.is_err() {
+            self.retire();
+        }
+    }
+
+    /// Whether the statement of this name, which takes no parameters, ends a transaction or goes back in it: COMMIT, ROLLBACK,
+    /// PREPARE TRANSACTION, ROLLBACK TO. Nothing of it runs.
+    async fn is_transaction_exit(&mut self, statement: &str) -> Result<bool, Error> {
+        for sql in FAIL {
+            self.push_unnamed(sql, &[], &[])?;
+            self.connection.push_execute("", 0)?;
+        }
+        self.connection.push_sync();
+        self.connection.push_bind("", statement, &[])?;
+        self.connection.push_sync();
+        for sql in RECOVER {
+            self.push_unnamed(sql, &[], &[])?;
+            self.connection.push_execute("", 0)?;
+        }
+        self.connection.push_sync();
+        self.connection.flush().await?;
+        let failed = self.finish().await;
+        let bound = self.finish().await;
+        self.finish().await?;
+        match (failed, bound) {
+            (Err(Error::Server(failed)), _) if failed.sqlstate != "22012" => Err(Error::Server(failed)),
+            (_, Ok(())) => Ok(true),
+            (_, Err(Error::Server(_))) => Ok(false),
+            (_, Err(error)) => Err(error),
+        }
+    }
+
+    /// Runs the statement that was described under this name to its end, its rows into the outlet.
+    ///
+    /// # Errors
+    /// [`Failed`]: the transaction must be rolled back, and if the session is not idle by then it must not be used again.
+    async fn run_described(
+        &mut self,
+        statement: &str,
+        params: &[Option<String>],
+        columns: &[contract::Column],
+        outlet: &mut Outlet,
+    ) -> Result<(), Failed> {
+        if let Err(error) = self.connection.push_bind("", statement, params) {
+            self.connection.outbox().clear();
+            return Err(Error::Lost(error).into());
+        }
+        self.connection.push_execute("", 0).map_err(Error::Lost)?;
+        self.connection.push_sync();
+        self.connection.flush().await.map_err(Error::Lost)?;
+        let usual = std::mem::replace(&mut self.connection.max_message_bytes, outlet.max_message_bytes());
+        self.connection.hears_notices = true;
+        let expected = Expected { before: 0, columns, conversion: None, to_its_end: true };
+        let arrived = arrive(self, &expected, outlet).await;
+        self.connection.hears_notices = false;
+        self.connection.max_message_bytes = usual;
+        let arrival = arrived?;
+        if arrival.copies {
+            return Err(Failed::copy());
+        }
+        if arrival.is_empty {
+            return Err(Failed::Params(NOTHING.to_owned()));
+        }
+        match arrival.failure {
+            None => Ok(()),
+            Some(error) if arrival.bound == 0 && !params.is_empty() && is_about_values(&error) => {
+                Err(Failed::Params(error.message))
+            }
+            Some(error) => Err(Failed::Sql(Box::new(error))),
+        }
+    }
+}
+
+/// Command tags of what works only where a session stays with its caller.
+const OF_A_SESSION: [&str; 2] = ["LISTEN", "UNLISTEN"];
+
+/// Command tags of transaction control.
+const CONTROL: [&str; 7] =
+    ["BEGIN", "START TRANSACTION", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PREPARE TRANSACTION"];
+
+fn control(why: &str) -> Failed {
+    Failed::Unsupported {
+        message: format!("transaction control as a statement is not supported: {why}"),
+        hint: Some(CONTROL_HINT.to_owned()),
+    }
+}
+
+/// Whether what has run is to be kept.
+pub(crate) fn ending(outlet: &Outlet) -> Result<(), Failed> {
+    if let Some(overflow) = outlet.overflow() {
+        return Err(Failed::TooLarge(overflow.to_owned()));
+    }
+    match outlet.tag() {
+        Some(tag) if OF_A_SESSION.contains(&tag) => Err(Failed::Unsupported {
+            message: format!("{tag} is not supported: there is no way here for notifications"),
+            hint: None,
+        }),
+        Some(tag) if CONTROL.contains(&tag) => Err(control(tag)),
+        _ => Ok(()),
+    }
+}
+
+/// The same within a transaction of several statements, which may have savepoints.
+pub(crate) fn ending_in_block(outlet: &Outlet) -> Result<(), Failed> {
+    match outlet.tag() {
+        Some("SAVEPOINT" | "RELEASE") => Ok(()),
+        _ => ending(outlet),
+    }
+}

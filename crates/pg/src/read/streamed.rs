@@ -1,0 +1,229 @@
+//! A read whose rows are handed on as they arrive, for front ends that run statements of their caller's own. It takes commands
+//! as well (SET, CREATE TABLE): PostgreSQL says which of them a transaction that cannot write refuses.
+
+use std::sync::Arc;
+
+use super::convert;
+use super::frame::{Around, OPENING_STATEMENTS};
+use super::rows::Before;
+use super::run::{Fetched, Statement, encode};
+use super::shapes::Shape;
+use super::{Layer, ReadError, Reader, refusal, too_large};
+use crate::error::{Error, ServerError};
+use crate::execute::{Arrival, Described, Expected, Outlet, Query, arrive};
+use crate::read::convert::explained;
+use crate::read::functions::Checked;
+use crate::session::Session;
+
+/// The portal of the statement: one of no name would not outlive a conversion of its rows.
+const PORTAL: &str = "countersign_portal";
+
+impl Reader {
+    /// Runs the query on this session. Its end is not handed on yet ([`Outlet::finish`]).
+    pub(crate) async fn stream_on(
+        &self,
+        session: &mut Session,
+        query: &Query,
+        outlet: &mut Outlet,
+    ) -> Result<(), ReadError> {
+        session.around = Around::of(query);
+        session.connection.hears_notices = true;
+        let outcome = self.stream_known_or_new(session, query, outlet).await;
+        session.connection.hears_notices = false;
+        outcome
+    }
+
+    async fn stream_known_or_new(
+        &self,
+        session: &mut Session,
+        query: &Query,
+        outlet: &mut Outlet,
+    ) -> Result<(), ReadError> {
+        if let Some((shape, name)) = session.remembered.known(&query.sql) {
+            let params = encode(&shape, &query.params)?;
+            match self.stream(session, &shape, Statement::Prepared(&name), &params, outlet).await {
+                // Nothing has run: the text does not fit the database as it was described.
+                Err(Fetched::Outdated(_)) => {
+                    self.types.forget();
+                    session.remembered.forget(&query.sql);
+                    session.settle().await?;
+                }
+                outcome => return outcome.map_err(Fetched::into_error),
+            }
+        }
+        let name = session.remembered.new_name();
+        let outcome = self.stream_new(session, &name, query, outlet).await;
+        match &outcome {
+            Ok(Some(shape)) => session.remembered.put(&query.sql, shape, name),
+            Ok(None) | Err(_) => session.remembered.drop_name(name),
+        }
+        outcome.map(drop)
+    }
+
+    async fn stream_new(
+        &self,
+        session: &mut Session,
+        name: &str,
+        query: &Query,
+        outlet: &mut Outlet,
+    ) -> Result<Option<Arc<Shape>>, ReadError> {
+        let shape = Arc::new(self.describe(session, name, &query.sql).await?);
+        let params = encode(&shape, &query.params)?;
+        let checked = if self.layers.has(Layer::Functions) {
+            self.functions.check(session, name, &params).await?
+        } else {
+            Checked::Always
+        };
+        let outcome = self.stream(session, &shape, Statement::Described(name), &params, outlet).await;
+        outcome.map_err(Fetched::into_error)?;
+        let stays = checked == Checked::Always && shape.stays() && query.sql.len() <= super::shapes::MAX_TEXT_BYTES;
+        Ok(stays.then_some(shape))
+    }
+
+    async fn stream(
+        &self,
+        session: &mut Session,
+        shape: &Shape,
+        statement: Statement<'_>,
+        params: &[Option<String>],
+        outlet: &mut Outlet,
+    ) -> Result<(), Fetched> {
+        let before = self.push_streamed(session, shape, statement, params, outlet)?;
+        session.connection.max_message_bytes = outlet.max_message_bytes();
+        session.connection.flush().await?;
+        if shape.returns_rows {
+            outlet.begin(&shape.columns);
+        }
+        let expected = Expected {
+            before: before.bound,
+            columns: &shape.columns,
+            conversion: shape.conversion.as_ref(),
+            to_its_end: false,
+        };
+        let mut arrival = arrive(session, &expected, outlet).await.map_err(too_large)?;
+        let was_bound = arrival.bound > before.bound;
+        if arrival.bound < before.bound {
+            session.lose_frame();
+        }
+        if arrival.copies {
+            return Err(ReadError::Copy.into());
+        }
+        if let Some(conversion) = &shape.conversion {
+            let expected = Expected { before: 0, conversion: Some(conversion), ..expected };
+            return self.stream_converted(session, &expected, arrival, outlet).await;
+        }
+        if arrival.is_cut {
+            return Ok(());
+        }
+        let Some(error) = arrival.failure.take() else {
+            if !shape.returns_rows {
+                // Whatever it has done to the session (DEALLOCATE ALL): it ends with it.
+                session.retire();
+            }
+            return if arrival.is_empty { Err(ReadError::Params(NOTHING.to_owned()).into()) } else { Ok(()) };
+        };
+        if shape.returns_rows {
+            // The end of the cleaning, which failed with the transaction.
+            let _ = session.finish().await;
+        }
+        self.push_way_out(session).await?;
+        Err(refused(error, was_bound, statement, !params.is_empty()))
+    }
+
+    fn push_streamed(
+        &self,
+        session: &mut Session,
+        shape: &Shape,
+        statement: Statement<'_>,
+        params: &[Option<String>],
+        outlet: &Outlet,
+    ) -> Result<Before, Error> {
+        let is_described = matches!(statement, Statement::Described(_));
+        let before = if is_described { Before::default() } else { self.push_opening(session)? };
+        debug_assert!(is_described || before.bound == OPENING_STATEMENTS);
+        let formats = shape.conversion.as_ref().map_or(&[][..], convert::Conversion::formats);
+        session.connection.push_bind_as(PORTAL, statement.name(), (&[], params), formats)?;
+        let limit = if shape.conversion.is_some() { convert::portion(0, usize::MAX) } else { outlet.row_limit() };
+        session.connection.push_execute(PORTAL, limit)?;
+        if shape.conversion.is_some() || !shape.returns_rows {
+            session.connection.push_sync();
+        } else {
+            self.frame.push_end(session)?;
+        }
+        Ok(before)
+    }
+
+    /// Portion by portion: the server makes JSON of what only it can, and then gives the next rows.
+    async fn stream_converted(
+        &self,
+        session: &mut Session,
+        expected: &Expected<'_>,
+        mut arrival: Arrival,
+        outlet: &mut Outlet,
+    ) -> Result<(), Fetched> {
+        let mut arrived = 0;
+        loop {
+            if let Some(error) = arrival.failure.take() {
+                self.push_way_out(session).await?;
+                return Err(Fetched::Error(refusal(Error::Server(Box::new(explained(error, expected.conversion))))));
+            }
+            let drafts = std::mem::take(&mut arrival.drafts);
+            arrived += drafts.len();
+            let has_leaves = convert::push(session, &drafts)?;
+            session.connection.flush().await?;
+            let converted = convert::receive(session, drafts, has_leaves, outlet.max_message_bytes()).await;
+            let converted = match converted {
+                Ok(converted) => converted,
+                Err(error @ Error::Server(_)) => {
+                    self.push_way_out(session).await?;
+                    return Err(Fetched::Error(refusal(error)));
+                }
+                Err(error) => return Err(too_large(error).into()),
+            };
+            if converted.is_cut {
+                let limit = outlet.max_message_bytes();
+                return Err(too_large(Error::MessageTooLarge { size: limit, limit }).into());
+            }
+            for row in &converted.rows {
+                if !outlet.take_values(row, expected.columns).await? {
+                    arrival.is_suspended = false;
+                    break;
+                }
+            }
+            if !arrival.is_suspended {
+                return Ok(self.push_way_out(session).await?);
+            }
+            session.connection.push_execute(PORTAL, convert::portion(arrived, usize::MAX))?;
+            session.connection.push_sync();
+            session.connection.flush().await?;
+            arrival = arrive(session, expected, outlet).await.map_err(too_large)?;
+        }
+    }
+
+    /// What the statement takes and gives. Nothing of it runs.
+    pub(crate) async fn describe_on(&self, session: &mut Session, sql: &str) -> Result<Described, ReadError> {
+        session.around = Around::default();
+        let name = session.remembered.new_name();
+        let shape = self.describe(session, &name, sql).await;
+        session.remembered.drop_name(name);
+        let shape = shape?;
+        self.push_way_out(session).await?;
+        let Shape { params, columns, returns_rows, .. } = shape;
+        Ok(Described { params, columns: returns_rows.then_some(columns) })
+    }
+}
+
+/// There is no statement in the text.
+pub(crate) const NOTHING: &str = "there is no statement in the text";
+
+fn refused(error: ServerError, was_bound: bool, statement: Statement<'_>, has_params: bool) -> Fetched {
+    match statement {
+        // Its parameters may be of other types now, or its columns.
+        Statement::Prepared(_) if !was_bound => Fetched::Outdated(error),
+        // PostgreSQL judges the parameters when they are bound; the statement has not started then.
+        _ if !was_bound && has_params && super::run::is_about_values(&error) => {
+            Fetched::Error(ReadError::Params(error.message))
+        }
+        _ => Fetched::Error(refusal(Error::Server(Box::new(error)))),
+    }
+}
