@@ -2,7 +2,8 @@
 //!
 //! `cluster` starts one PostgreSQL for each test binary and gives every test a database of its own; `server` starts the
 //! built `countersign`; `standby` makes a streaming standby; `pgbouncer` is one in between; `proxy` loses its connections to PostgreSQL; `raw` speaks JSON-RPC lines to it, for what a proper
-//! client would never send; `golden` compares with checked-in files. A helper hides plumbing, never an assertion.
+//! client would never send; `front_end` is the agent-first
+//! command line; `golden` compares with checked-in files. A helper hides plumbing, never an assertion.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -12,6 +13,7 @@
 )]
 
 mod cluster;
+mod front_end;
 mod golden;
 mod haproxy;
 mod http;
@@ -22,6 +24,7 @@ mod server;
 mod standby;
 
 pub use cluster::{Database, cluster, database, lone_database};
+pub use front_end::{Pipe, Told, bare_front_end, front_end, is_terminal};
 pub use golden::assert_golden;
 pub use haproxy::HaProxy;
 pub use http::{HttpAnswer, HttpServer, Visitor};

@@ -136,6 +136,11 @@ keys! {
         #[arg(long, env = "COUNTERSIGN_STRICT_ROLES", num_args = 0..=1, require_equals = true,
               default_missing_value = "true", value_parser = BoolishValueParser::new())]
         strict_roles: bool,
+        /// Every write of countersign query, pipe and psql is recorded in the ledger, or refused: no --no-audit, and no database
+        /// without a ledger.
+        #[arg(long, env = "COUNTERSIGN_REQUIRE_AUDIT", num_args = 0..=1, require_equals = true,
+              default_missing_value = "true", value_parser = BoolishValueParser::new())]
+        require_audit: bool,
         /// The key of the fingerprints (HMAC-SHA-256), 16 characters or more; the same for all servers of one ledger.
         #[arg(long, env = "COUNTERSIGN_FINGERPRINT_KEY", hide_env_values = true, value_parser = secret)]
         #[schemars(with = "Option<String>")]

@@ -65,6 +65,8 @@ pub(crate) struct Settings {
     pub(crate) execute_sql_tier: Option<Tier>,
     pub(crate) content: Content,
     pub(crate) strict_roles: bool,
+    /// Whether no write of the command line goes without a record.
+    pub(crate) require_audit: bool,
     pub(crate) ledger: ledger::Settings,
     pub(crate) connect_timeout: Duration,
     pub(crate) read_limits: ReadLimits,
@@ -141,6 +143,7 @@ impl Sources {
             execute_sql_tier: execute_sql_tier.unwrap_or_default().into(),
             content: content.unwrap_or_default(),
             strict_roles: write.strict_roles.unwrap_or_default(),
+            require_audit: write.require_audit.unwrap_or_default(),
             ledger: ledger_settings(&write, &limits, key)?,
             connect_timeout: connect_timeout_ms.map_or(DEFAULT_CONNECT_TIMEOUT, |ms| millis(ms.get())),
             call_deadline: call_deadline(&limits),

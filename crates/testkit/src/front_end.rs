@@ -1,0 +1,195 @@
+//! The agent-first front ends as an agent starts them: JSON lines in, JSON lines out, nothing on standard error.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+use crate::cluster::Database;
+use crate::server::countersign;
+
+/// How long an event may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What starts `countersign query`, `pipe` or `psql` with no configuration around it.
+pub fn bare_front_end(name: &str) -> Command {
+    let mut command = Command::new(countersign());
+    let surroundings = std::env::vars_os().map(|(name, _)| name);
+    for variable in surroundings.filter(|it| {
+        let it = it.to_string_lossy();
+        it.starts_with("PG") || it.starts_with("COUNTERSIGN_")
+    }) {
+        command.env_remove(variable);
+    }
+    command.arg(name).kill_on_drop(true);
+    command
+}
+
+/// The same on this database, as its superuser.
+pub fn front_end(name: &str, database: &Database) -> Command {
+    let mut command = bare_front_end(name);
+    command.arg("--dsn-secret").arg(database.url());
+    command
+}
+
+/// What a front end that ran to its end gave.
+#[derive(Debug)]
+pub struct Told {
+    /// Every line of standard output.
+    pub events: Vec<Value>,
+    /// How it ended.
+    pub status: i32,
+}
+
+impl Told {
+    /// Runs it to its end. Standard error must be empty.
+    pub async fn by(command: &mut Command) -> Self {
+        let output = tokio::time::timeout(PATIENCE, command.stdin(Stdio::null()).output()).await.expect("it ends");
+        let output = output.expect("the binary");
+        let said = String::from_utf8(output.stdout).expect("UTF-8");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "nothing on standard error; standard output: {said}");
+        Self { events: said.lines().map(parse).collect(), status: output.status.code().expect("no signal") }
+    }
+
+    /// The one event there is.
+    pub fn only(self) -> Value {
+        let [event] = <[Value; 1]>::try_from(self.events).unwrap_or_else(|events| panic!("one event, not {events:?}"));
+        event
+    }
+}
+
+fn parse(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("standard output carries events only: {line}: {error}"))
+}
+
+/// A running `countersign pipe`.
+#[derive(Debug)]
+pub struct Pipe {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Lines<BufReader<ChildStdout>>,
+    errors: ChildStderr,
+    /// Events that nobody has asked for yet.
+    waiting: Vec<Value>,
+}
+
+impl Pipe {
+    /// On this database, as its superuser.
+    pub fn on(database: &Database) -> Self {
+        Self::start(front_end("pipe", database))
+    }
+
+    /// Of this command.
+    pub fn start(mut command: Command) -> Self {
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = pipes.spawn().expect("the binary");
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().expect("its output")).lines();
+        let errors = child.stderr.take().expect("its errors");
+        Self { child, input, output, errors, waiting: Vec::new() }
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
+    /// Sends a line as it is.
+    pub async fn line(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("its input is open");
+        input.write_all(line.as_bytes()).await.expect("it reads");
+        input.write_all(b"\n").await.expect("it reads");
+    }
+
+    /// Sends a command.
+    pub async fn send(&mut self, command: Value) {
+        self.line(&command.to_string()).await;
+    }
+
+    /// Sends a query without parameters or options.
+    pub async fn query(&mut self, id: &str, sql: &str) {
+        self.send(json!({"code": "query", "id": id, "sql": sql})).await;
+    }
+
+    /// The next event on standard output.
+    pub async fn next(&mut self) -> Option<Value> {
+        let line = tokio::time::timeout(PATIENCE, self.output.next_line()).await.expect("an event in time");
+        line.expect("UTF-8").map(|line| parse(&line))
+    }
+
+    /// The next event that is like this; others wait for whoever asks for them.
+    pub async fn event(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        if let Some(index) = self.waiting.iter().position(&is_wanted) {
+            return self.waiting.remove(index);
+        }
+        loop {
+            let event = self.next().await.unwrap_or_else(|| panic!("no such event before the end; {:?}", self.waiting));
+            if is_wanted(&event) {
+                return event;
+            }
+            self.waiting.push(event);
+        }
+    }
+
+    /// The next event with this code.
+    pub async fn coded(&mut self, code: &str) -> Value {
+        self.event(|event| event["code"] == code).await
+    }
+
+    /// The terminal event of a command.
+    pub async fn end_of(&mut self, id: &str) -> Value {
+        self.event(|event| event["id"] == id && is_terminal(event)).await
+    }
+
+    /// Runs a query to its terminal event.
+    pub async fn run(&mut self, id: &str, sql: &str) -> Value {
+        self.query(id, sql).await;
+        self.end_of(id).await
+    }
+
+    /// The same with more keys.
+    pub async fn run_with(&mut self, id: &str, sql: &str, more: Value) -> Value {
+        let mut command = json!({"code": "query", "id": id, "sql": sql});
+        for (key, value) in more.as_object().expect("keys") {
+            command[key] = value.clone();
+        }
+        self.send(command).await;
+        self.end_of(id).await
+    }
+
+    /// Closes standard input.
+    pub fn end_input(&mut self) {
+        self.input = None;
+    }
+
+    /// The rest of what it says, and how it ends; its input is closed if it is still open. Standard error must be empty.
+    pub async fn finish(mut self) -> Told {
+        self.end_input();
+        self.rest().await
+    }
+
+    /// The same with its input left open.
+    pub async fn rest(mut self) -> Told {
+        let mut events = std::mem::take(&mut self.waiting);
+        while let Some(event) = self.next().await {
+            events.push(event);
+        }
+        let status = tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it ends").expect("its status");
+        let mut said = String::new();
+        self.errors.read_to_string(&mut said).await.expect("UTF-8");
+        assert_eq!(said, "", "nothing on standard error");
+        Told { events, status: status.code().expect("no signal") }
+    }
+
+    /// Stops reading what it says.
+    pub fn close_output(self) -> (Child, Option<ChildStdin>) {
+        (self.child, self.input)
+    }
+}
+
+/// Whether it ends a command.
+pub fn is_terminal(event: &Value) -> bool {
+    matches!(event["code"].as_str(), Some("result" | "result_end" | "sql_error" | "error" | "dry_run"))
+}

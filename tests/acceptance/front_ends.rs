@@ -1,0 +1,12 @@
+//! The agent-first front ends (agent-cli.md, promises B): `query`, `pipe` and `psql` of the built binary, on PostgreSQL. What
+//! needs no PostgreSQL is tested in the crate `agent-cli`, against a fake executor.
+
+mod audited;
+mod connecting;
+mod ending;
+mod one_shot;
+mod pipe;
+mod streaming;
+mod transactions;
+mod values;
+mod writing;

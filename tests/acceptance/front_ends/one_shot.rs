@@ -1,0 +1,210 @@
+//! One statement, one process: `query` and `psql`.
+
+use serde_json::json;
+use testkit::{Told, bare_front_end, database, front_end};
+
+#[tokio::test]
+async fn a_query_answers_one_result_in_the_order_of_its_columns() {
+    // B6-01, B3-24 to B3-33, B9-19, B1-15
+    let db = database().await;
+    let mut command = front_end("query", &db);
+    let told = Told::by(command.args(["--sql", "select 7 as n, 'x' as \"api_key_secret\""])).await;
+    assert_eq!(told.status, 0);
+    let mut result = told.only();
+    let trace = result["trace"].take();
+    assert_eq!(
+        result,
+        json!({
+            "code": "result", "id": result["id"], "session": "default", "command_tag": "ROWS 1",
+            "columns": [{"name": "n", "type": "int4"}, {"name": "api_key_secret", "type": "text"}],
+            "rows": [{"n": 7, "api_key_secret": "x"}], "row_count": 1, "trace": null,
+        })
+    );
+    assert_eq!((&trace["row_count"], &trace["payload_bytes"]), (&json!(1), &json!(r#"{"n":7,"api_key_secret":"x"}"#.len())));
+    assert!(trace["duration_ms"].is_u64(), "{trace}");
+}
+
+#[tokio::test]
+async fn both_front_ends_give_the_same_events() {
+    // B1-06, B6-11, B6-17, B4-07, B4-10
+    let db = database().await;
+    let sql = "select $1::int4 + 1 as n, $2::text as t";
+    let query = Told::by(front_end("query", &db).args(["--sql", sql, "--param", "2=it's", "--param", "1=41"])).await.only();
+    let psql = Told::by(front_end("psql", &db).args(["-c", sql, "-v", "1=41", "-v", "2=it's"])).await.only();
+    let without_time = |mut event: serde_json::Value| {
+        event["trace"]["duration_ms"] = 0.into();
+        event
+    };
+    assert_eq!(query["rows"], json!([{"n": 42, "t": "it's"}]));
+    assert_eq!(without_time(query), without_time(psql));
+}
+
+#[tokio::test]
+async fn psql_is_no_more_than_its_flags() {
+    // B1-07 to B1-10, B4-05, B6-23
+    let db = database().await;
+    for text in ["\\d", "select :name", "\\x"] {
+        let told = Told::by(front_end("psql", &db).args(["-c", text])).await;
+        assert_eq!(told.status, 1, "{text}");
+        let event = told.only();
+        assert_eq!((&event["code"], &event["sqlstate"]), (&json!("sql_error"), &json!("42601")), "{text}");
+    }
+    for (arguments, named) in [
+        (vec!["--set", "x=1", "-c", "select 1"], "--set"),
+        (vec!["-At", "-c", "select 1"], "-A"),
+        (vec!["-X", "-c", "select 1"], "-X"),
+        (vec!["-c", "select 1", "-v", "name=1"], "name"),
+        (vec!["--command", "select 1"], "--command"),
+        (vec!["postgres", "-c", "select 1"], "postgres"),
+    ] {
+        let told = Told::by(bare_front_end("psql").args(&arguments)).await;
+        assert_eq!(told.status, 2, "{arguments:?}");
+        let event = told.only();
+        assert_eq!((&event["code"], &event["error_code"]), (&json!("error"), &json!("invalid_request")), "{arguments:?}");
+        assert!(event["error"].as_str().unwrap().contains(named), "{event}");
+        assert_eq!(event["retryable"], false);
+        assert!(event["trace"].is_object(), "{event}");
+    }
+}
+
+#[tokio::test]
+async fn a_statement_that_fails_is_told_in_postgresqls_words_with_exit_1() {
+    // B9-01, B9-20, B3-37 to B3-44
+    let db = database().await;
+    let told = Told::by(front_end("query", &db).args(["--sql", "select * from nowhere where x = 1"])).await;
+    assert_eq!(told.status, 1);
+    let event = told.only();
+    assert_eq!(event["code"], "sql_error");
+    assert_eq!((&event["sqlstate"], &event["position"]), (&json!("42P01"), &json!("15")));
+    assert_eq!(event["message"], "relation \"nowhere\" does not exist");
+    assert!(event["trace"]["duration_ms"].is_u64() && event.get("detail").is_none(), "{event}");
+}
+
+#[tokio::test]
+async fn reading_is_the_default_and_a_write_is_asked_for() {
+    // B3-12, B9-32, B8-02, B3-26
+    let db = database().await;
+    db.run("drop schema countersign cascade; create table t (a int)").await;
+    let refused = Told::by(front_end("query", &db).args(["--sql", "insert into t values (1)"])).await;
+    assert_eq!((refused.status, &refused.only()["sqlstate"]), (1, &json!("25006")));
+    let sql = "insert into t select generate_series(1, 3)";
+    let done = Told::by(front_end("query", &db).args(["--write", "--sql", sql])).await;
+    assert_eq!(done.status, 0);
+    let event = done.only();
+    assert_eq!((&event["command_tag"], &event["row_count"]), (&json!("INSERT 0 3"), &json!(3)));
+    assert_eq!((&event["columns"], &event["rows"]), (&json!([]), &json!([])));
+    assert_eq!(db.value("select count(*) from t").await, "3");
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_a_statement_takes_and_gives_and_runs_nothing() {
+    // B3-55, B4-08
+    let db = database().await;
+    db.run("create table t (a int, b text)").await;
+    let sql = "insert into t values ($1, $2) returning b";
+    let mut command = front_end("query", &db);
+    let told = Told::by(command.args(["--dry-run", "--write", "--sql", sql, "--param", "2=x", "--param", "1=5"])).await;
+    assert_eq!(told.status, 0);
+    let event = told.only();
+    assert_eq!((&event["code"], &event["sql"]), (&json!("dry_run"), &json!(sql)));
+    assert_eq!(event["param_types"], json!(["int4", "text"]));
+    assert_eq!(event["columns"], json!([{"name": "b", "type": "text"}]));
+    assert_eq!(event["params"], json!(["5", "x"]));
+    assert_eq!(db.value("select count(*) from t").await, "0");
+}
+
+#[tokio::test]
+async fn parameters_are_numbered_without_gaps() {
+    // B4-09, B9-15, B9-21
+    for given in [vec!["2=x"], vec!["0=x"], vec!["x=1"], vec!["1"], vec!["1=a", "1=b"]] {
+        let mut command = bare_front_end("query");
+        command.args(["--sql", "select $1::text"]);
+        for param in &given {
+            command.args(["--param", param]);
+        }
+        let told = Told::by(&mut command).await;
+        assert_eq!(told.status, 2, "{given:?}");
+        assert_eq!(told.only()["error_code"], "invalid_request", "{given:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_value_stays_a_value() {
+    // B1-05, B1-16, B4-06
+    let db = database().await;
+    db.run("create table t (a text)").await;
+    let hostile = "x'); drop table t; --";
+    let mut command = front_end("query", &db);
+    let told = Told::by(command.args(["--sql", "select $1::text as v", "--param", &format!("1={hostile}")])).await;
+    assert_eq!(told.only()["rows"], json!([{"v": hostile}]));
+    assert_eq!(db.value("select count(*) from t").await, "0");
+}
+
+#[tokio::test]
+async fn yaml_and_plain_format_what_is_around_rows_and_nothing_in_them() {
+    // B9-13, B9-14, B9-18
+    let db = database().await;
+    let sql = "select 'hunter2' as api_key_secret, 5 as duration_ms";
+    for form in ["yaml", "plain"] {
+        let output = front_end("query", &db).args(["--output", form, "--sql", sql]).output().await.unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{said}");
+        assert!(said.contains("hunter2") && said.contains("api_key_secret") && said.contains("duration_ms"), "{said}");
+        let formatted = |text: &str| said.contains(text);
+        assert!(formatted(if form == "yaml" { "payload: " } else { "payload=" }), "{said}");
+        assert!(said.contains("ms"), "{said}");
+    }
+    let told = Told::by(bare_front_end("query").args(["--output", "xml", "--sql", "select 1"])).await;
+    assert_eq!((told.status, &told.only()["error_code"]), (2, &json!("invalid_request")));
+}
+
+#[tokio::test]
+async fn no_secret_is_in_any_log_and_rows_are_as_they_are() {
+    // B9-06 to B9-10, B9-16, B9-17, B3-53, B3-54
+    let db = database().await;
+    db.run("create role keeper login superuser password 'geheim-7'").await;
+    let mut command = front_end("query", &db);
+    command.args(["--user", "keeper", "--password-secret", "geheim-7", "--log", "all", "--sql", "select 'row' as x"]);
+    command.env("PGPASSWORD", "geheim-8").env("COUNTERSIGN_CONNINFO_SECRET", "host=h password=geheim-9");
+    let told = Told::by(&mut command).await;
+    assert_eq!(told.status, 0, "{:?}", told.events);
+    let events = json!(told.events).to_string();
+    assert!(!events.contains("geheim"), "{events}");
+    assert!(events.contains("***"), "{events}");
+    let logged: Vec<&str> = told.events.iter().filter_map(|event| event["event"].as_str()).collect();
+    assert_eq!(logged, ["startup", "query.result"]);
+    let silent = Told::by(front_end("query", &db).args(["--sql", "select 1"])).await;
+    assert_eq!(silent.events.len(), 1);
+    db.run("drop role keeper").await;
+}
+
+#[tokio::test]
+async fn a_statement_comes_from_a_file_or_from_standard_input() {
+    // B6-12
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("q.sql");
+    std::fs::write(&file, "-- a comment\n select 1 as one;\n").unwrap();
+    for (front, flag) in [("query", "--sql-file"), ("psql", "-f")] {
+        let told = Told::by(front_end(front, &db).arg(flag).arg(&file)).await;
+        assert_eq!(told.only()["rows"], json!([{"one": 1}]), "{front}");
+    }
+    let missing = Told::by(front_end("query", &db).args(["--sql-file", "/nowhere.sql"])).await;
+    assert_eq!(missing.status, 2);
+    assert!(missing.only()["error"].as_str().unwrap().contains("/nowhere.sql"));
+}
+
+#[tokio::test]
+async fn help_has_no_short_flags_and_bad_flags_are_named() {
+    // B9-12, B6-02
+    for front in ["query", "pipe"] {
+        let output = bare_front_end(front).arg("--help").output().await.unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{help}");
+        let short = help.lines().filter(|line| line.trim_start().starts_with('-') && !line.trim_start().starts_with("--"));
+        assert_eq!(short.collect::<Vec<_>>(), Vec::<&str>::new(), "{front}");
+    }
+    let told = Told::by(bare_front_end("query").args(["-c", "select 1"])).await;
+    assert_eq!(told.status, 2);
+    assert!(told.only()["error"].as_str().unwrap().contains("-c"));
+}

@@ -1,0 +1,275 @@
+//! A session of JSON lines.
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use testkit::{Pipe, database};
+
+#[tokio::test]
+async fn queries_run_beside_each_other_and_answers_find_their_questions() {
+    // B6-04, B6-06, B6-07, B6-10, B2-01, B2-15
+    let db = database().await;
+    let mut pipe = Pipe::on(&db);
+    pipe.query("slow", "select 'slow' as which, pg_sleep(1)").await;
+    pipe.query("fast", "select 'fast' as which").await;
+    let first = pipe.coded("result").await;
+    assert_eq!((&first["id"], &first["rows"][0]["which"]), (&json!("fast"), &json!("fast")));
+    assert_eq!(pipe.end_of("slow").await["rows"][0]["which"], "slow");
+    let told = pipe.finish().await;
+    assert_eq!(told.status, 0);
+    let close = told.events.last().unwrap();
+    assert_eq!((&close["code"], &close["message"]), (&json!("close"), &json!("shutdown")));
+    assert_eq!(close["trace"]["requests_total"], 2);
+}
+
+#[tokio::test]
+async fn a_thousand_queries_use_as_many_backends_as_the_pool_has() {
+    // B1-03, B6-05
+    let db = database().await;
+    let mut pipe = Pipe::on(&db);
+    let mut backends = HashSet::new();
+    for round in 0..20 {
+        for number in 0..50 {
+            pipe.query(&format!("q{round}-{number}"), "select pg_backend_pid() as pid").await;
+        }
+        for number in 0..50 {
+            let result = pipe.end_of(&format!("q{round}-{number}")).await;
+            backends.insert(result["rows"][0]["pid"].as_i64().unwrap_or_else(|| panic!("{result}")));
+        }
+    }
+    assert!((1..=5).contains(&backends.len()), "{backends:?}");
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn a_line_that_is_wrong_ends_nothing() {
+    // B3-01 to B3-06, B6-08, B6-09, B3-56, B4-03
+    let db = database().await;
+    let mut pipe = Pipe::on(&db);
+    for (line, code) in [
+        ("not json", "invalid_request"),
+        ("[]", "invalid_request"),
+        (r#"{"code":"query","sql":"select 1"}"#, "invalid_request"),
+        (r#"{"code":"query","id":1,"sql":"select 1"}"#, "invalid_request"),
+        (r#"{"code":"query","id":"a"}"#, "invalid_request"),
+        (r#"{"code":"query","id":"a","sql":"select 1","extra":1}"#, "invalid_request"),
+        (r#"{"code":"query","id":"a","sql":"select 1","options":{"batch":1}}"#, "invalid_request"),
+        (r#"{"code":"query","id":"a","sql":"select $1","params":{"1":2}}"#, "invalid_params"),
+        (r#"{"code":"dance"}"#, "invalid_request"),
+        (r#"{"code":"query","id":"a","id":"b","sql":"select 1"}"#, "invalid_request"),
+    ] {
+        pipe.line(line).await;
+        let event = pipe.coded("error").await;
+        assert_eq!(event["error_code"], code, "{line}: {event}");
+        assert!(event["retryable"].is_boolean() && event["trace"].is_object() && event["error"].is_string(), "{event}");
+    }
+    pipe.line("").await;
+    pipe.query("one", "select pg_sleep(5)").await;
+    pipe.query("one", "select 1").await;
+    assert_eq!(pipe.coded("error").await["error_code"], "invalid_request");
+    pipe.send(json!({"code": "cancel", "id": "one"})).await;
+    assert_eq!(pipe.end_of("one").await["error_code"], "cancelled");
+    assert_eq!(pipe.run("one", "select 1 as n").await["rows"], json!([{"n": 1}]));
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn cancel_reaches_the_backend() {
+    // B9-30, B9-31, B2-02, B3-62
+    let db = database().await;
+    let mut pipe = Pipe::on(&db);
+    pipe.query("long", "select pg_sleep(600)").await;
+    let watch = db.connect().await;
+    let running = "select count(*) from pg_stat_activity where datname = current_database() and query like '%pg_sleep(600)%' \
+                   and state = 'active' and pid <> pg_backend_pid()";
+    let until = async |wanted: i64| {
+        let deadline = Instant::now() + std::time::Duration::from_secs(20);
+        while watch.query_one(running, &[]).await.unwrap().get::<_, i64>(0) != wanted {
+            assert!(Instant::now() < deadline, "the backend is not as it should be");
+        }
+    };
+    until(1).await;
+    let asked = Instant::now();
+    pipe.send(json!({"code": "cancel", "id": "long"})).await;
+    let ended = pipe.end_of("long").await;
+    assert_eq!((&ended["code"], &ended["error_code"]), (&json!("error"), &json!("cancelled")));
+    until(0).await;
+    assert!(asked.elapsed().as_secs() < 5, "{:?}", asked.elapsed());
+    for id in ["long", "never"] {
+        pipe.send(json!({"code": "cancel", "id": id})).await;
+        assert_eq!(pipe.coded("error").await["error_code"], "invalid_request", "{id}");
+    }
+    assert_eq!(pipe.run("next", "select 1 as n").await["code"], "result");
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn ping_answers_while_all_connections_are_busy() {
+    // B2-04, B2-14, B3-51
+    let db = database().await;
+    let mut pipe = Pipe::on(&db);
+    for number in 0..8 {
+        pipe.query(&format!("q{number}"), "select pg_sleep(600)").await;
+    }
+    pipe.send(json!({"code": "ping"})).await;
+    let pong = pipe.coded("pong").await;
+    assert_eq!((&pong["trace"]["in_flight"], &pong["trace"]["requests_total"]), (&json!(8), &json!(8)));
+    assert!(pong["trace"]["uptime_s"].is_number(), "{pong}");
+    for number in 0..8 {
+        pipe.send(json!({"code": "cancel", "id": format!("q{number}")})).await;
+    }
+    for number in 0..8 {
+        assert_eq!(pipe.end_of(&format!("q{number}")).await["error_code"], "cancelled");
+    }
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn options_hold_for_one_query_and_the_configuration_for_all() {
+    // B3-07 to B3-22, B9-33, B9-34, B2-03, B2-13, B8-08, B8-14, B3-61
+    let db = database().await;
+    db.run("create table t (a int)").await;
+    let mut pipe = Pipe::on(&db);
+    let timed_out = pipe.run_with("a", "select pg_sleep(60)", json!({"options": {"statement_timeout_ms": 50}})).await;
+    assert_eq!(timed_out["sqlstate"], "57014", "{timed_out}");
+    let mut locker = db.connect().await;
+    let locking = locker.transaction().await.unwrap();
+    locking.batch_execute("lock table t in access exclusive mode").await.unwrap();
+    let locked = pipe.run_with("b", "select * from t", json!({"options": {"lock_timeout_ms": 50}})).await;
+    assert_eq!(locked["sqlstate"], "55P03", "{locked}");
+    locking.rollback().await.unwrap();
+
+    // Three rows of 7 bytes.
+    let sql = "select i as n from generate_series(1, 3) i";
+    for (options, code) in [
+        (json!({"inline_max_rows": 3}), "result"),
+        (json!({"inline_max_rows": 2}), "error"),
+        (json!({"inline_max_bytes": 21}), "result"),
+        (json!({"inline_max_bytes": 20}), "error"),
+    ] {
+        let event = pipe.run_with("c", sql, json!({"options": options})).await;
+        assert_eq!(event["code"], code, "{options}: {event}");
+        assert!(code == "result" || event["error_code"] == "result_too_large", "{event}");
+    }
+    pipe.send(json!({"code": "config"})).await;
+    let before = pipe.coded("config").await;
+    pipe.send(json!({"code": "config", "inline_max_rows": 2, "statement_timeout_ms": 60})).await;
+    let after = pipe.coded("config").await;
+    assert_eq!((&after["inline_max_rows"], &after["statement_timeout_ms"]), (&json!(2), &json!(60)));
+    assert_eq!((&before["inline_max_rows"], &before["lock_timeout_ms"]), (&json!(1000), &after["lock_timeout_ms"]));
+    assert_eq!(pipe.run("d", sql).await["error_code"], "result_too_large");
+    assert_eq!(pipe.run("e", "select pg_sleep(60)").await["sqlstate"], "57014");
+    assert_eq!(pipe.run_with("f", sql, json!({"options": {"inline_max_rows": 3}})).await["code"], "result");
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn sessions_go_where_they_are_told_and_are_dropped_when_that_changes() {
+    // B3-15, B3-16, B3-23, B7-19, B9-16
+    let (one, other) = (database().await, database().await);
+    let mut pipe = Pipe::on(&one);
+    let name = |event: &Value| event["rows"][0]["d"].as_str().map(str::to_owned);
+    let sql = "select current_database() as d, pg_backend_pid() as pid";
+    let first = pipe.run("a", sql).await;
+    assert_eq!(name(&first).as_deref(), Some(one.name()));
+    let sessions = json!({"second": {"dsn_secret": other.url()}});
+    pipe.send(json!({"code": "config", "default_session": "second", "sessions": sessions})).await;
+    let echo = pipe.coded("config").await;
+    assert_eq!(echo["sessions"]["second"]["dsn_secret"], "***");
+    let second = pipe.run("b", sql).await;
+    assert_eq!((name(&second).as_deref(), &second["session"]), (Some(other.name()), &json!("second")));
+    let again = pipe.run_with("c", sql, json!({"session": "default"})).await;
+    assert_eq!((name(&again), &again["rows"][0]["pid"]), (name(&first), &first["rows"][0]["pid"]), "its pool stays");
+    pipe.send(json!({"code": "config", "sessions": {"second": {"dbname": one.name()}}})).await;
+    pipe.coded("config").await;
+    assert_eq!(name(&pipe.run("d", sql).await).as_deref(), Some(one.name()));
+    pipe.send(json!({"code": "config", "sessions": {"second": {"dbname": null}}})).await;
+    pipe.coded("config").await;
+    assert_eq!(name(&pipe.run("e", sql).await).as_deref(), Some(other.name()));
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn nothing_of_a_query_is_left_for_the_next_one() {
+    // Sessions are reset between queries; also after a write.
+    let db = database().await;
+    db.run("drop schema countersign cascade").await;
+    let mut pipe = Pipe::on(&db);
+    let write = json!({"options": {"read_only": false}});
+    for (sql, more) in [
+        ("set work_mem = '7MB'", json!({})),
+        ("select set_config('application_name', 'left', false)", json!({})),
+        ("set work_mem = '7MB'", write.clone()),
+        ("create temporary table leftover (a int)", write.clone()),
+        ("select pg_advisory_lock(4711)", write.clone()),
+        ("prepare leftover as select 1", write.clone()),
+    ] {
+        let event = pipe.run_with("w", sql, more).await;
+        assert_eq!(event["code"], "result", "{sql}: {event}");
+    }
+    let sql = "select current_setting('work_mem') as work_mem, current_setting('application_name') as name, \
+               to_regclass('leftover')::text as temp, (select count(*) from pg_locks where locktype = 'advisory' \
+               and pid = pg_backend_pid()) as locks, (select count(*) from pg_prepared_statements where from_sql) as prepared";
+    for round in 0..5 {
+        let event = pipe.run(&format!("r{round}"), sql).await;
+        let row = &event["rows"][0];
+        assert_eq!((&row["work_mem"], &row["name"]), (&json!("4MB"), &json!("countersign")), "{event}");
+        assert_eq!((&row["temp"], &row["locks"], &row["prepared"]), (&Value::Null, &json!(0), &json!(0)), "{event}");
+    }
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn notices_come_before_the_result() {
+    // B2-12, event notice
+    let db = database().await;
+    let mut pipe = Pipe::on(&db);
+    pipe.query("a", "do $$ begin raise warning 'careful' using detail = 'd', hint = 'h'; end $$").await;
+    let notice = pipe.next().await.unwrap();
+    assert_eq!((&notice["code"], &notice["id"], &notice["severity"]), (&json!("notice"), &json!("a"), &json!("WARNING")));
+    assert_eq!((&notice["message"], &notice["detail"], &notice["hint"]), (&json!("careful"), &json!("d"), &json!("h")));
+    assert_eq!(notice["sqlstate"], "01000");
+    assert_eq!(pipe.next().await.unwrap()["command_tag"], "DO");
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn what_needs_a_session_of_its_own_is_refused_and_the_session_goes_on() {
+    // B9-28, B9-29: COPY, LISTEN, transaction control as a text
+    let db = database().await;
+    db.run("drop schema countersign cascade; create table t (a int); insert into t values (1)").await;
+    let mut pipe = Pipe::on(&db);
+    for read_only in [true, false] {
+        for sql in ["copy t to stdout", "copy t from stdin", "listen x", "commit", "rollback", "begin", "savepoint a"] {
+            let event = pipe.run_with("a", sql, json!({"options": {"read_only": read_only}})).await;
+            let refused = event["error_code"] == "unsupported" && event["hint"] != json!("");
+            // A transaction that cannot write takes no COPY FROM, in PostgreSQL's words.
+            assert!(refused || (read_only && event["sqlstate"] == "25006"), "{sql}: {event}");
+            assert_eq!(pipe.run("b", "select count(*)::int as n from t").await["rows"], json!([{"n": 1}]), "{sql}");
+        }
+    }
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn parameters_must_fit() {
+    // B4-01 to B4-04, B3-57
+    let db = database().await;
+    let mut pipe = Pipe::on(&db);
+    for (sql, params) in [
+        ("select $1::int", json!([])),
+        ("select $1::int", json!([1, 2])),
+        ("select '$1'", json!([1])),
+        ("select $1::int", json!(["x"])),
+        ("select $1::int2", json!([70000])),
+        ("select $1::uuid", json!(["no"])),
+        ("select $1::date", json!(["2024-02-31"])),
+        ("select $1::bool", json!([[1]])),
+    ] {
+        let event = pipe.run_with("a", sql, json!({"params": params})).await;
+        assert_eq!((&event["code"], &event["error_code"]), (&json!("error"), &json!("invalid_params")), "{sql}: {event}");
+    }
+    assert_eq!(pipe.run_with("b", "select $1::int as n", json!({"params": [123]})).await["rows"], json!([{"n": 123}]));
+    pipe.finish().await;
+}
