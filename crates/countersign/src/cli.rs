@@ -49,6 +49,43 @@ pub(crate) enum Command {
     ///
     /// Exits with 1 if there is a problem, with 0 if there are none, or only warnings.
     Doctor(Box<DoctorArgs>),
+    /// Run one SQL statement and answer with JSON; has a command line of its own (countersign query --help).
+    #[command(disable_help_flag = true)]
+    Query(ElsewhereArgs),
+    /// Run SQL statements that come as JSON lines, over connections that stay; see countersign pipe --help.
+    #[command(disable_help_flag = true)]
+    Pipe(ElsewhereArgs),
+    /// The same as query, for those who know psql's flags; see countersign psql --help.
+    #[command(disable_help_flag = true)]
+    Psql(ElsewhereArgs),
+}
+
+/// Of a front end that reads its command line itself (`crate::agent`).
+#[derive(Debug, Args)]
+pub(crate) struct ElsewhereArgs {
+    #[arg(hide = true, num_args = 0.., trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<std::ffi::OsString>,
+}
+
+/// What is configured around a command line that is read elsewhere.
+#[derive(Debug, Parser)]
+struct Around {
+    #[arg(long, env = "COUNTERSIGN_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerKeys,
+}
+
+/// What variables and the configuration file say, for front ends with a command line of their own; `config` goes before the
+/// variable that names the file.
+///
+/// # Errors
+/// That a variable has a value that it does not take.
+pub(crate) fn sources_around(config: Option<PathBuf>) -> Result<Sources, clap::Error> {
+    let around = Around::try_parse_from(["countersign"])?;
+    let mut given = Keys::default();
+    around.server.fill(&mut given);
+    Ok(Sources { config: config.or(around.config), given })
 }
 
 #[derive(Debug, Args)]
@@ -146,7 +183,7 @@ impl Cli {
     fn keys(&self) -> Keys {
         let mut keys = Keys { log: self.log.clone(), ..Keys::default() };
         match &self.command {
-            Command::Demo(_) | Command::Token(_) => {}
+            Command::Demo(_) | Command::Token(_) | Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {}
             Command::Serve(arguments) => arguments.server.fill(&mut keys),
             Command::Doctor(arguments) => arguments.server.fill(&mut keys),
             Command::Audit(audit) => {

@@ -31,6 +31,9 @@ use crate::cli::{Cli, Command};
 use crate::settings::{Settings, Sources};
 
 fn main() -> ExitCode {
+    if let Some((front_end, arguments)) = agent::front_end(std::env::args_os().skip(1)) {
+        return agent::run(front_end, &arguments);
+    }
     let (command, sources) = Cli::read();
     let settings = match sources.load() {
         Ok(settings) => settings,
@@ -61,6 +64,9 @@ async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::
         Command::Proposals(command) => return proposals::run(command, &settings).await,
         Command::Token(command) => token::run(command, &sources, &settings)?,
         Command::Doctor(arguments) => return doctor::run(&arguments, &settings).await,
+        Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {
+            anyhow::bail!("query, pipe and psql come first: put their options, --config as well, behind them")
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,6 +2,12 @@
 
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 
+/// Writes bytes to standard output as they are. Whoever closed it does not want them.
+pub(crate) fn give(bytes: &[u8]) {
+    let mut output = io::stdout().lock();
+    let _ = output.write_all(bytes).and_then(|()| output.flush());
+}
+
 /// A line on standard output. A reader that went away is no reason to stop.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(io::stdout().lock(), "{line}");

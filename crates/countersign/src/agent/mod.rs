@@ -1,4 +1,115 @@
-//! `countersign query`, `pipe` and `psql`: the front ends are the crate `agent-cli`; here is what they run statements with.
+//! `countersign query`, `pipe` and `psql`: the front ends are the crate `agent-cli`; here is what they run statements with, and
+//! what of the configuration counts for them.
+//!
+//! They have a command line of their own: what is wrong with it is an event on standard output, and nothing ever is on
+//! standard error.
 
 mod audited;
 mod executor;
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use agent_cli::{FrontEnd, Invocation, ParseExit};
+use contract::Principal;
+use ledger::Surroundings;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use self::executor::{Audit, Recording};
+use crate::cli;
+use crate::person;
+use crate::settings::Settings;
+use crate::terminal;
+
+/// The front end that a command line begins with, and the rest of it.
+pub(crate) fn front_end(mut arguments: impl Iterator<Item = OsString>) -> Option<(FrontEnd, Vec<OsString>)> {
+    let front_end = match arguments.next()?.to_str()? {
+        "query" => FrontEnd::Query,
+        "pipe" => FrontEnd::Pipe,
+        "psql" => FrontEnd::Psql,
+        _ => return None,
+    };
+    Some((front_end, arguments.collect()))
+}
+
+/// Runs it to its end.
+pub(crate) fn run(front_end: FrontEnd, arguments: &[OsString]) -> ExitCode {
+    match prepare(front_end, arguments) {
+        Ok((invocation, executor, surroundings)) => serve(invocation, executor, surroundings),
+        Err(exit) => {
+            terminal::give(&exit.stdout);
+            ExitCode::from(exit.code)
+        }
+    }
+}
+
+fn prepare(front_end: FrontEnd, arguments: &[OsString]) -> Result<(Invocation, Recording, Surroundings), ParseExit> {
+    let argv = arguments.iter().map(|argument| text(argument)).collect::<Result<Vec<String>, ParseExit>>()?;
+    let env: HashMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    let invocation = agent_cli::parse(front_end, &argv, env)?;
+    let wrong = |message: String| agent_cli::refused(&message, &invocation);
+    let sources = cli::sources_around(invocation.config.clone()).map_err(|error| wrong(error.to_string()))?;
+    let settings = sources.load().map_err(|error| wrong(format!("{error:#}")))?;
+    let audit = audit(&invocation, &settings).map_err(wrong)?;
+    let actor = person::name();
+    let principal = Principal { account_id: settings.account.clone(), actor: Some(actor) };
+    let executor = Recording::new(audit, principal, settings.ledger.clone());
+    Ok((invocation, executor, Surroundings::of_process(settings.connect_timeout)))
+}
+
+fn text(argument: &OsStr) -> Result<String, ParseExit> {
+    // What cannot be read is shown as far as it can be, and refused by whatever takes it.
+    Ok(argument.to_string_lossy().into_owned())
+}
+
+fn audit(invocation: &Invocation, settings: &Settings) -> Result<Audit, String> {
+    match (invocation.audit, settings.require_audit) {
+        (Some(false), true) => Err("--no-audit is not allowed: the configuration says require_audit".to_owned()),
+        (Some(false), false) => Ok(Audit::Never),
+        (Some(true), _) | (None, true) => Ok(Audit::Always),
+        (None, false) => Ok(Audit::WhereThereIsOne),
+    }
+}
+
+fn serve(invocation: Invocation, executor: Recording, surroundings: Surroundings) -> ExitCode {
+    let refused = |error: std::io::Error, invocation: &Invocation| {
+        terminal::give(&agent_cli::refused(&format!("the process cannot start its work: {error}"), invocation).stdout);
+        ExitCode::FAILURE
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return refused(error, &invocation),
+    };
+    let code = runtime.block_on(async {
+        let stop = CancellationToken::new();
+        tokio::spawn(stop_at_signals(stop.clone()));
+        let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+        agent_cli::run(invocation, Arc::new(executor), surroundings, input, output, stop).await
+    });
+    // A read of standard input that nobody waits for must not hold up the end.
+    runtime.shutdown_background();
+    ExitCode::from(code)
+}
+
+/// The first signal ends it in order, a second one at once.
+async fn stop_at_signals(stop: CancellationToken) {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        return;
+    };
+    for _ in 0..2 {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        if stop.is_cancelled() {
+            std::process::exit(1);
+        }
+        stop.cancel();
+    }
+}

@@ -1,0 +1,316 @@
+//! The command lines of `query` and `pipe`: long flags that say what they mean, and no others (promise B9-12).
+//!
+//! To add a flag: a field of one of the structs, and what becomes of it in `invocation`.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgAction, Args, Parser};
+use contract::Secret;
+
+use crate::connection::Fields;
+use crate::events::Event;
+use crate::invocation::{FrontEnd, Invocation, Mode, OneShot, Sql, params};
+use crate::log::Filters;
+use crate::options::{Defaults, Options};
+use crate::output::Output;
+use crate::problem::{Problem, quoted};
+use crate::request::check_sql;
+use crate::{psql, redaction};
+
+/// Why there is nothing to run: text for standard output, and the code to exit with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParseExit {
+    /// The help or the version, or an `error` event.
+    pub stdout: Vec<u8>,
+    /// 0 for help and version, 2 for an error.
+    pub code: u8,
+}
+
+/// Where to connect: each goes before what the environment says.
+#[derive(Args)]
+struct ConnectionArgs {
+    /// postgresql://user:password@host:port/dbname.
+    #[arg(long, value_name = "URL")]
+    dsn_secret: Option<String>,
+    /// host=.. port=.. user=.. dbname=.. password=.. (libpq's keys).
+    #[arg(long, value_name = "KEYS", conflicts_with = "dsn_secret")]
+    conninfo_secret: Option<String>,
+    /// A name, an address, or the folder of a unix socket (with a leading /). Default: 127.0.0.1.
+    #[arg(long)]
+    host: Option<String>,
+    /// Default: 5432.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// Default: postgres.
+    #[arg(long)]
+    user: Option<String>,
+    /// Default: postgres.
+    #[arg(long)]
+    dbname: Option<String>,
+    /// The password, as it is. Better in COUNTERSIGN_PASSWORD_SECRET: others can see the arguments of a process.
+    #[arg(long, value_name = "PASSWORD")]
+    password_secret: Option<String>,
+}
+
+impl From<ConnectionArgs> for Fields {
+    fn from(args: ConnectionArgs) -> Self {
+        Self {
+            dsn_secret: args.dsn_secret.map(Secret::new),
+            conninfo_secret: args.conninfo_secret.map(Secret::new),
+            host: args.host,
+            port: args.port.map(|port| port.to_string()),
+            user: args.user,
+            dbname: args.dbname,
+            password_secret: args.password_secret.map(Secret::new),
+        }
+    }
+}
+
+/// What is shown, and how.
+#[derive(Args)]
+struct CommonArgs {
+    /// How events are written.
+    #[arg(long, value_enum, default_value = "json")]
+    output: Output,
+    /// What is told of, separated by commas: startup, query.result, query.error, query.sql_error, query, all.
+    #[arg(long, value_delimiter = ',', value_name = "EVENTS")]
+    log: Vec<String>,
+    /// Record writes in the ledger.
+    #[arg(long)]
+    audit: bool,
+    /// Do not record writes.
+    #[arg(long, conflicts_with = "audit")]
+    no_audit: bool,
+    /// The configuration file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print this help.
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+    /// Print the version.
+    #[arg(long, action = ArgAction::Version)]
+    version: Option<bool>,
+}
+
+impl CommonArgs {
+    fn audit(&self) -> Option<bool> {
+        if self.audit { Some(true) } else { self.no_audit.then_some(false) }
+    }
+}
+
+/// Limits that a pipe's configuration has, too.
+#[derive(Args)]
+struct LimitArgs {
+    /// Milliseconds that a statement may take; 0 is no limit. Default: 30000.
+    #[arg(long, value_name = "MS")]
+    statement_timeout_ms: Option<u64>,
+    /// Milliseconds that a statement may wait for a lock; 0 is no limit. Default: 5000.
+    #[arg(long, value_name = "MS")]
+    lock_timeout_ms: Option<u64>,
+    /// The most rows of a result that is not streamed. Default: 1000.
+    #[arg(long, value_name = "ROWS")]
+    inline_max_rows: Option<u64>,
+    /// The most bytes of a result that is not streamed. Default: 1048576.
+    #[arg(long, value_name = "BYTES")]
+    inline_max_bytes: Option<u64>,
+}
+
+/// Runs one statement and writes what it gives as events, one JSON object a line.
+///
+/// Exits with 0 for a result, 1 for an error, 2 for wrong arguments. Reads only, unless --write is given.
+#[derive(Parser)]
+#[command(name = "countersign query", version, disable_help_flag = true, disable_version_flag = true)]
+struct QueryArgs {
+    /// The statement.
+    #[arg(long, required_unless_present = "sql_file", conflicts_with = "sql_file")]
+    sql: Option<String>,
+    /// A file with the statement; - is standard input.
+    #[arg(long, value_name = "FILE")]
+    sql_file: Option<String>,
+    /// The value of $N, as text; repeatable.
+    #[arg(long = "param", value_name = "N=value", allow_hyphen_values = true)]
+    params: Vec<String>,
+    /// Say what the statement takes and gives, and do not run it.
+    #[arg(long)]
+    dry_run: bool,
+    /// Let the statement write: the same as --read-only=false.
+    #[arg(long, conflicts_with = "read_only")]
+    write: bool,
+    /// Whether the statement cannot write. Default: true.
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    read_only: Option<bool>,
+    /// Rows as they arrive instead of all at once.
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    stream_rows: Option<bool>,
+    /// Rows in a batch of a stream. Default: 1000.
+    #[arg(long, value_name = "ROWS")]
+    batch_rows: Option<u64>,
+    /// A batch ends with the row that reaches so many bytes. Default: 262144.
+    #[arg(long, value_name = "BYTES")]
+    batch_bytes: Option<u64>,
+    #[command(flatten)]
+    limits: LimitArgs,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// Runs commands from standard input, one JSON object a line, and writes events, one JSON object a line.
+///
+/// Commands: query, cancel, config, ping, close, begin, commit, rollback. The flags are what counts where no command says
+/// otherwise.
+#[derive(Parser)]
+#[command(name = "countersign pipe", version, disable_help_flag = true, disable_version_flag = true)]
+struct PipeArgs {
+    #[command(flatten)]
+    limits: LimitArgs,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// Reads a command line: the arguments behind `countersign query`, `pipe` or `psql`.
+///
+/// # Errors
+/// [`ParseExit`] if there is nothing to run.
+pub fn parse(front_end: FrontEnd, argv: &[String], env: HashMap<String, String>) -> Result<Invocation, ParseExit> {
+    let (name, words) = match front_end {
+        FrontEnd::Query => ("countersign query", argv.to_vec()),
+        FrontEnd::Pipe => ("countersign pipe", argv.to_vec()),
+        FrontEnd::Psql => match psql::translate(argv) {
+            Ok(translated) => ("countersign psql", translated),
+            Err(psql::Refused::Help) => return Err(ParseExit { stdout: psql::HELP.into(), code: 0 }),
+            Err(psql::Refused::Problem(problem)) => return Err(exit(problem, argv)),
+        },
+    };
+    let shown_argv = redaction::argv(argv);
+    let argv = words;
+    let words = || std::iter::once(name.to_owned()).chain(argv.iter().cloned());
+    let read = match front_end {
+        FrontEnd::Pipe => PipeArgs::try_parse_from(words()).map(PipeArgs::into_invocation),
+        FrontEnd::Query | FrontEnd::Psql => QueryArgs::try_parse_from(words()).map(QueryArgs::into_invocation),
+    };
+    match read {
+        Ok(Ok(invocation)) => Ok(Invocation { front_end, env, shown_argv, ..invocation }),
+        Ok(Err(problem)) => Err(exit(problem, &argv)),
+        Err(error) if !error.use_stderr() => {
+            Err(ParseExit { stdout: error.render().to_string().into_bytes(), code: 0 })
+        }
+        Err(error) => Err(exit(refused(&error, name, &argv), &argv)),
+    }
+}
+
+/// An `error` event of an invocation that cannot be run after all, for a reason that its command line does not show.
+#[must_use]
+pub fn refused_later(message: &str, invocation: &Invocation) -> ParseExit {
+    let problem = Problem::invalid(message);
+    ParseExit { stdout: invocation.output.render(&Event::error(None, problem, 0)), code: 2 }
+}
+
+/// An `error` event in the form that was asked for, as far as that can be seen.
+fn exit(problem: Problem, argv: &[String]) -> ParseExit {
+    let named = argv.iter().position(|argument| argument == "--output").and_then(|at| argv.get(at + 1));
+    let form =
+        named.map(String::as_str).or_else(|| argv.iter().find_map(|argument| argument.strip_prefix("--output=")));
+    let form = match form {
+        Some("yaml") => Output::Yaml,
+        Some("plain") => Output::Plain,
+        _ => Output::Json,
+    };
+    ParseExit { stdout: form.render(&Event::error(None, problem, 0)), code: 2 }
+}
+
+/// clap's error in words that show no value that may be a secret.
+fn refused(error: &clap::Error, name: &str, argv: &[String]) -> Problem {
+    let hint = format!("{name} --help lists the flags");
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg)
+    {
+        let shown = match argument.strip_prefix('-') {
+            Some(_) => quoted(argument.split('=').next().unwrap_or_default()),
+            None => quoted(&redaction::without_password(argument)),
+        };
+        let what = if argument.starts_with('-') { "there is no flag" } else { "this is no flag:" };
+        return Problem::invalid(format!("{what} {shown}")).hint(hint);
+    }
+    let text = error.render().to_string();
+    let lines =
+        text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("tip:")).collect();
+    let message = lines.join(" ");
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    Problem::invalid(redaction::scrubbed(message, argv)).hint(hint)
+}
+
+impl QueryArgs {
+    fn into_invocation(self) -> Result<Invocation, Problem> {
+        let sql = match (self.sql, &self.sql_file) {
+            (Some(sql), _) => {
+                check_sql(&sql)?;
+                Sql::Text(sql)
+            }
+            (None, file) => Sql::file(file.as_deref().unwrap_or("-")),
+        };
+        let options = Options {
+            stream_rows: self.stream_rows,
+            batch_rows: self.batch_rows,
+            batch_bytes: self.batch_bytes,
+            read_only: if self.write { Some(false) } else { self.read_only },
+            statement_timeout_ms: self.limits.statement_timeout_ms,
+            lock_timeout_ms: self.limits.lock_timeout_ms,
+            inline_max_rows: self.limits.inline_max_rows,
+            inline_max_bytes: self.limits.inline_max_bytes,
+        };
+        options.check().map_err(kebab)?;
+        let params = params("--param", self.params.iter().map(String::as_str))?;
+        let one_shot = OneShot { sql, params, options, dry_run: self.dry_run };
+        invocation(Mode::OneShot(Box::new(one_shot)), self.connection, self.common)
+    }
+}
+
+impl PipeArgs {
+    fn into_invocation(self) -> Result<Invocation, Problem> {
+        let limits = Options {
+            statement_timeout_ms: self.limits.statement_timeout_ms,
+            lock_timeout_ms: self.limits.lock_timeout_ms,
+            inline_max_rows: self.limits.inline_max_rows,
+            inline_max_bytes: self.limits.inline_max_bytes,
+            ..Options::default()
+        };
+        limits.check().map_err(kebab)?;
+        let usual = Defaults::default();
+        let defaults = Defaults {
+            inline_max_rows: limits.inline_max_rows.unwrap_or(usual.inline_max_rows),
+            inline_max_bytes: limits.inline_max_bytes.unwrap_or(usual.inline_max_bytes),
+            statement_timeout_ms: limits.statement_timeout_ms.unwrap_or(usual.statement_timeout_ms),
+            lock_timeout_ms: limits.lock_timeout_ms.unwrap_or(usual.lock_timeout_ms),
+        };
+        invocation(Mode::Pipe(defaults), self.connection, self.common)
+    }
+}
+
+fn invocation(mode: Mode, connection: ConnectionArgs, common: CommonArgs) -> Result<Invocation, Problem> {
+    let connection = Fields::from(connection);
+    connection.check()?;
+    Ok(Invocation {
+        front_end: FrontEnd::Query,
+        mode,
+        connection,
+        output: common.output,
+        log: Filters::new(common.log.iter().map(String::as_str)),
+        audit: common.audit(),
+        config: common.config,
+        env: HashMap::new(),
+        shown_argv: Vec::new(),
+    })
+}
+
+/// `batch_rows is 0; ..` as it is said of a flag.
+fn kebab(problem: Problem) -> Problem {
+    let (name, rest) = problem.message.split_once(' ').unwrap_or((&problem.message, ""));
+    Problem { message: format!("--{} {rest}", name.replace('_', "-")), ..problem }
+}

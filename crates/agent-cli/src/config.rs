@@ -1,0 +1,194 @@
+//! The configuration of a pipe (promises B3-15 to B3-23): sessions by name, and what counts for queries that do not say
+//! otherwise. A [`Patch`] changes all that it names or, if any of it is wrong, nothing.
+
+use std::collections::BTreeMap;
+
+use contract::Secret;
+use serde::{Serialize, Serializer};
+
+use crate::connection::Fields;
+use crate::log::Filters;
+use crate::options::Defaults;
+use crate::problem::{Problem, quoted};
+
+/// The session that there always is.
+pub const DEFAULT_SESSION: &str = "default";
+
+/// The most sessions: each has a pool of its own.
+pub const MAX_SESSIONS: usize = 64;
+
+/// What is configured. As JSON it is the `config` event: secrets are `***`, and a session shows what was said of it, not
+/// what flags and variables fill in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Config {
+    /// Where a query runs that names no session.
+    pub default_session: String,
+    /// By name.
+    pub sessions: BTreeMap<String, Session>,
+    /// The most rows of a result in one piece.
+    pub inline_max_rows: u64,
+    /// The most bytes of a result in one piece.
+    pub inline_max_bytes: u64,
+    /// `statement_timeout`; 0 is none.
+    pub statement_timeout_ms: u64,
+    /// `lock_timeout`; 0 is none.
+    pub lock_timeout_ms: u64,
+    /// What is told of.
+    pub log: Filters,
+}
+
+/// What is said of a session's connection.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Session {
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "starred")]
+    dsn_secret: Option<Secret>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "starred")]
+    conninfo_secret: Option<Secret>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dbname: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "starred")]
+    password_secret: Option<Secret>,
+}
+
+fn starred<S: Serializer>(_: &Option<Secret>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str("***")
+}
+
+impl Session {
+    /// As a layer of the connection.
+    #[must_use]
+    pub fn fields(&self) -> Fields {
+        Fields {
+            dsn_secret: self.dsn_secret.clone(),
+            conninfo_secret: self.conninfo_secret.clone(),
+            host: self.host.clone(),
+            port: self.port.map(|port| port.to_string()),
+            user: self.user.clone(),
+            dbname: self.dbname.clone(),
+            password_secret: self.password_secret.clone(),
+        }
+    }
+
+    fn set(&mut self, field: FieldPatch) {
+        match field {
+            FieldPatch::DsnSecret(secret) => self.dsn_secret = secret,
+            FieldPatch::ConninfoSecret(secret) => self.conninfo_secret = secret,
+            FieldPatch::Host(text) => self.host = text,
+            FieldPatch::Port(port) => self.port = port,
+            FieldPatch::User(text) => self.user = text,
+            FieldPatch::Dbname(text) => self.dbname = text,
+            FieldPatch::PasswordSecret(secret) => self.password_secret = secret,
+        }
+    }
+}
+
+/// One field of a session: what it becomes, or `None` to clear it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "they are the fields of a session")]
+pub enum FieldPatch {
+    DsnSecret(Option<Secret>),
+    ConninfoSecret(Option<Secret>),
+    Host(Option<String>),
+    Port(Option<u16>),
+    User(Option<String>),
+    Dbname(Option<String>),
+    PasswordSecret(Option<Secret>),
+}
+
+/// What a `config` command changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Patch {
+    /// Where a query runs that names no session.
+    pub default_session: Option<String>,
+    /// Sessions, new ones too, field by field.
+    pub sessions: Vec<(String, Vec<FieldPatch>)>,
+    /// The most rows of a result in one piece.
+    pub inline_max_rows: Option<u64>,
+    /// The most bytes of a result in one piece.
+    pub inline_max_bytes: Option<u64>,
+    /// `statement_timeout`; 0 is none.
+    pub statement_timeout_ms: Option<u64>,
+    /// `lock_timeout`; 0 is none.
+    pub lock_timeout_ms: Option<u64>,
+    /// What is told of.
+    pub log: Option<Filters>,
+}
+
+impl Config {
+    /// One session, of which nothing is said.
+    #[must_use]
+    pub fn new(defaults: Defaults, log: Filters) -> Self {
+        Self {
+            default_session: DEFAULT_SESSION.to_owned(),
+            sessions: BTreeMap::from([(DEFAULT_SESSION.to_owned(), Session::default())]),
+            inline_max_rows: defaults.inline_max_rows,
+            inline_max_bytes: defaults.inline_max_bytes,
+            statement_timeout_ms: defaults.statement_timeout_ms,
+            lock_timeout_ms: defaults.lock_timeout_ms,
+            log,
+        }
+    }
+
+    /// What counts for queries that do not say otherwise.
+    #[must_use]
+    pub fn defaults(&self) -> Defaults {
+        Defaults {
+            inline_max_rows: self.inline_max_rows,
+            inline_max_bytes: self.inline_max_bytes,
+            statement_timeout_ms: self.statement_timeout_ms,
+            lock_timeout_ms: self.lock_timeout_ms,
+        }
+    }
+
+    /// The session of a request that names this one, or none.
+    ///
+    /// A name that is not configured is an error, so that a slip does not reach the default database. A session that
+    /// connects like the default one is made by `{"code":"config","sessions":{"name":{}}}`.
+    ///
+    /// # Errors
+    /// [`Problem`] that names the sessions that there are.
+    pub fn session(&self, name: Option<&str>) -> Result<(&str, &Session), Problem> {
+        let name = name.unwrap_or(&self.default_session);
+        let found = self.sessions.get_key_value(name).map(|(name, session)| (name.as_str(), session));
+        found.ok_or_else(|| self.unknown(name))
+    }
+
+    fn unknown(&self, name: &str) -> Problem {
+        let known: Vec<String> = self.sessions.keys().map(|name| quoted(name)).collect();
+        Problem::invalid(format!("there is no session {}; there is {}", quoted(name), known.join(", ")))
+            .hint("a config command with the session under \"sessions\" makes it, also with no field: {}")
+    }
+
+    /// The configuration with the patch applied.
+    ///
+    /// # Errors
+    /// [`Problem`] if it would make no sense; then nothing is changed.
+    pub fn patched(&self, patch: Patch) -> Result<Self, Problem> {
+        let mut config = self.clone();
+        for (name, fields) in patch.sessions {
+            let session = config.sessions.entry(name.clone()).or_default();
+            fields.into_iter().for_each(|field| session.set(field));
+            let check = session.fields().check();
+            check.map_err(|problem| Problem { message: format!("session {}: {problem}", quoted(&name)), ..problem })?;
+        }
+        if config.sessions.len() > MAX_SESSIONS {
+            return Err(Problem::invalid(format!("there may be {MAX_SESSIONS} sessions, each has a pool of its own")));
+        }
+        if let Some(name) = patch.default_session {
+            config.session(Some(&name))?;
+            config.default_session = name;
+        }
+        config.inline_max_rows = patch.inline_max_rows.unwrap_or(config.inline_max_rows);
+        config.inline_max_bytes = patch.inline_max_bytes.unwrap_or(config.inline_max_bytes);
+        config.statement_timeout_ms = patch.statement_timeout_ms.unwrap_or(config.statement_timeout_ms);
+        config.lock_timeout_ms = patch.lock_timeout_ms.unwrap_or(config.lock_timeout_ms);
+        config.log = patch.log.unwrap_or(config.log);
+        Ok(config)
+    }
+}

@@ -1,0 +1,212 @@
+//! Which database a session connects to (promises B7): [`Fields`] in layers, from the one that counts most:
+//!
+//! 1. the session's fields in the configuration,
+//! 2. the flags,
+//! 3. `COUNTERSIGN_DSN_SECRET`, `_CONNINFO_SECRET`, `_HOST`, `_PORT`, `_USER`, `_DBNAME`, `_PASSWORD_SECRET`,
+//! 4. `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`, `PGPASSWORD`,
+//! 5. 127.0.0.1, 5432, postgres, postgres.
+//!
+//! Host, port, user, database and password are each taken from the first layer that says it, where:
+//!
+//! - a layer may have one connection string, a DSN or a conninfo, and its own fields count over what that says;
+//! - a connection string counts unless a layer above it names a host or has a connection string of its own. Then it is
+//!   passed over as a whole: neither its password nor its `sslmode` is meant for another server;
+//! - port, user, database or password in a layer above refine it: the same server, something else there;
+//! - its password is that of its user: with another user from a layer above it is passed over;
+//! - what it leaves out, the layers below fill in; a service that it names (or `PGSERVICE`) comes before the last two.
+//!
+//! Everything else (`sslmode`, `connect_timeout`, ..) is as in libpq.
+
+mod conninfo;
+
+use std::collections::HashMap;
+
+use contract::Secret;
+use pg::{Surroundings, Target, TargetError};
+
+use crate::problem::Problem;
+use conninfo::Text;
+
+/// What one layer says of a connection. An empty text says nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fields {
+    /// `postgresql://user:password@host:port/dbname`.
+    pub dsn_secret: Option<Secret>,
+    /// `host=.. dbname=..`.
+    pub conninfo_secret: Option<Secret>,
+    /// A name, an address, or the folder of a unix socket (with a leading `/`).
+    pub host: Option<String>,
+    /// The port, as text.
+    pub port: Option<String>,
+    /// The login role.
+    pub user: Option<String>,
+    /// The database.
+    pub dbname: Option<String>,
+    /// The password, as it is.
+    pub password_secret: Option<Secret>,
+}
+
+/// What is put together, in this order.
+const KEYS: [&str; 5] = ["host", "port", "user", "dbname", "password"];
+/// What counts where no layer says anything (B7-22).
+const DEFAULTS: [(&str, &str); 4] =
+    [("host", "127.0.0.1"), ("port", "5432"), ("user", "postgres"), ("dbname", "postgres")];
+
+impl Fields {
+    /// `COUNTERSIGN_*`.
+    #[must_use]
+    pub fn of_countersign(env: &HashMap<String, String>) -> Self {
+        let text = |name: &str| env.get(&format!("COUNTERSIGN_{name}")).cloned();
+        Self {
+            dsn_secret: text("DSN_SECRET").map(Secret::new),
+            conninfo_secret: text("CONNINFO_SECRET").map(Secret::new),
+            host: text("HOST"),
+            port: text("PORT"),
+            user: text("USER"),
+            dbname: text("DBNAME"),
+            password_secret: text("PASSWORD_SECRET").map(Secret::new),
+        }
+    }
+
+    /// libpq's variables.
+    #[must_use]
+    pub fn of_libpq(env: &HashMap<String, String>) -> Self {
+        let text = |name: &str| env.get(name).cloned();
+        Self {
+            host: text("PGHOST"),
+            port: text("PGPORT"),
+            user: text("PGUSER"),
+            dbname: text("PGDATABASE"),
+            password_secret: text("PGPASSWORD").map(Secret::new),
+            ..Self::default()
+        }
+    }
+
+    fn get(&self, key: &str) -> Option<&str> {
+        let value = match key {
+            "host" => self.host.as_deref(),
+            "port" => self.port.as_deref(),
+            "user" => self.user.as_deref(),
+            "dbname" => self.dbname.as_deref(),
+            _ => self.password_secret.as_ref().map(Secret::expose),
+        };
+        value.filter(|value| !value.is_empty())
+    }
+
+    /// The connection string, if there is one.
+    fn text(&self) -> Result<Option<&str>, Problem> {
+        let [dsn, conninfo] = [&self.dsn_secret, &self.conninfo_secret]
+            .map(|secret| secret.as_ref().map(Secret::expose).filter(|text| !text.is_empty()));
+        if dsn.is_some() && conninfo.is_some() {
+            return Err(Problem::invalid(
+                "both dsn_secret and conninfo_secret are given: each is a whole connection string; give one of them",
+            ));
+        }
+        Ok(dsn.or(conninfo))
+    }
+
+    /// Whether there is one connection string at most, in the field that is for its kind.
+    ///
+    /// # Errors
+    /// What is wrong, without the string.
+    pub fn check(&self) -> Result<(), Problem> {
+        self.text()?;
+        let dsn = self.dsn_secret.as_ref().map(Secret::expose).filter(|dsn| !dsn.is_empty());
+        if dsn.is_some_and(|dsn| !conninfo::is_uri(dsn)) {
+            return Err(Problem::invalid("dsn_secret is no URL: one begins with postgresql:// or postgres://")
+                .hint("host=.. dbname=.. is a conninfo: give it as conninfo_secret"));
+        }
+        Ok(())
+    }
+}
+
+fn unusable(error: &TargetError) -> Problem {
+    Problem::invalid(format!("the connection cannot be made: {error}"))
+}
+
+/// The layers below a session, and what libpq looks at beside them.
+#[derive(Clone)]
+pub struct Layers {
+    flags: Fields,
+    countersign: Fields,
+    libpq: Fields,
+    has_service: bool,
+    surroundings: Surroundings,
+}
+
+impl Layers {
+    /// From the flags and the environment. `surroundings` are for what is no field here: TLS, files, timeouts.
+    #[must_use]
+    pub fn new(flags: Fields, env: &HashMap<String, String>, surroundings: Surroundings) -> Self {
+        Self {
+            flags,
+            countersign: Fields::of_countersign(env),
+            libpq: Fields::of_libpq(env),
+            has_service: env.get("PGSERVICE").is_some_and(|name| !name.is_empty()),
+            surroundings,
+        }
+    }
+
+    /// Where a session with these fields connects to.
+    ///
+    /// # Errors
+    /// [`Problem`] if they cannot be made sense of; it shows no value.
+    pub fn target(&self, session: &Fields) -> Result<Target, Problem> {
+        let layers = [session, &self.flags, &self.countersign, &self.libpq];
+        for layer in layers {
+            layer.check()?;
+        }
+        let text = self.text(&layers)?;
+        Target::parse_in(&text, &self.surroundings).map_err(|error| unusable(&error))
+    }
+
+    /// One connection string for all of it.
+    fn text(&self, layers: &[&Fields; 4]) -> Result<String, Problem> {
+        let (depth, text) = base(layers)?;
+        let mut text = Text::new(text);
+        // PGHOSTADDR is about PGHOST, or about no name at all.
+        let is_named = text.says("host") || first(layers.get(..3).unwrap_or_default(), "host").is_some();
+        if is_named && !text.says("hostaddr") {
+            text.set("hostaddr", "");
+        }
+        // A service goes before libpq's variables and the defaults: those are then left to libpq's own rules.
+        let has_service = self.has_service || text.says("service");
+        let layers = if has_service { layers.get(..3).unwrap_or_default() } else { layers.as_slice() };
+        let (over, below) = layers.split_at_checked(depth + 1).unwrap_or((layers, &[]));
+        if let Some(user) = first(over.get(..depth).unwrap_or_default(), "user") {
+            text.leave_password_unless_user(user);
+        }
+        for key in KEYS {
+            if let Some(value) = first(over, key) {
+                text.set(key, value);
+            } else if !text.says(key) && !(key == "host" && text.says("hostaddr") && !is_named) {
+                let default = DEFAULTS.iter().find(|(name, _)| *name == key && !has_service);
+                if let Some(value) = first(below, key).or(default.map(|(_, value)| *value)) {
+                    text.set(key, value);
+                }
+            }
+        }
+        Ok(text.finish())
+    }
+}
+
+/// The connection string that counts, and how many layers are above it; an empty one below all layers if there is none.
+fn base<'f>(layers: &[&'f Fields; 4]) -> Result<(usize, &'f str), Problem> {
+    for (depth, layer) in layers.iter().enumerate() {
+        if let Some(text) = layer.text()? {
+            return Ok((depth, text));
+        }
+        if layer.get("host").is_some() {
+            break;
+        }
+    }
+    Ok((layers.len(), ""))
+}
+
+/// What the first of the layers that says it says.
+fn first<'f>(layers: &[&'f Fields], key: &str) -> Option<&'f str> {
+    layers.iter().find_map(|layer| layer.get(key))
+}
+
+#[cfg(test)]
+mod tests;

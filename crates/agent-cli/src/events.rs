@@ -1,0 +1,353 @@
+//! Everything that the front ends say: one [`Event`] a line (agent-cli.md, "Events").
+//!
+//! To add an event: a variant, its struct with the fields in the order of the document, and a line in the golden files.
+
+use std::collections::BTreeMap;
+
+use contract::Column;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::config::Config;
+use crate::problem::{ErrorCode, Problem};
+
+/// One line of output; `code` says which. What there is none of is absent, never null.
+#[derive(Debug, Serialize)]
+#[serde(tag = "code", rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the structs say it")]
+pub enum Event {
+    Result(Box<ResultEvent>),
+    ResultStart(ResultStart),
+    ResultRows(ResultRows),
+    ResultEnd(Box<ResultEnd>),
+    SqlError(Box<SqlError>),
+    Error(Box<ErrorEvent>),
+    Notice(Box<Notice>),
+    Pong(Pong),
+    Close(Close),
+    Config(Box<Config>),
+    Log(Box<Log>),
+    DryRun(Box<DryRun>),
+}
+
+/// What a request took and gave.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Trace {
+    /// From the acceptance of the request to this event.
+    pub duration_ms: u64,
+    /// Rows returned or, by a statement that returns none, touched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row_count: Option<u64>,
+    /// The rows as JSON, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload_bytes: Option<u64>,
+}
+
+/// A result column.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ColumnName {
+    /// Unique within the result.
+    pub name: String,
+    /// What PostgreSQL calls its type.
+    #[serde(rename = "type")]
+    pub type_name: String,
+}
+
+impl From<&Column> for ColumnName {
+    fn from(column: &Column) -> Self {
+        Self { name: column.name.clone(), type_name: column.ty.name.clone() }
+    }
+}
+
+/// A JSON array of rows, each an object by column name. Kept as text, on one line; none by default.
+#[derive(Debug, Default)]
+pub struct Rows(Option<Box<RawValue>>);
+
+impl Rows {
+    /// From the text of an array. It is looked through once, and no tree is made of it.
+    ///
+    /// # Errors
+    /// If it is not JSON.
+    pub fn from_json(json: String) -> Result<Self, serde_json::Error> {
+        // Between two tokens, where a value of the type json may have one, a line break means nothing. Within a string
+        // there is none.
+        let json = if json.contains(['\n', '\r']) { json.replace(['\n', '\r'], " ") } else { json };
+        RawValue::from_string(json).map(|rows| Self(Some(rows)))
+    }
+}
+
+impl Serialize for Rows {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Some(rows) => rows.serialize(serializer),
+            None => serializer.collect_seq(std::iter::empty::<()>()),
+        }
+    }
+}
+
+/// A whole result. Terminal.
+#[derive(Debug, Serialize)]
+pub struct ResultEvent {
+    /// Of the request.
+    pub id: String,
+    /// Where it ran.
+    pub session: String,
+    /// `ROWS n`, or PostgreSQL's own words for a statement that returns none.
+    pub command_tag: String,
+    /// Empty for a statement that returns none.
+    pub columns: Vec<ColumnName>,
+    /// All of them.
+    pub rows: Rows,
+    /// How many were returned or, by a statement that returns none, touched.
+    pub row_count: u64,
+    /// The receipt of a write that the ledger has recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    /// What it took.
+    pub trace: Trace,
+}
+
+/// The beginning of a streamed result.
+#[derive(Debug, Serialize)]
+pub struct ResultStart {
+    /// Of the request.
+    pub id: String,
+    /// Where it runs.
+    pub session: String,
+    /// At least one, save for a query that selects nothing.
+    pub columns: Vec<ColumnName>,
+}
+
+/// Some rows of a streamed result.
+#[derive(Debug, Serialize)]
+pub struct ResultRows {
+    /// Of the request.
+    pub id: String,
+    /// At least one.
+    pub rows: Rows,
+    /// How many.
+    pub rows_batch_count: u64,
+}
+
+/// The end of a streamed result. Terminal.
+#[derive(Debug, Serialize)]
+pub struct ResultEnd {
+    /// Of the request.
+    pub id: String,
+    /// Where it ran.
+    pub session: String,
+    /// `ROWS n`.
+    pub command_tag: String,
+    /// The receipt of a write that the ledger has recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    /// All that it gave.
+    pub trace: Trace,
+}
+
+/// What PostgreSQL refused. Terminal.
+#[derive(Debug, Serialize)]
+pub struct SqlError {
+    /// Of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Where it ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// SQLSTATE.
+    pub sqlstate: String,
+    /// PostgreSQL's words.
+    pub message: String,
+    /// DETAIL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// HINT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Where in the statement, in characters from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<String>,
+    /// What it took.
+    pub trace: Trace,
+}
+
+/// What went wrong outside PostgreSQL. Terminal if it has the id of a request in flight.
+#[derive(Debug, Serialize)]
+pub struct ErrorEvent {
+    /// Of the request, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// For programs.
+    pub error_code: ErrorCode,
+    /// A sentence.
+    pub error: String,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Whether the same may go well the next time.
+    pub retryable: bool,
+    /// The receipt of a write whose outcome only the ledger knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    /// What it took.
+    pub trace: Trace,
+}
+
+/// A notice that PostgreSQL raised, or one of ours about a session.
+#[derive(Debug, Serialize)]
+pub struct Notice {
+    /// Of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Where it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// `NOTICE`, `WARNING`, ..
+    pub severity: String,
+    /// SQLSTATE.
+    pub sqlstate: String,
+    /// A sentence.
+    pub message: String,
+    /// DETAIL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// HINT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// When.
+    pub trace: Trace,
+}
+
+/// The answer to `ping`.
+#[derive(Debug, Serialize)]
+pub struct Pong {
+    /// How the process is.
+    pub trace: PongTrace,
+}
+
+/// How the process is.
+#[derive(Debug, Serialize)]
+pub struct PongTrace {
+    /// Since its start.
+    pub uptime_s: u64,
+    /// Requests with an id (`query`, `begin`, `commit`, `rollback`) that were accepted so far.
+    pub requests_total: u64,
+    /// Of these, the ones without a terminal event.
+    pub in_flight: u64,
+}
+
+/// The last event of a pipe.
+#[derive(Debug, Serialize)]
+pub struct Close {
+    /// `shutdown`.
+    pub message: &'static str,
+    /// What it was.
+    pub trace: CloseTrace,
+}
+
+/// What the process has been.
+#[derive(Debug, Serialize)]
+pub struct CloseTrace {
+    /// Since its start.
+    pub uptime_s: u64,
+    /// Requests with an id that were accepted.
+    pub requests_total: u64,
+}
+
+/// What somebody asked to be told of (`log` of the configuration).
+#[derive(Debug, Default, Serialize)]
+pub struct Log {
+    /// `startup`, `query.result`, `query.error`, `query.sql_error`.
+    pub event: &'static str,
+    /// Of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// Where it ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// Of an `error`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<ErrorCode>,
+    /// Of a result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command_tag: Option<String>,
+    /// How this process was started; `startup` only.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub startup: Option<Box<Startup>>,
+    /// What it took.
+    pub trace: Trace,
+}
+
+/// How this process was started. Secrets are `***`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Startup {
+    /// Of countersign.
+    pub version: &'static str,
+    /// As it was called.
+    pub argv: Vec<String>,
+    /// What was understood of it.
+    pub args: Value,
+    /// The configuration at the beginning.
+    pub config: Config,
+    /// The variables that have a say: `COUNTERSIGN_*` and `PG*`.
+    pub env: BTreeMap<String, String>,
+}
+
+/// What a statement takes and gives. It did not run. Terminal.
+#[derive(Debug, Serialize)]
+pub struct DryRun {
+    /// The statement.
+    pub sql: String,
+    /// The parameters that were given.
+    pub params: Vec<Value>,
+    /// What PostgreSQL calls the type of each parameter that it takes.
+    pub param_types: Vec<String>,
+    /// Empty for a statement that returns none.
+    pub columns: Vec<ColumnName>,
+    /// Where it would run.
+    pub session: String,
+    /// What it took.
+    pub trace: Trace,
+}
+
+impl Event {
+    /// An `error`.
+    #[must_use]
+    pub fn error(id: Option<String>, problem: Problem, duration_ms: u64) -> Self {
+        let Problem { code, message, hint, retryable } = problem;
+        let trace = Trace { duration_ms, ..Trace::default() };
+        let event = ErrorEvent { id, error_code: code, error: message, hint, retryable, correlation_id: None, trace };
+        Self::Error(Box::new(event))
+    }
+
+    /// Whether nothing follows for its request.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        matches!(self, Self::Result(_) | Self::ResultEnd(_) | Self::SqlError(_) | Self::Error(_) | Self::DryRun(_))
+    }
+
+    /// Whether it says that something went wrong.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        matches!(self, Self::SqlError(_) | Self::Error(_))
+    }
+
+    /// The event as `log` tells of it; `None` if it does not.
+    #[must_use]
+    pub fn as_log(&self, id: Option<&str>, session: &str) -> Option<Log> {
+        let request_id = id.map(str::to_owned);
+        let log = Log { request_id, session: Some(session.to_owned()), ..Log::default() };
+        Some(match self {
+            Self::Result(it) => {
+                Log { event: "query.result", command_tag: Some(it.command_tag.clone()), trace: it.trace, ..log }
+            }
+            Self::ResultEnd(it) => {
+                Log { event: "query.result", command_tag: Some(it.command_tag.clone()), trace: it.trace, ..log }
+            }
+            Self::SqlError(it) => Log { event: "query.sql_error", trace: it.trace, ..log },
+            Self::Error(it) => Log { event: "query.error", error_code: Some(it.error_code), trace: it.trace, ..log },
+            _ => return None,
+        })
+    }
+}

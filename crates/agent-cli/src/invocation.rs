@@ -1,0 +1,162 @@
+//! What a command line asks for, whichever of the parsers read it ([`crate::args`], [`crate::psql`]).
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::connection::Fields;
+use crate::log::Filters;
+use crate::options::{Defaults, Options};
+use crate::output::Output;
+use crate::problem::Problem;
+use crate::request::{MAX_PARAMS, check_params};
+
+/// Which of the front ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrontEnd {
+    /// `countersign query`: one statement.
+    Query,
+    /// `countersign pipe`: commands as lines.
+    Pipe,
+    /// `countersign psql`: one statement, with psql's flags.
+    Psql,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub struct Invocation {
+    /// Which of the parsers read it.
+    pub front_end: FrontEnd,
+    /// The one statement or the pipe.
+    pub mode: Mode,
+    /// What the flags say of the connection.
+    pub connection: Fields,
+    /// How events are written.
+    pub output: Output,
+    /// What is told of.
+    pub log: Filters,
+    /// `--audit` or `--no-audit`; `None` if neither was given. For whoever makes the executor.
+    pub audit: Option<bool>,
+    /// `--config`. For whoever reads it.
+    pub config: Option<PathBuf>,
+    /// What the environment says.
+    pub env: HashMap<String, String>,
+    /// The arguments, without secrets.
+    pub shown_argv: Vec<String>,
+}
+
+/// One statement or many.
+#[derive(Debug, Clone)]
+pub enum Mode {
+    /// One statement.
+    OneShot(Box<OneShot>),
+    /// Commands as lines; what counts for queries that do not say.
+    Pipe(Defaults),
+}
+
+/// One statement from the command line.
+#[derive(Debug, Clone)]
+pub struct OneShot {
+    /// Where its text is.
+    pub sql: Sql,
+    /// `$1`, `$2`, ..
+    pub params: Vec<Value>,
+    /// How it runs.
+    pub options: Options,
+    /// Whether it is only described.
+    pub dry_run: bool,
+}
+
+/// Where the text of a statement is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sql {
+    /// Here.
+    Text(String),
+    /// In a file.
+    File(PathBuf),
+    /// On standard input.
+    Stdin,
+}
+
+impl Sql {
+    /// `-` is standard input.
+    #[must_use]
+    pub fn file(name: &str) -> Self {
+        if name == "-" { Self::Stdin } else { Self::File(name.into()) }
+    }
+}
+
+/// `N=value`, repeated, as the parameters in their order.
+///
+/// A value is text, as psql's variables are: PostgreSQL reads it as what the parameter is, `1` as an integer where one is
+/// taken and `{a,b}` as an array. It is null for nothing: pipe's `params` can say null. For a parameter of the type json or
+/// jsonb it is a JSON string; `$1::text::json` takes it as the text of JSON.
+///
+/// # Errors
+/// [`Problem`] for what is no such pair, and for a number that is missing, 0 or there twice. The value is not repeated.
+pub fn params<'a>(flag: &str, pairs: impl IntoIterator<Item = &'a str>) -> Result<Vec<Value>, Problem> {
+    let mut given: Vec<(usize, &str)> = Vec::new();
+    for pair in pairs {
+        let (number, value) = pair.split_once('=').ok_or_else(|| {
+            Problem::invalid(format!("{flag} takes N=value, such as {flag} 1=text: one has no \"=\""))
+        })?;
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        let number = number.parse().ok().filter(|_| is_number).ok_or_else(|| {
+            let name = crate::problem::quoted(number);
+            Problem::invalid(format!("{flag} {name}: a parameter is named by its number, as in {flag} 1=text"))
+                .hint("there are no named variables and no :name in a statement; write $1 and give its value")
+        })?;
+        if !(1..=MAX_PARAMS).contains(&number) {
+            let message = format!("{flag} {number}: parameters are numbered from 1 to {MAX_PARAMS}");
+            return Err(Problem::invalid(message));
+        }
+        given.push((number, value));
+    }
+    check_params(given.len())?;
+    given.sort_by_key(|(number, _)| *number);
+    for (index, (number, _)) in given.iter().enumerate() {
+        let expected = index + 1;
+        if *number > expected {
+            return Err(Problem::invalid(format!("{flag} {expected} is missing: there is one for {number}")));
+        }
+        if *number < expected {
+            return Err(Problem::invalid(format!("{flag} {number} is given twice")));
+        }
+    }
+    Ok(given.into_iter().map(|(_, value)| Value::from(value)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_come_in_the_order_of_their_numbers() {
+        // B4-07, B4-08
+        assert_eq!(params("--param", ["2=b=c", "1=", "3=x"]).unwrap(), ["", "b=c", "x"]);
+        assert!(params("--param", []).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_gap_a_zero_a_repetition_and_what_is_no_number_are_refused_without_the_value() {
+        // B4-09, B4-11
+        for (pairs, said) in [
+            (vec!["1=hunter2", "3=hunter2"], "--param 2 is missing: there is one for 3"),
+            (vec!["2=hunter2"], "--param 1 is missing"),
+            (vec!["0=hunter2"], "--param 0: parameters are numbered from 1 to 65535"),
+            (vec!["65536=hunter2"], "numbered from 1 to"),
+            (vec!["1=hunter2", "1=x"], "--param 1 is given twice"),
+            (vec!["name=hunter2"], "--param \"name\": a parameter is named by its number"),
+            (vec!["-1=hunter2"], "named by its number"),
+            (vec!["+1=hunter2"], "named by its number"),
+            (vec!["=hunter2"], "named by its number"),
+            (vec!["99999999999999999999=hunter2"], "named by its number"),
+            (vec!["hunter2"], "has no \"=\""),
+        ] {
+            let problem = params("--param", pairs.clone()).unwrap_err();
+            assert_eq!(problem.code, crate::problem::ErrorCode::InvalidRequest);
+            assert!(problem.message.contains(said) && !problem.message.contains("hunter2"), "{pairs:?}: {problem}");
+        }
+    }
+}

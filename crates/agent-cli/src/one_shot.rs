@@ -1,0 +1,107 @@
+//! One statement, its events, the end (`query` and `psql`).
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use pg::{DbExecutor, Place, Query};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, DEFAULT_SESSION};
+use crate::connection::{Fields, Layers};
+use crate::events::Event;
+use crate::invocation::{OneShot, Sql};
+use crate::problem::{ErrorCode, Problem};
+use crate::query::{self, Request, Runner};
+use crate::request::{MAX_SQL_BYTES, check_sql};
+use crate::writer::Outlet;
+
+/// The `id` of the one request.
+const ID: &str = "query";
+
+/// Exit codes.
+pub(crate) const DONE: u8 = 0;
+pub(crate) const FAILED: u8 = 1;
+pub(crate) const WRONG_ARGUMENTS: u8 = 2;
+
+/// Runs it; the code to exit with.
+pub(crate) async fn run<R: AsyncRead + Unpin>(
+    one_shot: OneShot,
+    config: &Config,
+    layers: &Layers,
+    executor: &Arc<dyn DbExecutor>,
+    stdin: R,
+    outlet: &Outlet,
+    stop: &CancellationToken,
+) -> u8 {
+    let started = Instant::now();
+    let request = Request { id: ID.to_owned(), session: DEFAULT_SESSION.to_owned(), started };
+    let prepared = async {
+        let sql = text(&one_shot.sql, stdin).await?;
+        let target = layers.target(&Fields::default())?;
+        Ok((sql, Place { session: DEFAULT_SESSION.to_owned(), target }))
+    };
+    let (sql, place) = match prepared.await {
+        Ok(prepared) => prepared,
+        Err(problem) => {
+            let _ = outlet.emit(&Event::error(None, problem, request.trace().duration_ms)).await;
+            return WRONG_ARGUMENTS;
+        }
+    };
+    let settled = one_shot.options.over(&config.defaults());
+    let query = Query {
+        sql,
+        params: one_shot.params,
+        read_only: settled.read_only,
+        statement_timeout: settled.statement_timeout,
+        lock_timeout: settled.lock_timeout,
+        delivery: settled.delivery,
+    };
+    let executor = executor.as_ref();
+    let running = async {
+        if one_shot.dry_run {
+            query::describe(executor, &place, &request, query, stop).await
+        } else {
+            query::run(Runner::Alone(executor, &place), &request, query, outlet, stop).await.event
+        }
+    };
+    let event = std::panic::AssertUnwindSafe(running).catch_unwind().await.unwrap_or_else(|_| {
+        let problem = Problem::new(ErrorCode::InternalError, "the query ended by a defect of countersign");
+        Event::error(Some(ID.to_owned()), problem, request.trace().duration_ms)
+    });
+    if let Some(log) = event.as_log(Some(ID), DEFAULT_SESSION).filter(|log| config.log.choose(log.event)) {
+        let _ = outlet.emit(&Event::Log(Box::new(log))).await;
+    }
+    let code = if event.is_failure() { FAILED } else { DONE };
+    match outlet.emit(&event).await {
+        Ok(()) => code,
+        Err(_) => FAILED,
+    }
+}
+
+/// The text of the statement.
+async fn text<R: AsyncRead + Unpin>(sql: &Sql, stdin: R) -> Result<String, Problem> {
+    let (place, bytes) = match sql {
+        Sql::Text(text) => return Ok(text.clone()),
+        Sql::Stdin => {
+            let mut bytes = Vec::new();
+            let read = stdin.take(MAX_SQL_BYTES as u64 + 1).read_to_end(&mut bytes).await;
+            ("standard input".to_owned(), read.map(|_| bytes))
+        }
+        Sql::File(file) => (file.display().to_string(), contents(file)),
+    };
+    let bytes =
+        bytes.map_err(|error| Problem::invalid(format!("the statement cannot be read from {place}: {error}")))?;
+    let text = String::from_utf8(bytes).map_err(|_| Problem::invalid(format!("{place} is not UTF-8")))?;
+    check_sql(&text).map_err(|problem| Problem { message: format!("{place}: {problem}"), ..problem })?;
+    Ok(text)
+}
+
+fn contents(file: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(file)?.take(MAX_SQL_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,202 @@
+//! How one query runs: what it says itself, over the configuration.
+
+use std::time::Duration;
+
+use pg::Delivery;
+
+use crate::problem::Problem;
+
+/// Rows in a batch unless the query says otherwise.
+pub const DEFAULT_BATCH_ROWS: u64 = 1000;
+/// Bytes of JSON with which a batch ends, unless the query says otherwise.
+pub const DEFAULT_BATCH_BYTES: u64 = 262_144;
+/// The longest time that PostgreSQL takes for a limit: 24 days.
+pub const MAX_TIMEOUT_MS: u64 = 2_147_483_647;
+
+/// The most rows in a batch.
+const MAX_BATCH_ROWS: u64 = 1_000_000;
+/// The most bytes of a batch, and the least.
+const BATCH_BYTES: (u64, u64) = (1024, 64 << 20);
+/// The most rows of a result in one piece.
+const MAX_INLINE_ROWS: u64 = 10_000_000;
+/// The most bytes of a result in one piece.
+const MAX_INLINE_BYTES: u64 = 1 << 30;
+
+/// `options` of a query: what is `None` is as configured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Rows as they arrive instead of all at once; default false.
+    pub stream_rows: Option<bool>,
+    /// Rows in a batch of a stream; at least 1.
+    pub batch_rows: Option<u64>,
+    /// A batch ends with the row that reaches so many bytes; at least 1024.
+    pub batch_bytes: Option<u64>,
+    /// Whether it cannot write; default true.
+    pub read_only: Option<bool>,
+    /// `statement_timeout`; 0 is none.
+    pub statement_timeout_ms: Option<u64>,
+    /// `lock_timeout`; 0 is none.
+    pub lock_timeout_ms: Option<u64>,
+    /// The most rows of a result in one piece.
+    pub inline_max_rows: Option<u64>,
+    /// The most bytes of a result in one piece.
+    pub inline_max_bytes: Option<u64>,
+}
+
+/// What the configuration says for queries that do not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Defaults {
+    /// The most rows of a result in one piece.
+    pub inline_max_rows: u64,
+    /// The most bytes of a result in one piece, each row by itself.
+    pub inline_max_bytes: u64,
+    /// `statement_timeout`; 0 is none.
+    pub statement_timeout_ms: u64,
+    /// `lock_timeout`; 0 is none.
+    pub lock_timeout_ms: u64,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self { inline_max_rows: 1000, inline_max_bytes: 1_048_576, statement_timeout_ms: 30_000, lock_timeout_ms: 5000 }
+    }
+}
+
+/// How one query runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settled {
+    /// Whether it cannot write.
+    pub read_only: bool,
+    /// `statement_timeout`; zero is none.
+    pub statement_timeout: Duration,
+    /// `lock_timeout`; zero is none.
+    pub lock_timeout: Duration,
+    /// How its rows are handed on.
+    pub delivery: Delivery,
+}
+
+impl Options {
+    /// The options over the configuration.
+    #[must_use]
+    pub fn over(&self, defaults: &Defaults) -> Settled {
+        let delivery = if self.stream_rows.unwrap_or(false) {
+            Delivery::Batches {
+                rows: size(self.batch_rows.unwrap_or(DEFAULT_BATCH_ROWS)),
+                bytes: size(self.batch_bytes.unwrap_or(DEFAULT_BATCH_BYTES)),
+            }
+        } else {
+            Delivery::Inline {
+                max_rows: size(self.inline_max_rows.unwrap_or(defaults.inline_max_rows)),
+                max_bytes: size(self.inline_max_bytes.unwrap_or(defaults.inline_max_bytes)),
+            }
+        };
+        Settled {
+            read_only: self.read_only.unwrap_or(true),
+            statement_timeout: Duration::from_millis(
+                self.statement_timeout_ms.unwrap_or(defaults.statement_timeout_ms),
+            ),
+            lock_timeout: Duration::from_millis(self.lock_timeout_ms.unwrap_or(defaults.lock_timeout_ms)),
+            delivery,
+        }
+    }
+
+    /// Whether every number is one that can be meant.
+    ///
+    /// # Errors
+    /// The first that is not, with its bounds.
+    pub fn check(&self) -> Result<(), Problem> {
+        for (name, value) in [
+            ("batch_rows", self.batch_rows),
+            ("batch_bytes", self.batch_bytes),
+            ("statement_timeout_ms", self.statement_timeout_ms),
+            ("lock_timeout_ms", self.lock_timeout_ms),
+            ("inline_max_rows", self.inline_max_rows),
+            ("inline_max_bytes", self.inline_max_bytes),
+        ] {
+            value.map_or(Ok(()), |value| in_bounds(name, value))?;
+        }
+        Ok(())
+    }
+}
+
+fn size(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Whether the value of an option can be meant.
+///
+/// # Errors
+/// [`Problem`] with the bounds if not.
+pub(crate) fn in_bounds(name: &str, value: u64) -> Result<(), Problem> {
+    let (least, most) = match name {
+        "batch_rows" => (1, MAX_BATCH_ROWS),
+        "batch_bytes" => BATCH_BYTES,
+        "inline_max_rows" => (0, MAX_INLINE_ROWS),
+        "inline_max_bytes" => (0, MAX_INLINE_BYTES),
+        "transaction_timeout_ms" => (1, MAX_TIMEOUT_MS),
+        _ => (0, MAX_TIMEOUT_MS),
+    };
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(Problem::invalid(format!("{name} is {value}; it is a whole number from {least} to {most}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_that_says_nothing_reads_within_the_defaults() {
+        // B3-07 to B3-14
+        let settled = Options::default().over(&Defaults::default());
+        let expected = Settled {
+            read_only: true,
+            statement_timeout: Duration::from_secs(30),
+            lock_timeout: Duration::from_secs(5),
+            delivery: Delivery::Inline { max_rows: 1000, max_bytes: 1_048_576 },
+        };
+        assert_eq!(settled, expected);
+        let streamed = Options { stream_rows: Some(true), ..Options::default() }.over(&Defaults::default());
+        assert_eq!(streamed.delivery, Delivery::Batches { rows: 1000, bytes: 262_144 });
+    }
+
+    #[test]
+    fn what_a_query_says_counts_over_the_configuration() {
+        // B3-07 to B3-20
+        let defaults =
+            Defaults { inline_max_rows: 2, inline_max_bytes: 3, statement_timeout_ms: 4, lock_timeout_ms: 5 };
+        let configured = Options::default().over(&defaults);
+        assert_eq!(configured.delivery, Delivery::Inline { max_rows: 2, max_bytes: 3 });
+        assert_eq!((configured.statement_timeout.as_millis(), configured.lock_timeout.as_millis()), (4, 5));
+        let own = Options {
+            read_only: Some(false),
+            statement_timeout_ms: Some(0),
+            lock_timeout_ms: Some(7),
+            inline_max_rows: Some(8),
+            inline_max_bytes: Some(9),
+            ..Options::default()
+        };
+        let settled = own.over(&defaults);
+        assert!(!settled.read_only && settled.statement_timeout.is_zero());
+        assert_eq!(settled.lock_timeout.as_millis(), 7);
+        assert_eq!(settled.delivery, Delivery::Inline { max_rows: 8, max_bytes: 9 });
+    }
+
+    #[test]
+    fn numbers_out_of_bounds_are_refused_with_the_bounds() {
+        for (name, bad, good) in [
+            ("batch_rows", 0, 1),
+            ("batch_bytes", 1023, 1024),
+            ("statement_timeout_ms", 2_147_483_648, 2_147_483_647),
+            ("lock_timeout_ms", 2_147_483_648, 0),
+            ("inline_max_rows", 10_000_001, 0),
+            ("transaction_timeout_ms", 0, 60_000),
+        ] {
+            let error = in_bounds(name, bad).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{name} is {bad}; it is a whole number from ")), "{error}");
+            assert!(in_bounds(name, good).is_ok(), "{name}");
+        }
+        assert!(Options { batch_bytes: Some(5), ..Options::default() }.check().is_err());
+    }
+}

@@ -1,0 +1,164 @@
+//! The command line of `psql`: psql's flags, translated to those of `query` (promises B6-11 to B6-23). Nothing else is psql's:
+//! no variables in the text, no backslash commands, no tables.
+
+use crate::problem::{Problem, quoted};
+use crate::redaction;
+
+/// What `--help` prints.
+pub(crate) const HELP: &str = "\
+Runs one statement given by psql's flags, and writes what it gives as events, one JSON object a line.
+
+Usage: countersign psql [OPTIONS] [postgresql://user@host:port/dbname]
+
+Options:
+  -c SQL         The statement
+  -f FILE        A file with the statement; - is standard input
+  -h HOST        A name, an address, or the folder of a unix socket
+  -p PORT        The port
+  -U USER        The user
+  -d DBNAME      The database, or a whole connection string
+  -v N=value     The value of $N, as text; repeatable
+  --help         Print this help
+
+The long flags of `countersign query` work as well, but for --sql, --sql-file and --param: `countersign query --help`.
+Exits with 0 for a result, 1 for an error, 2 for wrong arguments. Reads only, unless --write is given.
+";
+
+/// Why there is nothing to translate.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// Somebody asked for help.
+    Help,
+    /// Something is not taken.
+    Problem(Problem),
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+/// psql's flags and what they are called in `query`.
+const FLAGS: [(char, &str); 7] = [
+    ('c', "--sql"),
+    ('f', "--sql-file"),
+    ('h', "--host"),
+    ('p', "--port"),
+    ('U', "--user"),
+    ('d', "--dbname"),
+    ('v', "--param"),
+];
+
+/// Long flags of `query` that take a value.
+const WITH_VALUE: [&str; 16] = [
+    "--dsn-secret",
+    "--conninfo-secret",
+    "--host",
+    "--port",
+    "--user",
+    "--dbname",
+    "--password-secret",
+    "--output",
+    "--log",
+    "--config",
+    "--batch-rows",
+    "--batch-bytes",
+    "--statement-timeout-ms",
+    "--lock-timeout-ms",
+    "--inline-max-rows",
+    "--inline-max-bytes",
+];
+
+/// Long flags of `query` that take none, or one behind `=`.
+const WITHOUT_VALUE: [&str; 7] =
+    ["--dry-run", "--write", "--read-only", "--stream-rows", "--audit", "--no-audit", "--version"];
+
+/// psql's arguments as those of `query`.
+pub(crate) fn translate(argv: &[String]) -> Result<Vec<String>, Refused> {
+    let mut translated = Vec::new();
+    let mut arguments = argv.iter();
+    while let Some(argument) = arguments.next() {
+        if argument == "--help" {
+            return Err(Refused::Help);
+        }
+        if let Some(long) = argument.strip_prefix("--").filter(|long| !long.is_empty()) {
+            let name = long.split_once('=').map_or(long, |(name, _)| name);
+            let name = format!("--{name}");
+            if name == "--version" {
+                return Ok(vec![name]);
+            }
+            if WITH_VALUE.contains(&name.as_str()) {
+                translated.push(argument.clone());
+                if !argument.contains('=') {
+                    translated.extend(arguments.next().cloned());
+                }
+            } else if WITHOUT_VALUE.contains(&name.as_str()) {
+                translated.push(argument.clone());
+            } else {
+                return Err(not_taken(&name).into());
+            }
+        } else if let Some(short) = argument.strip_prefix('-').filter(|short| !short.is_empty()) {
+            push_short(&mut translated, argument, short, &mut arguments)?;
+        } else if is_uri(argument) {
+            translated.push(format!("--dsn-secret={argument}"));
+        } else {
+            let shown = quoted(&redaction::without_password(argument));
+            let problem =
+                Problem::invalid(format!("{shown} is not taken: it is neither a flag nor a postgresql:// URI"));
+            return Err(problem.hint("name the database with -d and the user with -U").into());
+        }
+    }
+    let count = |flag: &str| translated.iter().filter(|argument| argument.starts_with(&format!("{flag}="))).count();
+    if count("--sql") + count("--sql-file") != 1 {
+        return Err(Problem::invalid("there is one statement: give it once, with -c or with -f").into());
+    }
+    Ok(translated)
+}
+
+fn is_uri(text: &str) -> bool {
+    text.starts_with("postgres://") || text.starts_with("postgresql://")
+}
+
+fn not_taken(flag: &str) -> Problem {
+    Problem::invalid(format!("the flag {flag} is not taken"))
+        .hint("of psql's flags there are -c, -f, -h, -p, -U, -d, -v N=value; countersign psql --help lists all")
+}
+
+/// `-c SQL` or `-cSQL`.
+fn push_short(
+    translated: &mut Vec<String>,
+    argument: &str,
+    short: &str,
+    arguments: &mut std::slice::Iter<'_, String>,
+) -> Result<(), Problem> {
+    let mut characters = short.chars();
+    let flag = characters.next();
+    let Some((letter, long)) = FLAGS.iter().find(|(letter, _)| Some(*letter) == flag) else {
+        return Err(not_taken(argument.split('=').next().unwrap_or_default()));
+    };
+    let attached = characters.as_str();
+    let value = if attached.is_empty() {
+        let next = arguments.next().cloned();
+        next.ok_or_else(|| Problem::invalid(format!("the flag -{letter} needs a value")))?
+    } else {
+        attached.to_owned()
+    };
+    let long = match letter {
+        'd' if is_uri(&value) => "--dsn-secret",
+        'd' if value.contains('=') => "--conninfo-secret",
+        'v' if !is_numbered(&value) => {
+            let name = quoted(value.split('=').next().unwrap_or_default());
+            return Err(Problem::invalid(format!("-v {name} is not taken: -v gives the value of $N, as in -v 1=text"))
+                .hint("there are no named variables and no :name in a statement"));
+        }
+        _ => long,
+    };
+    translated.push(format!("{long}={value}"));
+    Ok(())
+}
+
+fn is_numbered(value: &str) -> bool {
+    let number = value.split_once('=').map_or("", |(number, _)| number);
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+}

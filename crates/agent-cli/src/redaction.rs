@@ -1,0 +1,111 @@
+//! What `log` shows of how this process was started, without secrets (promise B9-17). Rows are never touched (B9-18).
+
+use std::collections::{BTreeMap, HashMap};
+
+/// What stands in the place of a secret.
+pub(crate) const STARS: &str = "***";
+
+/// Parts of the names of variables whose values are secrets, or may hold one.
+const SECRET_NAMES: [&str; 9] = ["SECRET", "PASSWORD", "PASSPHRASE", "TOKEN", "DSN", "CONNINFO", "URL", "URI", "KEY"];
+
+/// The arguments: values of `--*-secret` and whatever may hold a password are `***`.
+#[must_use]
+pub(crate) fn argv(argv: &[String]) -> Vec<String> {
+    let mut shown = Vec::with_capacity(argv.len());
+    let mut is_secret = false;
+    for argument in argv {
+        shown.push(match argument.split_once('=') {
+            _ if is_secret => STARS.to_owned(),
+            Some((flag, _)) if is_secret_flag(flag) => format!("{flag}={STARS}"),
+            _ => without_password(argument),
+        });
+        is_secret = !is_secret && is_secret_flag(argument);
+    }
+    shown
+}
+
+fn is_secret_flag(argument: &str) -> bool {
+    argument.starts_with("--") && !argument.contains('=') && argument.ends_with("-secret")
+}
+
+/// The text, unless it is or holds a connection string: then everything from it on is `***`.
+#[must_use]
+pub(crate) fn without_password(text: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    let from = ["postgres://", "postgresql://", "password"].iter().filter_map(|word| lower.find(word)).min();
+    match from {
+        // `password` by itself is a word of SQL; with a value behind it, it may be one of a connection string.
+        Some(at) if lower.get(at..).is_some_and(|rest| rest.contains("://") || rest.contains('=')) => {
+            format!("{}{STARS}", text.get(..at).unwrap_or_default())
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// The variables that have a say, `COUNTERSIGN_*` and `PG*`: secrets are `***`.
+#[must_use]
+pub(crate) fn env(env: &HashMap<String, String>) -> BTreeMap<String, String> {
+    let ours = env.iter().filter(|(name, _)| name.starts_with("COUNTERSIGN_") || name.starts_with("PG"));
+    let shown = ours.map(|(name, value)| {
+        let is_secret = SECRET_NAMES.iter().any(|part| name.contains(part));
+        (name.clone(), if is_secret { STARS.to_owned() } else { without_password(value) })
+    });
+    shown.collect()
+}
+
+/// A message of a parser's, which may quote what it could not read: the secrets among the arguments are `***`.
+#[must_use]
+pub(crate) fn scrubbed(message: &str, argv: &[String]) -> String {
+    let mut message = message.to_owned();
+    for (argument, shown) in argv.iter().zip(self::argv(argv)) {
+        if *argument != shown && !argument.is_empty() {
+            message = message.replace(argument.as_str(), &shown);
+            if let Some((_, value)) = argument.split_once('=').filter(|(_, value)| !value.is_empty()) {
+                message = message.replace(value, STARS);
+            }
+        }
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_lose_their_secrets() {
+        // B9-17, B3-54
+        for (given, expected) in [
+            ("--dsn-secret postgres://u:hunter2@h --host h", "--dsn-secret *** --host h"),
+            ("--password-secret=hunter2 --sql x", "--password-secret=*** --sql x"),
+            ("--password-secret --hunter2 --sql x", "--password-secret *** --sql x"),
+            ("postgresql://u:hunter2@h/d -c x", "*** -c x"),
+            ("-dpostgres://u:hunter2@h/d", "-d***"),
+            ("-d host=h|password=hunter2", "-d host=h|***"),
+            ("--sql select+password", "--sql select+password"),
+            ("--some-new-secret hunter2", "--some-new-secret ***"),
+        ] {
+            let given: Vec<String> = given.split(' ').map(|word| word.replace('|', " ")).collect();
+            assert_eq!(argv(&given).join(" ").replace("h password", "h|password"), expected.replace('|', " "));
+        }
+    }
+
+    #[test]
+    fn variables_lose_their_secrets_and_others_are_not_shown() {
+        // B9-17
+        let given = [
+            ("COUNTERSIGN_DSN_SECRET", "hunter2"),
+            ("COUNTERSIGN_PASSWORD_SECRET", "hunter2"),
+            ("COUNTERSIGN_HTTP_TOKEN", "hunter2"),
+            ("COUNTERSIGN_READER", "postgres://u:hunter2@h"),
+            ("COUNTERSIGN_HOST", "h"),
+            ("PGPASSWORD", "hunter2"),
+            ("PGOPTIONS", "-c x=1"),
+            ("AWS_SECRET", "hunter2"),
+        ];
+        let given = given.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let shown = env(&given);
+        assert!(!format!("{shown:?}").contains("hunter2") && !shown.contains_key("AWS_SECRET"), "{shown:?}");
+        assert_eq!((shown["COUNTERSIGN_HOST"].as_str(), shown["PGOPTIONS"].as_str()), ("h", "-c x=1"));
+    }
+}

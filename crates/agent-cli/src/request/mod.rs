@@ -1,0 +1,268 @@
+//! One line of input to a [`Command`] (agent-cli.md, "Commands"). Strict: a key that nobody knows is an error, not passed
+//! over, since it may be a misspelt `read_only`.
+//!
+//! To add a command: a variant, a line in [`COMMANDS`] and in `command`, and its keys.
+
+mod id_finder;
+mod object;
+mod patch;
+mod strict_json;
+
+use std::fmt;
+
+use serde_json::Value;
+
+pub(crate) use id_finder::IdFinder;
+use object::Object;
+
+use crate::config::Patch;
+use crate::options::Options;
+use crate::problem::{ErrorCode, Problem, quoted};
+
+/// The longest line, without its end, in bytes.
+pub const MAX_LINE_BYTES: usize = 1 << 20;
+/// The longest statement, in bytes.
+pub const MAX_SQL_BYTES: usize = 1 << 20;
+/// The most parameters: what PostgreSQL takes.
+pub const MAX_PARAMS: usize = 65_535;
+/// The longest id or name of a session, in bytes: it is repeated in every event.
+pub const MAX_NAME_BYTES: usize = 1024;
+/// After how long a transaction is rolled back that does not say.
+pub const DEFAULT_TRANSACTION_TIMEOUT_MS: u64 = 60_000;
+
+/// The words of `code`.
+const COMMANDS: [&str; 8] = ["query", "cancel", "config", "ping", "close", "begin", "commit", "rollback"];
+
+/// What a line asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Run a statement.
+    Query(Box<QueryCommand>),
+    /// Stop the request of this id.
+    Cancel {
+        /// Whose.
+        id: String,
+    },
+    /// Change the configuration and show it.
+    Config(Box<Patch>),
+    /// Are you there?
+    Ping,
+    /// Finish what is in flight, and end.
+    Close,
+    /// Open a transaction that the queries of its session then share.
+    Begin {
+        /// Of this command.
+        id: String,
+        /// Where; `None` is the default session.
+        session: Option<String>,
+        /// Whether it cannot write.
+        read_only: bool,
+        /// After how long it is rolled back.
+        timeout_ms: u64,
+    },
+    /// Commit the session's transaction.
+    Commit {
+        /// Of this command.
+        id: String,
+        /// Where.
+        session: Option<String>,
+    },
+    /// Roll the session's transaction back.
+    Rollback {
+        /// Of this command.
+        id: String,
+        /// Where.
+        session: Option<String>,
+    },
+}
+
+/// A statement to run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueryCommand {
+    /// Of this command.
+    pub id: String,
+    /// Where; `None` is the default session.
+    pub session: Option<String>,
+    /// One statement.
+    pub sql: String,
+    /// `$1`, `$2`, ..; numbers have every digit.
+    pub params: Vec<Value>,
+    /// How.
+    pub options: Options,
+}
+
+/// Why a line is no command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejected {
+    /// The line's id, if it has one that is a string.
+    pub id: Option<String>,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+impl Rejected {
+    /// A line over [`MAX_LINE_BYTES`].
+    pub(crate) fn too_long(id: Option<String>) -> Self {
+        let problem = Problem::invalid(format!("the line is longer than {MAX_LINE_BYTES} bytes"));
+        Self { id, problem: problem.hint("give large values as parameters, in several statements") }
+    }
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.problem.fmt(f)
+    }
+}
+
+/// Reads a line that is not blank, without its end.
+///
+/// # Errors
+/// [`Rejected`] with the first thing that is wrong. It quotes keys and names, never a value.
+pub fn parse(line: &[u8]) -> Result<Command, Box<Rejected>> {
+    if line.len() > MAX_LINE_BYTES {
+        return Err(Box::new(Rejected::too_long(id_of(line))));
+    }
+    let checked = || {
+        std::str::from_utf8(line).map_err(|_| Problem::invalid("the line is not UTF-8"))?;
+        strict_json::check(line)?;
+        match serde_json::from_slice(line) {
+            Ok(Value::Object(object)) => command(Object::new("the command", object)),
+            Ok(_) => Err(Problem::invalid("the line is no JSON object: a command is {\"code\":\"query\",..}")),
+            Err(error) => Err(strict_json::no_json(&error)),
+        }
+    };
+    checked().map_err(|problem| Box::new(Rejected { id: id_of(line), problem }))
+}
+
+/// The id of a line, whatever else it is.
+fn id_of(line: &[u8]) -> Option<String> {
+    let mut finder = IdFinder::default();
+    finder.read(line);
+    finder.id()
+}
+
+fn command(mut line: Object) -> Result<Command, Problem> {
+    let code = line.required_text("code")?;
+    let command = match code.as_str() {
+        "query" => {
+            line.allow(&["code", "id", "session", "sql", "params", "options"])?;
+            Command::Query(Box::new(query(&mut line)?))
+        }
+        "cancel" => {
+            line.allow(&["code", "id"])?;
+            Command::Cancel { id: name(line.required_text("id")?, "id")? }
+        }
+        "config" => Command::Config(Box::new(patch::read(&mut line)?)),
+        "ping" | "close" => {
+            line.allow(&["code"])?;
+            if code == "ping" { Command::Ping } else { Command::Close }
+        }
+        "begin" => {
+            line.allow(&["code", "id", "session", "options"])?;
+            begin(&mut line)?
+        }
+        "commit" | "rollback" => {
+            line.allow(&["code", "id", "session"])?;
+            let (id, session) = (name(line.required_text("id")?, "id")?, session(&mut line)?);
+            if code == "commit" { Command::Commit { id, session } } else { Command::Rollback { id, session } }
+        }
+        other => {
+            let known = COMMANDS.join(", ");
+            return Err(Problem::invalid(format!("there is no command {}; code is one of {known}", quoted(other))));
+        }
+    };
+    Ok(command)
+}
+
+fn query(line: &mut Object) -> Result<QueryCommand, Problem> {
+    let id = name(line.required_text("id")?, "id")?;
+    let session = session(line)?;
+    let sql = line.required_text("sql")?;
+    check_sql(&sql)?;
+    let params = match line.take("params") {
+        None => Vec::new(),
+        Some(Value::Array(params)) => params,
+        Some(other) => return Err(not_params(&other)),
+    };
+    check_params(params.len())?;
+    let options = match line.object("options")? {
+        Some(mut options) => read_options(&mut options)?,
+        None => Options::default(),
+    };
+    Ok(QueryCommand { id, session, sql, params, options })
+}
+
+fn not_params(value: &Value) -> Problem {
+    let message = format!("params is {}; it is an array: the value of $1, then of $2, ..", object::kind(value));
+    Problem::new(ErrorCode::InvalidParams, message)
+}
+
+/// Whether PostgreSQL can be given so many.
+pub(crate) fn check_params(count: usize) -> Result<(), Problem> {
+    if count <= MAX_PARAMS {
+        return Ok(());
+    }
+    let message = format!("there are {count} parameters; a statement takes {MAX_PARAMS} at most");
+    Err(Problem::new(ErrorCode::InvalidParams, message).hint("give many values as one array: = any($1)"))
+}
+
+/// Whether the text can be sent to PostgreSQL at all.
+pub(crate) fn check_sql(sql: &str) -> Result<(), Problem> {
+    if sql.len() > MAX_SQL_BYTES {
+        return Err(Problem::invalid(format!("sql is longer than {MAX_SQL_BYTES} bytes")));
+    }
+    if sql.contains('\0') {
+        return Err(Problem::invalid("sql holds U+0000, which PostgreSQL cannot read"));
+    }
+    Ok(())
+}
+
+fn read_options(options: &mut Object) -> Result<Options, Problem> {
+    options.allow(&[
+        "stream_rows",
+        "batch_rows",
+        "batch_bytes",
+        "read_only",
+        "statement_timeout_ms",
+        "lock_timeout_ms",
+        "inline_max_rows",
+        "inline_max_bytes",
+    ])?;
+    Ok(Options {
+        stream_rows: options.truth("stream_rows")?,
+        batch_rows: options.bounded("batch_rows")?,
+        batch_bytes: options.bounded("batch_bytes")?,
+        read_only: options.truth("read_only")?,
+        statement_timeout_ms: options.bounded("statement_timeout_ms")?,
+        lock_timeout_ms: options.bounded("lock_timeout_ms")?,
+        inline_max_rows: options.bounded("inline_max_rows")?,
+        inline_max_bytes: options.bounded("inline_max_bytes")?,
+    })
+}
+
+fn begin(line: &mut Object) -> Result<Command, Problem> {
+    let (id, session) = (name(line.required_text("id")?, "id")?, session(line)?);
+    let (mut read_only, mut timeout_ms) = (None, None);
+    if let Some(mut options) = line.object("options")? {
+        options.allow(&["read_only", "transaction_timeout_ms"])?;
+        read_only = options.truth("read_only")?;
+        timeout_ms = options.bounded("transaction_timeout_ms")?;
+    }
+    let (read_only, timeout_ms) = (read_only.unwrap_or(true), timeout_ms.unwrap_or(DEFAULT_TRANSACTION_TIMEOUT_MS));
+    Ok(Command::Begin { id, session, read_only, timeout_ms })
+}
+
+fn session(line: &mut Object) -> Result<Option<String>, Problem> {
+    line.text("session")?.map(|session| name(session, "session")).transpose()
+}
+
+/// An id or a name that can be repeated in every event.
+fn name(text: String, key: &str) -> Result<String, Problem> {
+    if text.is_empty() || text.len() > MAX_NAME_BYTES {
+        return Err(Problem::invalid(format!("{key} has {} bytes; it has 1 to {MAX_NAME_BYTES}", text.len())));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests;

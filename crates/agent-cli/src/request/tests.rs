@@ -1,0 +1,242 @@
+//! Lines, right and wrong.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::config::FieldPatch;
+
+fn read(line: &str) -> Command {
+    parse(line.as_bytes()).unwrap_or_else(|rejected| panic!("{line}: {rejected}"))
+}
+
+fn rejected(line: &str) -> Rejected {
+    *parse(line.as_bytes()).expect_err(line)
+}
+
+#[test]
+fn a_query_has_an_id_and_sql_and_may_have_the_rest() {
+    // B2-01, B3-01 to B3-14
+    let bare =
+        Command::Query(Box::new(QueryCommand { id: "q1".into(), sql: "select 1".into(), ..QueryCommand::default() }));
+    assert_eq!(read(r#"{"code":"query","id":"q1","sql":"select 1"}"#), bare);
+    let line = r#"{"code":"query","id":"q","session":"s","sql":"x","params":[1,null,"a"],"options":{"stream_rows":true,
+        "batch_rows":5,"batch_bytes":2048,"read_only":false,"statement_timeout_ms":0,"lock_timeout_ms":1,
+        "inline_max_rows":2,"inline_max_bytes":3}}"#
+        .replace('\n', "");
+    let Command::Query(query) = read(&line) else { panic!() };
+    assert_eq!(
+        (query.session.as_deref(), query.params.as_slice()),
+        (Some("s"), &[json!(1), Value::Null, json!("a")][..])
+    );
+    let expected = Options {
+        stream_rows: Some(true),
+        batch_rows: Some(5),
+        batch_bytes: Some(2048),
+        read_only: Some(false),
+        statement_timeout_ms: Some(0),
+        lock_timeout_ms: Some(1),
+        inline_max_rows: Some(2),
+        inline_max_bytes: Some(3),
+    };
+    assert_eq!(query.options, expected);
+}
+
+#[test]
+fn numbers_keep_every_digit() {
+    // B4-18
+    let line = r#"{"code":"query","id":"q","sql":"x","params":[12345678901234567890.12345678901234567890,1.10]}"#;
+    let Command::Query(query) = read(line) else { panic!() };
+    let numbers: Vec<String> = query.params.iter().map(Value::to_string).collect();
+    assert_eq!(numbers, ["12345678901234567890.12345678901234567890", "1.10"]);
+}
+
+#[test]
+fn the_other_commands() {
+    // B2-02 to B2-05, B9-27
+    assert_eq!(read(r#"{"code":"cancel","id":"q1"}"#), Command::Cancel { id: "q1".into() });
+    assert_eq!(read(r#" {"code":"ping"} "#), Command::Ping);
+    assert_eq!(read(r#"{"code":"close"}"#), Command::Close);
+    let begin = |session: Option<&str>, read_only, timeout_ms| Command::Begin {
+        id: "t".into(),
+        session: session.map(str::to_owned),
+        read_only,
+        timeout_ms,
+    };
+    assert_eq!(read(r#"{"code":"begin","id":"t"}"#), begin(None, true, 60_000));
+    let line = r#"{"code":"begin","id":"t","session":"s","options":{"read_only":false,"transaction_timeout_ms":5}}"#;
+    assert_eq!(read(line), begin(Some("s"), false, 5));
+    let (id, session) = (String::from("t"), Some(String::from("s")));
+    let commit = Command::Commit { id: id.clone(), session: session.clone() };
+    assert_eq!(read(r#"{"code":"commit","id":"t","session":"s"}"#), commit);
+    assert_eq!(read(r#"{"code":"rollback","id":"t","session":"s"}"#), Command::Rollback { id, session });
+}
+
+#[test]
+fn a_configuration_is_patched_field_by_field() {
+    // B3-15 to B3-22
+    assert_eq!(read(r#"{"code":"config"}"#), Command::Config(Box::default()));
+    let line = r#"{"code":"config","default_session":"s","sessions":{"s":{"dsn_secret":null,"host":"h","port":5,
+        "password_secret":"p"}},"inline_max_rows":2,"inline_max_bytes":3,"statement_timeout_ms":4,
+        "lock_timeout_ms":5,"log":["Query "]}"#
+        .replace('\n', "");
+    let Command::Config(patch) = read(&line) else { panic!() };
+    let fields = vec![
+        FieldPatch::DsnSecret(None),
+        FieldPatch::Host(Some("h".into())),
+        FieldPatch::Port(Some(5)),
+        FieldPatch::PasswordSecret(Some(contract::Secret::new("p"))),
+    ];
+    assert_eq!(patch.sessions, [("s".to_owned(), fields)]);
+    assert_eq!(patch.log, Some(crate::log::Filters::new(["query"])));
+    assert_eq!((patch.inline_max_rows, patch.lock_timeout_ms), (Some(2), Some(5)));
+}
+
+#[test]
+fn what_is_wrong_is_named_and_the_id_is_carried() {
+    // B3-01 to B3-06, B3-45, B3-56, B9-31
+    let q = |rest: &str| format!(r#"{{"code":"query","id":"q1",{rest}}}"#);
+    for (line, said) in [
+        (
+            q(r#""sql":"x","sqll":1"#),
+            r#"there is no key "sqll" in the command; it has code, id, session, sql, params, options"#,
+        ),
+        (
+            q(r#""sql":"x","options":{"readonly":false}"#),
+            r#"there is no key "readonly" in options; it has stream_rows"#,
+        ),
+        (q(r#""session":"s""#), "there is no sql in the command; it is a string"),
+        (q(r#""sql":1"#), "sql is a number; it is a string"),
+        (q(r#""sql":"x","session":1"#), "session is a number"),
+        (q(r#""sql":"x","session":"""#), "session has 0 bytes"),
+        (q(r#""sql":"x","options":[]"#), "options is an array; it is an object"),
+        (q(r#""sql":"x","options":{"read_only":"no"}"#), "read_only is a string; it is true or false"),
+        (q(r#""sql":"x","options":{"batch_rows":0}"#), "batch_rows is 0; it is a whole number from 1 to"),
+        (q(r#""sql":"x","options":{"batch_rows":1.5}"#), "batch_rows is a whole number"),
+        (q(r#""sql":"x","options":{"batch_rows":-1}"#), "batch_rows is a whole number"),
+        (q(r#""sql":"x\u0000""#), "U+0000"),
+        (q(r#""sql":"x","sql":"y""#), r#"the key "sql" stands twice"#),
+        (q(r#""sql":"x","options":{"read_only":true,"read_only":false}"#), r#"the key "read_only" stands twice"#),
+        (q(r#""sql":"#), "the line is no JSON: "),
+        (r#"{"code":"quary","id":"q1"}"#.to_owned(), r#"there is no command "quary"; code is one of query, cancel,"#),
+        (r#"{"id":"q1","sql":"x"}"#.to_owned(), "there is no code in the command"),
+        (r#"{"code":"cancel","id":"q1","x":1}"#.to_owned(), "no key \"x\""),
+        (r#"{"code":"begin","id":"q1","options":{"transaction_timeout_ms":0}}"#.to_owned(), "from 1 to"),
+        (r#"{"code":"commit","id":"q1","options":{}}"#.to_owned(), "no key \"options\""),
+        (r#"{"code":"config","id":"q1"}"#.to_owned(), "no key \"id\""),
+    ] {
+        let rejected = rejected(&line);
+        assert_eq!(rejected.problem.code, ErrorCode::InvalidRequest, "{line}");
+        assert!(rejected.problem.message.contains(said), "{line}: {rejected}");
+        assert_eq!(rejected.id.as_deref(), Some("q1"), "{line}");
+    }
+    for (line, said) in [
+        ("nonsense", "the line is no JSON"),
+        ("[]", "the line is no JSON object"),
+        ("1", "the line is no JSON object"),
+        (r#"{"code":"query","sql":"x"}"#, "there is no id in the command"),
+        (r#"{"code":"query","id":1,"sql":"x"}"#, "id is a number; it is a string"),
+        (
+            r#"{"code":"config","sessions":{"s":{"hots":"h"}}}"#,
+            r#"there is no key "hots" in session "s"; it has dsn_secret"#,
+        ),
+        (r#"{"code":"config","sessions":{"s":null}}"#, r#"session "s" is null; it is an object"#),
+        (r#"{"code":"config","sessions":{"s":{"port":0}}}"#, "port is 0; it is a number from 1 to 65535"),
+        (r#"{"code":"config","sessions":{"s":{"password_secret":5}}}"#, "password_secret is a number"),
+        (r#"{"code":"config","log":"query"}"#, "log is an array"),
+    ] {
+        let rejected = rejected(line);
+        assert!(rejected.problem.message.starts_with(said), "{line}: {rejected}");
+        assert_eq!(rejected.id, None, "{line}");
+    }
+    assert!(rejected(r#"{"code":"query","id":"","sql":"x"}"#).problem.message.starts_with("id has 0 bytes"));
+    assert!(parse(b"{\"id\":\"\xff\"}").unwrap_err().problem.message.contains("UTF-8"));
+}
+
+#[test]
+fn parameters_of_a_wrong_shape_or_too_many_are_invalid_params() {
+    // B4-03, B3-57
+    let with = |params: &str| format!(r#"{{"code":"query","id":"q","sql":"x","params":{params}}}"#);
+    let many = |count: usize| with(&format!("[{}]", vec!["1"; count].join(",")));
+    for line in [with("{}"), with("\"a\""), with("1"), with("null"), many(65_536), many(300_000)] {
+        let rejected = rejected(&line);
+        assert_eq!(
+            (rejected.problem.code, rejected.id.as_deref()),
+            (ErrorCode::InvalidParams, Some("q")),
+            "{rejected}"
+        );
+    }
+    let Command::Query(query) = read(&many(65_535)) else { panic!() };
+    assert_eq!(query.params.len(), 65_535);
+    let nested = rejected(&with(&format!("[[{}]]", vec!["1"; 300_000].join(","))));
+    assert_eq!(nested.problem.code, ErrorCode::InvalidRequest, "{nested}");
+}
+
+#[test]
+fn lines_and_statements_have_a_limit() {
+    let line = |bytes: usize| {
+        let empty = r#"{"code":"query","id":"q","sql":""}"#.len();
+        format!(r#"{{"code":"query","id":"q","sql":"{}"}}"#, "x".repeat(bytes - empty))
+    };
+    assert!(matches!(read(&line(MAX_LINE_BYTES)), Command::Query(_)));
+    let rejected = rejected(&line(MAX_LINE_BYTES + 1));
+    assert_eq!((rejected.id.as_deref(), rejected.problem.code), (Some("q"), ErrorCode::InvalidRequest));
+    assert!(check_sql(&"x".repeat(MAX_SQL_BYTES + 1)).is_err());
+}
+
+#[test]
+fn no_message_repeats_a_value() {
+    for line in [
+        r#"{"code":"config","sessions":{"s":{"password_secret":["hunter2"]}}}"#,
+        r#"{"code":"config","sessions":{"s":{"dsn_secret":"hunter2","conninfo_secret":1}}}"#,
+        r#"{"code":"query","id":"q","sql":"hunter2","params":"hunter2"}"#,
+        r#"{"code":"query","id":"q","sql":"hunter2","params":[hunter2]}"#,
+    ] {
+        assert!(!format!("{:?}", rejected(line).problem).contains("hunter2"), "{line}");
+    }
+}
+
+/// Lines of every kind, to be mutated.
+const LINES: [&str; 6] = [
+    r#"{"code":"query","id":"q1","session":"s","sql":"select $1","params":[1,"a",{"k":[null]}],"options":{"read_only":true}}"#,
+    r#"{"code":"config","default_session":"s","sessions":{"s":{"host":"h","port":1}},"log":["all"]}"#,
+    r#"{"code":"begin","id":"t","options":{"transaction_timeout_ms":5}}"#,
+    r#"{"code":"cancel","id":"q1"}"#,
+    r#"{"code":"ping"}"#,
+    r#"{"code":"commit","id":"\u00e9\n"}"#,
+];
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_cases(2000))]
+
+    // What a fuzz target would do, within `cargo test`.
+    #[test]
+    fn any_bytes_give_a_command_or_one_error(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+        let _ = parse(&bytes);
+    }
+
+    #[test]
+    fn a_line_with_a_piece_changed_gives_a_command_or_one_error(
+        line in 0..LINES.len(), at in 0..100_usize, drop in 0..6_usize, piece in proptest::collection::vec(proptest::num::u8::ANY, 0..4),
+    ) {
+        let mut bytes = LINES[line].as_bytes().to_vec();
+        let at = at.min(bytes.len());
+        bytes.splice(at..(at + drop).min(bytes.len()), piece);
+        if let Err(rejected) = parse(&bytes) {
+            proptest::prop_assert!(!rejected.problem.message.is_empty());
+            proptest::prop_assert!(!rejected.problem.retryable);
+        }
+    }
+
+    #[test]
+    fn a_known_line_with_another_key_is_refused(key in "[a-z]{1,12}") {
+        let line = format!(r#"{{"code":"ping","{key}":1}}"#);
+        proptest::prop_assert!(parse(line.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn any_text_comes_through(sql in "[^\u{0}]{0,50}", text in ".{0,50}") {
+        let line = json!({"code": "query", "id": "q", "sql": sql, "params": [text]}).to_string();
+        let Ok(Command::Query(query)) = parse(line.as_bytes()) else { panic!("{line}") };
+        proptest::prop_assert_eq!((&query.sql, &query.params[0]), (&sql, &Value::from(text)));
+    }
+}

@@ -1,0 +1,98 @@
+//! An [`Invocation`] from its beginning to its end.
+
+use std::sync::Arc;
+
+use pg::{DbExecutor, Surroundings};
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::connection::Layers;
+use crate::events::{Event, Log, Startup};
+use crate::invocation::{FrontEnd, Invocation, Mode};
+use crate::options::Defaults;
+use crate::{one_shot, redaction, writer};
+
+/// Runs it to its end; the code to exit with.
+///
+/// `surroundings` are for what libpq looks at beside the variables of the invocation (TLS, password files). `stop` ends it as
+/// `close` does. Nothing is written but events, to `stdout`.
+pub async fn run<R, W>(
+    invocation: Invocation,
+    executor: Arc<dyn DbExecutor>,
+    surroundings: Surroundings,
+    stdin: R,
+    stdout: W,
+    stop: CancellationToken,
+) -> u8
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let defaults = match &invocation.mode {
+        Mode::Pipe(defaults) => *defaults,
+        Mode::OneShot(_) => Defaults::default(),
+    };
+    let config = Config::new(defaults, invocation.log.clone());
+    let layers = Layers::new(invocation.connection.clone(), &invocation.env, surroundings);
+    let closed = CancellationToken::new();
+    let (outlet, answers, writing) = writer::start(stdout, invocation.output, closed.clone());
+    if config.log.choose("startup") {
+        let _ = outlet.emit(&startup(&invocation, &config)).await;
+    }
+    let code = match invocation.mode {
+        Mode::OneShot(one_shot) => {
+            drop(answers);
+            // Also when nobody reads any more.
+            let stop_or_closed = stop.child_token();
+            let watch = closed.clone();
+            let stopping = stop_or_closed.clone();
+            let watching = tokio::spawn(async move {
+                watch.cancelled().await;
+                stopping.cancel();
+            });
+            let code = one_shot::run(*one_shot, &config, &layers, &executor, stdin, &outlet, &stop_or_closed).await;
+            watching.abort();
+            drop(outlet);
+            code
+        }
+        Mode::Pipe(_) => todo!(),
+    };
+    executor.drain().await;
+    let _ = writing.await;
+    if closed.is_cancelled() { one_shot::FAILED } else { code }
+}
+
+fn startup(invocation: &Invocation, config: &Config) -> Event {
+    let connection = &invocation.connection;
+    let front_end = match invocation.front_end {
+        FrontEnd::Query => "query",
+        FrontEnd::Pipe => "pipe",
+        FrontEnd::Psql => "psql",
+    };
+    let secret = |secret: &Option<contract::Secret>| secret.as_ref().map(|_| redaction::STARS);
+    let mut args = json!({
+        "front_end": front_end,
+        "dsn_secret": secret(&connection.dsn_secret),
+        "conninfo_secret": secret(&connection.conninfo_secret),
+        "host": connection.host,
+        "port": connection.port,
+        "user": connection.user,
+        "dbname": connection.dbname,
+        "password_secret": secret(&connection.password_secret),
+        "audit": invocation.audit,
+        "config": invocation.config,
+    });
+    if let Some(args) = args.as_object_mut() {
+        args.retain(|_, value| !value.is_null());
+    }
+    let startup = Startup {
+        version: env!("CARGO_PKG_VERSION"),
+        argv: invocation.shown_argv.clone(),
+        args,
+        config: config.clone(),
+        env: redaction::env(&invocation.env),
+    };
+    Event::Log(Box::new(Log { event: "startup", startup: Some(Box::new(startup)), ..Log::default() }))
+}
