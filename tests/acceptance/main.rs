@@ -30,6 +30,7 @@ mod durability;
 mod elicitation;
 mod execute_sql;
 mod executors;
+mod front_ends;
 mod explain_query;
 mod hostile_arguments;
 mod http;

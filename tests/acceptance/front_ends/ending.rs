@@ -1,0 +1,109 @@
+//! Every accepted query has exactly one end: also at close, at the end of the input, at a signal, and when PostgreSQL goes away.
+
+use std::collections::HashMap;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use testkit::{Database, Pipe, Told, database, is_terminal, lone_database};
+
+fn ends(events: &[Value]) -> HashMap<&str, Vec<&Value>> {
+    let mut ends: HashMap<&str, Vec<&Value>> = HashMap::new();
+    for event in events.iter().filter(|event| is_terminal(event)) {
+        ends.entry(event["id"].as_str().unwrap_or_default()).or_default().push(event);
+    }
+    ends
+}
+
+/// Some queries that end soon and some that never do; all of them run when this returns.
+async fn busy(db: &Database) -> Pipe {
+    let mut pipe = Pipe::on(db);
+    for number in 0..3 {
+        pipe.query(&format!("never{number}"), "select pg_sleep(600)").await;
+    }
+    pipe.query("soon", "select pg_sleep(1) as v").await;
+    let watch = db.connect().await;
+    let running = "select count(*) from pg_stat_activity where datname = current_database() and state = 'active' \
+                   and query like 'select pg_sleep(%' and pid <> pg_backend_pid()";
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while watch.query_one(running, &[]).await.unwrap().get::<_, i64>(0) < 4 {
+        assert!(std::time::Instant::now() < deadline);
+    }
+    pipe
+}
+
+fn each_has_one_end(told: &Told) {
+    let ends = ends(&told.events);
+    for id in ["never0", "never1", "never2", "soon"] {
+        assert_eq!(ends.get(id).map(Vec::len), Some(1), "{id}: {:?}", told.events);
+        assert!(id == "soon" || ends[id][0]["error_code"] == "cancelled", "{:?}", ends[id]);
+    }
+    assert_eq!(ends["soon"][0]["code"], "result", "what ends within 5 s is waited for");
+    assert_eq!(told.events.last().unwrap()["code"], "close");
+    assert_eq!(told.status, 0);
+}
+
+async fn nothing_runs(db: &Database) {
+    let running = "select count(*) from pg_stat_activity where datname = current_database() and state = 'active' \
+                   and pid <> pg_backend_pid()";
+    assert_eq!(db.value(running).await, "0", "no backend is left at work");
+}
+
+#[tokio::test]
+async fn close_waits_and_then_cancels() {
+    // B9-35, B2-05, B2-15, B3-52
+    let db = database().await;
+    let mut pipe = busy(&db).await;
+    pipe.send(json!({"code": "close"})).await;
+    each_has_one_end(&pipe.rest().await);
+    nothing_runs(&db).await;
+}
+
+#[tokio::test]
+async fn the_end_of_the_input_is_a_close() {
+    // B6-10
+    let db = database().await;
+    let pipe = busy(&db).await;
+    each_has_one_end(&pipe.finish().await);
+    nothing_runs(&db).await;
+}
+
+#[tokio::test]
+async fn a_signal_is_a_close() {
+    let db = database().await;
+    let pipe = busy(&db).await;
+    kill(Pid::from_raw(pipe.id().cast_signed()), Signal::SIGTERM).unwrap();
+    each_has_one_end(&pipe.rest().await);
+    nothing_runs(&db).await;
+}
+
+#[tokio::test]
+async fn a_query_whose_postgresql_goes_away_is_told_so_and_the_pipe_goes_on() {
+    // connection_lost, and again when it is back
+    let db = lone_database().await;
+    let mut pipe = busy(&db).await;
+    let cluster = db.cluster().clone();
+    tokio::task::spawn_blocking(move || cluster.kill9().expect("it is killed")).await.unwrap();
+    for id in ["never0", "never1", "never2"] {
+        let event = pipe.end_of(id).await;
+        assert_eq!((&event["error_code"], &event["retryable"]), (&json!("connection_lost"), &json!(true)), "{event}");
+    }
+    let refused = pipe.run("now", "select 1 as n").await;
+    assert_eq!((&refused["error_code"], &refused["retryable"]), (&json!("connect_failed"), &json!(true)), "{refused}");
+    let cluster = db.cluster().clone();
+    tokio::task::spawn_blocking(move || cluster.restart().expect("it starts")).await.unwrap();
+    assert_eq!(pipe.run("later", "select 1 as n").await["rows"], json!([{"n": 1}]));
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn a_backend_that_is_terminated_is_a_lost_connection() {
+    let db = database().await;
+    let mut pipe = busy(&db).await;
+    db.run("select pg_terminate_backend(pid) from pg_stat_activity where query = 'select pg_sleep(600)' and pid <> pg_backend_pid()")
+        .await;
+    for id in ["never0", "never1", "never2"] {
+        assert_eq!(pipe.end_of(id).await["error_code"], "connection_lost", "{id}");
+    }
+    pipe.finish().await;
+}

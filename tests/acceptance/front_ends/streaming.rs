@@ -1,0 +1,169 @@
+//! Rows as they arrive, in bounded memory, as slow as their reader.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::{Database, Pipe, database, front_end, is_terminal};
+
+async fn streamed(pipe: &mut Pipe, id: &str, sql: &str, options: Value) {
+    let mut options = options;
+    options["stream_rows"] = true.into();
+    pipe.send(json!({"code": "query", "id": id, "sql": sql, "options": options})).await;
+}
+
+/// The events of a streamed query, and its rows.
+async fn all(pipe: &mut Pipe, id: &str) -> (Vec<Value>, Vec<Value>) {
+    let (mut events, mut rows) = (Vec::new(), Vec::new());
+    loop {
+        let event = pipe.event(|event| event["id"] == id).await;
+        if let Some(batch) = event["rows"].as_array().filter(|_| event["code"] == "result_rows") {
+            assert_eq!(event["rows_batch_count"], batch.len());
+            rows.extend(batch.iter().cloned());
+        }
+        let is_over = is_terminal(&event);
+        events.push(event);
+        if is_over {
+            return (events, rows);
+        }
+    }
+}
+
+fn codes(events: &[Value]) -> Vec<&str> {
+    events.iter().filter_map(|event| event["code"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn batches_have_the_size_that_was_asked_for() {
+    // B8-09 to B8-13, B8-15, B2-07 to B2-09, B3-34 to B3-36, B3-07 to B3-09
+    let db = database().await;
+    let mut pipe = Pipe::on(&db);
+    let sql = "select i as n from generate_series(1, 25) i";
+    streamed(&mut pipe, "a", sql, json!({"batch_rows": 10})).await;
+    let (events, rows) = all(&mut pipe, "a").await;
+    assert_eq!(codes(&events), ["result_start", "result_rows", "result_rows", "result_rows", "result_end"]);
+    assert_eq!(events[0]["columns"], json!([{"name": "n", "type": "int4"}]));
+    assert_eq!(rows.iter().map(|row| row["n"].as_i64().unwrap()).collect::<Vec<_>>(), (1..=25).collect::<Vec<_>>());
+    let end = events.last().unwrap();
+    let payload: usize = rows.iter().map(|row| row.to_string().len()).sum();
+    assert_eq!(end["command_tag"], "ROWS 25");
+    assert_eq!((&end["trace"]["row_count"], &end["trace"]["payload_bytes"]), (&json!(25), &json!(payload)));
+
+    // Each row is some 1 kB: a batch ends with the row that reaches the limit.
+    streamed(&mut pipe, "b", "select repeat('x', 1000) as t from generate_series(1, 10)", json!({"batch_bytes": 2048})).await;
+    let (events, rows) = all(&mut pipe, "b").await;
+    assert_eq!(rows.len(), 10);
+    assert!(events.iter().filter_map(|event| event["rows_batch_count"].as_i64()).all(|count| count <= 3), "{events:?}");
+
+    streamed(&mut pipe, "c", "select 1 as n where false", json!({})).await;
+    assert_eq!(codes(&all(&mut pipe, "c").await.0), ["result_start", "result_end"]);
+    let refused = pipe.run_with("d", sql, json!({"options": {"batch_rows": 0}})).await;
+    assert_eq!(refused["error_code"], "invalid_request");
+    let refused = pipe.run_with("e", sql, json!({"options": {"batch_bytes": 1023}})).await;
+    assert_eq!(refused["error_code"], "invalid_request");
+    pipe.finish().await;
+}
+
+/// A function that waits until the test lets it go on: as long as the test holds the advisory lock.
+async fn with_gate(db: &Database) -> tokio_postgres::Client {
+    db.run(
+        "create function gate() returns int language plpgsql as $$ begin perform pg_advisory_xact_lock_shared(7); return 0; end $$",
+    )
+    .await;
+    let holder = db.connect().await;
+    holder.batch_execute("select pg_advisory_lock(7)").await.unwrap();
+    holder
+}
+
+#[tokio::test]
+async fn the_first_batch_comes_while_the_query_still_runs() {
+    // B1-18, B1-04
+    let db = database().await;
+    let holder = with_gate(&db).await;
+    let mut pipe = Pipe::on(&db);
+    let sql = "select i as n, repeat('x', 100) as t from generate_series(1, 5000) i union all select gate(), ''";
+    streamed(&mut pipe, "a", sql, json!({})).await;
+    assert_eq!(pipe.next().await.unwrap()["code"], "result_start");
+    assert_eq!(pipe.next().await.unwrap()["rows_batch_count"], 1000);
+    let running = "select count(*) from pg_stat_activity where query like '%gate()%' and state = 'active' \
+                   and datname = current_database() and pid <> pg_backend_pid()";
+    assert_eq!(db.value(running).await, "1", "the query waits for the lock that this test holds");
+    holder.batch_execute("select pg_advisory_unlock(7)").await.unwrap();
+    let (events, rows) = all(&mut pipe, "a").await;
+    assert_eq!((rows.len(), events.last().unwrap()["command_tag"].as_str()), (4001, Some("ROWS 5001")));
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn an_error_in_the_middle_is_the_one_end() {
+    // B8-16
+    let db = database().await;
+    let mut pipe = Pipe::on(&db);
+    streamed(&mut pipe, "a", "select 1 / (5000 - i) as n from generate_series(1, 6000) i", json!({})).await;
+    let (events, rows) = all(&mut pipe, "a").await;
+    assert_eq!(rows.len() % 1000, 0);
+    assert_eq!(events.last().unwrap()["sqlstate"], "22012");
+    assert_eq!(events.iter().filter(|event| is_terminal(event)).count(), 1);
+    assert_eq!(pipe.run("b", "select 1 as n").await["code"], "result");
+    pipe.finish().await;
+}
+
+fn resident_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("its peak");
+    line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_reader_that_stops_stops_the_query_and_memory_stays_where_it_is() {
+    // back-pressure; bounded memory; cancel and ping work meanwhile
+    let db = database().await;
+    let mut pipe = Pipe::on(&db);
+    let rows = 300_000;
+    let sql = format!("select i as n, repeat('y', 200) as t from generate_series(1, {rows}) i");
+    assert_eq!(pipe.run("warm", "select 1 as n").await["code"], "result");
+    let idle = resident_kib(pipe.id());
+    streamed(&mut pipe, "a", &sql, json!({"statement_timeout_ms": 0})).await;
+    let waits = "select count(*) from pg_stat_activity where wait_event = 'ClientWrite' and datname = current_database()";
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while db.value(waits).await != "1" {
+        assert!(Instant::now() < deadline, "PostgreSQL waits for a reader that reads nothing");
+    }
+    let (events, received) = all(&mut pipe, "a").await;
+    assert_eq!((received.len(), codes(&events).last().copied()), (rows, Some("result_end")));
+    let grown = resident_kib(pipe.id()) - idle;
+    assert!(grown < 24 * 1024, "60 MB of rows went through, and {grown} KiB were taken");
+
+    // Nobody reads, and the query is cancelled all the same.
+    streamed(&mut pipe, "b", &sql, json!({"statement_timeout_ms": 0})).await;
+    while db.value(waits).await != "1" {
+        assert!(Instant::now() < deadline + Duration::from_secs(20));
+    }
+    pipe.send(json!({"code": "cancel", "id": "b"})).await;
+    let active = "select count(*) from pg_stat_activity where state = 'active' and query like '%repeat(''y''%' \
+                  and pid <> pg_backend_pid()";
+    while db.value(active).await != "0" {
+        assert!(Instant::now() < deadline + Duration::from_secs(40), "the backend is told, whoever reads");
+    }
+    assert_eq!(all(&mut pipe, "b").await.0.last().unwrap()["error_code"], "cancelled");
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn a_query_writes_its_rows_as_they_come_and_ends_when_nobody_reads_them() {
+    let db = database().await;
+    let mut command = front_end("query", &db);
+    let sql = "select i as n from generate_series(1, 100000000) i";
+    command.args(["--stream-rows", "--statement-timeout-ms", "0", "--sql", sql]);
+    let mut child =
+        command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let mut some = [0; 100];
+    tokio::io::AsyncReadExt::read_exact(&mut output, &mut some).await.unwrap();
+    assert!(some.starts_with(b"{\"code\":\"result_start\""));
+    drop(output);
+    let status = tokio::time::timeout(Duration::from_secs(20), child.wait()).await.expect("it ends").unwrap();
+    assert_eq!(status.code(), Some(1));
+    let active = "select count(*) from pg_stat_activity where state = 'active' and query like '%generate_series(1, 1000000%' \
+                  and pid <> pg_backend_pid()";
+    assert_eq!(db.value(active).await, "0");
+}

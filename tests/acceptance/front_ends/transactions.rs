@@ -1,0 +1,117 @@
+//! begin, commit and rollback: several statements on a connection of their own.
+
+use serde_json::{Value, json};
+use testkit::{Database, Pipe, database};
+
+async fn plain(db: &Database) -> Pipe {
+    db.run("drop schema countersign cascade; create table t (a int primary key)").await;
+    Pipe::on(db)
+}
+
+async fn command(pipe: &mut Pipe, code: &str, options: Value) -> Value {
+    let mut command = json!({"code": code, "id": code});
+    if !options.is_null() {
+        command["options"] = options;
+    }
+    pipe.send(command).await;
+    pipe.end_of(code).await
+}
+
+#[tokio::test]
+async fn statements_between_begin_and_commit_stand_or_fall_together() {
+    // B9-27
+    let db = database().await;
+    let mut pipe = plain(&db).await;
+    for (end, left) in [("commit", "2"), ("rollback", "2")] {
+        let begun = command(&mut pipe, "begin", json!({"read_only": false})).await;
+        assert_eq!((&begun["code"], &begun["command_tag"]), (&json!("result"), &json!("BEGIN")), "{begun}");
+        let first = if end == "commit" { 1 } else { 11 };
+        for (id, sql) in [("a", format!("insert into t values ({first})")), ("b", format!("insert into t values ({first} + 1)"))] {
+            assert_eq!(pipe.run(id, &sql).await["command_tag"], "INSERT 0 1");
+        }
+        let seen = pipe.run("c", &format!("select count(*)::int as n from t where a >= {first}")).await;
+        assert_eq!(seen["rows"], json!([{"n": 2}]), "it sees what it has written");
+        assert_eq!(db.value(&format!("select count(*) from t where a >= {first}")).await, "0", "nobody else does");
+        let ended = command(&mut pipe, end, Value::Null).await;
+        assert_eq!(ended["command_tag"], end.to_uppercase(), "{ended}");
+        assert_eq!(db.value("select count(*) from t").await, left);
+    }
+    assert_eq!(pipe.run("d", "insert into t values (5)").await["sqlstate"], "25006", "outside, reading is the default");
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn a_transaction_that_failed_takes_nothing_but_a_rollback() {
+    let db = database().await;
+    let mut pipe = plain(&db).await;
+    command(&mut pipe, "begin", json!({"read_only": false})).await;
+    assert_eq!(pipe.run("a", "insert into t values (1)").await["code"], "result");
+    assert_eq!(pipe.run("b", "select 1/0").await["sqlstate"], "22012");
+    assert_eq!(pipe.run("c", "select 1").await["sqlstate"], "25P02");
+    let committed = command(&mut pipe, "commit", Value::Null).await;
+    assert_eq!((&committed["code"], &committed["sqlstate"]), (&json!("sql_error"), &json!("25P02")), "{committed}");
+    assert_eq!(db.value("select count(*) from t").await, "0");
+    assert_eq!(command(&mut pipe, "commit", Value::Null).await["error_code"], "invalid_request");
+    assert_eq!(command(&mut pipe, "rollback", Value::Null).await["error_code"], "invalid_request");
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn a_read_only_transaction_sees_one_state_and_cannot_be_made_to_write() {
+    let db = database().await;
+    let mut pipe = plain(&db).await;
+    command(&mut pipe, "begin", Value::Null).await;
+    assert_eq!(command(&mut pipe, "begin", Value::Null).await["error_code"], "invalid_request");
+    assert_eq!(pipe.run("a", "set transaction read write").await["sqlstate"], "25001");
+    command(&mut pipe, "rollback", Value::Null).await;
+    command(&mut pipe, "begin", Value::Null).await;
+    let refused = pipe.run_with("b", "insert into t values (1)", json!({"options": {"read_only": false}})).await;
+    assert_eq!(refused["error_code"], "invalid_request", "{refused}");
+    assert_eq!(pipe.run("c", "insert into t values (1)").await["sqlstate"], "25006");
+    command(&mut pipe, "rollback", Value::Null).await;
+    assert_eq!(db.value("select count(*) from t").await, "0");
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn a_transaction_that_takes_too_long_is_rolled_back_and_says_so() {
+    let db = database().await;
+    let mut pipe = plain(&db).await;
+    let options = json!({"read_only": false, "transaction_timeout_ms": 300});
+    command(&mut pipe, "begin", options).await;
+    assert_eq!(pipe.run("a", "insert into t values (1)").await["code"], "result");
+    let notice = pipe.coded("notice").await;
+    assert_eq!((&notice["sqlstate"], &notice["session"]), (&json!("25P04"), &json!("default")), "{notice}");
+    let refused = pipe.run("b", "insert into t values (2)").await;
+    assert_eq!(refused["error_code"], "invalid_request", "it must not run outside of its transaction: {refused}");
+    assert_eq!(command(&mut pipe, "rollback", Value::Null).await["command_tag"], "ROLLBACK");
+    assert_eq!(pipe.run("c", "select count(*)::int as n from t").await["rows"], json!([{"n": 0}]));
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn what_is_open_at_the_end_is_rolled_back() {
+    let db = database().await;
+    let mut pipe = plain(&db).await;
+    command(&mut pipe, "begin", json!({"read_only": false})).await;
+    assert_eq!(pipe.run("a", "insert into t values (1)").await["code"], "result");
+    assert_eq!(pipe.finish().await.status, 0);
+    assert_eq!(db.value("select count(*) from t").await, "0");
+}
+
+#[tokio::test]
+async fn other_sessions_go_on_beside_a_transaction() {
+    let db = database().await;
+    let mut pipe = plain(&db).await;
+    pipe.send(json!({"code": "config", "sessions": {"other": {}}})).await;
+    pipe.coded("config").await;
+    command(&mut pipe, "begin", json!({"read_only": false})).await;
+    pipe.run("a", "insert into t values (1)").await;
+    let other = pipe.run_with("b", "select count(*)::int as n from t", json!({"session": "other"})).await;
+    assert_eq!(other["rows"], json!([{"n": 0}]), "{other}");
+    pipe.send(json!({"code": "config", "sessions": {"default": {"dbname": "elsewhere"}}})).await;
+    assert_eq!(pipe.coded("error").await["error_code"], "invalid_request");
+    assert_eq!(command(&mut pipe, "commit", Value::Null).await["command_tag"], "COMMIT");
+    assert_eq!(db.value("select count(*) from t").await, "1");
+    pipe.finish().await;
+}

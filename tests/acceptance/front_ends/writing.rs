@@ -1,0 +1,111 @@
+//! Writes without a ledger: committed only when everything they give has been taken.
+
+use std::time::Duration;
+
+use serde_json::json;
+use testkit::{Database, Pipe, Proxy, What, When, bare_front_end, database, front_end};
+
+async fn table(db: &Database) -> Pipe {
+    db.run("drop schema countersign cascade; create table t (a int primary key, b text)").await;
+    Pipe::on(db)
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_rolled_back() {
+    // "never an error after a commit"
+    let db = database().await;
+    let mut pipe = table(&db).await;
+    let sql = "insert into t select i, 'x' from generate_series(1, 1001) i returning a";
+    let event = pipe.run_with("a", sql, json!({"options": {"read_only": false}})).await;
+    assert_eq!(event["error_code"], "result_too_large", "{event}");
+    assert_eq!(db.value("select count(*) from t").await, "0");
+    let more = json!({"options": {"read_only": false, "inline_max_rows": 1001}});
+    let event = pipe.run_with("b", sql, more).await;
+    assert_eq!((&event["code"], &event["row_count"]), (&json!("result"), &json!(1001)), "{}", event["code"]);
+    assert_eq!(db.value("select count(*) from t").await, "1001");
+    let event = pipe.run_with("c", "insert into t values (1, 'y')", json!({"options": {"read_only": false}})).await;
+    assert_eq!((&event["sqlstate"], &event["detail"]), (&json!("23505"), &json!("Key (a)=(1) already exists.")));
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn a_write_whose_rows_nobody_takes_is_rolled_back() {
+    let db = database().await;
+    drop(table(&db).await);
+    let mut command = front_end("query", &db);
+    let sql = "insert into t select i, repeat('z', 1000) from generate_series(1, 20000) i returning a, b";
+    command.args(["--write", "--stream-rows", "--sql", sql]);
+    let mut child =
+        command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let mut some = [0; 100];
+    tokio::io::AsyncReadExt::read_exact(&mut output, &mut some).await.unwrap();
+    drop(output);
+    let status = tokio::time::timeout(Duration::from_secs(20), child.wait()).await.expect("it ends").unwrap();
+    assert_eq!(status.code(), Some(1));
+    let settled = "select count(*) from pg_stat_activity where datname = current_database() and query like 'insert%' \
+                   and pid <> pg_backend_pid() and state <> 'idle'";
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while db.value(settled).await != "0" {
+        assert!(std::time::Instant::now() < deadline);
+    }
+    assert_eq!(db.value("select count(*) from t").await, "0");
+}
+
+#[tokio::test]
+async fn a_write_that_is_cancelled_is_not_there() {
+    let db = database().await;
+    let mut pipe = table(&db).await;
+    let sql = "insert into t select 1, pg_sleep(600)::text";
+    pipe.send(json!({"code": "query", "id": "a", "sql": sql, "options": {"read_only": false}})).await;
+    let running = "select count(*) from pg_stat_activity where query like 'insert%' and state = 'active' \
+                   and datname = current_database() and pid <> pg_backend_pid()";
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while db.value(running).await != "1" {
+        assert!(std::time::Instant::now() < deadline);
+    }
+    pipe.send(json!({"code": "cancel", "id": "a"})).await;
+    assert_eq!(pipe.end_of("a").await["error_code"], "cancelled");
+    assert_eq!(db.value("select count(*) from t").await, "0");
+    pipe.finish().await;
+}
+
+/// Without a ledger nobody can say what became of it, and so that is what is said.
+#[tokio::test]
+async fn a_lost_answer_to_commit_is_an_unknown_outcome() {
+    let db = database().await;
+    drop(table(&db).await);
+    for (number, (when, written)) in [(When::AfterCommit, "1"), (When::BeforeCommit, "0")].into_iter().enumerate() {
+        let proxy = Proxy::before(&db);
+        proxy.arm(when, What::Cut);
+        let mut command = bare_front_end("pipe");
+        command.arg("--dsn-secret").arg(proxy.url());
+        let mut pipe = Pipe::start(command);
+        let sql = format!("insert into t values ({number}, 'x')");
+        let event = pipe.run_with("a", &sql, json!({"options": {"read_only": false}})).await;
+        assert_eq!((&event["code"], &event["error_code"]), (&json!("error"), &json!("commit_outcome_unknown")), "{event}");
+        assert_eq!(event["retryable"], false);
+        assert_eq!(db.value(&format!("select count(*) from t where a = {number}")).await, written);
+        pipe.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn commands_have_postgresqls_own_tags() {
+    // B3-26
+    let db = database().await;
+    let mut pipe = table(&db).await;
+    for (sql, tag) in [
+        ("create table u (a int)", "CREATE TABLE"),
+        ("insert into u values (1), (2), (3)", "INSERT 0 3"),
+        ("update u set a = a + 1 where a < 3", "UPDATE 2"),
+        ("/* a comment */ DELETE\nFROM u", "DELETE 3"),
+        ("insert into u values (9) returning a", "ROWS 1"),
+        ("truncate u", "TRUNCATE TABLE"),
+        ("drop table u", "DROP TABLE"),
+    ] {
+        let event = pipe.run_with("a", sql, json!({"options": {"read_only": false}})).await;
+        assert_eq!(event["command_tag"], tag, "{sql}: {event}");
+    }
+    pipe.finish().await;
+}
