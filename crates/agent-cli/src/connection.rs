@@ -179,7 +179,7 @@ impl Layers {
         for key in KEYS {
             if let Some(value) = first(over, key) {
                 text.set(key, value);
-            } else if !text.says(key) && !(key == "host" && text.says("hostaddr") && !is_named) {
+            } else if !(text.says(key) || key == "host" && text.says("hostaddr")) {
                 let default = DEFAULTS.iter().find(|(name, _)| *name == key && !has_service);
                 if let Some(value) = first(below, key).or(default.map(|(_, value)| *value)) {
                     text.set(key, value);

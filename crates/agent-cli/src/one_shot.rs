@@ -27,15 +27,15 @@ pub(crate) const DONE: u8 = 0;
 pub(crate) const FAILED: u8 = 1;
 pub(crate) const WRONG_ARGUMENTS: u8 = 2;
 
-/// Runs it; the code to exit with.
+/// Runs it; the code to exit with. `stopped` ends it before its end.
 pub(crate) async fn run<R: AsyncRead + Unpin>(
     one_shot: OneShot,
     config: &Config,
     layers: &Layers,
     executor: &Arc<dyn DbExecutor>,
     stdin: R,
-    outlet: &Outlet,
-    stop: &CancellationToken,
+    outlet: Outlet,
+    stopped: impl Future<Output = ()>,
 ) -> u8 {
     let started = Instant::now();
     let request = Request { id: ID.to_owned(), session: DEFAULT_SESSION.to_owned(), started };
@@ -60,15 +60,24 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
         lock_timeout: settled.lock_timeout,
         delivery: settled.delivery,
     };
-    let executor = executor.as_ref();
+    let (executor, cancel) = (executor.as_ref(), CancellationToken::new());
     let running = async {
         if one_shot.dry_run {
-            query::describe(executor, &place, &request, query, stop).await
+            query::describe(executor, &place, &request, query, &cancel).await
         } else {
-            query::run(Runner::Alone(executor, &place), &request, query, outlet, stop).await.event
+            query::run(Runner::Alone(executor, &place), &request, query, &outlet, &cancel).await.event
         }
     };
-    let event = std::panic::AssertUnwindSafe(running).catch_unwind().await.unwrap_or_else(|_| {
+    let mut running = std::pin::pin!(std::panic::AssertUnwindSafe(running).catch_unwind());
+    let ended = tokio::select! {
+        biased;
+        ended = &mut running => ended,
+        () = stopped => {
+            cancel.cancel();
+            running.await
+        }
+    };
+    let event = ended.unwrap_or_else(|_| {
         let problem = Problem::new(ErrorCode::InternalError, "the query ended by a defect of countersign");
         Event::error(Some(ID.to_owned()), problem, request.trace().duration_ms)
     });

@@ -139,7 +139,8 @@ async fn execute(
     Ran::Ended(ended)
 }
 
-async fn stopped_for(cancel: &CancellationToken) {
+/// [`STOP_GRACE`] after the stop.
+pub(crate) async fn stopped_for(cancel: &CancellationToken) {
     cancel.cancelled().await;
     tokio::time::sleep(STOP_GRACE).await;
 }

@@ -1,6 +1,7 @@
 //! An [`Invocation`] from its beginning to its end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pg::{DbExecutor, Surroundings};
 use serde_json::json;
@@ -12,7 +13,11 @@ use crate::connection::Layers;
 use crate::events::{Event, Log, Startup};
 use crate::invocation::{FrontEnd, Invocation, Mode};
 use crate::options::Defaults;
+use crate::pipe::Pipe;
 use crate::{one_shot, redaction, writer};
+
+/// How long an end that was asked for by a signal may take: what is in flight, what stops it, and a reader.
+const LAST_GRACE: Duration = Duration::from_secs(20);
 
 /// Runs it to its end; the code to exit with.
 ///
@@ -41,27 +46,40 @@ where
     if config.log.choose("startup") {
         let _ = outlet.emit(&startup(&invocation, &config)).await;
     }
-    let code = match invocation.mode {
-        Mode::OneShot(one_shot) => {
-            drop(answers);
-            // Also when nobody reads any more.
-            let stop_or_closed = stop.child_token();
-            let watch = closed.clone();
-            let stopping = stop_or_closed.clone();
-            let watching = tokio::spawn(async move {
-                watch.cancelled().await;
-                stopping.cancel();
-            });
-            let code = one_shot::run(*one_shot, &config, &layers, &executor, stdin, &outlet, &stop_or_closed).await;
-            watching.abort();
-            drop(outlet);
-            code
-        }
-        Mode::Pipe(_) => todo!(),
+    let running = async {
+        let code = match invocation.mode {
+            Mode::OneShot(one_shot) => {
+                drop(answers);
+                let stopped = async {
+                    tokio::select! {
+                        () = closed.cancelled() => {}
+                        () = stop.cancelled() => {}
+                    }
+                };
+                one_shot::run(*one_shot, &config, &layers, &executor, stdin, outlet, stopped).await
+            }
+            Mode::Pipe(_) => {
+                let pipe = Pipe::new(config, layers, Arc::clone(&executor), outlet, answers);
+                pipe.run(stdin, &closed, &stop).await
+            }
+        };
+        executor.drain().await;
+        // All ways to the writer are closed: it ends when the reader has taken what is left.
+        let _ = writing.await;
+        code
     };
-    executor.drain().await;
-    let _ = writing.await;
+    let code = tokio::select! {
+        biased;
+        code = running => code,
+        () = overdue(&stop) => one_shot::FAILED,
+    };
     if closed.is_cancelled() { one_shot::FAILED } else { code }
+}
+
+/// Long after the stop: nobody reads what is left to say.
+async fn overdue(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(LAST_GRACE).await;
 }
 
 fn startup(invocation: &Invocation, config: &Config) -> Event {

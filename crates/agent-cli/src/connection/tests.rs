@@ -142,6 +142,7 @@ fn an_address_of_the_environment_is_for_no_other_host() {
     let here: Vec<Address> =
         vec![Address::Tcp { host: "1.2.3.4".into(), hostaddr: Some([1, 2, 3, 4].into()), port: 5432 }];
     for conninfo in ["hostaddr=1.2.3.4", "postgresql://?hostaddr=1.2.3.4"] {
+        assert_eq!(target(&[], &[("conninfo", conninfo)], &[("COUNTERSIGN_HOST", "x")]).unwrap().addresses, here);
         assert_eq!(target(&[], &[("conninfo", conninfo)], &[("PGHOST", "x")]).unwrap().addresses, here);
     }
 }

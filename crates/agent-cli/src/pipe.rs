@@ -1,0 +1,336 @@
+//! Commands from lines, events to lines, many at a time (`pipe`).
+//!
+//! ```text
+//! input ──▶ loop ──▶ a task for each request ──▶ queue ─▶ writer ──▶ output
+//!             └─────────── own answers ───────────▶ queue ─▶┘
+//! ```
+//! The loop waits for nothing but input, so a `cancel`, a `ping` and the end of the input are heard whatever the queries do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use pg::{DbExecutor, Place, Query};
+use tokio::io::AsyncRead;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{Config, Patch};
+use crate::connection::Layers;
+use crate::events::{Close, CloseTrace, Event, Pong, PongTrace};
+use crate::in_flight::{InFlight, Kind};
+use crate::lines::{Line, Lines};
+use crate::log::Filters;
+use crate::one_shot::{DONE, FAILED};
+use crate::problem::{ErrorCode, Problem, quoted};
+use crate::query::{self, Request, Runner};
+use crate::request::{self, Command, QueryCommand, Rejected};
+use crate::transactions::{Found, New, Task, Transactions};
+use crate::writer::{Answers, Outlet, OutputClosed};
+
+/// How long what is in flight may go on when the session ends.
+const CLOSE_GRACE: Duration = Duration::from_secs(5);
+
+/// A session of commands.
+pub(crate) struct Pipe {
+    config: Config,
+    layers: Layers,
+    executor: Arc<dyn DbExecutor>,
+    transactions: Transactions,
+    in_flight: InFlight,
+    outlet: Outlet,
+    answers: Answers,
+    tasks: TaskTracker,
+    /// Stops every request.
+    all: CancellationToken,
+    started: Instant,
+}
+
+/// Whether the loop goes on.
+#[derive(Debug, PartialEq, Eq)]
+enum Flow {
+    GoesOn,
+    Ends,
+}
+
+/// Why the loop ended.
+enum End {
+    /// `close`, the end of the input, or a signal.
+    Asked,
+    InputLost(std::io::Error),
+    OutputClosed,
+}
+
+impl Pipe {
+    pub(crate) fn new(
+        config: Config,
+        layers: Layers,
+        executor: Arc<dyn DbExecutor>,
+        outlet: Outlet,
+        answers: Answers,
+    ) -> Self {
+        Self {
+            config,
+            layers,
+            executor,
+            transactions: Transactions::default(),
+            in_flight: InFlight::default(),
+            outlet,
+            answers,
+            tasks: TaskTracker::new(),
+            all: CancellationToken::new(),
+            started: Instant::now(),
+        }
+    }
+
+    /// Runs to the end; the code to exit with. `closed` says that nobody reads any more.
+    pub(crate) async fn run<R: AsyncRead + Unpin>(
+        mut self,
+        input: R,
+        closed: &CancellationToken,
+        stop: &CancellationToken,
+    ) -> u8 {
+        let mut lines = Lines::new(input);
+        let end = tokio::select! {
+            biased;
+            () = closed.cancelled() => End::OutputClosed,
+            () = stop.cancelled() => End::Asked,
+            end = self.listen(&mut lines) => end,
+        };
+        self.end(end, closed).await
+    }
+
+    async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut Lines<R>) -> End {
+        loop {
+            let line = match lines.next().await {
+                Ok(Some(line)) => line,
+                Ok(None) => return End::Asked,
+                Err(error) => return End::InputLost(error),
+            };
+            match self.handle(line).await {
+                Ok(Flow::GoesOn) => {}
+                Ok(Flow::Ends) => return End::Asked,
+                Err(OutputClosed) => return End::OutputClosed,
+            }
+        }
+    }
+
+    async fn handle(&mut self, line: Line) -> Result<Flow, OutputClosed> {
+        let parsed = match line {
+            Line::Whole(line) => request::parse(&line),
+            Line::TooLong(id) => Err(Box::new(Rejected::too_long(id))),
+        };
+        let command = match parsed {
+            Ok(command) => command,
+            Err(rejected) => return self.refuse(rejected.id, rejected.problem).await,
+        };
+        let (id, done) = match command {
+            Command::Close => return Ok(Flow::Ends),
+            Command::Ping => {
+                self.answers.emit(&self.pong()).await?;
+                return Ok(Flow::GoesOn);
+            }
+            Command::Config(patch) => match self.configure(*patch) {
+                Ok(()) => {
+                    self.answers.emit(&Event::Config(Box::new(self.config.clone()))).await?;
+                    return Ok(Flow::GoesOn);
+                }
+                Err(problem) => (None, Err(problem)),
+            },
+            Command::Cancel { id } => {
+                let cancelled = self.in_flight.cancel(&id);
+                (Some(id), cancelled)
+            }
+            Command::Query(query) => (Some(query.id.clone()), self.query(*query)),
+            Command::Begin { id, session, read_only, timeout_ms } => {
+                let begun = self.begin(&id, session.as_deref(), read_only, Duration::from_millis(timeout_ms));
+                (Some(id), begun)
+            }
+            Command::Commit { id, session } => {
+                let ended = self.end_transaction(&id, session.as_deref(), Task::Commit);
+                (Some(id), ended)
+            }
+            Command::Rollback { id, session } => {
+                let ended = self.end_transaction(&id, session.as_deref(), Task::RollBack);
+                (Some(id), ended)
+            }
+        };
+        match done {
+            Ok(()) => Ok(Flow::GoesOn),
+            Err(problem) => self.refuse(id, problem).await,
+        }
+    }
+
+    async fn refuse(&self, id: Option<String>, problem: Problem) -> Result<Flow, OutputClosed> {
+        self.answers.emit(&Event::error(id, problem, 0)).await?;
+        Ok(Flow::GoesOn)
+    }
+
+    fn pong(&self) -> Event {
+        let (in_flight, requests_total) = self.in_flight.counts();
+        Event::Pong(Pong { trace: PongTrace { uptime_s: self.started.elapsed().as_secs(), requests_total, in_flight } })
+    }
+
+    fn configure(&mut self, patch: Patch) -> Result<(), Problem> {
+        let touched: Vec<String> = patch.sessions.iter().map(|(name, _)| name.clone()).collect();
+        for session in &touched {
+            if self.transactions.is_open(session) {
+                let message = format!("the session {} has an open transaction", quoted(session));
+                return Err(Problem::invalid(message).hint("commit or roll it back, then change the session"));
+            }
+        }
+        self.config = self.config.patched(patch)?;
+        touched.iter().for_each(|session| self.executor.forget(session));
+        Ok(())
+    }
+
+    /// Where a request of this session runs.
+    fn place(&self, session: Option<&str>) -> Result<Place, Problem> {
+        let (session, fields) = self.config.session(session)?;
+        Ok(Place { session: session.to_owned(), target: self.layers.target(&fields.fields())? })
+    }
+
+    fn query(&mut self, command: QueryCommand) -> Result<(), Problem> {
+        let place = self.place(command.session.as_deref())?;
+        let settled = command.options.over(&self.config.defaults());
+        let mut query = Query {
+            sql: command.sql,
+            params: command.params,
+            read_only: settled.read_only,
+            statement_timeout: settled.statement_timeout,
+            lock_timeout: settled.lock_timeout,
+            delivery: settled.delivery,
+        };
+        let request = Request { id: command.id, session: place.session.clone(), started: Instant::now() };
+        match self.transactions.find(&place.session) {
+            Found::Open(transaction) => {
+                if command.options.read_only.is_some_and(|read_only| read_only != transaction.read_only) {
+                    let is = if transaction.read_only { "cannot write" } else { "can write" };
+                    return Err(Problem::invalid(format!("the open transaction of this session {is}"))
+                        .hint("leave read_only out: the transaction decides"));
+                }
+                query.read_only = transaction.read_only;
+                let cancel = self.in_flight.accept(&request.id, Kind::Query, &self.all)?;
+                let work = transaction.submit(Task::Query(query), request.clone(), cancel);
+                self.start(request, work);
+            }
+            Found::None { after } => {
+                let cancel = self.in_flight.accept(&request.id, Kind::Query, &self.all)?;
+                let work = alone(
+                    Arc::clone(&self.executor),
+                    place,
+                    request.clone(),
+                    query,
+                    self.outlet.clone(),
+                    cancel,
+                    after,
+                );
+                self.start(request, work);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, id: &str, session: Option<&str>, read_only: bool, timeout: Duration) -> Result<(), Problem> {
+        let place = self.place(session)?;
+        self.transactions.check_begin(&place.session)?;
+        let cancel = self.in_flight.accept(id, Kind::Query, &self.all)?;
+        let request = Request { id: id.to_owned(), session: place.session.clone(), started: Instant::now() };
+        let (executor, outlet) = (Arc::clone(&self.executor), self.outlet.clone());
+        let new = New { executor, place, read_only, timeout, outlet, tasks: &self.tasks };
+        let work = self.transactions.begin(new, request.clone(), cancel);
+        self.start(request, work);
+        Ok(())
+    }
+
+    fn end_transaction(&mut self, id: &str, session: Option<&str>, task: Task) -> Result<(), Problem> {
+        let session = self.config.session(session)?.0.to_owned();
+        self.transactions.check_end(&session)?;
+        let cancel = self.in_flight.accept(id, Kind::End, &self.all)?;
+        let request = Request { id: id.to_owned(), session, started: Instant::now() };
+        if let Some(work) = self.transactions.end(task, request.clone(), cancel) {
+            self.start(request, work);
+        }
+        Ok(())
+    }
+
+    /// Starts the task of a request. `work` gives its terminal event.
+    fn start(&self, request: Request, work: impl Future<Output = Event> + Send + 'static) {
+        let (outlet, in_flight) = (self.outlet.clone(), self.in_flight.clone());
+        let log = self.config.log.clone();
+        self.tasks.spawn(finish(request, work, outlet, in_flight, log));
+    }
+
+    /// Lets what is in flight come to its end, and ends.
+    async fn end(self, end: End, closed: &CancellationToken) -> u8 {
+        // Transactions that are idle are rolled back, the others after what is waiting for them.
+        drop(self.transactions);
+        self.tasks.close();
+        let is_closed = matches!(end, End::OutputClosed);
+        if !is_closed {
+            tokio::select! {
+                biased;
+                () = self.tasks.wait() => {}
+                () = closed.cancelled() => {}
+                () = tokio::time::sleep(CLOSE_GRACE) => {}
+            }
+        }
+        self.all.cancel();
+        self.tasks.wait().await;
+        let mut code = DONE;
+        if let End::InputLost(error) = end {
+            code = FAILED;
+            let problem = Problem::new(ErrorCode::InternalError, format!("the input cannot be read: {error}"));
+            let _ = self.outlet.emit(&Event::error(None, problem, 0)).await;
+        }
+        let (_, requests_total) = self.in_flight.counts();
+        let trace = CloseTrace { uptime_s: self.started.elapsed().as_secs(), requests_total };
+        match self.outlet.emit(&Event::Close(Close { message: "shutdown", trace })).await {
+            Ok(()) => code,
+            Err(OutputClosed) => FAILED,
+        }
+    }
+}
+
+/// A query in a transaction of its own, once the one before it has ended.
+async fn alone(
+    executor: Arc<dyn DbExecutor>,
+    place: Place,
+    request: Request,
+    query: Query,
+    outlet: Outlet,
+    cancel: CancellationToken,
+    after: Option<CancellationToken>,
+) -> Event {
+    if let Some(after) = after {
+        tokio::select! {
+            () = after.cancelled() => {}
+            () = cancel.cancelled() => {}
+        }
+    }
+    if cancel.is_cancelled() {
+        let problem = Problem::new(ErrorCode::Cancelled, "the query was cancelled before it began");
+        return Event::error(Some(request.id.clone()), problem, request.trace().duration_ms);
+    }
+    query::run(Runner::Alone(executor.as_ref(), &place), &request, query, &outlet, &cancel).await.event
+}
+
+/// Takes a request to its terminal event, whatever becomes of its work.
+async fn finish(
+    request: Request,
+    work: impl Future<Output = Event>,
+    outlet: Outlet,
+    in_flight: InFlight,
+    log: Filters,
+) {
+    let event = std::panic::AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+        let problem = Problem::new(ErrorCode::InternalError, "the query ended by a defect of countersign");
+        Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
+    });
+    let told = event.as_log(Some(&request.id), &request.session).filter(|told| log.choose(told.event));
+    if let Some(told) = told {
+        let _ = outlet.emit(&Event::Log(Box::new(told))).await;
+    }
+    in_flight.finish(&request.id, outlet.place(&event).await.ok());
+}

@@ -1,0 +1,291 @@
+//! One transaction: it takes its tasks one after another, and watches its time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::FutureExt;
+use pg::{Begin, Completed, DbExecutor, Failed, Place, Query, Transaction};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Job, Task};
+use crate::events::{Event, Notice, ResultEvent, Rows, SqlError, Trace};
+use crate::failure;
+use crate::problem::{ErrorCode, Problem};
+use crate::query::{self, Request, Runner, STOP_GRACE, stopped_for};
+use crate::writer::Outlet;
+
+/// `transaction_timeout`.
+const TRANSACTION_TIMEOUT: &str = "25P04";
+
+/// Everything about one transaction but its tasks.
+pub(super) struct Actor {
+    executor: Arc<dyn DbExecutor>,
+    place: Place,
+    begin: Begin,
+    outlet: Outlet,
+    has_failed: Arc<AtomicBool>,
+    state: State,
+}
+
+enum State {
+    Open { transaction: Box<dyn Transaction>, until: Instant },
+    Over(Over),
+}
+
+/// Why there is nothing to run in.
+#[derive(Debug, Clone)]
+enum Over {
+    /// Not begun yet.
+    Waiting,
+    TimedOut,
+    Failed(Problem),
+}
+
+/// Whether the transaction goes on.
+enum Next {
+    GoesOn,
+    Ended,
+}
+
+impl Actor {
+    pub(super) fn new(
+        executor: Arc<dyn DbExecutor>,
+        place: Place,
+        begin: Begin,
+        outlet: Outlet,
+        has_failed: Arc<AtomicBool>,
+    ) -> Self {
+        Self { executor, place, begin, outlet, has_failed, state: State::Over(Over::Waiting) }
+    }
+
+    /// Until its end is asked for or nobody can ask any more. Then it is rolled back.
+    pub(super) async fn run(mut self, mut jobs: mpsc::UnboundedReceiver<Job>) {
+        loop {
+            let until = match &self.state {
+                State::Open { until, .. } => Some(*until),
+                State::Over(_) => None,
+            };
+            let job = tokio::select! {
+                biased;
+                () = passing(until) => {
+                    self.time_out().await;
+                    continue;
+                }
+                job = jobs.recv() => job,
+            };
+            let Some(job) = job else { break };
+            if job.is_claimed.swap(true, Ordering::AcqRel) {
+                continue;
+            }
+            if let Next::Ended = self.perform(job).await {
+                return;
+            }
+        }
+        self.leave().await;
+    }
+
+    async fn perform(&mut self, job: Job) -> Next {
+        let Job { request, task, cancel, answer, .. } = job;
+        let (event, next) = match task {
+            Task::Begin => (self.open(&request, &cancel).await, Next::GoesOn),
+            Task::Query(query) => {
+                let (event, is_late) = self.query(query, &request, &cancel).await;
+                // Whoever waits for it may be gone.
+                let _ = answer.send(event);
+                if is_late {
+                    self.time_out().await;
+                }
+                return Next::GoesOn;
+            }
+            Task::Commit => (self.commit(&request, &cancel).await, Next::Ended),
+            Task::RollBack => {
+                self.leave().await;
+                (done(&request, "ROLLBACK", Completed::default()), Next::Ended)
+            }
+        };
+        let _ = answer.send(event);
+        next
+    }
+
+    async fn open(&mut self, request: &Request, cancel: &CancellationToken) -> Event {
+        let begun = tokio::select! {
+            biased;
+            begun = guarded(self.executor.begin(&self.place, self.begin)) => begun,
+            () = cancel.cancelled() => Err(Failed::Cancelled),
+        };
+        match begun {
+            Ok(transaction) => {
+                self.state = State::Open { transaction, until: Instant::now() + self.begin.timeout };
+                done(request, "BEGIN", Completed::default())
+            }
+            Err(failed) => {
+                let event = failure::event(failed, Some(&self.place.target), request.ended());
+                self.fail(&event, "the transaction of this session did not begin");
+                self.has_failed.store(true, Ordering::Release);
+                event
+            }
+        }
+    }
+
+    /// The event, and whether the time passed meanwhile.
+    async fn query(&mut self, query: Query, request: &Request, cancel: &CancellationToken) -> (Event, bool) {
+        let (transaction, until) = match &mut self.state {
+            State::Open { transaction, until } => (transaction, *until),
+            State::Over(over) => {
+                let over = over.clone();
+                return (self.refused(&over, request), false);
+            }
+        };
+        let stop = cancel.child_token();
+        let runner = Runner::In(transaction.as_mut(), &self.place);
+        let running = std::panic::AssertUnwindSafe(query::run(runner, request, query, &self.outlet, &stop));
+        let mut running = Box::pin(running.catch_unwind());
+        let (outcome, is_late) = tokio::select! {
+            biased;
+            outcome = &mut running => (outcome, false),
+            () = tokio::time::sleep_until(until) => {
+                stop.cancel();
+                (running.as_mut().await, true)
+            }
+        };
+        drop(running);
+        let Ok(outcome) = outcome else {
+            let problem = Problem::new(ErrorCode::InternalError, "the query ended by a defect of countersign");
+            let event = Event::error(Some(request.id.clone()), problem, request.trace().duration_ms);
+            self.fail(&event, "the transaction of this session was rolled back");
+            return (event, false);
+        };
+        let is_lost = matches!(&outcome.event, Event::Error(error) if error.error_code == ErrorCode::ConnectionLost);
+        match outcome.event {
+            event if is_late && event.is_failure() => (self.timed_out(request), true),
+            event => {
+                if outcome.is_abandoned || is_lost {
+                    self.fail(&event, "the transaction of this session was rolled back");
+                }
+                (event, is_late)
+            }
+        }
+    }
+
+    async fn commit(&mut self, request: &Request, cancel: &CancellationToken) -> Event {
+        match std::mem::replace(&mut self.state, State::Over(Over::Waiting)) {
+            State::Open { transaction, .. } => {
+                let committed = tokio::select! {
+                    biased;
+                    committed = guarded(transaction.commit()) => committed,
+                    () = stopped_for(cancel) => Err(unknown()),
+                };
+                match committed {
+                    Ok(completed) => done(request, "COMMIT", completed),
+                    Err(failed) => failure::event(failed, Some(&self.place.target), request.ended()),
+                }
+            }
+            State::Over(Over::TimedOut) => self.timed_out(request),
+            State::Over(Over::Failed(problem)) => {
+                let message = format!("nothing was committed: {}", problem.message);
+                let problem = Problem { message, hint: None, ..problem };
+                Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
+            }
+            State::Over(Over::Waiting) => done(request, "COMMIT", Completed::default()),
+        }
+    }
+
+    /// Rolls it back because its time has passed, and says so.
+    async fn time_out(&mut self) {
+        self.leave().await;
+        self.state = State::Over(Over::TimedOut);
+        let notice = Notice {
+            id: None,
+            session: Some(self.place.session.clone()),
+            severity: "WARNING".to_owned(),
+            sqlstate: TRANSACTION_TIMEOUT.to_owned(),
+            message: self.late_message(),
+            detail: None,
+            hint: Some("send rollback; then begin again".to_owned()),
+            trace: Trace::default(),
+        };
+        // Nobody reads it any more.
+        let _ = self.outlet.emit(&Event::Notice(Box::new(notice))).await;
+    }
+
+    fn late_message(&self) -> String {
+        format!("the transaction of this session was rolled back after {} ms", self.begin.timeout.as_millis())
+    }
+
+    /// Rolls back what is open. The connection is given up if that takes too long.
+    async fn leave(&mut self) {
+        if let State::Open { transaction, .. } = std::mem::replace(&mut self.state, State::Over(Over::Waiting)) {
+            // Whether it is told or dropped, PostgreSQL rolls it back.
+            let _ = tokio::time::timeout(STOP_GRACE, guarded(transaction.roll_back())).await;
+        }
+    }
+
+    /// It is over, for the reason that this event tells.
+    fn fail(&mut self, event: &Event, what: &str) {
+        let problem = match event {
+            Event::Error(error) => Problem::new(error.error_code, format!("{what}: {}", error.error)),
+            Event::SqlError(error) => Problem::invalid(format!("{what}: {} ({})", error.message, error.sqlstate)),
+            _ => Problem::invalid(what),
+        };
+        self.state = State::Over(Over::Failed(problem));
+    }
+
+    fn refused(&self, over: &Over, request: &Request) -> Event {
+        let message = match over {
+            Over::TimedOut => self.late_message(),
+            Over::Failed(problem) => problem.message.clone(),
+            Over::Waiting => "the transaction of this session has not begun".to_owned(),
+        };
+        let problem = Problem::invalid(message).hint("send rollback first");
+        Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
+    }
+
+    /// What a query or a commit comes to whose time has passed.
+    fn timed_out(&self, request: &Request) -> Event {
+        Event::SqlError(Box::new(SqlError {
+            id: Some(request.id.clone()),
+            session: Some(request.session.clone()),
+            sqlstate: TRANSACTION_TIMEOUT.to_owned(),
+            message: format!("{}: nothing was committed", self.late_message()),
+            detail: None,
+            hint: Some("begin again, or give it a longer transaction_timeout_ms".to_owned()),
+            position: None,
+            trace: request.trace(),
+        }))
+    }
+}
+
+/// The terminal event of a begin, a commit or a rollback.
+fn done(request: &Request, tag: &str, completed: Completed) -> Event {
+    let trace = Trace { row_count: Some(0), payload_bytes: Some(0), ..request.trace() };
+    Event::Result(Box::new(ResultEvent {
+        id: request.id.clone(),
+        session: request.session.clone(),
+        command_tag: completed.tag.unwrap_or_else(|| tag.to_owned()),
+        columns: Vec::new(),
+        rows: Rows::default(),
+        row_count: 0,
+        correlation_id: completed.correlation_id,
+        trace,
+    }))
+}
+
+fn unknown() -> Failed {
+    let message = "the answer to COMMIT did not come before the session ended".to_owned();
+    Failed::CommitOutcomeUnknown { message, correlation_id: None }
+}
+
+/// A panic as what it is for whoever waits.
+async fn guarded<T>(running: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+    let ended = std::panic::AssertUnwindSafe(running).catch_unwind().await;
+    ended.unwrap_or_else(|_| Err(Failed::Internal("it ended by a defect of countersign".to_owned())))
+}
+
+async fn passing(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,222 @@
+//! Transactions that the queries of a session share (promise B9-27).
+//!
+//! ```text
+//! begin ──▶ open ──▶ query, query, ..            one after another, in the order in which they came
+//!             │  └─▶ commit, rollback            the end, whatever the answer is
+//!             └────▶ over (its time has passed)  queries are refused until a commit or a rollback
+//! ```
+//! A begin that failed leaves the session in `over`, too: what was sent behind it, in the belief that there is a transaction,
+//! must not be committed one by one.
+
+mod actor;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use pg::{Begin, DbExecutor, Place, Query};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::events::Event;
+use crate::problem::{ErrorCode, Problem, quoted};
+use crate::query::Request;
+use crate::writer::Outlet;
+use actor::Actor;
+
+/// The sessions with a transaction.
+#[derive(Default)]
+pub(crate) struct Transactions {
+    by_session: HashMap<String, Handle>,
+}
+
+/// What a query finds in its session.
+pub(crate) enum Found<'t> {
+    /// No transaction; `after` is the end of one that is ending, which is waited for.
+    None {
+        /// Cancelled then.
+        after: Option<CancellationToken>,
+    },
+    /// One that takes it in.
+    Open(&'t Handle),
+}
+
+/// One that is open, as far as anybody has said.
+pub(crate) struct Handle {
+    /// As many as there are requests in flight.
+    jobs: mpsc::UnboundedSender<Job>,
+    /// Whether it cannot write.
+    pub(crate) read_only: bool,
+    /// Whether its begin has failed.
+    has_failed: Arc<AtomicBool>,
+    /// Whether its end has been asked for.
+    is_ending: bool,
+    /// Cancelled at its end.
+    ended: CancellationToken,
+}
+
+/// Something to do in a transaction.
+struct Job {
+    request: Request,
+    task: Task,
+    cancel: CancellationToken,
+    /// Whoever sets it answers: the transaction that begins with it, or the one who waits and stops waiting.
+    is_claimed: Arc<AtomicBool>,
+    answer: oneshot::Sender<Event>,
+}
+
+/// What to do.
+pub(crate) enum Task {
+    /// Open it.
+    Begin,
+    /// Run a statement in it.
+    Query(Query),
+    /// End it.
+    Commit,
+    /// End it.
+    RollBack,
+}
+
+/// Everything that a new transaction needs.
+pub(crate) struct New<'a> {
+    pub(crate) executor: Arc<dyn DbExecutor>,
+    pub(crate) place: Place,
+    pub(crate) read_only: bool,
+    pub(crate) timeout: Duration,
+    pub(crate) outlet: Outlet,
+    pub(crate) tasks: &'a TaskTracker,
+}
+
+impl Transactions {
+    /// The transaction of this session.
+    pub(crate) fn find(&mut self, session: &str) -> Found<'_> {
+        let is_ended = self.by_session.get(session).is_some_and(|handle| handle.ended.is_cancelled());
+        if is_ended {
+            self.by_session.remove(session);
+        }
+        match self.by_session.get(session) {
+            None => Found::None { after: None },
+            Some(handle) if handle.is_ending => Found::None { after: Some(handle.ended.clone()) },
+            Some(handle) => Found::Open(handle),
+        }
+    }
+
+    /// Whether there is one that has not ended.
+    pub(crate) fn is_open(&mut self, session: &str) -> bool {
+        !matches!(self.find(session), Found::None { after: None })
+    }
+
+    /// Whether one can be begun.
+    pub(crate) fn check_begin(&mut self, session: &str) -> Result<(), Problem> {
+        match self.find(session) {
+            Found::Open(handle) if !handle.has_failed.load(Ordering::Acquire) => {
+                Err(Problem::invalid(format!("the session {} has an open transaction", quoted(session)))
+                    .hint("commit or roll it back first, or use another session"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins one: the future gives the terminal event of the request.
+    pub(crate) fn begin(
+        &mut self,
+        new: New<'_>,
+        request: Request,
+        cancel: CancellationToken,
+    ) -> impl Future<Output = Event> + Send + use<> {
+        let session = request.session.clone();
+        let after = match self.find(&session) {
+            Found::None { after } => after,
+            Found::Open(_) => None,
+        };
+        let (jobs, queue) = mpsc::unbounded_channel();
+        let (has_failed, ended) = (Arc::new(AtomicBool::new(false)), CancellationToken::new());
+        let handle = Handle {
+            jobs,
+            read_only: new.read_only,
+            has_failed: Arc::clone(&has_failed),
+            is_ending: false,
+            ended: ended.clone(),
+        };
+        let begin = Begin { read_only: new.read_only, timeout: new.timeout };
+        let actor = Actor::new(new.executor, new.place, begin, new.outlet, has_failed);
+        new.tasks.spawn(async move {
+            // Also after a panic: whoever waits for the end of it goes on.
+            let _ended = ended.drop_guard();
+            if let Some(after) = after {
+                after.cancelled().await;
+            }
+            actor.run(queue).await;
+        });
+        let answer = handle.submit(Task::Begin, request, cancel);
+        self.by_session.insert(session, handle);
+        answer
+    }
+
+    /// Ends one: the future gives the terminal event of the request.
+    pub(crate) fn end(
+        &mut self,
+        task: Task,
+        request: Request,
+        cancel: CancellationToken,
+    ) -> Option<impl Future<Output = Event> + Send + use<>> {
+        let handle = self.by_session.get_mut(&request.session)?;
+        handle.is_ending = true;
+        Some(handle.submit(task, request, cancel))
+    }
+
+    /// Whether there is one to end.
+    pub(crate) fn check_end(&mut self, session: &str) -> Result<(), Problem> {
+        match self.find(session) {
+            Found::Open(_) => Ok(()),
+            Found::None { .. } => {
+                Err(Problem::invalid(format!("the session {} has no open transaction", quoted(session)))
+                    .hint("a begin command opens one"))
+            }
+        }
+    }
+}
+
+impl Handle {
+    /// Hands a task on: the future gives the terminal event of its request.
+    pub(crate) fn submit(
+        &self,
+        task: Task,
+        request: Request,
+        cancel: CancellationToken,
+    ) -> impl Future<Output = Event> + Send + use<> {
+        let (answer, answered) = oneshot::channel();
+        let is_claimed = Arc::new(AtomicBool::new(false));
+        let job =
+            Job { request: request.clone(), task, cancel: cancel.clone(), is_claimed: Arc::clone(&is_claimed), answer };
+        // If nobody takes it any more, its answer is dropped with it.
+        let _ = self.jobs.send(job);
+        wait(answered, is_claimed, request, cancel)
+    }
+}
+
+/// Waits for the answer; if it is cancelled before its turn has come, it does not wait for that.
+async fn wait(
+    mut answered: oneshot::Receiver<Event>,
+    is_claimed: Arc<AtomicBool>,
+    request: Request,
+    cancel: CancellationToken,
+) -> Event {
+    let answer = tokio::select! {
+        biased;
+        answer = &mut answered => answer,
+        () = cancel.cancelled() => {
+            if !is_claimed.swap(true, Ordering::AcqRel) {
+                let problem = Problem::new(ErrorCode::Cancelled, "the request was cancelled before its turn had come");
+                return Event::error(Some(request.id.clone()), problem, request.trace().duration_ms);
+            }
+            answered.await
+        }
+    };
+    answer.unwrap_or_else(|_| {
+        let problem = Problem::new(ErrorCode::InternalError, "the transaction ended by a defect of countersign");
+        Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
+    })
+}
