@@ -30,7 +30,7 @@ pub fn bare_front_end(name: &str) -> Command {
 /// The same on this database, as its superuser.
 pub fn front_end(name: &str, database: &Database) -> Command {
     let mut command = bare_front_end(name);
-    command.arg("--dsn-secret").arg(database.url());
+    command.arg("--conninfo-secret").arg(database.url());
     command
 }
 

@@ -27,7 +27,11 @@ async fn a_write_has_a_record_with_the_statement_the_person_and_the_outcome() {
     let receipt = event["correlation_id"].as_str().expect("a receipt").to_owned();
     assert_eq!(pipe.run_with("b", "insert into t values (5)", write()).await["sqlstate"], "23505");
     let created = pipe.run_with("c", "create table u (a int)", write()).await;
-    assert_eq!((&created["command_tag"], created["correlation_id"].is_string()), (&json!("CREATE TABLE"), true), "{created}");
+    assert_eq!(
+        (&created["command_tag"], created["correlation_id"].is_string()),
+        (&json!("CREATE TABLE"), true),
+        "{created}"
+    );
     // The same text again is another write, and no duplicate.
     for id in ["d", "e"] {
         assert_eq!(pipe.run_with(id, "insert into u values (1)", write()).await["command_tag"], "INSERT 0 1");
@@ -123,8 +127,17 @@ async fn a_statement_cannot_end_or_touch_the_transaction_of_its_record() {
     db.run("create table t (a int)").await;
     let mut pipe = Pipe::on(&db);
     for sql in [
-        "commit", "rollback", "commit and chain", "prepare transaction 'x'", "savepoint work", "release savepoint work",
-        "rollback to savepoint work", "begin", "listen x", "copy t to stdout", "copy t from stdin",
+        "commit",
+        "rollback",
+        "commit and chain",
+        "prepare transaction 'x'",
+        "savepoint work",
+        "release savepoint work",
+        "rollback to savepoint work",
+        "begin",
+        "listen x",
+        "copy t to stdout",
+        "copy t from stdin",
     ] {
         let event = pipe.run_with("a", sql, write()).await;
         assert_eq!(event["error_code"], "unsupported", "{sql}: {event}");
@@ -155,7 +168,10 @@ async fn a_transaction_is_one_record_with_all_its_statements() {
         }
         pipe.send(json!({"code": end, "id": end})).await;
         let ended = pipe.end_of(end).await;
-        assert_eq!((&ended["command_tag"], ended["correlation_id"].is_string()), (&json!(end.to_uppercase()), end == "commit"));
+        assert_eq!(
+            (&ended["command_tag"], ended["correlation_id"].is_string()),
+            (&json!(end.to_uppercase()), end == "commit")
+        );
     }
     // One that fails, and one that tries to take our savepoint.
     for sql in ["insert into t values (1)", "savepoint work"] {
@@ -185,7 +201,7 @@ async fn with_a_ledger_a_lost_answer_to_commit_is_looked_up() {
         let proxy = Proxy::before(&db);
         proxy.arm(when, What::Cut);
         let mut command = bare_front_end("pipe");
-        command.arg("--dsn-secret").arg(proxy.url());
+        command.arg("--conninfo-secret").arg(proxy.url());
         let mut pipe = Pipe::start(command);
         let event = pipe.run_with("a", &format!("insert into t values ({number})"), write()).await;
         let is_written = db.value(&format!("select count(*) from t where a = {number}")).await == "1";

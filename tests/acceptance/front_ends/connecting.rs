@@ -10,7 +10,8 @@ async fn every_way_to_name_the_database_connects() {
     let socket = db.value("select current_setting('unix_socket_directories')").await;
     let port = db.value("select current_setting('port')").await;
     let conninfo = format!("host={socket} port={port} user=postgres dbname={}", db.name());
-    let (url, name) = (db.url(), db.name().to_owned());
+    let name = db.name().to_owned();
+    let url = format!("postgresql://postgres@/{name}?host={socket}&port={port}");
     let fields = [("HOST", &socket), ("PORT", &port), ("DBNAME", &name)];
     let sql = "select current_database() as d";
     type Ways<'a> = Vec<(&'a str, Vec<String>, Vec<(String, String)>)>;
@@ -85,7 +86,11 @@ async fn failures_to_connect_are_told_apart() {
         (vec!["--host", &socket, "--port", &port, "--dbname", "no_such_db"], "connect_failed", "no_such_db"),
         (vec!["--host", &socket, "--port", &port, "--user", "no_such_role"], "auth_failed", "no_such_role"),
         (vec!["--host", "nowhere.invalid"], "connect_failed", "nowhere.invalid:5432"),
-        (vec!["--conninfo-secret", "host=127.0.0.1 connect_timeout=1", "--port", &mute_port], "connect_timeout", &mute_port),
+        (
+            vec!["--conninfo-secret", "host=127.0.0.1 connect_timeout=1", "--port", &mute_port],
+            "connect_timeout",
+            &mute_port,
+        ),
     ];
     for (arguments, code, named) in cases {
         let told = Told::by(bare_front_end("query").args(&arguments).args(["--sql", "select 1"])).await;

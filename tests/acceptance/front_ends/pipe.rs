@@ -173,10 +173,10 @@ async fn sessions_go_where_they_are_told_and_are_dropped_when_that_changes() {
     let sql = "select current_database() as d, pg_backend_pid() as pid";
     let first = pipe.run("a", sql).await;
     assert_eq!(name(&first).as_deref(), Some(one.name()));
-    let sessions = json!({"second": {"dsn_secret": other.url()}});
+    let sessions = json!({"second": {"conninfo_secret": other.url()}});
     pipe.send(json!({"code": "config", "default_session": "second", "sessions": sessions})).await;
     let echo = pipe.coded("config").await;
-    assert_eq!(echo["sessions"]["second"]["dsn_secret"], "***");
+    assert_eq!(echo["sessions"]["second"]["conninfo_secret"], "***");
     let second = pipe.run("b", sql).await;
     assert_eq!((name(&second).as_deref(), &second["session"]), (Some(other.name()), &json!("second")));
     let again = pipe.run_with("c", sql, json!({"session": "default"})).await;
@@ -227,7 +227,10 @@ async fn notices_come_before_the_result() {
     let mut pipe = Pipe::on(&db);
     pipe.query("a", "do $$ begin raise warning 'careful' using detail = 'd', hint = 'h'; end $$").await;
     let notice = pipe.next().await.unwrap();
-    assert_eq!((&notice["code"], &notice["id"], &notice["severity"]), (&json!("notice"), &json!("a"), &json!("WARNING")));
+    assert_eq!(
+        (&notice["code"], &notice["id"], &notice["severity"]),
+        (&json!("notice"), &json!("a"), &json!("WARNING"))
+    );
     assert_eq!((&notice["message"], &notice["detail"], &notice["hint"]), (&json!("careful"), &json!("d"), &json!("h")));
     assert_eq!(notice["sqlstate"], "01000");
     assert_eq!(pipe.next().await.unwrap()["command_tag"], "DO");
@@ -268,7 +271,11 @@ async fn parameters_must_fit() {
         ("select $1::bool", json!([[1]])),
     ] {
         let event = pipe.run_with("a", sql, json!({"params": params})).await;
-        assert_eq!((&event["code"], &event["error_code"]), (&json!("error"), &json!("invalid_params")), "{sql}: {event}");
+        assert_eq!(
+            (&event["code"], &event["error_code"]),
+            (&json!("error"), &json!("invalid_params")),
+            "{sql}: {event}"
+        );
     }
     assert_eq!(pipe.run_with("b", "select $1::int as n", json!({"params": [123]})).await["rows"], json!([{"n": 123}]));
     pipe.finish().await;

@@ -49,7 +49,8 @@ async fn batches_have_the_size_that_was_asked_for() {
     assert_eq!((&end["trace"]["row_count"], &end["trace"]["payload_bytes"]), (&json!(25), &json!(payload)));
 
     // Each row is some 1 kB: a batch ends with the row that reaches the limit.
-    streamed(&mut pipe, "b", "select repeat('x', 1000) as t from generate_series(1, 10)", json!({"batch_bytes": 2048})).await;
+    streamed(&mut pipe, "b", "select repeat('x', 1000) as t from generate_series(1, 10)", json!({"batch_bytes": 2048}))
+        .await;
     let (events, rows) = all(&mut pipe, "b").await;
     assert_eq!(rows.len(), 10);
     assert!(events.iter().filter_map(|event| event["rows_batch_count"].as_i64()).all(|count| count <= 3), "{events:?}");
@@ -123,7 +124,8 @@ async fn a_reader_that_stops_stops_the_query_and_memory_stays_where_it_is() {
     assert_eq!(pipe.run("warm", "select 1 as n").await["code"], "result");
     let idle = resident_kib(pipe.id());
     streamed(&mut pipe, "a", &sql, json!({"statement_timeout_ms": 0})).await;
-    let waits = "select count(*) from pg_stat_activity where wait_event = 'ClientWrite' and datname = current_database()";
+    let waits =
+        "select count(*) from pg_stat_activity where wait_event = 'ClientWrite' and datname = current_database()";
     let deadline = Instant::now() + Duration::from_secs(20);
     while db.value(waits).await != "1" {
         assert!(Instant::now() < deadline, "PostgreSQL waits for a reader that reads nothing");
@@ -154,8 +156,7 @@ async fn a_query_writes_its_rows_as_they_come_and_ends_when_nobody_reads_them() 
     let mut command = front_end("query", &db);
     let sql = "select i as n from generate_series(1, 100000000) i";
     command.args(["--stream-rows", "--statement-timeout-ms", "0", "--sql", sql]);
-    let mut child =
-        command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let mut output = child.stdout.take().unwrap();
     let mut some = [0; 100];
     tokio::io::AsyncReadExt::read_exact(&mut output, &mut some).await.unwrap();

@@ -26,7 +26,9 @@ async fn statements_between_begin_and_commit_stand_or_fall_together() {
         let begun = command(&mut pipe, "begin", json!({"read_only": false})).await;
         assert_eq!((&begun["code"], &begun["command_tag"]), (&json!("result"), &json!("BEGIN")), "{begun}");
         let first = if end == "commit" { 1 } else { 11 };
-        for (id, sql) in [("a", format!("insert into t values ({first})")), ("b", format!("insert into t values ({first} + 1)"))] {
+        for (id, sql) in
+            [("a", format!("insert into t values ({first})")), ("b", format!("insert into t values ({first} + 1)"))]
+        {
             assert_eq!(pipe.run(id, &sql).await["command_tag"], "INSERT 0 1");
         }
         let seen = pipe.run("c", &format!("select count(*)::int as n from t where a >= {first}")).await;

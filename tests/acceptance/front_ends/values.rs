@@ -93,15 +93,19 @@ async fn what_a_write_returns_is_converted_like_what_a_read_does() {
     let mut pipe = Pipe::on(&db);
     for (index, (ty, value, comes_back)) in values().into_iter().enumerate() {
         let expected = comes_back.unwrap_or_else(|| value.clone());
-        db.run(&format!("create table t{index} (v {ty}); \
-            create procedure p{index}(inout v {ty}) language plpgsql as $$ begin end $$")).await;
+        db.run(&format!(
+            "create table t{index} (v {ty}); \
+            create procedure p{index}(inout v {ty}) language plpgsql as $$ begin end $$"
+        ))
+        .await;
         for sql in [format!("insert into t{index} values ($1) returning v"), format!("call p{index}($1::{ty})")] {
             let more = json!({"params": [value], "options": {"read_only": false}});
             let event = pipe.run_with("a", &sql, more).await;
             assert_eq!(event["rows"][0]["v"].to_string(), expected.to_string(), "{ty} {sql}: {event}");
         }
     }
-    for (sql, column) in [("show server_encoding", "server_encoding"), ("explain (costs off) select 1;", "QUERY PLAN")] {
+    for (sql, column) in [("show server_encoding", "server_encoding"), ("explain (costs off) select 1;", "QUERY PLAN")]
+    {
         let event = pipe.run("b", sql).await;
         assert!(event["rows"][0][column].is_string(), "{sql}: {event}");
     }
@@ -119,6 +123,11 @@ async fn columns_of_one_name_and_records_are_not_lost() {
     assert_eq!(names, ["a", "a_2", "r"]);
     let sql = "select row(i, 'x') as r from generate_series(1, 2000) i";
     let event = pipe.run_with("b", sql, json!({"options": {"inline_max_rows": 2000}})).await;
-    assert_eq!((&event["row_count"], &event["rows"][1999]["r"]["f1"]), (&json!(2000), &json!(2000)), "{}", event["code"]);
+    assert_eq!(
+        (&event["row_count"], &event["rows"][1999]["r"]["f1"]),
+        (&json!(2000), &json!(2000)),
+        "{}",
+        event["code"]
+    );
     pipe.finish().await;
 }

@@ -35,8 +35,7 @@ async fn a_write_whose_rows_nobody_takes_is_rolled_back() {
     let mut command = front_end("query", &db);
     let sql = "insert into t select i, repeat('z', 1000) from generate_series(1, 20000) i returning a, b";
     command.args(["--write", "--stream-rows", "--sql", sql]);
-    let mut child =
-        command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let mut output = child.stdout.take().unwrap();
     let mut some = [0; 100];
     tokio::io::AsyncReadExt::read_exact(&mut output, &mut some).await.unwrap();
@@ -79,11 +78,15 @@ async fn a_lost_answer_to_commit_is_an_unknown_outcome() {
         let proxy = Proxy::before(&db);
         proxy.arm(when, What::Cut);
         let mut command = bare_front_end("pipe");
-        command.arg("--dsn-secret").arg(proxy.url());
+        command.arg("--conninfo-secret").arg(proxy.url());
         let mut pipe = Pipe::start(command);
         let sql = format!("insert into t values ({number}, 'x')");
         let event = pipe.run_with("a", &sql, json!({"options": {"read_only": false}})).await;
-        assert_eq!((&event["code"], &event["error_code"]), (&json!("error"), &json!("commit_outcome_unknown")), "{event}");
+        assert_eq!(
+            (&event["code"], &event["error_code"]),
+            (&json!("error"), &json!("commit_outcome_unknown")),
+            "{event}"
+        );
         assert_eq!(event["retryable"], false);
         assert_eq!(db.value(&format!("select count(*) from t where a = {number}")).await, written);
         pipe.finish().await;
