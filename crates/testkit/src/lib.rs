@@ -25,7 +25,7 @@ pub use cluster::{Database, cluster, database, lone_database};
 pub use golden::assert_golden;
 pub use haproxy::HaProxy;
 pub use http::{HttpAnswer, HttpServer, Visitor};
-pub use mcp::UserAnswer;
+pub use mcp::{Client, Era, UserAnswer};
 pub use pgbouncer::PgBouncer;
 pub use proxy::{Proxy, What, When};
 pub use raw::RawServer;

@@ -31,7 +31,8 @@ impl Said {
     /// The result of a request that went well.
     fn result(&self) -> Value {
         assert_eq!(self.code, Some(0), "{}{}", self.stdout, self.stderr);
-        let answer: Value = serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout));
+        let answer: Value =
+            serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.stdout));
         answer["result"].clone()
     }
 }
@@ -63,7 +64,11 @@ impl Inspector {
 
     /// The same with this bearer token.
     fn bearing(mut self, token: &str) -> Self {
-        self.to.extend(["--header".to_owned(), format!("Authorization: Bearer {token}"), "--stored-auth-only".to_owned()]);
+        self.to.extend([
+            "--header".to_owned(),
+            format!("Authorization: Bearer {token}"),
+            "--stored-auth-only".to_owned(),
+        ]);
         self
     }
 
