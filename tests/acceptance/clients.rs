@@ -27,8 +27,9 @@ fn node(script: &str) -> Option<Command> {
         skipped("the npm packages of tests/clients are not installed");
         return None;
     }
+    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
     // There is one for Linux; elsewhere it has to be on the PATH.
-    let pinned = modules.join(".bin/node");
+    let pinned = modules.join(format!("node-{}-{arch}/bin/node", std::env::consts::OS));
     let mut command = Command::new(if pinned.exists() { pinned } else { PathBuf::from("node") });
     command.arg(modules.join(script)).kill_on_drop(true);
     Some(command)
