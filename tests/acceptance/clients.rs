@@ -22,11 +22,11 @@ pub(crate) fn skipped(why: &str) {
 /// installed there too; `None` if they are not installed. `COUNTERSIGN_TEST_NODE_MODULES` names another folder of the kind.
 fn node(script: &str) -> Option<Command> {
     let named = std::env::var_os("COUNTERSIGN_TEST_NODE_MODULES").map(PathBuf::from);
-    let modules = named.unwrap_or_else(|| repository().join("tests/clients/node_modules"));
-    if !modules.exists() {
+    let installed = || Some(repository().join("tests/clients/node_modules")).filter(|modules| modules.exists());
+    let Some(modules) = named.or_else(installed) else {
         skipped("the npm packages of tests/clients are not installed");
         return None;
-    }
+    };
     let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
     // There is one for Linux; elsewhere it has to be on the PATH.
     let pinned = modules.join(format!("node-{}-{arch}/bin/node", std::env::consts::OS));
