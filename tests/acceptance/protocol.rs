@@ -82,6 +82,24 @@ async fn every_protocol_version_since_the_first_gets_a_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn prompts_are_declared_and_there_are_none() {
+    let db = database().await;
+    let mut server = RawServer::without_session(Server::command(&db));
+    let hello =
+        json!({"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}});
+    let answer = server.request(0, "initialize", hello).await;
+    assert_eq!(answer["result"]["capabilities"]["prompts"], json!({}), "{answer}");
+    server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+    assert_eq!(server.request(1, "prompts/list", json!({})).await["result"]["prompts"], json!([]));
+    for (params, words) in [(json!({"name": "x"}), "this server has no prompts"), (json!({}), "prompts/get takes")] {
+        let answer = server.request(2, "prompts/get", params).await;
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(words), "{answer}");
+    }
+    assert!(server.close().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_call_frees_its_backend() {
     // X-15
     let db = database().await;

@@ -1,4 +1,4 @@
-//! A real MCP client over a server's standard input and output: for the demo and the tests.
+//! A real MCP client over a server's standard input and output, and for tests over HTTP: for the demo and the tests.
 
 use std::fmt;
 
@@ -69,6 +69,12 @@ struct Listener {
     user: Option<User>,
 }
 
+impl Listener {
+    fn of(user: Option<User>) -> Self {
+        Self { tool_changes: watch::Sender::new(0), user }
+    }
+}
+
 impl ClientHandler for Listener {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
@@ -104,7 +110,17 @@ impl ClientHandler for Listener {
     }
 }
 
-/// A session with a server that this client started.
+/// Which protocols a client speaks.
+#[cfg(feature = "client-http")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    /// Those to 2025-11-25: a session begins with `initialize`.
+    Handshake,
+    /// 2026-07-28: every request stands for itself.
+    Stateless,
+}
+
+/// A session with a server: one that this client started, or over HTTP one that was there.
 #[derive(Debug)]
 pub struct Client {
     session: RunningService<RoleClient, Listener>,
@@ -134,9 +150,37 @@ impl Client {
     async fn open(command: Command, user: Option<User>) -> Result<Self, ClientError> {
         let transport = TokioChildProcess::new(command).map_err(ClientError::Start)?;
         let pid = transport.id();
-        let listener = Listener { tool_changes: watch::Sender::new(0), user };
-        let session = listener.serve(transport).await.map_err(|error| ClientError::Session(error.to_string()))?;
-        Ok(Self { session, pid })
+        let session = Listener::of(user).serve(transport).await;
+        Ok(Self { session: session.map_err(|error| ClientError::Session(error.to_string()))?, pid })
+    }
+
+    /// Opens a session over streamable HTTP with the server at `url`, which ends in `/mcp`, with a bearer token and a user as
+    /// [`Client::start_with_user`] has.
+    ///
+    /// # Errors
+    /// [`ClientError::Session`].
+    #[cfg(feature = "client-http")]
+    pub async fn connect_with_user(
+        url: &str,
+        token: &str,
+        era: Era,
+        user: impl Fn(&str) -> Option<UserAnswer> + Send + Sync + 'static,
+    ) -> Result<Self, ClientError> {
+        use rmcp::service::{ClientLifecycleMode, ClientServiceExt};
+        use rmcp::transport::StreamableHttpClientTransport;
+        use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+
+        let config = StreamableHttpClientTransportConfig::with_uri(url).auth_header(token);
+        let transport = StreamableHttpClientTransport::from_config(config);
+        let lifecycle = match era {
+            Era::Handshake => ClientLifecycleMode::Initialize,
+            Era::Stateless => {
+                ClientLifecycleMode::Discover { preferred_versions: vec![rmcp::model::ProtocolVersion::V_2026_07_28] }
+            }
+        };
+        let listener = Listener::of(Some(User(Box::new(user))));
+        let session = listener.serve_with_lifecycle(transport, lifecycle).await;
+        Ok(Self { session: session.map_err(|error| refused(&error))?, pid: None })
     }
 
     /// How often the server has said that its tools have changed; the receiver can wait for the next time.
@@ -186,6 +230,20 @@ impl Client {
     pub async fn close(self) -> Result<(), ClientError> {
         self.session.cancel().await.map(drop).map_err(|error| ClientError::Lost(error.to_string()))
     }
+}
+
+/// Why there is no session over HTTP, to the last cause: what the server says of the token.
+#[cfg(feature = "client-http")]
+fn refused(error: &rmcp::service::ClientInitializeError) -> ClientError {
+    let mut said = error.to_string();
+    if let rmcp::service::ClientInitializeError::TransportError { error, .. } = error {
+        let mut cause = error.error.source();
+        while let Some(error) = cause {
+            said = format!("{said}: {error}");
+            cause = error.source();
+        }
+    }
+    ClientError::Session(said)
 }
 
 fn client_error(error: rmcp::ServiceError) -> ClientError {

@@ -25,6 +25,8 @@ pub use self::http::{
 };
 pub use asking::{Asking, AskingError};
 pub use auth::{Authenticator, Identity, Refusal};
+#[cfg(feature = "client-http")]
+pub use client::Era;
 pub use client::{Client, ClientError, ToolAnswer};
 pub use server::{Content, Server};
 pub use stdio::{ServeError, serve_stdio};

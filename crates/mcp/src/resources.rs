@@ -33,7 +33,7 @@ pub(crate) async fn read(registry: &Registry, uri: &str) -> Result<ReadResourceR
 /// `completion/complete`, of the variables of resource templates.
 pub(crate) async fn complete(registry: &Registry, params: CompleteRequestParams) -> Result<CompleteResult, ErrorData> {
     let Reference::Resource(reference) = params.r#ref else {
-        return Err(ErrorData::invalid_params("this server has no prompts", None));
+        return Err(no_prompts());
     };
     let typed = Typed {
         variable: params.argument.name,
@@ -47,6 +47,11 @@ pub(crate) async fn complete(registry: &Registry, params: CompleteRequestParams)
         found.map_err(|failure| ErrorData { code: rmcp::model::ErrorCode::INVALID_PARAMS, ..error(failure, None) })?;
     let completion = CompletionInfo::with_pagination(found.values, None, found.more);
     Ok(CompleteResult::new(completion.map_err(|reason| ErrorData::internal_error(reason, None))?))
+}
+
+/// Whatever prompt is asked for.
+pub(crate) fn no_prompts() -> ErrorData {
+    ErrorData::invalid_params("this server has no prompts", None)
 }
 
 fn resource(listed: Listed) -> Resource {

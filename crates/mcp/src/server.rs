@@ -8,9 +8,10 @@ use contract::{Envelope, Principal};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, ErrorData, Implementation, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    MetaObject, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
-    ServerConfig, SubscriptionFilter, Tool, ToolAnnotations,
+    CustomResult, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    ToolAnnotations,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use tokio::sync::watch;
@@ -73,9 +74,10 @@ const INSTRUCTIONS: &str = "A PostgreSQL database. See what is in it with descri
     get_mutation_detail finds the write by it. When a write's answer was lost, repeat the very same call.";
 
 /// The parameters of the requests that need some.
-const SHAPES: [(&str, &str); 3] = [
+const SHAPES: [(&str, &str); 4] = [
     ("tools/call", "{\"name\": string, \"arguments\": object}"),
     ("resources/read", "{\"uri\": string}"),
+    ("prompts/get", "{\"name\": string}"),
     (
         "completion/complete",
         "{\"ref\": {\"type\": \"ref/resource\", \"uri\": string}, \"argument\": {\"name\": string, \"value\": string}}",
@@ -228,7 +230,9 @@ impl ServerHandler for Server {
             .enable_tool_list_changed()
             .enable_resources()
             .enable_resources_list_changed()
-            .enable_completions();
+            .enable_completions()
+            // There are none. Clients ask all the same, and whatever is answered has to be declared.
+            .enable_prompts();
         ServerConfig::new(capabilities.build())
             .with_server_info(Implementation::new("countersign", env!("CARGO_PKG_VERSION")).with_title("countersign"))
             .with_instructions(INSTRUCTIONS)
@@ -294,6 +298,22 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         self.ask(&context, async |registry| resources::complete(registry, params).await).await
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Ok(ListPromptsResult::default())
+    }
+
+    async fn get_prompt(
+        &self,
+        _: GetPromptRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        Err(resources::no_prompts())
     }
 
     /// A session with a handshake is told of every change until it ends.

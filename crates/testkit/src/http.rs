@@ -45,6 +45,24 @@ impl HttpServer {
         Self::start(Self::command(database)).await
     }
 
+    /// The same with a configuration file of this text, kept in `folder`.
+    pub async fn configured(database: &Database, folder: &tempfile::TempDir, config: &str) -> Self {
+        let path = folder.path().join("countersign.toml");
+        std::fs::write(&path, config).expect("a configuration file");
+        let mut command = Self::command(database);
+        command.arg("--config").arg(path);
+        Self::start(command).await
+    }
+
+    /// A token of an account, as `countersign token new` makes it with these arguments, and its table for the configuration.
+    pub async fn token(account: &str, more: &[&str]) -> (String, String) {
+        let mut command = Command::new(countersign());
+        let output = command.args(["token", "new", "--json", "--account", account]).args(more).output().await;
+        let made: Value = serde_json::from_slice(&output.expect("a token").stdout).expect("a token as JSON");
+        let [token, table] = ["token", "toml"].map(|key| made[key].as_str().expect("text").to_owned());
+        (token, table)
+    }
+
     /// Starts it and waits until it listens.
     pub async fn listening(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the server");

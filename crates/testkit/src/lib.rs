@@ -28,7 +28,7 @@ pub use front_end::{Pipe, Told, bare_front_end, front_end, is_terminal};
 pub use golden::assert_golden;
 pub use haproxy::HaProxy;
 pub use http::{HttpAnswer, HttpServer, Visitor};
-pub use mcp::UserAnswer;
+pub use mcp::{Client, Era, UserAnswer};
 pub use pgbouncer::PgBouncer;
 pub use proxy::{Proxy, What, When};
 pub use raw::RawServer;

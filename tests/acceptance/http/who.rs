@@ -3,36 +3,18 @@
 use nix::sys::signal::Signal;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use testkit::{Database, HttpServer, countersign, database};
-use tokio::process::Command;
+use testkit::{HttpServer, database};
 
 use super::HANDSHAKE;
-
-/// A token, and its table for the configuration.
-async fn token(account: &str, more: &[&str]) -> (String, String) {
-    let mut command = Command::new(countersign());
-    let output = command.args(["token", "new", "--json", "--account", account]).args(more).output().await.unwrap();
-    let made: Value = serde_json::from_slice(&output.stdout).unwrap();
-    (made["token"].as_str().unwrap().to_owned(), made["toml"].as_str().unwrap().to_owned())
-}
-
-/// A server whose configuration file says this.
-async fn configured(db: &Database, folder: &tempfile::TempDir, config: &str) -> HttpServer {
-    let path = folder.path().join("countersign.toml");
-    std::fs::write(&path, config).unwrap();
-    let mut command = HttpServer::command(db);
-    command.arg("--config").arg(path);
-    HttpServer::start(command).await
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_answered_without_a_token_that_counts_and_the_answer_says_how_to_get_in() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
-    let (good, table) = token("team-a", &["--profile", "readonly", "--label", "bot"]).await;
-    let (expired, old) = token("team-a", &["--label", "old"]).await;
+    let (good, table) = HttpServer::token("team-a", &["--profile", "readonly", "--label", "bot"]).await;
+    let (expired, old) = HttpServer::token("team-a", &["--label", "old"]).await;
     let config = format!("{table}\n{old}expires = 2020-01-01T00:00:00Z\n");
-    let server = configured(&db, &folder, &config).await;
+    let server = HttpServer::configured(&db, &folder, &config).await;
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     for (method, path) in [
         ("POST", "/mcp"),
@@ -69,13 +51,14 @@ async fn nothing_is_answered_without_a_token_that_counts_and_the_answer_says_how
 async fn no_account_sees_anothers_records_duplicates_or_sessions() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
-    let (ana, ana_table) = token("ana", &["--label", "agent of ana"]).await;
-    let (bob, bob_table) = token("bob", &[]).await;
-    let (reading, reading_table) = token("ana", &["--profile", "readonly", "--label", "agent of ana"]).await;
+    let (ana, ana_table) = HttpServer::token("ana", &["--label", "agent of ana"]).await;
+    let (bob, bob_table) = HttpServer::token("bob", &[]).await;
+    let (reading, reading_table) =
+        HttpServer::token("ana", &["--profile", "readonly", "--label", "agent of ana"]).await;
     let users = "insert into social.account (account_id, handle, display_name) \
                  values ('ana', 'ana_a', 'Ana'), ('bob', 'bob_b', 'Bob') on conflict do nothing";
     db.run(users).await;
-    let server = configured(&db, &folder, &format!("{ana_table}\n{bob_table}\n{reading_table}")).await;
+    let server = HttpServer::configured(&db, &folder, &format!("{ana_table}\n{bob_table}\n{reading_table}")).await;
     let ana = server.visitor().bearing(&ana).open(HANDSHAKE, json!({})).await;
     let bob = server.visitor().bearing(&bob).open(HANDSHAKE, json!({})).await;
 
@@ -105,9 +88,9 @@ async fn no_account_sees_anothers_records_duplicates_or_sessions() {
 async fn a_token_that_is_taken_out_of_the_file_counts_no_more_after_sighup() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
-    let (kept, kept_table) = token("default", &[]).await;
-    let (revoked, revoked_table) = token("default", &[]).await;
-    let server = configured(&db, &folder, &format!("{kept_table}\n{revoked_table}")).await;
+    let (kept, kept_table) = HttpServer::token("default", &[]).await;
+    let (revoked, revoked_table) = HttpServer::token("default", &[]).await;
+    let server = HttpServer::configured(&db, &folder, &format!("{kept_table}\n{revoked_table}")).await;
     let (kept, revoked) = (server.visitor().bearing(&kept), server.visitor().bearing(&revoked));
     let session = revoked.clone().open(HANDSHAKE, json!({})).await;
     assert_eq!(revoked.call("query_database", json!({"query": "select 1"})).await["success"], true);
@@ -137,7 +120,7 @@ async fn an_issuers_clients_learn_where_to_get_a_token() {
         jwks_file = \"jwks.json\"\nscopes = { \"countersign:read\" = \"readonly\", \"countersign:write\" = \"write\" }\n";
     let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/jwks.json");
     std::fs::copy(keys, folder.path().join("jwks.json")).unwrap();
-    let server = configured(&db, &folder, config).await;
+    let server = HttpServer::configured(&db, &folder, config).await;
     let visitor = server.visitor().with("host", "mcp.example.com");
     let refused = visitor.send(visitor.request(Method::POST, "/mcp").body("{}")).await;
     assert_eq!(refused.status, StatusCode::UNAUTHORIZED);

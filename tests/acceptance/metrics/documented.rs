@@ -9,7 +9,7 @@ use tokio::process::Command;
 use tools::metrics::Reason;
 
 use super::World;
-use crate::python_client::python;
+use crate::clients::python::python;
 
 /// Everything that there can be.
 async fn everything() -> String {
