@@ -15,6 +15,7 @@ async fn a_result_is_0_and_a_failure_is_1() {
     // B6-01, B9-19, B9-20
     for (sql, expected, code) in [
         ("rows 2", "result query ROWS 2", 0),
+        ("-- a comment", "sql_error query 42601", 1),
         ("duplicate", "sql_error query 23505", 1),
         ("refused", "error query connect_failed", 1),
         ("panic", "error query internal_error", 1),

@@ -1,5 +1,7 @@
 //! Transactions whose time passes, whose pipe ends, and whose requests come faster than they are done (B9-27).
 
+use tokio::io::AsyncWriteExt;
+
 use crate::harness::{Pipe, brief};
 
 const BEGIN: &str = r#"{"code":"begin","id":"t","options":{"read_only":false,"transaction_timeout_ms":1000}}"#;
@@ -105,6 +107,29 @@ async fn a_request_that_waits_for_its_turn_is_cancelled_at_once_and_an_end_never
 }
 
 #[tokio::test]
+async fn a_begin_that_was_cancelled_commits_nothing_of_what_was_sent_behind_it() {
+    let mut pipe = Pipe::start(&[]);
+    pipe.send(r#"{"code":"begin","id":"t"}"#).await;
+    pipe.query("q1", "wait", "").await;
+    pipe.send(ROLLBACK).await;
+    pipe.send(r#"{"code":"begin","id":"t2","options":{"read_only":false}}"#).await;
+    pipe.query("q2", "write 1", "").await;
+    pipe.send(COMMIT).await;
+    pipe.until_noted("wait on").await;
+    pipe.send(r#"{"code":"cancel","id":"t2"}"#).await;
+    assert_eq!(pipe.brief(2).await, ["result t BEGIN", "error t2 cancelled"]);
+    pipe.send(r#"{"code":"cancel","id":"q1"}"#).await;
+    let mut events = pipe.brief(4).await;
+    events.sort();
+    let expected = ["error c cancelled", "error q1 cancelled", "error q2 invalid_request", "result r ROLLBACK"];
+    assert_eq!(events, expected);
+    let notes = pipe.fake.notes();
+    assert!(!notes.iter().any(|note| note.starts_with("commit")), "{notes:?}");
+    pipe.send(BEGIN).await;
+    assert_eq!(pipe.brief(1).await, ["result t BEGIN"]);
+}
+
+#[tokio::test]
 async fn sessions_have_transactions_of_their_own() {
     let mut pipe = Pipe::start(&[]);
     pipe.send(r#"{"code":"config","sessions":{"b":{}}}"#).await;
@@ -131,11 +156,10 @@ async fn what_is_open_at_the_end_is_rolled_back() {
     let mut pipe = Pipe::start(&[]);
     pipe.send(BEGIN).await;
     assert_eq!(pipe.brief(1).await, ["result t BEGIN"]);
-    let Pipe { input: _input, output, fake, ended, .. } = pipe;
+    let Pipe { mut input, output, fake, ended, .. } = pipe;
     drop(output);
-    // Nothing has to be written for it to be noticed but what a query gives.
-    let mut input = _input;
-    tokio::io::AsyncWriteExt::write_all(&mut input, b"{\"code\":\"ping\"}\n").await.unwrap();
+    // It is noticed by the next event.
+    input.write_all(b"{\"code\":\"ping\"}\n").await.unwrap();
     assert_eq!(ended.await.unwrap(), 1);
     assert_eq!(fake.notes().last_chunk::<2>().unwrap(), &["rollback", "drained"]);
 }
