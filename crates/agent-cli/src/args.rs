@@ -50,7 +50,7 @@ struct ConnectionArgs {
     #[arg(long)]
     dbname: Option<String>,
     /// The password, as it is. Better in COUNTERSIGN_PASSWORD_SECRET: others can see the arguments of a process.
-    #[arg(long, value_name = "PASSWORD")]
+    #[arg(long, value_name = "PASSWORD", allow_hyphen_values = true)]
     password_secret: Option<String>,
 }
 
@@ -124,7 +124,7 @@ struct LimitArgs {
 #[command(name = "countersign query", version, disable_help_flag = true, disable_version_flag = true)]
 struct QueryArgs {
     /// The statement.
-    #[arg(long, required_unless_present = "sql_file", conflicts_with = "sql_file")]
+    #[arg(long, required_unless_present = "sql_file", conflicts_with = "sql_file", allow_hyphen_values = true)]
     sql: Option<String>,
     /// A file with the statement; - is standard input.
     #[arg(long, value_name = "FILE")]

@@ -22,6 +22,9 @@ pub enum Output {
 /// Endings of names, and the unit that the value then bears.
 const UNITS: [(&str, &str); 3] = [("_ms", "ms"), ("_s", "s"), ("_bytes", "B")];
 
+/// The longest key that YAML takes without a `?` before it is 1024 characters.
+const MAX_SIMPLE_KEY: usize = 1000;
+
 /// What is the caller's own data: nothing in it is formatted.
 const DATA: [&str; 3] = ["rows", "params", "columns"];
 
@@ -61,8 +64,12 @@ fn push_mapping(text: &mut String, fields: &Map<String, Value>, depth: usize, is
             text.push_str(&format!("{}: {value}\n", scalar_text(&name)));
             continue;
         }
-        text.push_str(&scalar_text(name));
-        text.push(':');
+        let key = scalar_text(name);
+        if key.len() > MAX_SIMPLE_KEY {
+            text.push_str(&format!("? {key}\n{}:", "  ".repeat(depth)));
+        } else {
+            text.push_str(&format!("{key}:"));
+        }
         push_node(text, value, depth, is_formatted && !DATA.contains(&name.as_str()));
     }
 }

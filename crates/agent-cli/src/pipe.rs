@@ -310,7 +310,7 @@ async fn alone(
         }
     }
     if cancel.is_cancelled() {
-        let problem = Problem::new(ErrorCode::Cancelled, "the query was cancelled before it began");
+        let problem = Problem::new(ErrorCode::Cancelled, "the query was cancelled");
         return Event::error(Some(request.id.clone()), problem, request.trace().duration_ms);
     }
     query::run(Runner::Alone(executor.as_ref(), &place), &request, query, &outlet, &cancel).await.event

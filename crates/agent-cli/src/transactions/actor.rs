@@ -77,6 +77,10 @@ impl Actor {
             };
             let Some(job) = job else { break };
             if job.is_claimed.swap(true, Ordering::AcqRel) {
+                // Whoever sent it has been told that it was cancelled.
+                if matches!(job.task, Task::Begin) {
+                    self.did_not_begin(Problem::new(ErrorCode::Cancelled, "it was cancelled"));
+                }
                 continue;
             }
             if let Next::Ended = self.perform(job).await {
@@ -122,8 +126,7 @@ impl Actor {
             }
             Err(failed) => {
                 let event = failure::event(failed, Some(&self.place.target), request.ended());
-                self.fail(&event, "the transaction of this session did not begin");
-                self.has_failed.store(true, Ordering::Release);
+                self.did_not_begin(why(&event));
                 event
             }
         }
@@ -154,7 +157,7 @@ impl Actor {
         let Ok(outcome) = outcome else {
             let problem = Problem::new(ErrorCode::InternalError, "the query ended by a defect of countersign");
             let event = Event::error(Some(request.id.clone()), problem, request.trace().duration_ms);
-            self.fail(&event, "the transaction of this session was rolled back");
+            self.fail(&event);
             return (event, false);
         };
         let is_lost = matches!(&outcome.event, Event::Error(error) if error.error_code == ErrorCode::ConnectionLost);
@@ -162,7 +165,7 @@ impl Actor {
             event if is_late && event.is_failure() => (self.timed_out(request), true),
             event => {
                 if outcome.is_abandoned || is_lost {
-                    self.fail(&event, "the transaction of this session was rolled back");
+                    self.fail(&event);
                 }
                 (event, is_late)
             }
@@ -188,7 +191,10 @@ impl Actor {
                 let problem = Problem { message, hint: None, ..problem };
                 Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
             }
-            State::Over(Over::Waiting) => done(request, "COMMIT", Completed::default()),
+            State::Over(Over::Waiting) => {
+                let problem = Problem::invalid("nothing was committed: the transaction has not begun");
+                Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
+            }
         }
     }
 
@@ -223,13 +229,17 @@ impl Actor {
     }
 
     /// It is over, for the reason that this event tells.
-    fn fail(&mut self, event: &Event, what: &str) {
-        let problem = match event {
-            Event::Error(error) => Problem::new(error.error_code, format!("{what}: {}", error.error)),
-            Event::SqlError(error) => Problem::invalid(format!("{what}: {} ({})", error.message, error.sqlstate)),
-            _ => Problem::invalid(what),
-        };
-        self.state = State::Over(Over::Failed(problem));
+    fn fail(&mut self, event: &Event) {
+        let problem = why(event);
+        let message = format!("the transaction of this session was rolled back: {}", problem.message);
+        self.state = State::Over(Over::Failed(Problem { message, ..problem }));
+    }
+
+    /// It cannot be used, and another one may be begun in its place.
+    fn did_not_begin(&mut self, problem: Problem) {
+        let message = format!("the transaction of this session did not begin: {}", problem.message);
+        self.state = State::Over(Over::Failed(Problem { message, ..problem }));
+        self.has_failed.store(true, Ordering::Release);
     }
 
     fn refused(&self, over: &Over, request: &Request) -> Event {
@@ -254,6 +264,15 @@ impl Actor {
             position: None,
             trace: request.trace(),
         }))
+    }
+}
+
+/// What a failure says.
+fn why(event: &Event) -> Problem {
+    match event {
+        Event::Error(error) => Problem::new(error.error_code, error.error.clone()),
+        Event::SqlError(error) => Problem::invalid(format!("{} ({})", error.message, error.sqlstate)),
+        _ => Problem::invalid("it ended"),
     }
 }
 

@@ -209,7 +209,7 @@ async fn wait(
         answer = &mut answered => answer,
         () = cancel.cancelled() => {
             if !is_claimed.swap(true, Ordering::AcqRel) {
-                let problem = Problem::new(ErrorCode::Cancelled, "the request was cancelled before its turn had come");
+                let problem = Problem::new(ErrorCode::Cancelled, "the query was cancelled");
                 return Event::error(Some(request.id.clone()), problem, request.trace().duration_ms);
             }
             answered.await

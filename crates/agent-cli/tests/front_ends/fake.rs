@@ -1,0 +1,314 @@
+//! An executor whose statements are scripts: `rows 3`, `wait`, `panic`, .. What it did, it notes.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use contract::{Column, PgType, Scalar, TypeKind};
+use pg::{
+    Begin, Chunk, Completed, ConnectError, DbExecutor, Delivery, Described, Executing, Failed, Place, Query,
+    ServerError, Transaction,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+#[derive(Clone, Default)]
+pub(crate) struct Fake {
+    notes: Arc<Mutex<Vec<String>>>,
+}
+
+impl Fake {
+    /// What it did since the last time.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.notes.lock().unwrap())
+    }
+
+    fn note(&self, note: impl Into<String>) {
+        self.notes.lock().unwrap().push(note.into());
+    }
+}
+
+fn type_named(name: &str, scalar: Scalar) -> Arc<PgType> {
+    Arc::new(PgType { oid: 0, name: name.into(), kind: TypeKind::Scalar(scalar) })
+}
+
+fn column(name: &str) -> Column {
+    Column { name: name.into(), ty: type_named("int4", Scalar::Int4), not_null: false }
+}
+
+pub(crate) fn server_error(severity: &str, sqlstate: &str, message: &str) -> Box<ServerError> {
+    let (severity, sqlstate, message) = (severity.into(), sqlstate.into(), message.into());
+    Box::new(ServerError { severity, sqlstate, message, ..ServerError::default() })
+}
+
+fn refused(place: &str) -> ConnectError {
+    let (place, reason) = (place.to_owned(), "connection refused".to_owned());
+    ConnectError::Unreachable { place, reason, is_passing: true }
+}
+
+/// What a script says that fails.
+fn failure(word: &str, place: &Place) -> Option<Failed> {
+    let at = place.target.place();
+    Some(match word {
+        "duplicate" => {
+            let error = server_error("ERROR", "23505", "duplicate key value violates unique constraint \"t_pkey\"");
+            let (detail, hint) = (Some("Key (id)=(1) already exists.".to_owned()), Some("Use another.".to_owned()));
+            Failed::Sql(Box::new(ServerError { detail, hint, position: Some(15), ..*error }))
+        }
+        "params" => Failed::Params("the query takes 1 parameter(s) and 0 were given in params".into()),
+        "too-large" => Failed::TooLarge("the result has more than 1000 rows".into()),
+        "copy" => Failed::Unsupported { message: "COPY is not supported".into(), hint: Some("use INSERT".into()) },
+        "refused" => Failed::Connect(refused(&at)),
+        "slow-connect" => Failed::Connect(ConnectError::TimedOut { place: at, timeout_ms: 10_000 }),
+        "bad-password" => Failed::Connect(ConnectError::Authentication("password authentication failed".into())),
+        "no-database" => Failed::Connect(ConnectError::DatabaseMissing("database \"d\" does not exist".into())),
+        "full" => Failed::Connect(ConnectError::Refused {
+            place: at,
+            error: server_error("FATAL", "53300", "sorry, too many clients already"),
+        }),
+        "lost" => Failed::Lost("connection reset by peer".into()),
+        "unknown-commit" => Failed::CommitOutcomeUnknown {
+            message: "the answer to COMMIT did not come".into(),
+            correlation_id: Some("c-1".into()),
+        },
+        "no-ledger" => {
+            let (message, hint) = ("this database has no ledger".into(), Some("run countersign init".into()));
+            Failed::Ledger { message, hint, retryable: false }
+        }
+        "defect" => Failed::Internal("this cannot be".into()),
+        _ => return None,
+    })
+}
+
+fn rows(from: u64, to: u64) -> String {
+    let rows: Vec<String> = (from..=to).map(|n| format!("{{\"n\":{n}}}")).collect();
+    format!("[{}]", rows.join(","))
+}
+
+/// `count` rows, as they are to be delivered.
+async fn send_rows(count: u64, delivery: Delivery, out: &mpsc::Sender<Chunk>) -> Result<u64, Failed> {
+    let gone = |_| Failed::Cancelled;
+    out.send(Chunk::Columns(vec![column("n")])).await.map_err(gone)?;
+    let (mut sent, mut bytes) = (0, 0);
+    while sent < count {
+        let batch = match delivery {
+            Delivery::Inline { max_rows, .. } if count > max_rows as u64 => {
+                return Err(Failed::TooLarge(format!("the result has more than {max_rows} rows")));
+            }
+            Delivery::Inline { .. } => count,
+            Delivery::Batches { rows, .. } => (count - sent).min(rows as u64),
+        };
+        let json = rows(sent + 1, sent + batch);
+        bytes += json.len() as u64;
+        out.send(Chunk::Rows { json, count: batch }).await.map_err(gone)?;
+        sent += batch;
+    }
+    Ok(bytes)
+}
+
+impl Fake {
+    async fn script(
+        &self,
+        place: &Place,
+        query: Query,
+        out: mpsc::Sender<Chunk>,
+        cancel: CancellationToken,
+    ) -> Result<Completed, Failed> {
+        let mut words = query.sql.split(' ');
+        let word = words.next().unwrap();
+        let number = words.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+        if let Some(failed) = failure(word, place) {
+            return Err(failed);
+        }
+        self.note(format!("{} on {}{}", query.sql, place.session, if query.read_only { "" } else { ", may write" }));
+        let read = |row_count, payload_bytes| Completed {
+            returns_rows: true,
+            row_count,
+            payload_bytes,
+            ..Completed::default()
+        };
+        match word {
+            "rows" | "notices" => {
+                if word == "notices" {
+                    let notice = Chunk::Notice(server_error("NOTICE", "00000", "hello"));
+                    out.send(notice).await.map_err(|_| Failed::Cancelled)?;
+                }
+                let running = send_rows(number, query.delivery, &out);
+                tokio::select! {
+                    bytes = running => Ok(read(number, bytes?)),
+                    () = cancel.cancelled() => Err(Failed::Cancelled),
+                }
+            }
+            // As many rows as anybody takes.
+            "endless" => {
+                let _gone = Gone(self.clone());
+                tokio::select! {
+                    ended = send_rows(u64::MAX, query.delivery, &out) => ended.map(|bytes| read(0, bytes)),
+                    () = cancel.cancelled() => { self.note("endless cancelled"); Err(Failed::Cancelled) }
+                }
+            }
+            "broken-rows" => {
+                out.send(Chunk::Columns(vec![column("n")])).await.unwrap();
+                out.send(Chunk::Rows { json: "[{".into(), count: 1 }).await.unwrap();
+                deliver(&out).await?;
+                self.note("committed");
+                Ok(read(1, 2))
+            }
+            "half" => {
+                send_rows(number, query.delivery, &out).await?;
+                Err(Failed::Sql(server_error("ERROR", "22012", "division by zero")))
+            }
+            "write" | "write-returning" => {
+                if query.read_only {
+                    let message = "cannot execute INSERT in a read-only transaction";
+                    return Err(Failed::Sql(server_error("ERROR", "25006", message)));
+                }
+                if word == "write-returning" {
+                    send_rows(number, query.delivery, &out).await?;
+                }
+                deliver(&out).await?;
+                self.note("committed");
+                let (tag, receipt) = (Some(format!("INSERT 0 {number}")), Some("c-2".to_owned()));
+                Ok(Completed { tag, correlation_id: receipt, returns_rows: word != "write", ..read(number, 0) })
+            }
+            "sleep" => {
+                tokio::select! {
+                    () = tokio::time::sleep(Duration::from_millis(number)) => Ok(read(0, 0)),
+                    () = cancel.cancelled() => { self.note("sleep cancelled"); Err(Failed::Cancelled) }
+                }
+            }
+            "wait" => {
+                cancel.cancelled().await;
+                self.note("wait cancelled");
+                Err(Failed::Cancelled)
+            }
+            // Does not stop.
+            "stuck" => {
+                let _gone = Gone(self.clone());
+                std::future::pending().await
+            }
+            // Has the word for its COMMIT, and hears nothing more.
+            "stuck-commit" => {
+                deliver(&out).await?;
+                std::future::pending().await
+            }
+            "settings" => {
+                let json = format!(
+                    "[{{\"read_only\":{},\"statement_timeout_ms\":{},\"lock_timeout_ms\":{},\"delivery\":\"{:?}\",\"params\":{},\"at\":\"{}\",\"user\":\"{}\"}}]",
+                    query.read_only,
+                    query.statement_timeout.as_millis(),
+                    query.lock_timeout.as_millis(),
+                    query.delivery,
+                    serde_json::to_string(&query.params).unwrap(),
+                    place.target.place(),
+                    place.target.user,
+                );
+                out.send(Chunk::Columns(vec![column("settings")])).await.unwrap();
+                out.send(Chunk::Rows { json, count: 1 }).await.unwrap();
+                Ok(read(1, 2))
+            }
+            "panic" => panic!("a defect of the executor"),
+            other => Err(Failed::Sql(server_error("ERROR", "42601", &format!("syntax error at or near {other:?}")))),
+        }
+    }
+}
+
+/// Notes when a statement is dropped.
+struct Gone(Fake);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.note("gone");
+    }
+}
+
+/// Waits for the word that everything was taken.
+async fn deliver(out: &mpsc::Sender<Chunk>) -> Result<(), Failed> {
+    let (taken, is_taken) = oneshot::channel();
+    out.send(Chunk::Delivered(taken)).await.map_err(|_| Failed::Cancelled)?;
+    is_taken.await.map_err(|_| Failed::Cancelled)
+}
+
+impl DbExecutor for Fake {
+    fn query<'a>(
+        &'a self,
+        place: &'a Place,
+        query: Query,
+        out: mpsc::Sender<Chunk>,
+        cancel: CancellationToken,
+    ) -> Executing<'a, Completed> {
+        Box::pin(self.script(place, query, out, cancel))
+    }
+
+    fn describe<'a>(&'a self, place: &'a Place, sql: &'a str, _: CancellationToken) -> Executing<'a, Described> {
+        Box::pin(async move {
+            failure(sql, place).map_or(Ok(()), Err)?;
+            self.note("described");
+            Ok(Described { params: vec![type_named("text", Scalar::Text)], columns: Some(vec![column("n")]) })
+        })
+    }
+
+    fn begin<'a>(&'a self, place: &'a Place, begin: Begin) -> Executing<'a, Box<dyn Transaction>> {
+        Box::pin(async move {
+            if place.target.dbname == "refused" {
+                return Err(Failed::Connect(refused(&place.target.place())));
+            }
+            self.note(format!("begin{}", if begin.read_only { "" } else { ", may write" }));
+            let transaction = FakeTransaction { fake: self.clone(), place: place.clone(), is_open: true };
+            Ok(Box::new(transaction) as Box<dyn Transaction>)
+        })
+    }
+
+    fn forget(&self, session: &str) {
+        self.note(format!("forget {session}"));
+    }
+
+    fn drain(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async { self.note("drained") })
+    }
+}
+
+struct FakeTransaction {
+    fake: Fake,
+    place: Place,
+    is_open: bool,
+}
+
+impl Transaction for FakeTransaction {
+    fn query<'a>(
+        &'a mut self,
+        query: Query,
+        out: mpsc::Sender<Chunk>,
+        cancel: CancellationToken,
+    ) -> Executing<'a, Completed> {
+        self.fake.note("in transaction:");
+        Box::pin(self.fake.script(&self.place, query, out, cancel))
+    }
+
+    fn commit(mut self: Box<Self>) -> Executing<'static, Completed> {
+        Box::pin(async move {
+            self.is_open = false;
+            self.fake.note("commit");
+            if self.place.target.dbname == "uncertain" {
+                return Err(failure("unknown-commit", &self.place).unwrap());
+            }
+            Ok(Completed::default())
+        })
+    }
+
+    fn roll_back(mut self: Box<Self>) -> Executing<'static, Completed> {
+        Box::pin(async move {
+            self.is_open = false;
+            self.fake.note("rollback");
+            Ok(Completed::default())
+        })
+    }
+}
+
+impl Drop for FakeTransaction {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.fake.note("rollback by drop");
+        }
+    }
+}
