@@ -84,3 +84,42 @@ fn no_layer_of_the_read_path_is_switched_off_but_in_tests() {
     let found = String::from_utf8(grep.output().unwrap().stdout).unwrap();
     assert_eq!(found.trim(), "crates/pg/src/read/mod.rs");
 }
+
+/// B8-04 to B8-07, B1-21: what clippy.toml and the workspace's lints ban does not compile under clippy.
+#[test]
+fn the_bans_of_clippy_bite() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    std::fs::create_dir(folder.path().join("src")).unwrap();
+    let workspace = std::fs::read_to_string(testkit::repository().join("Cargo.toml")).unwrap();
+    let lints: Vec<&str> = workspace
+        .lines()
+        .skip_while(|line| *line != "[workspace.lints.clippy]")
+        .skip(1)
+        .take_while(|line| !line.starts_with('['))
+        .collect();
+    let lints = lints.join("\n");
+    write(
+        "Cargo.toml",
+        &format!("[package]\nname = \"banned\"\nedition = \"2024\"\n[workspace]\n[lints.clippy]\n{lints}\n"),
+    );
+    std::fs::copy(testkit::repository().join("clippy.toml"), folder.path().join("clippy.toml")).unwrap();
+    let cases = [
+        ("let _ = \"a b\".split_whitespace();", "str::split_whitespace"),
+        ("let _ = \"a\".to_uppercase();", "str::to_uppercase"),
+        ("std::eprintln!(\"x\");", "std::eprintln"),
+        ("std::eprint!(\"x\");", "std::eprint"),
+        ("std::println!(\"x\");", "std::println"),
+        ("std::print!(\"x\");", "std::print"),
+        ("std::dbg!(1);", "std::dbg"),
+    ];
+    let body: Vec<&str> = cases.iter().map(|(line, _)| *line).collect();
+    write("src/main.rs", &format!("fn main() {{\n{}\n}}\n", body.join("\n")));
+    let mut clippy = Command::new(env!("CARGO"));
+    let output = clippy.args(["clippy", "--offline", "--quiet"]).current_dir(folder.path()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "{said}");
+    for (line, banned) in cases {
+        assert!(said.contains(&format!("`{banned}`")), "{line} is let through: {said}");
+    }
+}
