@@ -185,6 +185,9 @@ impl Fake {
             // Ends as if nobody had stopped it.
             "deaf" => {
                 cancel.cancelled().await;
+                tokio::task::yield_now().await;
+                // Nobody takes it any more.
+                let _ = out.send(Chunk::Rows { json: rows(1, 1), count: 1 }).await;
                 Ok(read(1, 2))
             }
             // Does not stop.
