@@ -182,6 +182,14 @@ impl Fake {
                 self.note("wait cancelled");
                 Err(Failed::Cancelled)
             }
+            // Ends as if nobody had stopped it.
+            "deaf" => {
+                cancel.cancelled().await;
+                tokio::task::yield_now().await;
+                // Nobody takes it any more.
+                let _ = out.send(Chunk::Rows { json: rows(1, 1), count: 1 }).await;
+                Ok(read(1, 2))
+            }
             // Does not stop.
             "stuck" => {
                 let _gone = Gone(self.clone());
@@ -288,6 +296,10 @@ impl Transaction for FakeTransaction {
     fn commit(mut self: Box<Self>) -> Executing<'static, Completed> {
         Box::pin(async move {
             self.is_open = false;
+            // It takes its time, so that what does not wait for it comes first.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
             self.fake.note("commit");
             if self.place.target.dbname == "uncertain" {
                 return Err(failure("unknown-commit", &self.place).unwrap());

@@ -171,6 +171,15 @@ async fn a_write_is_committed_only_after_its_rows_were_written_out() {
 }
 
 #[tokio::test]
+async fn what_was_not_taken_as_a_whole_is_no_result() {
+    let mut pipe = Pipe::start(&[]);
+    pipe.query("q", "deaf", "").await;
+    pipe.until_noted("deaf on").await;
+    pipe.send(r#"{"code":"cancel","id":"q"}"#).await;
+    assert_eq!(pipe.brief(1).await, ["error q cancelled"]);
+}
+
+#[tokio::test]
 async fn a_result_that_does_not_fit_is_no_write() {
     // B3-12, B3-61
     let mut pipe = Pipe::start(&[]);
