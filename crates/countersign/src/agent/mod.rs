@@ -37,6 +37,8 @@ pub(crate) fn front_end(mut arguments: impl Iterator<Item = OsString>) -> Option
 
 /// Runs it to its end.
 pub(crate) fn run(front_end: FrontEnd, arguments: &[OsString]) -> ExitCode {
+    // A panic in a query is an event (`internal_error`), not a text on standard error.
+    std::panic::set_hook(Box::new(|_| {}));
     match prepare(front_end, arguments) {
         Ok((invocation, executor, surroundings)) => serve(invocation, executor, surroundings),
         Err(exit) => {
