@@ -29,5 +29,5 @@ pub use auth::{Authenticator, Identity, Refusal};
 pub use client::Era;
 pub use client::{Client, ClientError, ToolAnswer};
 pub use server::{Content, Server};
-pub use stdio::{ServeError, serve_stdio};
+pub use stdio::{ServeError, serve_stdio, standard_pipes};
 pub use tools::UserAnswer;

@@ -2,6 +2,7 @@
 
 use rmcp::ServiceExt;
 use rmcp::service::QuitReason;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::Server;
@@ -18,12 +19,19 @@ pub enum ServeError {
     Ended(String),
 }
 
+/// Standard input and output as rmcp opens them: without a thread in between where both are pipes. Also for front ends that are
+/// not MCP.
+#[must_use]
+pub fn standard_pipes() -> (impl AsyncRead + Send + Unpin + 'static, impl AsyncWrite + Send + Unpin + 'static) {
+    rmcp::transport::stdio_pipes()
+}
+
 /// Serves on standard input and output until the client closes them or `stop` is cancelled.
 ///
 /// # Errors
 /// [`ServeError`] if no session came about or the serving task died.
 pub async fn serve_stdio(server: Server, stop: CancellationToken) -> Result<(), ServeError> {
-    let (input, output) = rmcp::transport::stdio_pipes();
+    let (input, output) = standard_pipes();
     let session = server.session.clone();
     let transport = Lines::new(input, output, server.in_flight.clone(), session.clone());
     let stopped = stop.clone();

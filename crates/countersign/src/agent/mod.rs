@@ -90,7 +90,7 @@ fn serve(invocation: Invocation, executor: Recording, surroundings: Surroundings
     let code = runtime.block_on(async {
         let stop = CancellationToken::new();
         tokio::spawn(stop_at_signals(stop.clone()));
-        let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+        let (input, output) = mcp::standard_pipes();
         agent_cli::run(invocation, Arc::new(executor), surroundings, input, output, stop).await
     });
     // A read of standard input that nobody waits for must not hold up the end.
