@@ -6,6 +6,7 @@ mod connecting;
 mod ending;
 mod one_shot;
 mod pipe;
+mod reading;
 mod streaming;
 mod transactions;
 mod values;

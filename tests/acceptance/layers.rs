@@ -6,7 +6,7 @@
 //! `cargo test -p acceptance layers -- --nocapture` prints who stopped what.
 #![allow(clippy::print_stdout, clippy::disallowed_macros, reason = "the matrix is there to be read")]
 
-mod world;
+pub(crate) mod world;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -189,9 +189,12 @@ async fn many(db: &Database) {
     for _ in 0..STREAM_ROUNDS {
         let copy = format!("copy ({MANY}) to stdout");
         bytes[0] = timed(&mut times[0], psql(db, &copy)).await;
-        let mut command = front_end("query", db);
-        command.args(["--stream-rows", "--sql", MANY]).stdin(Stdio::null()).stdout(Stdio::piped());
-        bytes[1] = timed(&mut times[1], read_to_end(command.spawn().unwrap())).await;
+        bytes[1] = timed(&mut times[1], async {
+            let mut command = front_end("query", db);
+            command.args(["--stream-rows", "--sql", MANY]).stdin(Stdio::null()).stdout(Stdio::piped());
+            read_to_end(command.spawn().unwrap()).await
+        })
+        .await;
     }
     let [copy, json] = times.map(|time| time.as_secs_f64() * 1e3 / STREAM_ROUNDS as f64);
     let [copy_bytes, json_bytes] = bytes.map(|bytes| bytes / 1_000_000);

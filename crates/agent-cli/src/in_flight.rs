@@ -60,6 +60,11 @@ impl InFlight {
         Ok(cancel)
     }
 
+    /// Whether it has no terminal event yet.
+    pub(crate) fn is_there(&self, id: &str) -> bool {
+        self.table().requests.contains_key(id)
+    }
+
     /// Tells a request to stop.
     pub(crate) fn cancel(&self, id: &str) -> Result<(), Problem> {
         let table = self.table();

@@ -42,7 +42,7 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
     let prepared = async {
         let sql = text(&one_shot.sql, stdin).await?;
         let target = layers.target(&Fields::default())?;
-        Ok((sql, Place { session: DEFAULT_SESSION.to_owned(), target }))
+        Ok((sql, Place { session: DEFAULT_SESSION.to_owned(), generation: 0, target }))
     };
     let (sql, place) = match prepared.await {
         Ok(prepared) => prepared,

@@ -6,6 +6,7 @@
 //! ```
 //! The loop waits for nothing but input, so a `cancel`, a `ping` and the end of the input are heard whatever the queries do.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub(crate) struct Pipe {
     layers: Layers,
     executor: Arc<dyn DbExecutor>,
     transactions: Transactions,
+    /// How often each session was sent elsewhere.
+    generations: HashMap<String, u64>,
     in_flight: InFlight,
     outlet: Outlet,
     answers: Answers,
@@ -75,6 +78,7 @@ impl Pipe {
             layers,
             executor,
             transactions: Transactions::default(),
+            generations: HashMap::new(),
             in_flight: InFlight::default(),
             outlet,
             answers,
@@ -139,8 +143,9 @@ impl Pipe {
                 Err(problem) => (None, Err(problem)),
             },
             Command::Cancel { id } => {
-                let cancelled = self.in_flight.cancel(&id);
-                (Some(id), cancelled)
+                // With the id of a commit that runs this would look like its end.
+                let shown = (!self.in_flight.is_there(&id)).then(|| id.clone());
+                (shown, self.in_flight.cancel(&id))
             }
             Command::Query(query) => (Some(query.id.clone()), self.query(*query)),
             Command::Begin { id, session, read_only, timeout_ms } => {
@@ -181,14 +186,18 @@ impl Pipe {
             }
         }
         self.config = self.config.patched(patch)?;
-        touched.iter().for_each(|session| self.executor.forget(session));
+        for session in touched {
+            self.executor.forget(&session);
+            *self.generations.entry(session).or_default() += 1;
+        }
         Ok(())
     }
 
     /// Where a request of this session runs.
     fn place(&self, session: Option<&str>) -> Result<Place, Problem> {
         let (session, fields) = self.config.session(session)?;
-        Ok(Place { session: session.to_owned(), target: self.layers.target(&fields.fields())? })
+        let generation = self.generations.get(session).copied().unwrap_or_default();
+        Ok(Place { session: session.to_owned(), generation, target: self.layers.target(&fields.fields())? })
     }
 
     fn query(&mut self, command: QueryCommand) -> Result<(), Problem> {

@@ -103,14 +103,17 @@ impl WriteTx<'_> {
     /// ([`Outlet::finish`]).
     ///
     /// It runs as it is, commands as well, so that its command tag and notices are PostgreSQL's own. What ends the transaction is
-    /// refused before; what touches savepoints has already touched ours, so the transaction is given up.
+    /// refused before; what touches savepoints has already touched ours, so the transaction is given up. What it has set holds
+    /// for the statements behind it, until [`WriteTx::end_own`].
     ///
     /// # Errors
     /// [`Undone`]; the executor must hand on a refusal, or refuse itself.
     pub async fn run_own(&mut self, query: &Query, outlet: &mut Outlet) -> Result<(), Undone> {
         self.open().await?;
         self.lease.session().retire();
-        self.lease.session().deallocate_all().await.map_err(Refusal::Lost)?;
+        if !std::mem::replace(&mut self.runs_own, true) {
+            self.lease.session().deallocate_all().await.map_err(Refusal::Lost)?;
+        }
         let name = unguessable();
         let ran = self.writer.run_own(self.lease, &name, query, outlet).await;
         if matches!(outlet.tag(), Some("SAVEPOINT" | "RELEASE")) || !self.lease.session().is_settled() {
@@ -120,7 +123,15 @@ impl WriteTx<'_> {
             let failure = Failure::new(ErrorCode::SqlError, failed.to_string());
             return Err(Undone { failed: Some(failed), refusal: failure.into() });
         }
-        Ok(self.restore().await?)
+        Ok(())
+    }
+
+    /// Behind the last statement of the caller's own: deferred triggers run, and role and settings are as they were.
+    ///
+    /// # Errors
+    /// [`Refusal`]: the executor must hand it on.
+    pub async fn end_own(&mut self) -> Result<(), Refusal> {
+        if self.runs_own { self.restore().await } else { Ok(()) }
     }
 
     async fn undo(&mut self) -> Result<(), Refusal> {

@@ -163,6 +163,8 @@ pub struct WriteTx<'a> {
     pub(crate) account: String,
     /// What opens the transaction, sent together with the first statements: one round trip less.
     opening: Option<Opening>,
+    /// Statements of the caller's own have run: nothing of ours is prepared any more, and settings may be theirs.
+    pub(crate) runs_own: bool,
     /// The transaction is gone: nothing may run on this session any more, since it would commit by itself.
     gone: bool,
 }
@@ -193,7 +195,7 @@ impl<'a> WriteTx<'a> {
         };
         let timeout_ms = timeout_ms.clone().unwrap_or_default();
         let account = account.as_str().to_owned();
-        Self { lease, writer, timeout_ms, claimed, account, opening: Some(opening), gone: false }
+        Self { lease, writer, timeout_ms, claimed, account, opening: Some(opening), runs_own: false, gone: false }
     }
 
     /// Opens the transaction, if no statement did.

@@ -98,7 +98,7 @@ pub struct Session {
     /// What a transaction begins with, if a pooler lends its backend.
     ground: Option<Ground>,
     /// What is prepared here under which name: the same text with other parameters is another statement.
-    prepared: HashMap<(String, Vec<u32>), String>,
+    pub(crate) prepared: HashMap<(String, Vec<u32>), String>,
     /// How many names there were.
     names: u64,
     /// Whether the statements around a read are prepared (`read::frame`), or need not be, through a pooler.
@@ -147,10 +147,10 @@ impl Session {
         self.connection.owed == 0 && self.connection.tx == Tx::Open
     }
 
-    /// Whether nothing is under way.
+    /// Whether nothing is under way, and it is known what the server says next.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.connection.owed == 0
+        self.connection.owed == 0 && !self.connection.is_lost
     }
 
     /// Whether it can be lent again: idle, or about to be, and its prepared statements still fit the database.

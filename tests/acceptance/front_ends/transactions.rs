@@ -59,6 +59,62 @@ async fn a_transaction_that_failed_takes_nothing_but_a_rollback() {
 }
 
 #[tokio::test]
+async fn a_part_of_a_transaction_is_never_committed() {
+    let db = database().await;
+    let mut pipe = plain(&db).await;
+    // A statement that does not fit, one that is not supported, one that is cancelled while it waits for its turn.
+    for wrong in ["params", "listen", "cancel"] {
+        command(&mut pipe, "begin", json!({"read_only": false})).await;
+        match wrong {
+            "params" => {
+                assert_eq!(pipe.run("a", "insert into t values (1)").await["code"], "result");
+                let event = pipe.run_with("b", "insert into t values ($1)", json!({"params": []})).await;
+                assert_eq!(event["error_code"], "invalid_params", "{event}");
+            }
+            "listen" => {
+                assert_eq!(pipe.run("a", "insert into t values (1)").await["code"], "result");
+                assert_eq!(pipe.run("b", "listen x").await["error_code"], "unsupported");
+            }
+            _ => {
+                pipe.query("a", "insert into t select 1 from pg_sleep(0.5)").await;
+                pipe.query("b", "insert into t values (2)").await;
+                pipe.send(json!({"code": "cancel", "id": "b"})).await;
+                assert_eq!(pipe.end_of("b").await["error_code"], "cancelled");
+                pipe.end_of("a").await;
+            }
+        }
+        let committed = command(&mut pipe, "commit", Value::Null).await;
+        assert!(["error", "sql_error"].contains(&committed["code"].as_str().unwrap()), "{wrong}: {committed}");
+        assert_eq!(db.value("select count(*) from t").await, "0", "{wrong}");
+    }
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn what_a_transaction_has_set_holds_until_its_end_with_and_without_a_ledger() {
+    let db = database().await;
+    db.run("create table t (a int); create role tenant; grant select on t to tenant").await;
+    let mut pipe = Pipe::on(&db);
+    for _ in 0..2 {
+        command(&mut pipe, "begin", json!({"read_only": false})).await;
+        for sql in ["set local role tenant", "set local work_mem = '7MB'", "prepare own as select 7 as seven"] {
+            assert_eq!(pipe.run("a", sql).await["code"], "result", "{sql}");
+        }
+        let event = pipe.run("b", "select current_user::text as who, current_setting('work_mem') as mem").await;
+        assert_eq!(event["rows"], json!([{"who": "tenant", "mem": "7MB"}]));
+        assert_eq!(pipe.run("c", "execute own").await["rows"], json!([{"seven": 7}]));
+        assert_eq!(pipe.run("d", "insert into t values (1)").await["sqlstate"], "42501");
+        command(&mut pipe, "rollback", Value::Null).await;
+        // The same without.
+        db.run("drop schema if exists countersign cascade").await;
+        pipe.send(json!({"code": "config", "sessions": {"default": {"port": null}}})).await;
+        pipe.coded("config").await;
+    }
+    pipe.finish().await;
+    db.run("drop owned by tenant; drop role tenant").await;
+}
+
+#[tokio::test]
 async fn a_read_only_transaction_sees_one_state_and_cannot_be_made_to_write() {
     let db = database().await;
     let mut pipe = plain(&db).await;

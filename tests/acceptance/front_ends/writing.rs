@@ -94,6 +94,18 @@ async fn a_lost_answer_to_commit_is_an_unknown_outcome() {
 }
 
 #[tokio::test]
+async fn a_statement_cannot_execute_itself() {
+    let db = database().await;
+    let mut pipe = table(&db).await;
+    for sql in ["execute countersign_query", "execute countersign_1", "execute countersign_2"] {
+        let event = pipe.run_with("a", sql, json!({"options": {"read_only": false}})).await;
+        assert_eq!(event["code"], "sql_error", "{sql}: {event}");
+    }
+    assert_eq!(pipe.run("b", "select 1 as n").await["code"], "result");
+    pipe.finish().await;
+}
+
+#[tokio::test]
 async fn commands_have_postgresqls_own_tags() {
     // B3-26
     let db = database().await;

@@ -23,40 +23,40 @@ use tokio_postgres::types::ToSql;
 const FILE_CONTENTS: [&str; 2] = ["root:x:0:0", "# PostgreSQL configuration file"];
 
 /// One line of `reads.jsonl`.
-pub(super) struct Attack {
-    pub(super) id: String,
-    pub(super) sql: Vec<String>,
+pub(crate) struct Attack {
+    pub(crate) id: String,
+    pub(crate) sql: Vec<String>,
 }
 
 impl Attack {
     /// It reads a foreign table for which the operator has made a user mapping and granted SELECT: the connection is
     /// what was granted.
-    pub(super) fn may_connect(&self) -> bool {
+    pub(crate) fn may_connect(&self) -> bool {
         self.id == "RD24"
     }
 
-    pub(super) fn takes_time(&self) -> bool {
+    pub(crate) fn takes_time(&self) -> bool {
         self.id.starts_with("DO")
     }
 }
 
 /// What an attack did.
 #[derive(Debug, Default)]
-pub(super) struct Harm {
+pub(crate) struct Harm {
     /// Something in the database or its folder is not as it was.
-    pub(super) changed: bool,
+    pub(crate) changed: bool,
     /// Something is left in the session.
-    pub(super) left: bool,
+    pub(crate) left: bool,
     /// Another session of the same login was stopped.
-    pub(super) stopped: bool,
+    pub(crate) stopped: bool,
     /// A file was read or written.
-    pub(super) file: bool,
+    pub(crate) file: bool,
     /// A connection was opened.
-    pub(super) network: bool,
+    pub(crate) network: bool,
 }
 
 impl Harm {
-    pub(super) fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.changed || self.left || self.stopped || self.file || self.network
     }
 }
@@ -99,7 +99,7 @@ select md5(concat_ws('|',
     (select pending_tuples from pgstatginindex('app.gin_idx'))))";
 
 /// A database with everything that attacks are after, and eyes on it.
-pub(super) struct World {
+pub(crate) struct World {
     db: Database,
     /// The superuser's own eyes; a hostile superuser closes them now and then.
     eye: tokio_postgres::Client,
@@ -144,7 +144,7 @@ impl Traps {
 }
 
 impl World {
-    pub(super) async fn new() -> (Self, Database) {
+    pub(crate) async fn new() -> (Self, Database) {
         let db = lone_database().await;
         let traps = Traps::set().await;
         db.run("alter system set autovacuum = off").await;
@@ -158,7 +158,7 @@ impl World {
         (world, db)
     }
 
-    pub(super) fn attacks(&self) -> Vec<Attack> {
+    pub(crate) fn attacks(&self) -> Vec<Attack> {
         let lines = self.traps.bait(include_str!("../../attacks/reads.jsonl"));
         let attack = |line| {
             let attack: Value = serde_json::from_str(line).unwrap();
@@ -188,7 +188,7 @@ impl World {
     }
 
     /// Starts a session of this login that an attack may try to stop.
-    pub(super) async fn watch(&mut self, login: &Target) {
+    pub(crate) async fn watch(&mut self, login: &Target) {
         if self.sibling_runs().await {
             let sibling = self.sibling;
             self.look("select pg_terminate_backend($1)", &[&sibling]).await;
@@ -201,13 +201,13 @@ impl World {
         }
     }
 
-    pub(super) async fn sibling_runs(&mut self) -> bool {
+    pub(crate) async fn sibling_runs(&mut self) -> bool {
         let sibling = self.sibling;
         !self.look("select 1 from pg_stat_activity where pid = $1 and state = 'active'", &[&sibling]).await.is_empty()
     }
 
     /// What has happened since the last time.
-    pub(super) async fn harm(&mut self, seen: &[String]) -> Harm {
+    pub(crate) async fn harm(&mut self, seen: &[String]) -> Harm {
         let now = self.traps.connections.load(Ordering::SeqCst);
         let network = now != self.seen_connections;
         self.seen_connections = now;
@@ -223,7 +223,7 @@ impl World {
     }
 
     /// Makes it all as it was, so that the next attack finds what it looks for.
-    pub(super) async fn restore(&mut self, login: &Target) {
+    pub(crate) async fn restore(&mut self, login: &Target) {
         let _ = std::fs::remove_file(self.traps.file());
         let _ = std::fs::remove_file(self.db.cluster().data_dir().join("pwned.txt"));
         for sql in [
@@ -243,7 +243,7 @@ impl World {
 }
 
 /// What a session of this pool is like when nobody uses it.
-pub(super) async fn session_state(reader: &Reader) -> Vec<Option<String>> {
+pub(crate) async fn session_state(reader: &Reader) -> Vec<Option<String>> {
     const SQL: &str = "
         select current_user, session_user, current_setting('search_path'), current_setting('application_name'),
             current_setting('statement_timeout'), current_setting('default_transaction_read_only'),

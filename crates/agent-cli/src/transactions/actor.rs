@@ -78,8 +78,12 @@ impl Actor {
             let Some(job) = job else { break };
             if job.is_claimed.swap(true, Ordering::AcqRel) {
                 // Whoever sent it has been told that it was cancelled.
-                if matches!(job.task, Task::Begin) {
-                    self.did_not_begin(Problem::new(ErrorCode::Cancelled, "it was cancelled"));
+                let problem = Problem::new(ErrorCode::Cancelled, "a query of it was cancelled");
+                match job.task {
+                    Task::Begin => self.did_not_begin(problem),
+                    // A part of it must not be committed without the rest.
+                    Task::Query(_) => self.give_up(problem).await,
+                    Task::Commit | Task::RollBack => {}
                 }
                 continue;
             }
@@ -102,6 +106,11 @@ impl Actor {
                     self.time_out().await;
                 }
                 return Next::GoesOn;
+            }
+            // The session has ended before its turn came.
+            Task::Commit if cancel.is_cancelled() => {
+                self.give_up(Problem::new(ErrorCode::Cancelled, "the session ended before its commit began")).await;
+                (self.commit(&request, &cancel).await, Next::Ended)
             }
             Task::Commit => (self.commit(&request, &cancel).await, Next::Ended),
             Task::RollBack => {
@@ -225,6 +234,15 @@ impl Actor {
         if let State::Open { transaction, .. } = std::mem::replace(&mut self.state, State::Over(Over::Waiting)) {
             // Whether it is told or dropped, PostgreSQL rolls it back.
             let _ = tokio::time::timeout(STOP_GRACE, guarded(transaction.roll_back())).await;
+        }
+    }
+
+    /// Rolls it back because it cannot become whole any more.
+    async fn give_up(&mut self, problem: Problem) {
+        if let State::Open { .. } = self.state {
+            self.leave().await;
+            let message = format!("the transaction of this session was rolled back: {}", problem.message);
+            self.state = State::Over(Over::Failed(Problem { message, ..problem }));
         }
     }
 

@@ -92,11 +92,17 @@ impl CliWrite {
                     };
                     match refused {
                         Some(refusal) => return Err(refusal),
-                        None if self.is_single => return Ok(transcript.of_one()),
+                        None if self.is_single => {
+                            tx.end_own().await?;
+                            return Ok(transcript.of_one());
+                        }
                         None => {}
                     }
                 }
-                Some(Step::Commit) => return Ok(transcript.of_all()),
+                Some(Step::Commit) => {
+                    tx.end_own().await?;
+                    return Ok(transcript.of_all());
+                }
                 None => {
                     let rolled_back =
                         Failure::new(ErrorCode::SqlError, "the transaction was rolled back as it was told");
@@ -350,6 +356,7 @@ fn of_failure(failure: &Failure) -> Failed {
             error.hint.clone_from(&failure.hint);
             Failed::Sql(error)
         }
+        (ErrorCode::Timeout, None) => sql("57014", &failure.message),
         (ErrorCode::InDoubtAborted, _) => Failed::Lost(failure.message.clone()),
         _ => Failed::Ledger {
             message: failure.message.clone(),

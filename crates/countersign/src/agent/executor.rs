@@ -38,8 +38,8 @@ pub(super) struct Recording {
     audit: Audit,
     principal: Principal,
     settings: ledger::Settings,
-    /// Of the sessions that have written: `None` for one whose database has no ledger.
-    ledgers: Mutex<HashMap<String, Option<Audited>>>,
+    /// Of the sessions that have written, with their generation: `None` for one whose database has no ledger.
+    ledgers: Mutex<HashMap<String, (u64, Option<Audited>)>>,
     /// All gates that were ever used: each has writes to wait for.
     gates: Mutex<Vec<Gate>>,
 }
@@ -51,7 +51,7 @@ impl Recording {
         Self { direct: Direct::default(), audit, principal, settings, ledgers, gates }
     }
 
-    fn ledgers(&self) -> MutexGuard<'_, HashMap<String, Option<Audited>>> {
+    fn ledgers(&self) -> MutexGuard<'_, HashMap<String, (u64, Option<Audited>)>> {
         self.ledgers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,7 +60,9 @@ impl Recording {
         if self.audit == Audit::Never {
             return Ok(None);
         }
-        if let Some(known) = self.ledgers().get(&place.session) {
+        if let Some((generation, known)) = self.ledgers().get(&place.session)
+            && *generation == place.generation
+        {
             return Ok(known.clone());
         }
         let found = ledger::exists(&place.target).await.map_err(Failed::from)?;
@@ -81,7 +83,11 @@ impl Recording {
                 Some(Audited::new(gate, self.principal.clone()))
             }
         };
-        self.ledgers().insert(place.session.clone(), audited.clone());
+        let mut ledgers = self.ledgers();
+        // The session may have gone elsewhere meanwhile.
+        if ledgers.get(&place.session).is_none_or(|(generation, _)| *generation <= place.generation) {
+            ledgers.insert(place.session.clone(), (place.generation, audited.clone()));
+        }
         Ok(audited)
     }
 }

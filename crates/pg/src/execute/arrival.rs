@@ -77,7 +77,8 @@ pub(crate) async fn arrive(
             Message::EmptyQueryResponse if is_here => (arrival.is_empty, is_here) = (true, false),
             Message::CopyInResponse(_) => {
                 arrival.copies = true;
-                // While it waits for data it takes no notice of the Sync that has been sent.
+                // While it waits for data it takes no notice of the Sync that has been sent. But it may have failed by then
+                // (a view, a trigger), and answer both: nobody can say how many answers are still to come.
                 frontend::copy_fail(NO_COPY, session.connection.outbox())?;
                 frontend::sync(session.connection.outbox());
                 session.connection.flush().await?;
@@ -89,7 +90,10 @@ pub(crate) async fn arrive(
             Message::ErrorResponse(body) if arrival.failure.is_none() => {
                 arrival.failure = Some(ServerError::from_fields(body.fields())?);
             }
-            Message::ReadyForQuery(_) => return Ok(arrival),
+            Message::ReadyForQuery(_) => {
+                session.connection.is_lost |= arrival.copies;
+                return Ok(arrival);
+            }
             _ => {}
         }
     }

@@ -14,13 +14,14 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::running::{Limits, STATEMENT, run_in};
+use super::running::{Limits, run_in};
 use super::transaction::Opened;
 use super::{
     Begin, Chunk, Completed, DbExecutor, Described, Executing, Failed, Outlet, Place, Query, Transaction, ending,
 };
 use crate::pool::Lease;
 use crate::read::Reader;
+use crate::wire::MAX_MESSAGE_BYTES;
 
 /// Connections of one session, at the most.
 const SESSIONS: usize = 5;
@@ -37,18 +38,28 @@ const NO_DEADLINE: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Runs statements on PostgreSQL, over pools of its own.
 #[derive(Debug, Default)]
 pub struct Direct {
-    pools: Mutex<HashMap<String, Reader>>,
+    /// By session, with the generation that they belong to.
+    pools: Mutex<HashMap<String, (u64, Reader)>>,
 }
 
 impl Direct {
-    fn pools(&self) -> MutexGuard<'_, HashMap<String, Reader>> {
+    fn pools(&self) -> MutexGuard<'_, HashMap<String, (u64, Reader)>> {
         self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn at(&self, place: &Place) -> Reader {
         let mut pools = self.pools();
-        let opened = pools.entry(place.session.clone());
-        opened.or_insert_with(|| Reader::of_commands(place.target.clone(), SESSIONS)).clone()
+        match pools.get(&place.session) {
+            Some((generation, reader)) if *generation == place.generation => return reader.clone(),
+            // What was sent before the session went elsewhere runs where it was sent to, and is the last that does.
+            Some((generation, _)) if *generation > place.generation => {
+                return Reader::of_commands(place.target.clone(), SESSIONS);
+            }
+            _ => {}
+        }
+        let reader = Reader::of_commands(place.target.clone(), SESSIONS);
+        pools.insert(place.session.clone(), (place.generation, reader.clone()));
+        reader
     }
 
     async fn read(&self, place: &Place, query: &Query, outlet: &mut Outlet) -> Result<(), Failed> {
@@ -66,7 +77,9 @@ impl Direct {
         let mut lease = lease(&reader, query.statement_timeout).await?;
         let session = lease.session();
         session.open_block("read write", Limits::of(query)).await?;
-        let ran = run_in(session, reader.types(), (STATEMENT, None), query, outlet).await;
+        // A name that the text cannot know: a statement that executes itself has no end.
+        let statement = session.remembered.new_name();
+        let ran = run_in(session, reader.types(), (&statement, None), query, outlet).await;
         let outcome = ran.and_then(|()| ending(outlet));
         let outcome = match outcome {
             Ok(()) => outlet.finish().await.map_err(Failed::from),
@@ -96,7 +109,7 @@ impl DbExecutor for Direct {
                 unless_cancelled(&cancel, self.read(place, &query, &mut outlet)).await?;
             } else {
                 let mut lease = unless_cancelled(&cancel, self.write(place, &query, &mut outlet)).await?;
-                commit(&mut lease).await?;
+                commit(&mut lease, query.statement_timeout).await?;
             }
             Ok(outlet.completed())
         })
@@ -130,7 +143,7 @@ impl DbExecutor for Direct {
 
     fn drain(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
-            let pools: Vec<Reader> = self.pools().values().cloned().collect();
+            let pools: Vec<Reader> = self.pools().values().map(|(_, reader)| reader.clone()).collect();
             for pool in pools {
                 pool.drain().await;
             }
@@ -141,8 +154,9 @@ impl DbExecutor for Direct {
 /// A connection for one statement that may take so long; zero is for as long as it likes.
 pub(super) async fn lease(reader: &Reader, timeout: Duration) -> Result<Lease, Failed> {
     let mut lease = reader.lease_until(Instant::now() + NO_DEADLINE).await?;
-    lease.session().connection.patience =
-        Some(timeout).filter(|it| !it.is_zero()).map(|it| it + PATIENCE_BEYOND_TIMEOUT);
+    let connection = &mut lease.session().connection;
+    connection.max_message_bytes = MAX_MESSAGE_BYTES;
+    connection.patience = Some(timeout).filter(|it| !it.is_zero()).map(|it| it + PATIENCE_BEYOND_TIMEOUT);
     Ok(lease)
 }
 
@@ -158,9 +172,15 @@ pub(super) async fn unless_cancelled<T>(
 }
 
 /// Commits what the session has open. What was in it stands or does not: nothing else may be said than what the server says.
-pub(super) async fn commit(lease: &mut Lease) -> Result<String, Failed> {
+/// Deferred triggers may take as long as a statement; zero is for as long as they like.
+pub(super) async fn commit(lease: &mut Lease, statement_timeout: Duration) -> Result<String, Failed> {
     let session = lease.session();
-    let Ok(committed) = tokio::time::timeout(COMMIT_PATIENCE, session.commit_block()).await else {
+    let patience = if statement_timeout.is_zero() {
+        NO_DEADLINE
+    } else {
+        COMMIT_PATIENCE.max(statement_timeout + PATIENCE_BEYOND_TIMEOUT)
+    };
+    let Ok(committed) = tokio::time::timeout(patience, session.commit_block()).await else {
         return Err(unknown("the server did not answer to COMMIT"));
     };
     let outcome = committed.map_err(|error| match error {

@@ -36,6 +36,8 @@ pub(crate) use running::{Limits, ending, run_in};
 pub struct Place {
     /// The name of the session: each has a pool of its own.
     pub session: String,
+    /// How often the session has been sent elsewhere: connections of an earlier generation are not for a later one.
+    pub generation: u64,
     /// Where it connects to.
     pub target: Target,
 }

@@ -5,14 +5,11 @@ use std::time::Duration;
 use super::outlet::Outlet;
 use super::{Expected, Failed, Query, arrive};
 use crate::columns;
-use crate::error::Error;
+use crate::error::{Error, ServerError};
 use crate::read::{NOTHING, Reader, is_about_values};
 use crate::session::{Session, Step};
 use crate::types::TypeCatalog;
 use crate::value;
-
-/// The name of the caller's statement.
-pub(super) const STATEMENT: &str = "countersign_query";
 
 const LIMITS_SQL: &str = "\
 select pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $2, true)";
@@ -50,12 +47,26 @@ pub(crate) async fn run_in(
     query: &Query,
     outlet: &mut Outlet,
 ) -> Result<(), Failed> {
+    let outcome = run_named(session, types, (statement, forbids), query, outlet).await;
+    if outlet.tag().is_some_and(|tag| tag.starts_with("DEALLOCATE")) {
+        session.prepared.clear();
+    }
+    if session.is_settled() {
+        session.connection.push_close_statement(statement).map_err(Error::Lost)?;
+    }
+    outcome
+}
+
+async fn run_named(
+    session: &mut Session,
+    types: &TypeCatalog,
+    (statement, forbids): (&str, Option<&Reader>),
+    query: &Query,
+    outlet: &mut Outlet,
+) -> Result<(), Failed> {
     let shape = session.describe(statement, &query.sql, &[]).await?;
     let param_types = types.resolve_all(session, &shape.params).await?;
     let params = value::encode_all(&query.params, &param_types).map_err(|error| Failed::Params(error.to_string()))?;
-    if let Some(reader) = forbids {
-        reader.check_functions(session, statement, &params).await?;
-    }
     let columns = match &shape.columns {
         Some(raw) => Some(columns::resolve(types, session, raw).await?),
         None => None,
@@ -66,7 +77,15 @@ pub(crate) async fn run_in(
     if let Some(columns) = &columns {
         outlet.begin(columns);
     }
-    session.run_described(statement, &params, columns.as_deref().unwrap_or_default(), outlet).await
+    let role = match forbids {
+        Some(reader) => reader.check_streamed(session, statement, &params).await?,
+        None => None,
+    };
+    session.run_described(statement, &params, columns.as_deref().unwrap_or_default(), outlet).await?;
+    if let Some(role) = role {
+        session.be(role).await?;
+    }
+    Ok(())
 }
 
 impl Session {
@@ -79,33 +98,38 @@ impl Session {
         Ok(())
     }
 
+    /// Without a prepared statement: what the caller has run may have taken it away (DEALLOCATE ALL).
     pub(crate) async fn set_limits(&mut self, limits: Limits) -> Result<(), Failed> {
-        let params = limits.params();
-        self.run(&[Step { sql: LIMITS_SQL, params: &params, param_types: &[] }])
-            .await
-            .map_err(|failed| failed.error)?;
-        Ok(())
+        self.push_unnamed(LIMITS_SQL, &limits.params(), &[])?;
+        self.connection.push_execute("", 0).map_err(Error::Lost)?;
+        self.connection.push_sync();
+        self.connection.flush().await.map_err(Error::Lost)?;
+        Ok(self.finish().await?)
     }
 
     /// Commits; the command tag, which must say so.
     pub(super) async fn commit_block(&mut self) -> Result<String, Error> {
+        // Not what was prepared before: the caller may have taken that away.
+        self.prepared.clear();
         let outcomes = self.run(&[Step::plain("commit")]).await.map_err(|failed| failed.error)?;
         match outcomes.last().map(|outcome| outcome.tag.as_str()) {
             Some("COMMIT") => Ok("COMMIT".to_owned()),
-            tag => Err(Error::Server(Box::new(crate::ServerError {
+            Some("ROLLBACK") => Err(Error::Server(Box::new(ServerError {
                 hint: Some("Nothing of it was written.".to_owned()),
-                ..crate::ServerError::ours(
-                    "25P02",
-                    format!("the transaction had failed, so COMMIT was answered with {}", tag.unwrap_or("nothing")),
-                )
+                ..ServerError::ours("25P02", "the transaction had failed, so COMMIT was answered with ROLLBACK")
             }))),
+            tag => {
+                self.retire();
+                let said = format!("COMMIT was answered with {}", tag.unwrap_or("nothing"));
+                Err(Error::Lost(std::io::Error::other(said)))
+            }
         }
     }
 
     /// Ends the block, if it can be done without waiting for a statement that still runs, and leaves nothing of it behind. A
     /// session of which this cannot be said is not used again.
     pub(super) async fn leave_block(&mut self, end: &str) {
-        if self.connection.owed > 0 {
+        if !self.is_settled() {
             return;
         }
         let ended = if end.is_empty() { Ok(()) } else { self.batch(end).await };
@@ -196,7 +220,7 @@ fn control(why: &str) -> Failed {
     }
 }
 
-/// Whether what has run is to be kept.
+/// Whether what has run is to be kept: it was a statement that may be one, and it gave no more than it may.
 pub(crate) fn ending(outlet: &Outlet) -> Result<(), Failed> {
     if let Some(overflow) = outlet.overflow() {
         return Err(Failed::TooLarge(overflow.to_owned()));

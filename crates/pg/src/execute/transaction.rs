@@ -1,10 +1,12 @@
 //! A transaction of several statements on a connection that is theirs.
 
+use std::time::Duration;
+
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::direct::{commit, unless_cancelled};
-use super::running::{Limits, STATEMENT, ending_in_block, run_in};
+use super::direct::{COMMIT_PATIENCE, commit, unless_cancelled};
+use super::running::{Limits, ending_in_block, run_in};
 use super::{Chunk, Completed, Executing, Failed, Outlet, Query, Transaction};
 use crate::error::ServerError;
 use crate::pool::Lease;
@@ -16,13 +18,15 @@ pub(super) struct Opened {
     reader: Reader,
     /// Whether it is one that cannot write.
     read_only: bool,
-    /// `None` once the block is gone: a statement was stopped in the middle, or its result was not taken.
+    /// `None` once the block is over: a statement in it has failed, was stopped, or its result was not taken.
     lease: Option<Lease>,
+    /// The longest statement timeout so far.
+    longest: Duration,
 }
 
 impl Opened {
     pub(super) fn new(reader: Reader, lease: Lease, read_only: bool) -> Self {
-        Self { reader, read_only, lease: Some(lease) }
+        Self { reader, read_only, lease: Some(lease), longest: COMMIT_PATIENCE }
     }
 }
 
@@ -38,7 +42,8 @@ async fn run(lease: &mut Lease, reader: &Reader, query: &Query, outlet: &mut Out
     let session = lease.session();
     session.set_limits(Limits::of(query)).await?;
     let forbids = query.read_only.then_some(reader);
-    run_in(session, reader.types(), (STATEMENT, forbids), query, outlet).await?;
+    let statement = session.remembered.new_name();
+    run_in(session, reader.types(), (&statement, forbids), query, outlet).await?;
     ending_in_block(outlet)?;
     Ok(outlet.finish().await?)
 }
@@ -53,24 +58,16 @@ impl Transaction for Opened {
         Box::pin(async move {
             let query = Query { read_only: self.read_only, ..query };
             let mut outlet = Outlet::new(out, query.delivery);
-            // It comes back if the block is still one.
+            // It comes back if all went well. Otherwise the block is over: what has run in it is not what its caller has seen.
             let mut lease = self.lease.take().ok_or_else(failed_already)?;
-            let outcome = unless_cancelled(&cancel, run(&mut lease, &self.reader, &query, &mut outlet)).await;
-            match outcome {
+            match unless_cancelled(&cancel, run(&mut lease, &self.reader, &query, &mut outlet)).await {
                 Ok(()) => {
+                    self.longest = longer(self.longest, query.statement_timeout);
                     self.lease = Some(lease);
                     Ok(outlet.completed())
                 }
-                // PostgreSQL itself knows that the block has failed, or nothing has happened in it.
-                Err(error @ (Failed::Sql(_) | Failed::Params(_) | Failed::Unsupported { .. }))
-                    if lease.session().connection.owed == 0 =>
-                {
-                    self.lease = Some(lease);
-                    Err(error)
-                }
-                // What has run is not what its caller has seen: it is undone now.
                 Err(error) => {
-                    lease.discard();
+                    lease.session().leave_block("rollback").await;
                     Err(error)
                 }
             }
@@ -80,7 +77,13 @@ impl Transaction for Opened {
     fn commit(mut self: Box<Self>) -> Executing<'static, Completed> {
         Box::pin(async move {
             let mut lease = self.lease.take().ok_or_else(failed_already)?;
-            let tag = commit(&mut lease).await?;
+            let tag = if self.read_only {
+                // Nothing of it can be kept, so nothing is: a NOTIFY would be sent.
+                lease.session().leave_block("rollback").await;
+                "COMMIT".to_owned()
+            } else {
+                commit(&mut lease, self.longest).await?
+            };
             Ok(Completed { tag: Some(tag), ..Completed::default() })
         })
     }
@@ -93,4 +96,9 @@ impl Transaction for Opened {
             Ok(Completed { tag: Some("ROLLBACK".to_owned()), ..Completed::default() })
         })
     }
+}
+
+/// The longer one; zero is without end.
+fn longer(one: Duration, other: Duration) -> Duration {
+    if one.is_zero() || other.is_zero() { Duration::ZERO } else { one.max(other) }
 }

@@ -44,6 +44,8 @@ pub(super) enum Checked {
     SeesStatements,
     /// These parameters.
     ThisTime,
+    /// It is a command without a plan: what it calls is not to be seen.
+    Unseen,
 }
 
 impl Functions {
@@ -58,7 +60,7 @@ impl Functions {
         let (plan, checked) =
             match plan(session, Some((SAVEPOINT, RELEASE)), statement, For::AnyValues(params.len())).await {
                 Ok(Planned::Plan(plan)) => (Some(plan), Checked::Always),
-                Ok(Planned::Utility) => (None, Checked::Always),
+                Ok(Planned::Utility) => (None, Checked::Unseen),
                 // `case when $1 then 1/0 end` is computed while it is planned, unless $1 is known to be false.
                 Ok(Planned::Refused(error)) if !is_too_much(&error) => {
                     let plan = self.plan_for(session, statement, params).await?;

@@ -30,7 +30,6 @@ use tokio::time::error::Elapsed;
 
 use crate::error::{Error, ServerError};
 use crate::pool::{Lease, Pool, PoolUse};
-use crate::session::Session;
 use crate::target::Target;
 use crate::types::TypeCatalog;
 pub(crate) use convert::{Conversion, DraftRow};
@@ -221,16 +220,6 @@ impl Reader {
     /// What it knows of the database's types.
     pub(crate) fn types(&self) -> &TypeCatalog {
         &self.types
-    }
-
-    /// Refuses the statement that is prepared under this name if it calls what a read may not.
-    pub(crate) async fn check_functions(
-        &self,
-        session: &mut Session,
-        statement: &str,
-        params: &[Option<String>],
-    ) -> Result<(), ReadError> {
-        self.functions.check(session, statement, params).await.map(drop)
     }
 
     /// Gives a session back after a read.

@@ -40,7 +40,7 @@ impl Remembered {
     }
 
     /// The name of a statement that is new in this session.
-    pub(super) fn new_name(&mut self) -> String {
+    pub(crate) fn new_name(&mut self) -> String {
         self.count += 1;
         let mut hasher = self.secret.build_hasher();
         hasher.write_u64(self.count);

@@ -123,7 +123,8 @@ impl Reader {
                 session.connection.push_close_statement(&known).map_err(Error::Lost)?;
             }
         }
-        let shape_is_known = checked == Checked::Always && self.shapes.put(request.sql, &shape);
+        let holds = matches!(checked, Checked::Always | Checked::Unseen);
+        let shape_is_known = holds && self.shapes.put(request.sql, &shape);
         let result = self.fetch(session, &shape, Statement::Described(name), &params, request).await;
         let result = result.map_err(Fetched::into_error)?;
         Ok((result, shape_is_known.then_some(shape)))

@@ -15,6 +15,16 @@ use crate::read::convert::explained;
 use crate::read::functions::Checked;
 use crate::session::Session;
 
+/// What a command without a plan calls cannot be seen beforehand, and a superuser's can do anything (COPY TO PROGRAM), so it
+/// runs as a role that may only read; that of a login which may do such things without being one does not run. It is a layer:
+/// a DO block can take its own role back.
+const LESS_SQL: &str = "select pg_catalog.current_setting('role'), \
+    case when pg_catalog.current_setting('is_superuser') = 'on' \
+         then pg_catalog.set_config('role', 'pg_read_all_data', true) end, \
+    exists(select from pg_catalog.pg_roles where rolname in ('pg_execute_server_program', 'pg_write_server_files') \
+           and pg_catalog.pg_has_role(oid, 'usage'))";
+const ROLE_SQL: &str = "select pg_catalog.set_config('role', $1, true)";
+
 /// The portal of the statement: one of no name would not outlive a conversion of its rows.
 const PORTAL: &str = "countersign_portal";
 
@@ -74,6 +84,15 @@ impl Reader {
         } else {
             Checked::Always
         };
+        if checked == Checked::Unseen {
+            session.be_less().await?;
+        }
+        if checked == Checked::SeesStatements {
+            // What was asked before is not for this one.
+            for known in session.remembered.take_all() {
+                session.connection.push_close_statement(&known).map_err(Error::Lost)?;
+            }
+        }
         let outcome = self.stream(session, &shape, Statement::Described(name), &params, outlet).await;
         outcome.map_err(Fetched::into_error)?;
         let stays = checked == Checked::Always && shape.stays() && query.sql.len() <= super::shapes::MAX_TEXT_BYTES;
@@ -200,6 +219,20 @@ impl Reader {
         }
     }
 
+    /// Refuses the statement that is prepared under this name if it calls what a read may not. If that is not to be seen, it
+    /// runs as a role that may only read; the role that it was before is for [`Session::be`].
+    pub(crate) async fn check_streamed(
+        &self,
+        session: &mut Session,
+        statement: &str,
+        params: &[Option<String>],
+    ) -> Result<Option<String>, ReadError> {
+        match self.functions.check(session, statement, params).await? {
+            Checked::Unseen => Ok(Some(session.be_less().await?)),
+            _ => Ok(None),
+        }
+    }
+
     /// What the statement takes and gives. Nothing of it runs.
     pub(crate) async fn describe_on(&self, session: &mut Session, sql: &str) -> Result<Described, ReadError> {
         session.around = Around::default();
@@ -210,6 +243,27 @@ impl Reader {
         self.push_way_out(session).await?;
         let Shape { params, columns, returns_rows, .. } = shape;
         Ok(Described { params, columns: returns_rows.then_some(columns) })
+    }
+}
+
+impl Session {
+    /// What follows in this transaction runs as a role that may only read, if this one is a superuser's; the role before.
+    async fn be_less(&mut self) -> Result<String, ReadError> {
+        let row = self.rows(LESS_SQL, &[]).await?.into_iter().next();
+        let [role, less, has_more] = row.and_then(|row| row.try_into().ok()).unwrap_or_default();
+        if less.is_none() && has_more.as_deref() != Some("f") {
+            return Err(ReadError::ForbiddenFunction {
+                function: "a command without a plan".to_owned(),
+                why: "this login may write files or run programs of the server".to_owned(),
+            });
+        }
+        Ok(role.unwrap_or_else(|| "none".to_owned()))
+    }
+
+    /// The role that it was before.
+    pub(crate) async fn be(&mut self, role: String) -> Result<(), Error> {
+        self.rows(ROLE_SQL, &[Some(role)]).await?;
+        Ok(())
     }
 }
 

@@ -66,6 +66,9 @@ pub(crate) struct Connection {
     pub(crate) patience: Option<Duration>,
 }
 
+/// The largest message unless somebody says otherwise.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 1 << 20;
+
 /// How much room the outbox starts with.
 const OUTBOX_BYTES: usize = 1024;
 
@@ -94,7 +97,7 @@ impl Connection {
             inbox: BytesMut::with_capacity(8 * 1024),
             skipped: 0,
             outbox: BytesMut::with_capacity(OUTBOX_BYTES),
-            max_message_bytes: 1 << 20,
+            max_message_bytes: MAX_MESSAGE_BYTES,
             key: CancelKey { route, process_id: 0, secret_key: 0 },
             tx: Tx::Idle,
             owed: 0,

@@ -13,5 +13,5 @@ mod socket;
 mod startup;
 mod tls;
 
-pub(crate) use connection::{CancelKey, Connection, Tx};
+pub(crate) use connection::{CancelKey, Connection, MAX_MESSAGE_BYTES, Tx};
 pub(crate) use startup::{SESSION_SETTINGS, cancel, connect};
