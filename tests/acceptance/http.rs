@@ -6,6 +6,7 @@ mod ends;
 mod fleet;
 mod hostile;
 mod limits;
+mod load;
 mod outage;
 mod sessions;
 mod sse;
