@@ -6,9 +6,10 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("countersign-contract", &[]),
     ("countersign-embedded", &[]),
+    ("countersign-heap", &[]),
     ("countersign-pg", &["countersign-contract"]),
     ("countersign-manifest", &["countersign-contract"]),
     ("countersign-ledger", &["countersign-contract", "countersign-pg", "countersign-manifest"]),
@@ -19,6 +20,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
         &[
             "countersign-contract",
             "countersign-embedded",
+            "countersign-heap",
             "countersign-manifest",
             "countersign-ledger",
             "countersign-tools",

@@ -39,7 +39,7 @@ async fn two_hundred_clients_are_answered_or_told_a_limit_and_every_write_is_acc
     let opened = (0..CLIENTS).map(|number| Client::open(&server, number, Arc::clone(&journal)));
     let clients = futures_util::future::join_all(opened).await;
 
-    let seconds = variable("COUNTERSIGN_LOAD_SECONDS").unwrap_or(12);
+    let seconds = variable("COUNTERSIGN_LOAD_SECONDS").unwrap_or(10);
     let length = Duration::from_secs(seconds);
     let begun = Instant::now();
     let watching = tokio::spawn(watch(Memory::of(server.pid()), begun, length));
@@ -131,6 +131,9 @@ impl Course {
 impl fmt::Display for Course {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { warming_kib, first_kib, last_kib } = self;
-        write!(f, "KiB above idle: {warming_kib} warming up, {first_kib} in the first third after, {last_kib} in the last")
+        write!(
+            f,
+            "KiB above idle: {warming_kib} warming up, {first_kib} in the first third after, {last_kib} in the last"
+        )
     }
 }

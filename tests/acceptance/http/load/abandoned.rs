@@ -28,7 +28,7 @@ async fn open_and_leave(visitor: Visitor, number: usize) {
     let session = visitor.open(super::super::HANDSHAKE, json!({})).await;
     match number % 20 {
         1 => drop(session.request(Method::GET, "/mcp").send().await.unwrap()),
-        2..8 => {
+        2..4 => {
             let read =
                 session.call("query_database", json!({"query": "select $1::int as n", "params": [number]})).await;
             assert_eq!(read["data"]["rows"][0]["n"], number, "{read}");
@@ -48,7 +48,6 @@ async fn open_sessions(visitor: &Visitor) -> usize {
     line.expect("the gauge").parse().unwrap()
 }
 
-/// How many sessions there are when fewer than so many are left.
 async fn until_given_up(visitor: &Visitor) {
     let mut ticks = tokio::time::interval(Duration::from_millis(100));
     let given_up = async {
@@ -59,28 +58,39 @@ async fn until_given_up(visitor: &Visitor) {
     tokio::time::timeout(Duration::from_secs(60), given_up).await.expect("sessions that lie idle are given up");
 }
 
+/// Whether the memory has come down within a time that is longer than the server's own.
+async fn until_given_back(memory: &Memory) -> bool {
+    let mut ticks = tokio::time::interval(Duration::from_millis(100));
+    let given_back = async {
+        while memory.above_idle_kib() > LEFT_KIB {
+            ticks.tick().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), given_back).await.is_ok()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn five_thousand_sessions_that_nobody_closes_are_given_up_and_their_memory_returns() {
     let db = database().await;
-    let idle_s = variable("COUNTERSIGN_LOAD_IDLE_SECONDS").unwrap_or(5);
+    let idle_s = variable("COUNTERSIGN_LOAD_IDLE_SECONDS").unwrap_or(3);
     let mut command = HttpServer::command(&db);
     command.args(["--http-requests-per-s", "0", "--http-sessions", "10000", "--http-streams", "1000"]);
     command.args(["--http-session-idle-s", &idle_s.to_string()]);
     let server = HttpServer::start(command).await;
     let visitor = server.visitor();
-    // What every server does in its first minutes.
-    wave(&visitor, 200).await;
-    until_given_up(&visitor).await;
-
+    // What every server does in its first minutes, some of which it keeps.
+    wave(&visitor, 20).await;
     let memory = Memory::of(server.pid());
     wave(&visitor, SESSIONS).await;
     let at_peak = open_sessions(&visitor).await;
     until_given_up(&visitor).await;
-    let (peak, after) = (memory.peak_above_idle_kib(), memory.above_idle_kib());
+    let peak = memory.peak_above_idle_kib();
+    let given_back = until_given_back(&memory).await;
+    let after = memory.above_idle_kib();
     say(&format!(
         "abandoned: {at_peak} of {SESSIONS} sessions in hand at the end, {peak} KiB above idle at the peak, {after} KiB after"
     ));
-    assert!(after <= LEFT_KIB, "{after} KiB are not given back, of {peak} KiB");
+    assert!(given_back, "{after} KiB are not given back, of {peak} KiB");
     // And the server works as before.
     let read = visitor.call("query_database", json!({"query": "select 1 as n"})).await;
     assert_eq!(read["success"], true, "{read}");
