@@ -10,6 +10,8 @@ mod load;
 mod outage;
 mod sessions;
 mod sse;
+mod standby;
+mod tokens;
 mod who;
 
 use nix::sys::signal::{Signal, kill};

@@ -17,7 +17,7 @@ async fn token(account: &str, more: &[&str]) -> (String, String) {
 }
 
 /// A server whose configuration file says this.
-async fn configured(db: &Database, folder: &tempfile::TempDir, config: &str) -> HttpServer {
+pub(super) async fn configured(db: &Database, folder: &tempfile::TempDir, config: &str) -> HttpServer {
     let path = folder.path().join("countersign.toml");
     std::fs::write(&path, config).unwrap();
     let mut command = HttpServer::command(db);
