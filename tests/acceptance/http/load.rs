@@ -24,7 +24,7 @@ const CLIENTS: usize = 200;
 const REQUESTS_PER_S: u32 = 500;
 
 /// What allocation may leave behind in a process whose memory is flat.
-const FLAT_KIB: u64 = 8 << 10;
+const FLAT_KIB: u64 = 6 << 10;
 
 /// Every answer is one, or a limit that has a name; memory does not grow; and each acknowledged write is there once.
 #[tokio::test(flavor = "multi_thread")]
