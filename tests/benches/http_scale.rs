@@ -87,7 +87,8 @@ async fn line(db: &Database, servers: &[HttpServer], clients: usize, kind: Kind,
 async fn play(visitors: &[Visitor], kind: Kind, length: Duration) -> Vec<Duration> {
     let end = Instant::now() + length;
     let mut playing = JoinSet::new();
-    for visitor in visitors.iter().cloned() {
+    for visitor in visitors {
+        let visitor = visitor.clone();
         playing.spawn(async move {
             let mut took = Vec::new();
             while Instant::now() < end {

@@ -102,7 +102,7 @@ async fn a_server_killed_in_the_middle_of_writes_loses_none_and_doubles_none() {
         writing.until(100 * (u32::try_from(number).unwrap() + 1)).await;
         server.kill().await;
     }
-    writing.is_accounted_for(&db).await;
+    writing.accounted_for(&db).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -120,7 +120,7 @@ async fn the_same_holds_with_a_pooler_that_is_killed_as_well() {
     writing.until(200).await;
     pooler.crash().await;
     writing.until(300).await;
-    writing.is_accounted_for(&db).await;
+    writing.accounted_for(&db).await;
 }
 
 /// Eight clients that write 400 tweets together, half of them with sessions, which move; what is left pending is swept.
@@ -148,7 +148,7 @@ impl Writing {
     }
 
     /// Each text once, each receipt that of a success record, and no other success.
-    async fn is_accounted_for(self, db: &Database) {
+    async fn accounted_for(self, db: &Database) {
         let receipts: Vec<_> = self.writers.join_all().await.into_iter().flatten().collect();
         self.sweeping.abort();
         assert!(receipts.len() >= 400);

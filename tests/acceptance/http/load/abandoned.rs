@@ -21,11 +21,11 @@ const LEFT_KIB: u64 = 4 << 10;
 
 /// Opens one as clients do that crash: after the handshake, a call, or with a stream open.
 async fn open_and_leave(visitor: Visitor, number: usize) {
-    if number % 20 == 0 {
+    if number.is_multiple_of(20) {
         drop(Session::open(visitor).await);
         return;
     }
-    let session = visitor.open(super::super::HANDSHAKE, json!({})).await;
+    let session = visitor.open(crate::http::HANDSHAKE, json!({})).await;
     match number % 20 {
         1 => drop(session.request(Method::GET, "/mcp").send().await.unwrap()),
         2..4 => {
