@@ -9,6 +9,7 @@ use serde_json::Value;
 const ALLOWED: [(&str, &[&str]); 12] = [
     ("countersign-contract", &[]),
     ("countersign-embedded", &[]),
+    ("countersign-heap", &[]),
     ("countersign-pg", &["countersign-contract"]),
     ("countersign-agent-cli", &["countersign-contract", "countersign-pg"]),
     ("countersign-manifest", &["countersign-contract"]),
@@ -21,6 +22,7 @@ const ALLOWED: [(&str, &[&str]); 12] = [
             "countersign-agent-cli",
             "countersign-contract",
             "countersign-embedded",
+            "countersign-heap",
             "countersign-manifest",
             "countersign-ledger",
             "countersign-tools",

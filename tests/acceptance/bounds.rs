@@ -46,14 +46,14 @@ const TOO_LARGE: Expected = Error("result_too_large", "larger than");
 const TOO_DEEP: Expected = Error("sql_error", "54001");
 
 /// The resident memory of a process, in KiB.
-struct Memory {
+pub(crate) struct Memory {
     pid: u32,
     idle_kib: u64,
 }
 
 impl Memory {
     /// From now on; the process is idle now.
-    fn of(pid: u32) -> Self {
+    pub(crate) fn of(pid: u32) -> Self {
         let mut memory = Self { pid, idle_kib: 0 };
         memory.idle_kib = memory.read("VmRSS");
         memory.forget_peak();
@@ -68,15 +68,15 @@ impl Memory {
     }
 
     /// From here on `VmHWM` is the peak (proc(5), clear_refs).
-    fn forget_peak(&self) {
+    pub(crate) fn forget_peak(&self) {
         std::fs::write(format!("/proc/{}/clear_refs", self.pid), "5").unwrap();
     }
 
-    fn peak_above_idle_kib(&self) -> u64 {
+    pub(crate) fn peak_above_idle_kib(&self) -> u64 {
         self.read("VmHWM").saturating_sub(self.idle_kib)
     }
 
-    fn above_idle_kib(&self) -> u64 {
+    pub(crate) fn above_idle_kib(&self) -> u64 {
         self.read("VmRSS").saturating_sub(self.idle_kib)
     }
 }

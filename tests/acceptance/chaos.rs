@@ -104,11 +104,11 @@ async fn keep_swept(db: Database) {
     }
 }
 
-fn variable(name: &str) -> Option<u64> {
+pub(crate) fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")))
 }
 
 /// Past the capture of `cargo test`: these figures are what a run is read for.
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     std::io::stderr().write_all(format!("{line}\n").as_bytes()).expect("standard error");
 }

@@ -6,9 +6,12 @@ mod ends;
 mod fleet;
 mod hostile;
 mod limits;
+mod load;
 mod outage;
 mod sessions;
 mod sse;
+mod standby;
+mod tokens;
 mod who;
 
 use nix::sys::signal::{Signal, kill};

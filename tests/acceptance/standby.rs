@@ -6,12 +6,12 @@ use testkit::{Database, Server, Standby, lone_database};
 use crate::writes::until_some;
 
 /// A connection string for the reader's login on this server. The sockets of test clusters let their user in.
-fn reader_url(db: &Database) -> String {
+pub(crate) fn reader_url(db: &Database) -> String {
     db.url().replace("user=postgres", "user=countersign_reader")
 }
 
 /// Both servers in one string: the first one listed first.
-fn both(first: &Database, second: &Database, user: &str, session_attrs: &str) -> String {
+pub(crate) fn both(first: &Database, second: &Database, user: &str, session_attrs: &str) -> String {
     let place = |db: &Database| db.cluster().socket_dir().display().to_string();
     format!(
         "host={},{} port={} user={user} dbname={} target_session_attrs={session_attrs}",

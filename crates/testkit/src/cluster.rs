@@ -80,6 +80,11 @@ impl Database {
         Self { cluster: Arc::clone(cluster()), name: name.to_owned() }
     }
 
+    /// Another one on the same cluster, which is there already.
+    pub fn beside(&self, name: &str) -> Self {
+        Self { cluster: Arc::clone(&self.cluster), name: name.to_owned() }
+    }
+
     /// The database of the same name on another cluster.
     pub(crate) fn on(&self, cluster: Arc<Cluster>) -> Self {
         Self { cluster, name: self.name.clone() }

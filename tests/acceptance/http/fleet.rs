@@ -5,16 +5,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{Database, HaProxy, HttpServer, Visitor, database};
+use testkit::{Database, HaProxy, HttpServer, PgBouncer, Visitor, database};
+use tokio::process::Command;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::HANDSHAKE;
 
 const SERVERS: usize = 3;
 
 async fn servers(db: &Database) -> Vec<HttpServer> {
+    servers_with(db, |_| {}).await
+}
+
+async fn servers_with(db: &Database, settings: impl Fn(&mut Command)) -> Vec<HttpServer> {
     let one = || async {
         let mut command = HttpServer::command(db);
         command.args(["--http-requests-per-s", "0"]);
+        settings(&mut command);
         HttpServer::start(command).await
     };
     futures_util::future::join_all((0..SERVERS).map(|_| one())).await
@@ -47,7 +54,7 @@ async fn one_session_works_through_every_server_and_a_repeated_call_has_one_effe
 }
 
 /// Writes one tweet after the other, each until it is acknowledged; the receipts by text.
-async fn write(client: Visitor, name: usize, written: Arc<AtomicU32>, enough: u32) -> Vec<(String, String)> {
+pub(super) async fn write(client: Visitor, name: usize, written: Arc<AtomicU32>, enough: u32) -> Vec<(String, String)> {
     let mut receipts = Vec::new();
     let mut id = 0;
     while written.load(Ordering::Relaxed) < enough {
@@ -77,7 +84,7 @@ async fn write(client: Visitor, name: usize, written: Arc<AtomicU32>, enough: u3
 
 /// Ends what a killed server has left pending. The servers do so each minute; this often, it also meets writes that are under
 /// way, and has to fence them.
-async fn sweep(db: Database) {
+pub(super) async fn sweep(db: Database) {
     let mut ticks = tokio::time::interval(Duration::from_millis(200));
     loop {
         ticks.tick().await;
@@ -90,29 +97,76 @@ async fn a_server_killed_in_the_middle_of_writes_loses_none_and_doubles_none() {
     let db = database().await;
     let mut servers = servers(&db).await;
     let proxy = HaProxy::before(&servers).await;
-    let written = Arc::new(AtomicU32::new(0));
-    let sweeping = tokio::spawn(sweep(db.clone()));
-    let mut writers = Vec::new();
-    for name in 0..8 {
-        // Half of them have sessions, which move.
-        let client = if name % 2 == 0 { proxy.visitor() } else { proxy.visitor().open(HANDSHAKE, json!({})).await };
-        writers.push(tokio::spawn(write(client, name, Arc::clone(&written), 400)));
-    }
+    let writing = Writing::through(&db, &proxy).await;
     for (number, server) in servers.iter_mut().take(2).enumerate() {
-        let after = 100 * (u32::try_from(number).unwrap() + 1);
-        let mut ticks = tokio::time::interval(Duration::from_millis(10));
-        while written.load(Ordering::Relaxed) < after {
-            ticks.tick().await;
-        }
+        writing.until(100 * (u32::try_from(number).unwrap() + 1)).await;
         server.kill().await;
     }
-    let mut receipts = Vec::new();
-    for writer in writers {
-        receipts.extend(writer.await.unwrap());
+    writing.accounted_for(&db).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_holds_with_a_pooler_that_is_killed_as_well() {
+    let db = database().await;
+    let pooler = PgBouncer::start(&db).await;
+    let behind = |command: &mut Command| {
+        command.env("DATABASE_URL", pooler.url()).env("COUNTERSIGN_POOLER", "transaction");
+    };
+    let mut servers = servers_with(&db, behind).await;
+    let proxy = HaProxy::before(&servers).await;
+    let writing = Writing::through(&db, &proxy).await;
+    writing.until(100).await;
+    servers[0].kill().await;
+    writing.until(200).await;
+    pooler.crash().await;
+    writing.until(300).await;
+    writing.accounted_for(&db).await;
+}
+
+/// Eight clients that write 400 tweets together, half of them with sessions, which move; what is left pending is swept.
+struct Writing {
+    written: Arc<AtomicU32>,
+    writers: JoinSet<Vec<(String, String)>>,
+    sweeping: JoinHandle<()>,
+}
+
+impl Writing {
+    async fn through(db: &Database, proxy: &HaProxy) -> Self {
+        let written = Arc::new(AtomicU32::new(0));
+        let sweeping = tokio::spawn(sweep(db.clone()));
+        let mut writers = JoinSet::new();
+        for name in 0..8 {
+            let client = if name % 2 == 0 { proxy.visitor() } else { proxy.visitor().open(HANDSHAKE, json!({})).await };
+            writers.spawn(write(client, name, Arc::clone(&written), 400));
+        }
+        Self { written, writers, sweeping }
     }
-    sweeping.abort();
-    assert!(receipts.len() >= 400);
-    let tweets = "select text, count(*) from social.tweet where text ~ '^[0-7]-' group by text";
+
+    /// Waits until so many are acknowledged.
+    async fn until(&self, enough: u32) {
+        until_written(&self.written, enough).await;
+    }
+
+    /// Each text once, each receipt that of a success record, and no other success.
+    async fn accounted_for(self, db: &Database) {
+        let receipts: Vec<_> = self.writers.join_all().await.into_iter().flatten().collect();
+        self.sweeping.abort();
+        assert!(receipts.len() >= 400);
+        are_accounted_for(db, receipts).await;
+    }
+}
+
+/// Waits until so many writes are acknowledged.
+pub(super) async fn until_written(written: &AtomicU32, enough: u32) {
+    let mut ticks = tokio::time::interval(Duration::from_millis(10));
+    while written.load(Ordering::Relaxed) < enough {
+        ticks.tick().await;
+    }
+}
+
+/// Each text once, each receipt that of a success record, and no other success.
+pub(super) async fn are_accounted_for(db: &Database, receipts: Vec<(String, String)>) {
+    let tweets = "select text, count(*) from social.tweet where text ~ '^[0-9]+-' group by text";
     let tweets = db.rows(tweets).await;
     assert!(tweets.iter().all(|row| row[1] == "1"), "{tweets:?}");
     assert_eq!(tweets.len(), receipts.len());

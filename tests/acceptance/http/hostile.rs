@@ -9,6 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
+use crate::bounds::Memory;
+
 const ROUTES: [(&str, &str); 7] = [
     ("POST", "/mcp"),
     ("GET", "/mcp"),
@@ -71,7 +73,7 @@ async fn a_body_is_judged_by_its_type_its_size_and_its_shape_before_anything_els
         let answer = other.send(other.request(Method::POST, "/mcp").body("{}")).await;
         assert_eq!(answer.status, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{kind}");
     }
-    let before = resident_kib(server.pid());
+    let memory = Memory::of(server.pid());
     // What is too long is refused while it is being sent, so the client may not see the answer.
     if let Ok(answer) = post(vec![b'['; 64 << 20]).send().await {
         assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
@@ -80,7 +82,7 @@ async fn a_body_is_judged_by_its_type_its_size_and_its_shape_before_anything_els
     if let Ok(answer) = visitor.request(Method::POST, "/mcp").body(reqwest::Body::wrap_stream(pieces)).send().await {
         assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
     }
-    let grown = resident_kib(server.pid()).saturating_sub(before);
+    let grown = memory.peak_above_idle_kib();
     assert!(grown < 32 << 10, "{grown} KiB");
 
     let deep = "{\"a\":".repeat(100_000);
@@ -162,10 +164,4 @@ async fn nobody_can_call_from_another_machine_without_saying_who_they_are() {
         assert!(!output.status.success());
         assert!(said.contains("token new"), "{said}");
     }
-}
-
-fn resident_kib(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
 }

@@ -3,12 +3,12 @@
 use futures_util::StreamExt;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use testkit::{HttpServer, Visitor, database};
+use testkit::{HttpAnswer, HttpServer, Visitor, database};
 
 use crate::writes::until_some;
 
 /// A session: messages go by POST, and come as events.
-struct Session {
+pub(super) struct Session {
     visitor: Visitor,
     endpoint: String,
     events: std::pin::Pin<Box<dyn futures_util::Stream<Item = reqwest::Result<Vec<u8>>> + Send>>,
@@ -16,7 +16,7 @@ struct Session {
 }
 
 impl Session {
-    async fn open(visitor: Visitor) -> Self {
+    pub(super) async fn open(visitor: Visitor) -> Self {
         let stream = visitor.request(Method::GET, "/sse").send().await.unwrap();
         assert_eq!(stream.status(), StatusCode::OK);
         assert_eq!(stream.headers()["content-type"], "text/event-stream");
@@ -52,19 +52,35 @@ impl Session {
         }
     }
 
+    fn try_post(&self, message: &Value) -> impl Future<Output = HttpAnswer> + use<> {
+        let visitor = self.visitor.clone();
+        let request = visitor.request(Method::POST, &self.endpoint).body(message.to_string());
+        async move { visitor.send(request).await }
+    }
+
     async fn post(&self, message: &Value) {
-        let sent = self.visitor.request(Method::POST, &self.endpoint).body(message.to_string());
-        let answer = self.visitor.send(sent).await;
+        let answer = self.try_post(message).await;
         assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.body);
     }
 
     async fn request(&mut self, id: u32, method: &str, params: Value) -> Value {
-        self.post(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+        self.try_request(id, method, params).await.unwrap_or_else(|refused| panic!("{refused:?}"))
+    }
+
+    /// The message that answers a request.
+    ///
+    /// # Errors
+    /// What was answered instead of taking it.
+    pub(super) async fn try_request(&mut self, id: u32, method: &str, params: Value) -> Result<Value, HttpAnswer> {
+        let taken = self.try_post(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+        if taken.status != StatusCode::ACCEPTED {
+            return Err(taken);
+        }
         let (kind, data) = self.event().await;
         assert_eq!(kind, "message");
         let message: Value = serde_json::from_str(&data).unwrap();
         assert_eq!(message["id"], id, "{message}");
-        message
+        Ok(message)
     }
 }
 

@@ -2,11 +2,12 @@
 //! and the configuration of docs/deploy.md is one that works.
 
 use serde_json::{Value, json};
-use testkit::{Database, PgBouncer, Server, database, lone_database, repository};
+use testkit::{Database, PgBouncer, Server, database, lone_database};
 use tokio::process::Command;
 
 use super::behind_a_pooler;
 use crate::audit::countersign_on;
+use crate::deploy::documented;
 
 /// Every setting that a session of ours is started with.
 const IGNORED: &str = "DateStyle,IntervalStyle,extra_float_digits,bytea_output,search_path,jit,\
@@ -81,13 +82,6 @@ async fn doctor_sees_whether_there_is_a_pooler_and_whether_it_resets() {
     let neighbour = pooler.connect(ledger::DEFAULT_WRITER).await;
     let mark = neighbour.query_one("select coalesce(current_setting('countersign.doctor', true), '')", &[]).await;
     assert_eq!(mark.unwrap().get::<_, &str>(0), "");
-}
-
-/// The fenced block of docs/deploy.md behind this marker.
-fn documented(marker: &str) -> String {
-    let text = std::fs::read_to_string(repository().join("docs/deploy.md")).unwrap();
-    let (_, block) = text.split_once(&format!("```{marker}\n")).expect("the block is there");
-    block.split_once("\n```").expect("it ends").0.to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use mcp::{Authenticator, Check, Identity, Offer, Site, Tls};
 use tokio::net::TcpListener;
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tools::metrics::Metrics;
 
@@ -17,6 +17,9 @@ use crate::wiring::Workshop;
 
 /// How long to wait before a database that is not there is looked for again.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// How often what was freed is given back: bursts of requests, sessions that were given up.
+const GIVE_BACK: Duration = Duration::from_secs(10);
 
 /// How long the database may take to say that it is there.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
@@ -42,6 +45,7 @@ pub(super) async fn serve(
     tracing::info!("listening on {scheme}://{}/mcp", listener.local_addr()?);
     let serving = mcp::serve_http(listener, door.tls.clone(), Arc::clone(&door.site), stop.clone());
     let serving = tokio::spawn(serving);
+    let giving_back = tokio::spawn(give_memory_back());
     let started = stop.run_until_cancelled(started(start, &settings, &door)).await;
     let running = match started {
         Some(Ok((running, offer))) => {
@@ -52,10 +56,23 @@ pub(super) async fn serve(
         None => None,
     };
     serving.await.context("serving ended")?;
+    giving_back.abort();
     if let Some(running) = running {
         running.drain().await;
     }
     Ok(())
+}
+
+async fn give_memory_back() {
+    let mut ticks = tokio::time::interval(GIVE_BACK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let begun = Instant::now();
+        if tokio::task::spawn_blocking(heap::give_back).await.is_ok() {
+            tracing::debug!(took = ?begun.elapsed(), "freed memory was given back");
+        }
+    }
 }
 
 /// Starts as soon as the database is there. What is wrong with it, or with the manifests, ends the process as it does on

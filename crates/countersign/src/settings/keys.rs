@@ -194,6 +194,10 @@ keys! {
         /// Sessions of an account in this server; 256 by default. With more, the one that has been idle longest is given up.
         #[arg(long = "http-sessions", env = "COUNTERSIGN_HTTP_SESSIONS", value_name = "SESSIONS")]
         sessions: Bounded<1, 100_000>,
+        /// For how many seconds a session may lie idle before the server keeps nothing of it until its client comes back; 300 by
+        /// default.
+        #[arg(long = "http-session-idle-s", env = "COUNTERSIGN_HTTP_SESSION_IDLE_S", value_name = "SECONDS")]
+        session_idle_s: Bounded<1, 86_400>,
         /// Event streams that an account may have open; 256 by default.
         #[arg(long = "http-streams", env = "COUNTERSIGN_HTTP_STREAMS", value_name = "STREAMS")]
         streams: Bounded<1, 100_000>,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use contract::AccountId;
 use governor::clock::{Clock, DefaultClock};
@@ -44,6 +45,8 @@ pub struct Allowances {
     pub streams: u32,
     /// Sessions.
     pub sessions: u32,
+    /// How long a session may lie idle before the server gives it up.
+    pub session_idle: Duration,
 }
 
 /// A unit of weight, in bytes.

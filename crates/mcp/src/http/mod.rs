@@ -97,7 +97,7 @@ pub struct Offer {
 pub struct Site {
     addresses: Addresses,
     accounts: Accounts,
-    most_sessions: u32,
+    allowances: Allowances,
     connections: usize,
     public_url: Option<String>,
     authenticator: RwLock<Arc<Authenticator>>,
@@ -139,7 +139,7 @@ struct Guest {
     open: Arc<Open>,
 }
 
-/// How long an idle session may be overlooked.
+/// How long an idle session may be overlooked at most.
 const SWEEP: Duration = Duration::from_secs(30);
 
 /// How long the database has to say that it is there.
@@ -157,7 +157,7 @@ impl Site {
         let hosts: Vec<String> = own.map(str::to_owned).into_iter().chain(allowed_hosts).collect();
         Arc::new(Self {
             addresses: Addresses::new(&hosts, &allowed_origins),
-            most_sessions: allowances.sessions,
+            allowances,
             accounts: Accounts::new(allowances),
             connections,
             public_url: public_url.map(|url| url.trim_end_matches('/').to_owned()),
@@ -185,15 +185,16 @@ impl Site {
     /// Calls can be answered from now on.
     pub fn open(&self, offer: Offer) {
         let ids = SessionIds::new(offer.asking.codec());
-        let streamable = Streamable::new(ids, self.most_sessions, self.streams.clone(), self.metrics.clone());
+        let streamable = Streamable::new(ids, self.allowances, self.streams.clone(), self.metrics.clone());
         let sessions = Arc::downgrade(&streamable.sessions);
         let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
         if matches!(*phase, Phase::Starting(_)) {
             *phase = Phase::Open(Arc::new(Open { offer, streamable }));
         }
         drop(phase);
+        let period = SWEEP.min(self.allowances.session_idle);
         tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(SWEEP);
+            let mut ticks = tokio::time::interval(period);
             loop {
                 ticks.tick().await;
                 let Some(sessions) = sessions.upgrade() else { return };

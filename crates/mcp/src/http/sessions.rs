@@ -18,17 +18,15 @@ use rmcp::transport::streamable_http_server::session::{RestoreOutcome, ServerSse
 use tokio::time::Instant;
 use tools::metrics::{Metrics, Open as OpenCount};
 
+use super::allowance::Allowances;
 use super::session_ids::SessionIds;
 use super::visit::Visit;
-
-/// How long a session may lie idle before this server gives it up.
-const IDLE: Duration = Duration::from_secs(5 * 60);
 
 /// The sessions that this server has in hand.
 pub(crate) struct Sessions {
     ids: SessionIds,
-    /// The most of one account.
-    most: u32,
+    /// What each account may have.
+    each: Allowances,
     table: SharedTable,
     inner: LocalSessionManager,
     /// Held while a session is taken up again: two requests of it that come at once must not do so twice.
@@ -116,10 +114,10 @@ impl Drop for HeldId {
 }
 
 impl Sessions {
-    pub(crate) fn new(ids: SessionIds, most: u32, metrics: Metrics) -> Self {
+    pub(crate) fn new(ids: SessionIds, each: Allowances, metrics: Metrics) -> Self {
         let mut inner = LocalSessionManager::default();
         inner.session_config = config();
-        Self { ids, most, table: Arc::default(), inner, taking_up: tokio::sync::Mutex::default(), metrics }
+        Self { ids, each, table: Arc::default(), inner, taking_up: tokio::sync::Mutex::default(), metrics }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -163,7 +161,7 @@ impl Sessions {
     pub(crate) async fn sweep(&self) {
         let ids: Vec<SessionId> = self.table().in_hand.keys().cloned().collect();
         for id in ids {
-            self.let_go(&id, false, |session| session.used.elapsed() > IDLE).await;
+            self.let_go(&id, false, |session| session.used.elapsed() > self.each.session_idle).await;
         }
     }
 
@@ -181,12 +179,16 @@ impl Sessions {
     /// Which one has to go first.
     fn in_the_way(&self, account: &AccountId, id: Option<&str>) -> Result<Option<SessionId>, u32> {
         let table = self.table();
-        let own: Vec<_> = table.in_hand.iter().filter(|(_, session)| session.account == *account).collect();
-        if own.len() < self.most as usize || id.is_some_and(|id| table.in_hand.contains_key(id)) {
+        // The usual case first: it is asked at every request of a session.
+        if id.is_some_and(|id| table.in_hand.contains_key(id)) {
             return Ok(None);
         }
-        let idle = own.into_iter().filter(|(id, _)| table.is_idle(id));
-        idle.min_by_key(|(_, session)| session.used).map(|(id, _)| Some(id.clone())).ok_or(self.most)
+        let own = || table.in_hand.iter().filter(|(_, session)| session.account == *account);
+        if own().count() < self.each.sessions as usize {
+            return Ok(None);
+        }
+        let idle = own().filter(|(id, _)| table.is_idle(id));
+        idle.min_by_key(|(_, session)| session.used).map(|(id, _)| Some(id.clone())).ok_or(self.each.sessions)
     }
 
     /// Gives a session up, unless it is in use by now, or not as it should be.

@@ -14,6 +14,7 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 use tools::metrics::Metrics;
 
+use super::allowance::Allowances;
 use super::body::{self, Received};
 use super::exchange::{Exchange, Unanswered};
 use super::refusal::Refusal;
@@ -36,8 +37,8 @@ pub(crate) struct Streamable {
 
 impl Streamable {
     /// Its streams end when `streams` is cancelled.
-    pub(crate) fn new(ids: SessionIds, most_sessions: u32, streams: CancellationToken, metrics: Metrics) -> Self {
-        let sessions = Arc::new(Sessions::new(ids.clone(), most_sessions, metrics));
+    pub(crate) fn new(ids: SessionIds, each: Allowances, streams: CancellationToken, metrics: Metrics) -> Self {
+        let sessions = Arc::new(Sessions::new(ids.clone(), each, metrics));
         let mut config = StreamableHttpServerConfig::default()
             // Checked on every route, by `addressed`.
             .disable_allowed_hosts()

@@ -1,0 +1,160 @@
+//! The files of docs/deploy.md are what they say. PgBouncer's are tried in `pgbouncer::told`.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use testkit::{HttpServer, Server, countersign, lone_database, repository};
+use tokio::process::Command;
+
+use crate::audit::countersign_on;
+use crate::python_client::python;
+
+/// The first fenced block of docs/deploy.md of this kind.
+pub(crate) fn documented(kind: &str) -> String {
+    let text = std::fs::read_to_string(repository().join("docs/deploy.md")).unwrap();
+    let (_, block) = text.split_once(&format!("```{kind}\n")).expect("the block is there");
+    block.split_once("\n```").expect("it ends").0.to_owned()
+}
+
+/// What this program says of a file; `None` if it is not installed.
+async fn said(program: &str, arguments: &[&str], file: &Path) -> Option<(bool, String)> {
+    let output = Command::new(program).args(arguments).arg(file).stdin(Stdio::null()).output().await.ok()?;
+    Some((output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_unit_of_systemd_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let unit = folder.path().join("countersign.service");
+    let text = documented("systemd");
+    // It need not be installed here.
+    let here = text.replace("/usr/local/bin/countersign", countersign().to_str().unwrap());
+    assert_ne!(here, text);
+    std::fs::write(&unit, here).unwrap();
+    // Where there is no systemd, there is nobody to ask.
+    if let Some((is_fine, said)) = said("systemd-analyze", &["verify"], &unit).await {
+        assert!(is_fine && said.trim().is_empty(), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_configuration_of_haproxy_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("haproxy.cfg");
+    let text = documented("haproxy").replace(" ssl crt /etc/haproxy/mcp.pem", "");
+    std::fs::write(&path, format!("{text}\n")).unwrap();
+    let (is_fine, said) = said("/usr/sbin/haproxy", &["-c", "-f"], &path).await.expect("haproxy is installed");
+    assert!(is_fine, "{said}");
+}
+
+/// The documents of the Kubernetes manifest, as PyYAML reads them.
+async fn kubernetes() -> Option<Vec<Value>> {
+    let python = python()?;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("countersign.yaml");
+    std::fs::write(&path, documented("yaml")).unwrap();
+    let script = "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
+    let output = Command::new(python).args(["-c", script]).arg(path).output().await.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("No module named 'yaml'") {
+        return None;
+    }
+    assert!(output.status.success(), "{said}");
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pods_of_kubernetes_serve_and_their_probes_are_answered() {
+    let Some(documents) = kubernetes().await else {
+        crate::chaos::say("SKIPPED: no Python with PyYAML; CONTRIBUTING.md says how to make .venv");
+        assert!(std::env::var_os("CI").is_none(), "CI never skips this test");
+        return;
+    };
+    let of = |kind: &str| documents.iter().find(|it| it["kind"] == kind).unwrap_or_else(|| panic!("{kind}"));
+    let pod = &of("Deployment")["spec"]["template"];
+    assert_eq!(of("Service")["spec"]["selector"], pod["metadata"]["labels"]);
+    assert_eq!(of("Deployment")["spec"]["selector"]["matchLabels"], pod["metadata"]["labels"]);
+    let container = &pod["spec"]["containers"][0];
+    let grace = pod["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap();
+    let pause = container["lifecycle"]["preStop"]["sleep"]["seconds"].as_u64().unwrap();
+    assert!(grace - pause > 30, "a write may take 30 s");
+
+    // Its files, where a pod would have them; only the addresses are this test's.
+    let db = testkit::database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    let files = [&of("ConfigMap")["data"], &of("Secret")["stringData"]];
+    for (name, text) in files.iter().flat_map(|files| files.as_object().unwrap()) {
+        let text =
+            text.as_str().unwrap().replace("/run/secrets/countersign", place).replace("0.0.0.0:7777", "0.0.0.0:0");
+        let text = if name == "database-url" { db.writer_url() } else { text };
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let mut command = Command::new(countersign());
+    let arguments = container["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap());
+    command.args(arguments.map(|it| it.replace("/etc/countersign", place))).kill_on_drop(true);
+    command.env("COUNTERSIGN_LOG_FORMAT", "text");
+    let server = HttpServer::listening(command).await;
+    server.logged(" ready ").await;
+    let visitor = server.visitor().with("host", "localhost");
+    // Said a moment before it is so.
+    let ready = async { while visitor.send(visitor.request(Method::GET, "/readyz")).await.status != 200 {} };
+    tokio::time::timeout(std::time::Duration::from_secs(20), ready).await.expect("it becomes ready");
+    for probe in ["readinessProbe", "livenessProbe"] {
+        let get = &container[probe]["httpGet"];
+        let path = get["path"].as_str().unwrap();
+        let host = get["httpHeaders"][0]["value"].as_str().unwrap();
+        for (host, status) in [(host, 200), ("10.1.2.3:7777", 403)] {
+            let visitor = server.visitor().with("host", host);
+            let answer = visitor.send(visitor.request(Method::GET, path)).await;
+            assert_eq!(answer.status, status, "{probe} {host}");
+        }
+    }
+    // Without a token there is no way in.
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    assert_eq!(server.visitor().with("host", "countersign").post(&list).await.status, 401);
+}
+
+/// What a provider gives: a role that may make roles, and owns its database.
+#[tokio::test(flavor = "multi_thread")]
+async fn init_needs_no_superuser_but_a_role_that_may_create_roles_and_owns_the_database() {
+    let db = lone_database().await;
+    db.run("create role provided login createrole nosuperuser").await;
+    db.run("create database managed owner provided").await;
+    let managed = db.beside("managed");
+    let provided = managed.url().replace("user=postgres", "user=provided");
+    let own = "create schema shop; create table shop.item (id int primary key, name text);
+               insert into shop.item values (1, 'lamp')";
+    let (client, connection) = tokio_postgres::connect(&provided, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute(own).await.unwrap();
+    // The cluster has the roles of other tests' ledgers: this one gets a writer of its own.
+    let ran = countersign_on(&provided, &["init", "--writer", "shop_writer"]).await;
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    client
+        .batch_execute("grant usage on schema shop to shop_writer; grant select, update on shop.item to shop_writer")
+        .await
+        .unwrap();
+    let tools = crate::images::Manifest::new(
+        r#"
+[[tool]]
+name = "rename_item"
+access = "write"
+description = "Change a name."
+before = "select name from shop.item where id = $1 for update"
+sql = "update shop.item set name = $2 where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }, { name = "name", description = "The name." }]
+undo = { tool = "rename_item", params = { id = "param.id", name = "before.name" } }
+"#,
+    );
+    let mut command = tools.command(&managed);
+    command.env("DATABASE_URL", managed.url().replace("user=postgres", "user=shop_writer"));
+    command.env("COUNTERSIGN_STRICT_ROLES", "true");
+    let server = Server::start(command).await;
+    server.succeed("rename_item", json!({"id": 1, "name": "desk lamp"})).await;
+    assert_eq!(server.query("select name from shop.item").await, [json!({"name": "desk lamp"})]);
+    assert_eq!(managed.value("select string_agg(status, ' ') from countersign.mutation_audit").await, "success");
+}

@@ -1,0 +1,137 @@
+//! JWTs of an issuer, from the signature to the record: what one is taken for, and which ones are not taken.
+
+use nix::sys::signal::Signal;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use testkit::{Database, HttpServer, KeyServer, SigningKey, database, now_s};
+
+use super::{HANDSHAKE, signal};
+
+const ISSUER: &str = "https://login.example.com/";
+const AUDIENCE: &str = "https://mcp.example.com/mcp";
+
+fn claims(scope: &str) -> Value {
+    json!({"iss": ISSUER, "aud": AUDIENCE, "sub": "anna", "email": "anna@example.com", "scope": scope,
+        "iat": now_s(), "nbf": now_s(), "exp": now_s() + 600})
+}
+
+/// The same with one of them changed; null takes it out.
+fn with(name: &str, value: Value) -> Value {
+    let mut claims = claims("cs:write");
+    match value {
+        Value::Null => drop(claims.as_object_mut().unwrap().remove(name)),
+        value => claims[name] = value,
+    }
+    claims
+}
+
+async fn server(db: &Database, folder: &tempfile::TempDir, keys: &KeyServer) -> HttpServer {
+    let config = format!(
+        "[oauth]\nissuer = \"{ISSUER}\"\naudience = \"{AUDIENCE}\"\njwks_url = \"{}\"\nlabel_claim = \"email\"\n\
+         scopes = {{ \"cs:read\" = \"readonly\", \"cs:write\" = \"write\" }}\n",
+        keys.url()
+    );
+    HttpServer::configured(db, folder, &config).await
+}
+
+async fn status(server: &HttpServer, token: &str) -> StatusCode {
+    let visitor = server.visitor().bearing(token);
+    visitor.send(visitor.calling(1, "query_database", &json!({"query": "select 1"}))).await.status
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signed_token_says_who_calls_and_its_scope_what_they_may() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let key = SigningKey::new("first");
+    let keys = KeyServer::start(&[&key]).await;
+    let server = server(&db, &folder, &keys).await;
+    db.run("insert into social.account (account_id, handle, display_name) values ('oauth:anna', 'anna_o', 'Anna')")
+        .await;
+    // In each era: the account and the label of the record are those of the token.
+    let writing = server.visitor().bearing(&key.token(&claims("openid cs:write")));
+    for client in [writing.clone().open(HANDSHAKE, json!({})).await, writing] {
+        let text = format!("signed, {}", client.has_session());
+        let written = client.call("post_tweet", json!({"text": text})).await;
+        assert_eq!(written["data"]["text"], text, "{written}");
+    }
+    let who = "select distinct account_id, actor from countersign.mutation_audit";
+    assert_eq!(db.rows(who).await, [["oauth:anna", "anna@example.com"]]);
+
+    // Less scope, fewer tools; none, nothing.
+    let reading = server.visitor().bearing(&key.token(&claims("cs:read")));
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    let session = reading.open(HANDSHAKE, json!({})).await;
+    let tools = session.post(&list).await.message()["result"]["tools"].to_string();
+    assert!(tools.contains("query_database") && !tools.contains("post_tweet"), "{tools}");
+    let refused = session.send(session.calling(2, "post_tweet", &json!({"text": "not mine to write"}))).await;
+    assert!(refused.message()["error"]["message"].as_str().unwrap().contains("post_tweet"), "{}", refused.body);
+    for scope in ["openid", ""] {
+        assert_eq!(status(&server, &key.token(&claims(scope))).await, StatusCode::FORBIDDEN, "{scope:?}");
+    }
+    assert_eq!(db.value("select count(*) from social.tweet where text = 'not mine to write'").await, "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_is_not_the_issuers_for_this_server_now_is_refused() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (key, stranger) = (SigningKey::new("first"), SigningKey::new("first"));
+    let keys = KeyServer::start(&[&key]).await;
+    let server = server(&db, &folder, &keys).await;
+    assert_eq!(status(&server, &key.token(&claims("cs:write"))).await, StatusCode::OK);
+    let good = key.token(&claims("cs:write"));
+    let (signed, signature) = good.rsplit_once('.').unwrap();
+    let (_, payload) = signed.split_once('.').unwrap();
+    let none = key.token_with(&json!({"alg": "none"}), &claims("cs:write"));
+    let refused = [
+        ("expired", key.token(&with("exp", json!(now_s() - 60)))),
+        ("without an end", key.token(&with("exp", Value::Null))),
+        ("not yet", key.token(&with("nbf", json!(now_s() + 600)))),
+        ("another audience", key.token(&with("aud", json!("https://other.example.com/mcp")))),
+        ("no audience", key.token(&with("aud", Value::Null))),
+        ("another issuer", key.token(&with("iss", json!("https://login.example.com")))),
+        ("nobody", key.token(&with("sub", Value::Null))),
+        ("alg none, signed", none.clone()),
+        ("alg none", format!("{}.", none.rsplit_once('.').unwrap().0)),
+        ("another algorithm", key.token_with(&json!({"alg": "HS256", "kid": "first"}), &claims("cs:write"))),
+        ("somebody else's key of the same name", stranger.token(&claims("cs:write"))),
+        ("without its signature", format!("{signed}.")),
+        (
+            "with the signature of another",
+            format!("{}.{signature}", signed.replace(payload, &payload.replace('e', "f"))),
+        ),
+    ];
+    for (what, token) in refused {
+        let visitor = server.visitor().bearing(&token);
+        let answer = visitor.send(visitor.calling(1, "query_database", &json!({"query": "select 1"}))).await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{what}: {}", answer.body);
+        assert!(answer.header("www-authenticate").unwrap().contains("invalid_token"), "{what}: {:?}", answer.headers);
+    }
+}
+
+/// By itself a server looks up a key that is not there once a minute at most (the tests of `mcp::auth` have that); SIGHUP
+/// makes it look at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_key_counts_and_a_withdrawn_one_does_not_after_sighup() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (SigningKey::new("first"), SigningKey::new("second"));
+    let keys = KeyServer::start(&[&first]).await;
+    let server = server(&db, &folder, &keys).await;
+    let old = first.token(&claims("cs:write"));
+    let new = second.token(&claims("cs:write"));
+    assert_eq!(status(&server, &old).await, StatusCode::OK);
+    let session = server.visitor().bearing(&old).open(HANDSHAKE, json!({})).await;
+    assert_eq!(status(&server, &new).await, StatusCode::UNAUTHORIZED);
+
+    keys.has(&[&second]);
+    signal(&server, Signal::SIGHUP);
+    server.logged("are served").await;
+    assert_eq!(status(&server, &new).await, StatusCode::OK);
+    assert_eq!(status(&server, &old).await, StatusCode::UNAUTHORIZED);
+    // The session is the account's, so it goes on with the new token, and not with the old one.
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    assert_eq!(session.post(&list).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(session.bearing(&new).post(&list).await.status, StatusCode::OK);
+}
