@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     ("countersign-contract", &[]),
     ("countersign-embedded", &[]),
     ("countersign-heap", &[]),

@@ -9,7 +9,7 @@ use testkit::{HttpServer, Server, countersign, lone_database, repository};
 use tokio::process::Command;
 
 use crate::audit::countersign_on;
-use crate::python_client::python;
+use crate::clients::python::python;
 
 /// The first fenced block of docs/deploy.md of this kind.
 pub(crate) fn documented(kind: &str) -> String {
@@ -91,6 +91,19 @@ async fn the_pods_of_kubernetes_serve_and_their_probes_are_answered() {
             text.as_str().unwrap().replace("/run/secrets/countersign", place).replace("0.0.0.0:7777", "0.0.0.0:0");
         let text = if name == "database-url" { db.writer_url() } else { text };
         std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    // What everybody can read here must be no way in: each placeholder is refused until it is replaced.
+    let hash = format!("sha256:{}", "5e".repeat(32));
+    for (name, placeholder, own) in
+        [("tokens.toml", "sha256:...", hash.as_str()), ("fingerprint-key", "change me", "sixteen characters or more")]
+    {
+        let refused =
+            countersign_on(&db.writer_url(), &["--config", &format!("{place}/countersign.toml"), "serve"]).await;
+        assert!(refused.code != 0 && refused.err.contains(name), "{name}: {}", refused.err);
+        let path = folder.path().join(name);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(placeholder), "{text}");
+        std::fs::write(&path, text.replace(placeholder, own)).unwrap();
     }
     let mut command = Command::new(countersign());
     let arguments = container["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap());
