@@ -167,6 +167,31 @@ async fn yaml_and_plain_format_what_is_around_rows_and_nothing_in_them() {
 }
 
 #[tokio::test]
+async fn yaml_is_yaml_whatever_is_in_the_rows() {
+    let Some(python) = crate::clients::python::python() else { return };
+    let db = database().await;
+    let sql = "select 'no' as \"yes\", '1e3' as n, e'a: b\\n- c #d\\t\"' as t, '2024-01-01' as d, null as z, 1.10 as x, \
+               array['~', '', ' '] as a, '{\"k: \": [true, \"&x\"]}'::jsonb as j, 'null' as \"null\"";
+    let json = Told::by(front_end("query", &db).args(["--sql", sql])).await.only();
+    let yaml = front_end("query", &db).args(["--output", "yaml", "--sql", sql]).output().await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("event.yaml");
+    std::fs::write(&file, &yaml.stdout).unwrap();
+    let mut reading = tokio::process::Command::new(python);
+    reading.arg(testkit::repository().join("tests/python/documents.py")).stdin(std::fs::File::open(&file).unwrap());
+    let read = reading.output().await.unwrap();
+    let said = String::from_utf8(read.stdout).unwrap();
+    let read: serde_json::Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
+    let as_number = |mut rows: serde_json::Value| {
+        // YAML's numbers have no trailing zero.
+        rows[0]["x"] = json!(rows[0]["x"].as_f64());
+        rows
+    };
+    assert_eq!(as_number(read["rows"].clone()), as_number(json["rows"].clone()));
+    assert_eq!((&read["code"], &read["columns"]), (&json["code"], &json["columns"]));
+}
+
+#[tokio::test]
 async fn no_secret_is_in_any_log_and_rows_are_as_they_are() {
     // B9-06 to B9-10, B9-16, B9-17, B3-53, B3-54
     let db = database().await;
