@@ -25,6 +25,7 @@ use serde_json::json;
 use testkit::{Database, cluster, database, front_end};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
 
 const ROUNDS: usize = 10;
@@ -91,9 +92,10 @@ impl Pipe {
 }
 
 async fn bare_one(client: &Client, statement: &Statement, id: i64) {
+    let params: [&(dyn ToSql + Sync); 1] = [&id];
     let (began, rows, ended) = tokio::join!(
         client.batch_execute("begin read only"),
-        client.query(statement, &[&id]),
+        client.query(statement, &params),
         client.batch_execute("rollback")
     );
     began.and(ended).unwrap();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use pg::{DbExecutor, Place, Query};
+use pg::{DbExecutor, Place, Query, Target};
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -41,6 +41,8 @@ pub(crate) struct Pipe {
     transactions: Transactions,
     /// How often each session was sent elsewhere.
     generations: HashMap<String, u64>,
+    /// Where sessions connect to, as long as they are not sent elsewhere.
+    targets: HashMap<String, Target>,
     in_flight: InFlight,
     outlet: Outlet,
     answers: Answers,
@@ -79,6 +81,7 @@ impl Pipe {
             executor,
             transactions: Transactions::default(),
             generations: HashMap::new(),
+            targets: HashMap::new(),
             in_flight: InFlight::default(),
             outlet,
             answers,
@@ -188,16 +191,24 @@ impl Pipe {
         self.config = self.config.patched(patch)?;
         for session in touched {
             self.executor.forget(&session);
+            self.targets.remove(&session);
             *self.generations.entry(session).or_default() += 1;
         }
         Ok(())
     }
 
     /// Where a request of this session runs.
-    fn place(&self, session: Option<&str>) -> Result<Place, Problem> {
+    fn place(&mut self, session: Option<&str>) -> Result<Place, Problem> {
         let (session, fields) = self.config.session(session)?;
         let generation = self.generations.get(session).copied().unwrap_or_default();
-        Ok(Place { session: session.to_owned(), generation, target: self.layers.target(&fields.fields())? })
+        let target = match self.targets.get(session) {
+            Some(known) => known.clone(),
+            // It looks at some files.
+            None => self.layers.target(&fields.fields())?,
+        };
+        let place = Place { session: session.to_owned(), generation, target };
+        self.targets.entry(place.session.clone()).or_insert_with(|| place.target.clone());
+        Ok(place)
     }
 
     fn query(&mut self, command: QueryCommand) -> Result<(), Problem> {

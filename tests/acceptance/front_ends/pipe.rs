@@ -290,14 +290,19 @@ async fn what_is_sent_behind_a_change_of_its_session_goes_to_the_new_place() {
     let write = |id: &str| json!({"code": "query", "id": id, "sql": format!("insert into t values ({id})"), "options": {"read_only": false}});
     for round in 0..10 {
         let places = [&one, &other].map(|db| json!({"conninfo_secret": db.url()}));
-        for (place, number) in places.into_iter().zip(1..) {
+        for (place, number) in places.into_iter().zip(1_usize..) {
             pipe.send(json!({"code": "config", "sessions": {"default": place}})).await;
+            pipe.query(&format!("before{number}"), "select current_database()::text as d").await;
             pipe.send(write(&format!("{}", round * 10 + number))).await;
+            pipe.query(&format!("behind{number}"), "select current_database()::text as d").await;
         }
         for number in 1..=2 {
             let event = pipe.end_of(&format!("{}", round * 10 + number)).await;
             assert_eq!(event["command_tag"], "INSERT 0 1", "{event}");
             assert_eq!(event["correlation_id"].is_string(), number == 2, "{event}");
+            for id in [format!("before{number}"), format!("behind{number}")] {
+                assert_eq!(pipe.end_of(&id).await["rows"][0]["d"], [one.name(), other.name()][number - 1], "{id}");
+            }
         }
     }
     pipe.finish().await;

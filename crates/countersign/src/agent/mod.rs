@@ -83,7 +83,8 @@ fn serve(invocation: Invocation, executor: Recording, surroundings: Surroundings
         terminal::give(&agent_cli::refused(&format!("the process cannot start its work: {error}"), invocation).stdout);
         ExitCode::FAILURE
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    // One thread: what a query costs here is handing it on, and between threads that costs several times as much.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return refused(error, &invocation),
     };
