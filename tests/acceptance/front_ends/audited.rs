@@ -170,7 +170,7 @@ async fn a_transaction_is_one_record_with_all_its_statements() {
         let ended = pipe.end_of(end).await;
         assert_eq!(
             (&ended["command_tag"], ended["correlation_id"].is_string()),
-            (&json!(end.to_uppercase()), end == "commit")
+            (&json!(end.to_ascii_uppercase()), end == "commit")
         );
     }
     // One that fails, and one that tries to take our savepoint.

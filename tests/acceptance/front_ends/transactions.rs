@@ -35,7 +35,7 @@ async fn statements_between_begin_and_commit_stand_or_fall_together() {
         assert_eq!(seen["rows"], json!([{"n": 2}]), "it sees what it has written");
         assert_eq!(db.value(&format!("select count(*) from t where a >= {first}")).await, "0", "nobody else does");
         let ended = command(&mut pipe, end, Value::Null).await;
-        assert_eq!(ended["command_tag"], end.to_uppercase(), "{ended}");
+        assert_eq!(ended["command_tag"], end.to_ascii_uppercase(), "{ended}");
         assert_eq!(db.value("select count(*) from t").await, left);
     }
     assert_eq!(pipe.run("d", "insert into t values (5)").await["sqlstate"], "25006", "outside, reading is the default");
