@@ -130,10 +130,14 @@ async fn handled(
     open: &Arc<Open>,
     session: Option<String>,
     visit: Visit,
-    request: Request<Full<Bytes>>,
+    mut request: Request<Full<Bytes>>,
 ) -> Result<Response<impl HttpBody<Data = Bytes, Error = Infallible> + Send + use<>>, Refusal> {
     let streamable = &open.streamable;
-    let Some(id) = session else { return Ok(visit.during(streamable.service.handle(request)).await) };
+    let Some(id) = session else {
+        // What nobody has looked at goes no further: rmcp takes an `initialize` to whatever session it names, in any protocol.
+        request.headers_mut().remove(SESSION);
+        return Ok(visit.during(streamable.service.handle(request)).await);
+    };
     if streamable.sessions.is_in_hand(&id) {
         return Ok(visit.during(streamable.service.handle(request)).await);
     }
