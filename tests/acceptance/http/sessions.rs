@@ -5,6 +5,7 @@ use serde_json::json;
 use testkit::{HttpServer, database};
 
 use super::HANDSHAKE;
+use crate::writes::until_some;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_goes_on_at_another_server_of_the_same_ledger_and_survives_its_own() {
@@ -35,6 +36,45 @@ async fn a_session_goes_on_at_another_server_of_the_same_ledger_and_survives_its
     let mut statuses = [one.status, other.status];
     statuses.sort_unstable();
     assert_eq!(statuses, [StatusCode::OK, StatusCode::BAD_REQUEST]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_needs_no_session_keeps_none_from_being_taken_up() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (ana, ana_table) = HttpServer::token("ana", &[]).await;
+    let (bob, bob_table) = HttpServer::token("bob", &[]).await;
+    let config = format!("{ana_table}\n{bob_table}");
+    let first = HttpServer::configured(&db, &folder, &config).await;
+    let second = HttpServer::configured(&db, &folder, &config).await;
+    let protocol = "2025-11-25";
+    let ana = first.visitor().bearing(&ana).open(protocol, json!({})).await.moved_to(&second);
+    let bob = first.visitor().bearing(&bob).open(protocol, json!({})).await.moved_to(&second);
+    // All that a session would say is in the request, which names a session all the same.
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": protocol,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let mut blocking = db.connect().await;
+    let lock = blocking.transaction().await.unwrap();
+    lock.batch_execute("lock table social.tweet").await.unwrap();
+    let query = json!({"query": "select 1 as n where not exists (select from social.tweet where id < 0)"});
+    let params = json!({"name": "query_database", "arguments": query, "_meta": meta});
+    let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+    let running = tokio::spawn({
+        let ana = ana.clone();
+        async move { ana.post(&call).await }
+    });
+    let waits = "select 1 from pg_locks where not granted and relation = 'social.tweet'::regclass";
+    until_some(&db, waits).await;
+    for visitor in [&bob, &ana] {
+        let answer = visitor.call("query_database", json!({"query": "select 1"})).await;
+        assert_eq!(answer["success"], true, "{answer}");
+        assert_eq!(db.rows(waits).await.len(), 1, "the call was waited for");
+    }
+    lock.rollback().await.unwrap();
+    let answer = running.await.unwrap();
+    assert_eq!(answer.message()["result"]["structuredContent"]["data"]["rows"][0]["n"], 1, "{}", answer.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use testkit::{HttpServer, database};
 
 use super::HANDSHAKE;
+use crate::writes::until_some;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_answered_without_a_token_that_counts_and_the_answer_says_how_to_get_in() {
@@ -82,6 +83,49 @@ async fn no_account_sees_anothers_records_duplicates_or_sessions() {
         assert_eq!(closed.status, StatusCode::NOT_FOUND);
     }
     assert_eq!(ana.post(&list).await.status, StatusCode::OK);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_protocol_without_sessions_is_no_way_into_anothers_session() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (ana, ana_table) = HttpServer::token("ana", &[]).await;
+    let (bob, bob_table) = HttpServer::token("bob", &[]).await;
+    let server = HttpServer::configured(&db, &folder, &format!("{ana_table}\n{bob_table}")).await;
+    let bob = server.visitor().bearing(&bob).open(HANDSHAKE, json!({})).await;
+    let session = bob.session_id().to_owned();
+    let mut blocking = db.connect().await;
+    let lock = blocking.transaction().await.unwrap();
+    lock.batch_execute("lock table social.tweet").await.unwrap();
+    let running = tokio::spawn({
+        let query = json!({"query": "select 1 as n where not exists (select from social.tweet where id < 0)"});
+        let request = bob.calling(7, "query_database", &query);
+        async move { bob.send(request).await }
+    });
+    let waits = "select 1 from pg_locks where not granted and relation = 'social.tweet'::regclass";
+    until_some(&db, waits).await;
+
+    // The id of a request that is being answered, in a session that is in hand.
+    let thief = server.visitor().bearing(&ana).with("mcp-session-id", &session);
+    let thief_of = |version: &str| thief.clone().with("mcp-protocol-version", version);
+    let client = json!({"name": "thief", "version": "0"});
+    let params = json!({"protocolVersion": "2026-07-28", "capabilities": {}, "clientInfo": client});
+    let hello = json!({"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": params});
+    let opened = thief_of("2026-07-28").post(&hello).await;
+    assert_eq!(opened.status, StatusCode::OK, "{}", opened.body);
+    assert!(opened.message()["result"]["serverInfo"].is_object(), "{}", opened.body);
+    assert!(opened.header("mcp-session-id").is_some_and(|own| own != session), "{:?}", opened.headers);
+    // A version that nobody knows.
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "later"});
+    let params = json!({"name": "query_database", "arguments": {"query": "select 1"}, "_meta": meta});
+    let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+    let refused = thief_of("later").post(&call).await;
+    assert!(refused.status.is_client_error(), "{}: {}", refused.status, refused.body);
+
+    lock.rollback().await.unwrap();
+    let answer = running.await.unwrap();
+    assert_eq!(answer.message()["id"], 7, "{}", answer.body);
+    assert_eq!(answer.message()["result"]["structuredContent"]["data"]["rows"][0]["n"], 1, "{}", answer.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -105,12 +105,13 @@ impl Account {
 
     /// Whether forgetting it would give it more than it has: something is under way, or its rate is not what it was.
     fn is_busy(&self, account: &Arc<Self>) -> bool {
-        let is_full = self.weight.available_permits() == MAX_WEIGHT / UNIT
+        let is_idle = Arc::strong_count(account) == 1
+            && self.weight.available_permits() == MAX_WEIGHT / UNIT
             && self.streams.available_permits() == self.each.streams as usize;
-        // A burst that is taken for the answer to this question is the price of a request.
+        // Asked last: the answer takes the burst, if all of it is there, and then the account is forgotten.
         let is_rested =
-            self.rate.as_ref().is_none_or(|rate| rate.check_n(self.each.burst).is_ok_and(|rested| rested.is_ok()));
-        Arc::strong_count(account) > 1 || !is_full || !is_rested
+            || self.rate.as_ref().is_none_or(|rate| rate.check_n(self.each.burst).is_ok_and(|rested| rested.is_ok()));
+        !(is_idle && is_rested())
     }
 
     /// One more request.
@@ -142,4 +143,37 @@ impl Account {
 pub(crate) struct Weight {
     _own: OwnedSemaphorePermit,
     _total: OwnedSemaphorePermit,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many that none of them comes back while the test runs, but for a few.
+    const BURST: u32 = 1000;
+
+    #[test]
+    fn looking_for_accounts_to_forget_takes_nothing_from_those_that_stay() {
+        let burst = NonZeroU32::new(BURST).unwrap();
+        let each = Allowances { requests_per_s: Some(NonZeroU32::MIN), burst, streams: 1, sessions: 1 };
+        let accounts = Accounts::new(each);
+        let of = |name: &str| accounts.of(&name.parse().unwrap());
+        let in_use = of("in use");
+        let _stream = of("streaming").stream().unwrap();
+        let tired = Arc::downgrade(&of("tired"));
+        of("tired").request().unwrap();
+        let rested = Arc::downgrade(&of("rested"));
+        let remembered = accounts.by_id.lock().unwrap().len();
+        for number in remembered..REMEMBERED {
+            of(&format!("account {number}"));
+        }
+        assert!(rested.upgrade().is_some(), "forgotten too early");
+
+        of("one too many");
+        assert!(rested.upgrade().is_none(), "nothing was forgotten");
+        assert!(tired.upgrade().is_some(), "forgotten, and with that given a new burst");
+        for account in [&in_use, &of("streaming")] {
+            assert_eq!((0..BURST).find_map(|_| account.request().err()), None, "a burst was taken");
+        }
+    }
 }

@@ -23,6 +23,7 @@ mod session_ids;
 mod sessions;
 mod sse;
 mod streamable;
+mod turns;
 mod visit;
 
 use std::future::Future;

@@ -20,6 +20,7 @@ use tools::metrics::{Metrics, Open as OpenCount};
 
 use super::allowance::Allowances;
 use super::session_ids::SessionIds;
+use super::turns::{Turn, Turns};
 use super::visit::Visit;
 
 /// The sessions that this server has in hand.
@@ -29,8 +30,8 @@ pub(crate) struct Sessions {
     each: Allowances,
     table: SharedTable,
     inner: LocalSessionManager,
-    /// Held while a session is taken up again: two requests of it that come at once must not do so twice.
-    taking_up: tokio::sync::Mutex<()>,
+    /// A session is taken up again in turn: two requests of it that come at once must not do so twice.
+    taking_up: Turns,
     metrics: Metrics,
 }
 
@@ -117,7 +118,7 @@ impl Sessions {
     pub(crate) fn new(ids: SessionIds, each: Allowances, metrics: Metrics) -> Self {
         let mut inner = LocalSessionManager::default();
         inner.session_config = config();
-        Self { ids, each, table: Arc::default(), inner, taking_up: tokio::sync::Mutex::default(), metrics }
+        Self { ids, each, table: Arc::default(), inner, taking_up: Turns::default(), metrics }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -152,9 +153,9 @@ impl Sessions {
     }
 
     /// What must be held while a session is taken in hand; `None` if somebody else has done that meanwhile.
-    pub(crate) async fn take_up(&self, id: &str) -> Option<tokio::sync::MutexGuard<'_, ()>> {
-        let taking_up = self.taking_up.lock().await;
-        (!self.is_in_hand(id)).then_some(taking_up)
+    pub(crate) async fn take_up(&self, id: &str) -> Option<Turn> {
+        let turn = self.taking_up.wait(id).await;
+        (!self.is_in_hand(id)).then_some(turn)
     }
 
     /// Gives up what has lain idle for long.

@@ -153,22 +153,32 @@ async fn taken(site: &Arc<Site>, to: &To, request: Request<Body>) -> Result<(), 
     exchange.hold(site.under_way());
     let Received { message, weight, .. } = body::receive(request, &guest.account).await?;
     exchange.hold(weight);
-    match &message {
-        JsonRpcMessage::Request(request) => match lock(&session.under_way).entry(request.id.clone()) {
-            Entry::Vacant(place) => drop(place.insert(exchange)),
-            Entry::Occupied(_) => return Err(Refusal::IdInUse(Some(request.id.clone()))),
-        },
-        JsonRpcMessage::Notification(notification) => {
-            // What is cancelled is never answered.
-            if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
-                && let Some(id) = &cancelled.params.request_id
-            {
-                lock(&session.under_way).remove(id);
+    session.take(message, exchange).await
+}
+
+impl SseSession {
+    /// Hands a message to whoever serves the session; what is held for a request stays until its answer is on its way.
+    async fn take(&self, message: RxJsonRpcMessage<RoleServer>, exchange: Exchange) -> Result<(), Refusal> {
+        // First of all: a client that goes away while it waits for a place has sent nothing.
+        let place = self.inbox.reserve().await.map_err(|_| Refusal::NoSuchSession)?;
+        match &message {
+            JsonRpcMessage::Request(request) => match lock(&self.under_way).entry(request.id.clone()) {
+                Entry::Vacant(entry) => drop(entry.insert(exchange)),
+                Entry::Occupied(_) => return Err(Refusal::IdInUse(Some(request.id.clone()))),
+            },
+            JsonRpcMessage::Notification(notification) => {
+                // What is cancelled is never answered.
+                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    lock(&self.under_way).remove(id);
+                }
             }
+            _ => {}
         }
-        _ => {}
+        place.send(message);
+        Ok(())
     }
-    session.inbox.send(message).await.map_err(|_| Refusal::NoSuchSession)
 }
 
 /// A message that is on its way to the client.
@@ -208,5 +218,39 @@ impl Transport<RoleServer> for SseTransport {
     async fn close(&mut self) -> Result<(), io::Error> {
         self.incoming.close();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn ping(id: u32) -> RxJsonRpcMessage<RoleServer> {
+        serde_json::from_value(serde_json::json!({"jsonrpc": "2.0", "id": id, "method": "ping"})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_client_that_goes_away_while_its_message_waits_for_a_place_leaves_nothing() {
+        let (inbox, mut incoming) = mpsc::channel(1);
+        let identity = crate::http::anonymous(contract::AccountId::default(), None, "write".to_owned());
+        let session = SseSession { identity, inbox, under_way: UnderWay::default() };
+        session.take(ping(1), Exchange::default()).await.unwrap();
+        let held = Arc::new(());
+        let exchange = Exchange::default();
+        exchange.hold(Arc::clone(&held));
+        // The channel is full.
+        assert!(session.take(ping(2), exchange).now_or_never().is_none(), "there is a place");
+        assert_eq!(Arc::strong_count(&held), 1, "what was held for it stays");
+        assert!(incoming.recv().await.is_some());
+        session.take(ping(2), Exchange::default()).await.unwrap();
+        assert!(incoming.recv().await.is_some());
+        // One that was taken is held, and its id is in use. The place of one that is refused is free again.
+        for _ in 0..2 {
+            let again = session.take(ping(2), Exchange::default()).now_or_never();
+            assert!(matches!(again, Some(Err(Refusal::IdInUse(Some(_))))), "{again:?}");
+        }
+        assert_eq!(lock(&session.under_way).len(), 2);
     }
 }

@@ -9,7 +9,8 @@ use axum::extract::State;
 use http::{Method, Request, Response};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
-use rmcp::model::{ClientRequest, InitializeRequestParams, JsonRpcMessage, ProtocolVersion};
+use rmcp::model::{ClientRequest, GetMeta, InitializeRequestParams, JsonRpcMessage, JsonRpcRequest, ProtocolVersion};
+use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 use tools::metrics::Metrics;
@@ -66,18 +67,18 @@ async fn admitted(site: &Arc<Site>, request: Request<Body>) -> Result<Response<B
     let guest = site.guest(request.headers()).await?;
     let exchange = Exchange::default();
     let unanswered = Unanswered::new(exchange.clone());
-    let session = session_of(&guest, &request)?;
+    let named = session_of(&guest, &request)?;
     let sessions = &guest.open.streamable.sessions;
-    if let Some(id) = &session {
+    if let Some(id) = &named {
         exchange.hold(sessions.enter(id));
     }
-    let (request, initialize) = match *request.method() {
-        Method::POST => posted(site, &guest, session.as_deref(), &exchange, request).await?,
+    let Posted { request, session, initialize } = match *request.method() {
+        Method::POST => posted(site, &guest, named, &exchange, request).await?,
         Method::GET => {
             exchange.hold(site.stream(&guest.account)?);
-            (request.map(|_| Full::default()), None)
+            Posted::nothing(named, request)
         }
-        _ => (request.map(|_| Full::default()), None),
+        _ => Posted::nothing(named, request),
     };
     if initialize.is_some() || session.is_some() {
         let room = sessions.make_room(&guest.identity.principal.account_id, session.as_deref()).await;
@@ -94,20 +95,33 @@ async fn admitted(site: &Arc<Site>, request: Request<Body>) -> Result<Response<B
     Ok(Response::from_parts(parts, unanswered.answered().answer(body)))
 }
 
-type Posted = (Request<Full<Bytes>>, Option<InitializeRequestParams>);
+/// What is handed on.
+struct Posted {
+    request: Request<Full<Bytes>>,
+    session: Option<String>,
+    /// What opens a session, if the message does.
+    initialize: Option<InitializeRequestParams>,
+}
 
-/// Takes the message of a POST: what is handed on, and what opens a session if the message does.
+impl Posted {
+    fn nothing(session: Option<String>, request: Request<Body>) -> Self {
+        Self { request: request.map(|_| Full::default()), session, initialize: None }
+    }
+}
+
+/// Takes the message of a POST.
 async fn posted(
     site: &Arc<Site>,
     guest: &Guest,
-    session: Option<&str>,
+    named: Option<String>,
     exchange: &Exchange,
     request: Request<Body>,
 ) -> Result<Posted, Refusal> {
     exchange.hold(site.under_way());
     let Received { mut parts, bytes, message, weight } = body::receive(request, &guest.account).await?;
     exchange.hold(weight);
-    if let (Some(session), Some(id)) = (session, message::id_of(&message)) {
+    let session = named.filter(|_| !stands_alone(&message));
+    if let (Some(session), Some(id)) = (&session, message::id_of(&message)) {
         let asked = guest.open.streamable.sessions.ask(session, id.clone());
         // For as long as rmcp has the request, also without its client.
         parts.extensions.insert(asked.ok_or(Refusal::IdInUse(Some(id)))?);
@@ -122,7 +136,15 @@ async fn posted(
         }
     }
     parts.extensions.insert(exchange.clone());
-    Ok((Request::from_parts(parts, Full::new(bytes)), initialize))
+    Ok(Posted { request: Request::from_parts(parts, Full::new(bytes)), session, initialize })
+}
+
+/// Whether a request says itself what else a session knows. rmcp gives it none, whatever protocol it names, and has its answer
+/// before it returns.
+fn stands_alone(message: &RxJsonRpcMessage<RoleServer>) -> bool {
+    let JsonRpcMessage::Request(JsonRpcRequest { request, .. }) = message else { return false };
+    !matches!(request, ClientRequest::InitializeRequest(_))
+        && request.get_meta().missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty()
 }
 
 /// Hands the request to rmcp. A session that this server does not have in hand is taken up by one request at a time, and to
@@ -131,10 +153,14 @@ async fn handled(
     open: &Arc<Open>,
     session: Option<String>,
     visit: Visit,
-    request: Request<Full<Bytes>>,
+    mut request: Request<Full<Bytes>>,
 ) -> Result<Response<impl HttpBody<Data = Bytes, Error = Infallible> + Send + use<>>, Refusal> {
     let streamable = &open.streamable;
-    let Some(id) = session else { return Ok(visit.during(streamable.service.handle(request)).await) };
+    let Some(id) = session else {
+        // What nobody has looked at goes no further: rmcp takes an `initialize` to whatever session it names, in any protocol.
+        request.headers_mut().remove(SESSION);
+        return Ok(visit.during(streamable.service.handle(request)).await);
+    };
     if streamable.sessions.is_in_hand(&id) {
         return Ok(visit.during(streamable.service.handle(request)).await);
     }
