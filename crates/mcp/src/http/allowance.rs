@@ -155,7 +155,13 @@ mod tests {
     #[test]
     fn looking_for_accounts_to_forget_takes_nothing_from_those_that_stay() {
         let burst = NonZeroU32::new(BURST).unwrap();
-        let each = Allowances { requests_per_s: Some(NonZeroU32::MIN), burst, streams: 1, sessions: 1 };
+        let each = Allowances {
+            requests_per_s: Some(NonZeroU32::MIN),
+            burst,
+            streams: 1,
+            sessions: 1,
+            session_idle: std::time::Duration::from_secs(1),
+        };
         let accounts = Accounts::new(each);
         let of = |name: &str| accounts.of(&name.parse().unwrap());
         let in_use = of("in use");
