@@ -16,7 +16,7 @@ const SESSIONS: usize = 5000;
 /// Sessions that are opened at the same time.
 const AT_ONCE: usize = 32;
 
-/// What 5,000 sessions may leave behind, in KiB: two thirds of a KiB each.
+/// What 5,000 sessions may leave behind, in KiB: less than two KiB each.
 const LEFT_KIB: u64 = 8 << 10;
 
 /// Opens one as clients do that crash: after the handshake, a call, or with a stream open.
