@@ -2,9 +2,10 @@
 
 use std::io;
 
+use contract::IdFinder;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-use crate::request::{IdFinder, MAX_LINE_BYTES};
+use crate::request::{self, MAX_LINE_BYTES};
 
 /// How much room is kept for the next line, in bytes.
 const IDLE_LINE_BYTES: usize = 64 << 10;
@@ -39,7 +40,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             let piece = available.get(..line_end.unwrap_or(available.len())).unwrap_or_default();
             // One more than the limit: it may be the \r of a line's end.
             if self.too_long.is_none() && self.line.len() + piece.len() > MAX_LINE_BYTES + 1 {
-                let finder = self.too_long.insert(IdFinder::default());
+                let finder = self.too_long.insert(request::id_finder());
                 finder.read(&std::mem::take(&mut self.line));
             }
             match &mut self.too_long {
@@ -62,7 +63,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// What was read so far, unless it is blank.
     fn take_line(&mut self) -> Option<Line> {
         if let Some(finder) = self.too_long.take() {
-            return Some(Line::TooLong(finder.id()));
+            return Some(Line::TooLong(request::found_id(finder)));
         }
         let line = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
         let line = (!line.trim_ascii().is_empty()).then(|| line.to_vec());

@@ -9,6 +9,7 @@
 mod envelope;
 mod error_code;
 mod ids;
+mod overlong;
 mod principal;
 mod redaction;
 mod secret;
@@ -18,6 +19,7 @@ mod visible;
 pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UndoCall};
 pub use error_code::ErrorCode;
 pub use ids::{CorrelationId, ProposalId};
+pub use overlong::IdFinder;
 pub use principal::{AccountId, NoAccount, Principal};
 pub use redaction::{REDACTED, Redaction};
 pub use secret::Secret;

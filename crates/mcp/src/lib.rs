@@ -13,7 +13,6 @@ mod http;
 mod in_flight;
 mod lines;
 mod message;
-mod overlong;
 mod packed;
 mod resources;
 mod server;

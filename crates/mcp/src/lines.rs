@@ -6,6 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
+use contract::IdFinder;
 use rmcp::model::{ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -15,11 +16,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::in_flight::{InFlight, answers};
 use crate::message::{self, MAX_MESSAGE_BYTES, Unreadable};
-use crate::overlong::IdFinder;
 use crate::packed;
 
 /// How much room is kept for the next line, in bytes.
 const IDLE_LINE_BYTES: usize = 64 << 10;
+
+/// The longest id that is looked for in a line that is too long, in bytes.
+const MAX_ID_BYTES: usize = 256;
 
 /// One JSON-RPC message a line, both ways.
 pub(crate) struct Lines<R, W> {
@@ -51,7 +54,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
             let take = end.map_or(available.len(), |end| end + 1);
             let piece = available.get(..take).unwrap_or_default();
             if self.too_long.is_none() && self.line.len() + take > MAX_MESSAGE_BYTES {
-                let finder = self.too_long.insert(IdFinder::default());
+                let finder = self.too_long.insert(IdFinder::new(MAX_ID_BYTES));
                 finder.read(&std::mem::take(&mut self.line));
             }
             match &mut self.too_long {
@@ -60,7 +63,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
             }
             self.input.consume(take);
             if end.is_some() {
-                return Ok(Some(self.too_long.take().map_or(Read::Line, |finder| Read::TooLong(finder.id()))));
+                return Ok(Some(self.too_long.take().map_or(Read::Line, |finder| {
+                    Read::TooLong(finder.id().and_then(|id| serde_json::from_value(id).ok()))
+                })));
             }
         }
     }

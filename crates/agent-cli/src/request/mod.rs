@@ -3,16 +3,15 @@
 //!
 //! To add a command: a variant, a line in [`COMMANDS`] and in `command`, and its keys.
 
-mod id_finder;
 mod object;
 mod patch;
 mod strict_json;
 
 use std::fmt;
 
+use contract::IdFinder;
 use serde_json::Value;
 
-pub(crate) use id_finder::IdFinder;
 use object::Object;
 
 use crate::config::Patch;
@@ -136,9 +135,20 @@ pub fn parse(line: &[u8]) -> Result<Command, Box<Rejected>> {
 
 /// The id of a line, whatever else it is.
 fn id_of(line: &[u8]) -> Option<String> {
-    let mut finder = IdFinder::default();
+    let mut finder = id_finder();
     finder.read(line);
-    finder.id()
+    found_id(finder)
+}
+
+/// What looks for the id of a line that is not read as a whole. Within a text each byte may be written as six.
+pub(crate) fn id_finder() -> IdFinder {
+    IdFinder::new(6 * MAX_NAME_BYTES)
+}
+
+/// The id that was found, if it may be one.
+pub(crate) fn found_id(finder: IdFinder) -> Option<String> {
+    let id = finder.id()?.as_str().map(str::to_owned);
+    id.filter(|id| id.len() <= MAX_NAME_BYTES)
 }
 
 fn command(mut line: Object) -> Result<Command, Problem> {

@@ -1,13 +1,12 @@
-//! The id of a request that is too long to be kept: whoever sent it waits for an answer to that id.
+//! The id of a line that is too long to be kept: whoever sent it waits for an answer to that id.
 
-use rmcp::model::RequestId;
-
-/// The longest id that is looked at, in bytes.
-const MAX_ID_BYTES: usize = 256;
+use serde_json::Value;
 
 /// Finds `"id"` at the top level of a JSON object that passes by in pieces. Keeps no more than one short text.
-#[derive(Debug, Default)]
-pub(crate) struct IdFinder {
+#[derive(Debug)]
+pub struct IdFinder {
+    /// The longest id that is looked at, in bytes as it is written.
+    max_bytes: usize,
     depth: usize,
     in_string: bool,
     escaped: bool,
@@ -17,17 +16,25 @@ pub(crate) struct IdFinder {
     at_id: bool,
     /// The text at the top level that is being read.
     text: Vec<u8>,
-    id: Option<RequestId>,
+    id: Option<Value>,
 }
 
 impl IdFinder {
-    pub(crate) fn read(&mut self, piece: &[u8]) {
-        for &byte in piece {
-            self.step(byte);
-        }
+    /// For ids of at most so many bytes, as they are written.
+    #[must_use]
+    pub fn new(max_bytes: usize) -> Self {
+        let (in_string, escaped, at_key, at_id) = (false, false, false, false);
+        Self { max_bytes, depth: 0, in_string, escaped, at_key, at_id, text: Vec::new(), id: None }
     }
 
-    pub(crate) fn id(self) -> Option<RequestId> {
+    /// Takes the next piece in.
+    pub fn read(&mut self, piece: &[u8]) {
+        piece.iter().for_each(|byte| self.step(*byte));
+    }
+
+    /// What has been found, of whatever type.
+    #[must_use]
+    pub fn id(self) -> Option<Value> {
         self.id
     }
 
@@ -67,7 +74,7 @@ impl IdFinder {
     }
 
     fn keep(&mut self, byte: u8) {
-        if self.depth == 1 && (self.at_key || self.at_id) && self.text.len() <= MAX_ID_BYTES {
+        if self.depth == 1 && (self.at_key || self.at_id) && self.text.len() <= self.max_bytes {
             self.text.push(byte);
         }
     }
@@ -86,22 +93,24 @@ impl IdFinder {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn found(text: &str) -> Option<RequestId> {
-        let mut finder = IdFinder::default();
-        // In pieces of one byte: nothing may depend on where a piece ends.
-        text.bytes().for_each(|byte| finder.read(&[byte]));
+    fn found(text: &str) -> Option<Value> {
+        let mut finder = IdFinder::new(256);
+        text.as_bytes().chunks(3).for_each(|piece| finder.read(piece));
         finder.id()
     }
 
     #[test]
     fn an_id_is_found_wherever_it_stands_at_the_top_level_and_nowhere_else() {
-        let seven = Some(RequestId::Number(7));
+        let seven = Some(json!(7));
         assert_eq!(found(r#"{"id":7,"params":{"id":8}}"#), seven);
         assert_eq!(found(r#"{"params":{"id":8,"a":["}",{"id":9}]},"method":"x","id" : 7 }"#), seven);
         assert_eq!(found(r#"{"params":"\"id\":8,\\","id":7}"#), seven);
-        assert_eq!(found(r#"{"id":"a\"b","x":1}"#), Some(RequestId::String("a\"b".into())));
+        assert_eq!(found(r#"{"params":"\"id\":8,\\","id":"7""#), None, "the value has no end");
+        assert_eq!(found(r#"{"id":"a\"b","x":1}"#), Some(json!("a\"b")));
         assert_eq!(found(r#"{"params":{"id":8}}"#), None);
         assert_eq!(found(r#"[{"id":8}]"#), None);
         assert_eq!(found(&format!(r#"{{"id":"{}"}}"#, "x".repeat(1000))), None);
