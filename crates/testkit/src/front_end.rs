@@ -44,7 +44,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// Runs it to its end. Standard error must be empty.
+    /// Runs it to its end. Standard error must be empty (promise B1-22).
     pub async fn by(command: &mut Command) -> Self {
         let output = tokio::time::timeout(PATIENCE, command.stdin(Stdio::null()).output()).await.expect("it ends");
         let output = output.expect("the binary");

@@ -107,7 +107,7 @@ async fn a_statement_cannot_execute_itself() {
 
 #[tokio::test]
 async fn commands_have_postgresqls_own_tags() {
-    // B3-26
+    // B3-26, B8-03
     let db = database().await;
     let mut pipe = table(&db).await;
     for (sql, tag) in [
