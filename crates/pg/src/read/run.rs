@@ -118,10 +118,7 @@ impl Reader {
             Checked::Always
         };
         if checked == Checked::SeesStatements {
-            // What others have asked is not for this one.
-            for known in session.remembered.take_all() {
-                session.connection.push_close_statement(&known).map_err(Error::Lost)?;
-            }
+            session.push_close_remembered()?;
         }
         let holds = matches!(checked, Checked::Always | Checked::Unseen);
         let shape_is_known = holds && self.shapes.put(request.sql, &shape);

@@ -88,10 +88,7 @@ impl Reader {
             session.be_less().await?;
         }
         if checked == Checked::SeesStatements {
-            // What was asked before is not for this one.
-            for known in session.remembered.take_all() {
-                session.connection.push_close_statement(&known).map_err(Error::Lost)?;
-            }
+            session.push_close_remembered()?;
         }
         let outcome = self.stream(session, &shape, Statement::Described(name), &params, outlet).await;
         outcome.map_err(Fetched::into_error)?;

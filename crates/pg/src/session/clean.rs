@@ -50,6 +50,14 @@ impl Session {
         }
     }
 
+    /// Closes the statements of agents: what others have asked is not for the one that comes. Queued only.
+    pub(crate) fn push_close_remembered(&mut self) -> Result<(), Error> {
+        for known in self.remembered.take_all() {
+            self.connection.push_close_statement(&known)?;
+        }
+        Ok(())
+    }
+
     /// It is not known what of the frame around a read is prepared.
     pub(crate) fn lose_frame(&mut self) {
         self.is_framed = self.is_pooled();
