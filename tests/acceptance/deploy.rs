@@ -112,9 +112,6 @@ async fn the_pods_of_kubernetes_serve_and_their_probes_are_answered() {
     let server = HttpServer::listening(command).await;
     server.logged(" ready ").await;
     let visitor = server.visitor().with("host", "localhost");
-    // Said a moment before it is so.
-    let ready = async { while visitor.send(visitor.request(Method::GET, "/readyz")).await.status != 200 {} };
-    tokio::time::timeout(std::time::Duration::from_secs(20), ready).await.expect("it becomes ready");
     for probe in ["readinessProbe", "livenessProbe"] {
         let get = &container[probe]["httpGet"];
         let path = get["path"].as_str().unwrap();

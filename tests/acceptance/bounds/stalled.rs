@@ -7,6 +7,9 @@ use super::*;
 
 const CALLS: u32 = 150;
 
+/// What they may take, in KiB: less than [`ALLOWED_KIB`], so that it shows if their blocks came from the heaps of threads.
+const HELD_KIB: u64 = 40 * 1024;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_does_not_read_holds_no_transaction_and_no_memory_and_gets_all_its_answers() {
     let db = database().await;
@@ -27,7 +30,7 @@ async fn a_client_that_does_not_read_holds_no_transaction_and_no_memory_and_gets
     until_some(&db, quiet).await;
     let held = memory.peak_above_idle_kib();
     println!("{CALLS} answers of 1 MB that nobody reads: peak +{:.1} MiB", held as f64 / MIB);
-    assert!(held < ALLOWED_KIB, "{held} KiB");
+    assert!(held < HELD_KIB, "{held} KiB");
     let mut answered: Vec<u64> = Vec::new();
     for _ in 1..=CALLS {
         let answer = server.receive().await;
@@ -38,7 +41,7 @@ async fn a_client_that_does_not_read_holds_no_transaction_and_no_memory_and_gets
     assert_eq!(answered, (1..=u64::from(CALLS)).collect::<Vec<_>>());
     let held = memory.peak_above_idle_kib();
     println!("{CALLS} answers of 1 MB, read at last: peak +{:.1} MiB", held as f64 / MIB);
-    assert!(held < ALLOWED_KIB, "{held} KiB");
+    assert!(held < HELD_KIB, "{held} KiB");
     assert!(server.close().await);
 }
 

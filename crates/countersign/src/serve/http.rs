@@ -50,6 +50,7 @@ pub(super) async fn serve(
     let running = match started {
         Some(Ok((running, offer))) => {
             door.site.open(offer);
+            running.announce(&settings);
             Some(running)
         }
         Some(Err(error)) => return Err(error),
@@ -95,8 +96,8 @@ async fn started(start: Start, settings: &Settings, door: &Door) -> anyhow::Resu
             Ok(()) => failed_before = true,
             Err(error) => {
                 failed_before = false;
-                tracing::warn!(%error, "the database is not there yet; looking again");
                 door.site.not_yet(error.to_string());
+                tracing::warn!(%error, "the database is not there yet; looking again");
             }
         }
         tokio::time::sleep(AGAIN).await;

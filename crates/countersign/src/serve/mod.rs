@@ -40,6 +40,7 @@ pub(crate) async fn run(arguments: &ServeArgs, sources: Sources, settings: Setti
 async fn serve_stdio(start: Start, settings: Settings, stop: CancellationToken) -> anyhow::Result<()> {
     let opened = start.open(&settings).await?;
     let running = start.run(opened, &settings, None);
+    running.announce(&settings);
     let server = wiring::server(&running.toolbox, &settings, running.asking.clone());
     let served = mcp::serve_stdio(server, stop).await;
     running.drain().await;
@@ -67,14 +68,7 @@ impl Start {
     /// Begins what goes on beside the calls.
     fn run(self, opened: Opened, settings: &Settings, door: Option<Door>) -> Running {
         let Opened { workshop, shelves, asking } = opened;
-        tracing::info!(
-            tools = shelves.get(&settings.profile).map_or(0, |registry| registry.infos().count()),
-            profile = settings.profile,
-            account = settings.account.as_str(),
-            database = self.target.dbname,
-            place = self.target.place(),
-            "ready"
-        );
+        let tools = shelves.get(&settings.profile).map_or(0, |registry| registry.infos().count());
         let toolbox = Toolbox::new(shelves);
         tokio::spawn(workshop.ledger.clone().keep_swept());
         let carrying_out = tokio::spawn(tools::keep_carrying_out(workshop.ledger.proposals(), toolbox.clone()));
@@ -82,7 +76,7 @@ impl Start {
         let reloader =
             Reloader { sources: self.sources, running: settings.clone(), workshop, toolbox: toolbox.clone(), door };
         tokio::spawn(reload::at_every(self.hangup, reloader));
-        Running { toolbox, asking, carrying_out, backends }
+        Running { target: self.target, tools, toolbox, asking, carrying_out, backends }
     }
 }
 
@@ -95,6 +89,9 @@ struct Opened {
 
 /// What is served, and what goes on beside the calls.
 struct Running {
+    target: Target,
+    /// How many the usual profile has.
+    tools: usize,
     toolbox: Toolbox,
     asking: Asking,
     carrying_out: JoinHandle<()>,
@@ -102,6 +99,18 @@ struct Running {
 }
 
 impl Running {
+    /// Says that calls are answered from now on.
+    fn announce(&self, settings: &Settings) {
+        tracing::info!(
+            tools = self.tools,
+            profile = settings.profile,
+            account = settings.account.as_str(),
+            database = self.target.dbname,
+            place = self.target.place(),
+            "ready"
+        );
+    }
+
     /// What has begun goes on, and is waited for; nothing more is begun.
     async fn drain(self) {
         self.carrying_out.abort();
