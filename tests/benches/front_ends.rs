@@ -3,6 +3,7 @@
 //! ```text
 //! small queries   the pipe (sent one by one, and 32 in flight) · bare tokio-postgres: BEGIN READ ONLY, the statement (prepared)
 //!                 and ROLLBACK pipelined, over as many connections · the same without a transaction · psql started each time
+//!                 · a line to cat and back, which is what another process costs whatever it does
 //! many rows       1,000,000 rows as JSON · psql with COPY .. TO STDOUT
 //! ```
 //! The sides run in turns against one PostgreSQL, so that a busy machine slows them alike; only the ratios mean anything.
@@ -52,8 +53,8 @@ struct Pipe {
 }
 
 impl Pipe {
-    fn start(db: &Database) -> Self {
-        let mut child = front_end("pipe", db).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the binary");
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the binary");
         let input = child.stdin.take().unwrap();
         let output = BufReader::with_capacity(1 << 16, child.stdout.take().unwrap());
         Self { _child: child, input, output, line: Vec::new(), sent: 0 }
@@ -66,9 +67,13 @@ impl Pipe {
         self.input.write_all(line.as_bytes()).await.unwrap();
     }
 
-    async fn answered(&mut self) {
+    async fn line(&mut self) {
         self.line.clear();
         self.output.read_until(b'\n', &mut self.line).await.unwrap();
+    }
+
+    async fn answered(&mut self) {
+        self.line().await;
         assert!(self.line.starts_with(b"{\"code\":\"result\""), "{}", String::from_utf8_lossy(&self.line));
     }
 
@@ -76,6 +81,14 @@ impl Pipe {
         for call in 0..QUERIES {
             self.send(key(call)).await;
             self.answered().await;
+        }
+    }
+
+    /// What is sent comes back.
+    async fn echoed(&mut self) {
+        for call in 0..QUERIES {
+            self.send(key(call)).await;
+            self.line().await;
         }
     }
 
@@ -130,14 +143,15 @@ async fn timed<T>(total: &mut Duration, work: impl Future<Output = T>) -> T {
 }
 
 async fn small(db: &Database) {
-    let mut pipe = Pipe::start(db);
+    let mut pipe = Pipe::start(front_end("pipe", db));
+    let mut cat = Pipe::start(Command::new("cat"));
     let mut clients = Vec::new();
     for _ in 0..CONNECTIONS {
         let client = db.connect().await;
         let statement = client.prepare(SMALL).await.unwrap();
         clients.push((client, statement));
     }
-    let mut times = [Duration::ZERO; 5];
+    let mut times = [Duration::ZERO; 6];
     for round in 0..=ROUNDS {
         if round == 1 {
             // The first round warmed up.
@@ -151,6 +165,7 @@ async fn small(db: &Database) {
         })
         .await;
         timed(&mut times[1], pipe.one_by_one()).await;
+        timed(&mut times[5], cat.echoed()).await;
         timed(&mut times[2], async {
             let shares = clients.iter().map(|(client, statement)| async move {
                 for call in 0..QUERIES / CONNECTIONS {
@@ -174,9 +189,10 @@ async fn small(db: &Database) {
         timed(&mut started, psql(db, &sql)).await;
     }
     let each = times.map(|time| time.as_secs_f64() * 1e6 / (ROUNDS * QUERIES) as f64);
-    let [bare, pipe_alone, bare_many, pipe_many, plain] = each;
+    let [bare, pipe_alone, bare_many, pipe_many, plain, hop] = each;
     let psql = started.as_secs_f64() * 1e6 / PSQL_RUNS as f64;
     println!("one by one      bare {bare:.0} us   pipe {pipe_alone:.0} us ({:.2})", pipe_alone / bare);
+    println!("                to cat and back {hop:.0} us: pipe ({:.2} of bare and that)", pipe_alone / (bare + hop));
     println!("                without a transaction {plain:.0} us: pipe ({:.2})", pipe_alone / plain);
     println!("                psql started each time {psql:.0} us: pipe ({:.3})", pipe_alone / psql);
     println!(

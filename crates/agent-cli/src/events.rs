@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use contract::Column;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use crate::config::Config;
 use crate::problem::{ErrorCode, Problem};
@@ -60,29 +59,31 @@ impl From<&Column> for ColumnName {
     }
 }
 
-/// A JSON array of rows, each an object by column name. Kept as text, on one line; none by default.
+/// A JSON array of rows, each an object by column name. Kept as text, on one line; none by default. As a field of an event it is
+/// an empty array: [`crate::Output`] puts the text in its place.
 #[derive(Debug, Default)]
-pub struct Rows(Option<Box<RawValue>>);
+pub struct Rows(Option<String>);
 
 impl Rows {
-    /// From the text of an array. It is looked through once, and no tree is made of it.
-    ///
-    /// # Errors
-    /// If it is not JSON.
-    pub fn from_json(json: String) -> Result<Self, serde_json::Error> {
+    /// From the text of an array.
+    #[must_use]
+    pub fn from_json(json: String) -> Self {
         // Between two tokens, where a value of the type json may have one, a line break means nothing. Within a string
         // there is none.
-        let json = if json.contains(['\n', '\r']) { json.replace(['\n', '\r'], " ") } else { json };
-        RawValue::from_string(json).map(|rows| Self(Some(rows)))
+        let has_breaks = [b'\n', b'\r'].iter().any(|byte| json.as_bytes().contains(byte));
+        Self(Some(if has_breaks { json.replace(['\n', '\r'], " ") } else { json }))
+    }
+
+    /// The text of the array.
+    #[must_use]
+    pub fn json(&self) -> &str {
+        self.0.as_deref().unwrap_or("[]")
     }
 }
 
 impl Serialize for Rows {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match &self.0 {
-            Some(rows) => rows.serialize(serializer),
-            None => serializer.collect_seq(std::iter::empty::<()>()),
-        }
+        serializer.collect_seq(std::iter::empty::<()>())
     }
 }
 
@@ -319,6 +320,16 @@ impl Event {
         let trace = Trace { duration_ms, ..Trace::default() };
         let event = ErrorEvent { id, error_code: code, error: message, hint, retryable, correlation_id: None, trace };
         Self::Error(Box::new(event))
+    }
+
+    /// The rows in it; `None` for an event that has none.
+    #[must_use]
+    pub fn rows(&self) -> Option<&Rows> {
+        match self {
+            Self::Result(it) => Some(&it.rows),
+            Self::ResultRows(it) => Some(&it.rows),
+            _ => None,
+        }
     }
 
     /// Whether nothing follows for its request.

@@ -7,6 +7,7 @@
 //! The loop waits for nothing but input, so a `cancel`, a `ping` and the end of the input are heard whatever the queries do.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -233,20 +234,13 @@ impl Pipe {
                 query.read_only = transaction.read_only;
                 let cancel = self.in_flight.accept(&request.id, Kind::Query, &self.all)?;
                 let work = transaction.submit(Task::Query(query), request.clone(), cancel);
-                self.start(request, work);
+                self.start(request, Box::pin(work));
             }
             Found::None { after } => {
                 let cancel = self.in_flight.accept(&request.id, Kind::Query, &self.all)?;
-                let work = alone(
-                    Arc::clone(&self.executor),
-                    place,
-                    request.clone(),
-                    query,
-                    self.outlet.clone(),
-                    cancel,
-                    after,
-                );
-                self.start(request, work);
+                let (executor, outlet) = (Arc::clone(&self.executor), self.outlet.clone());
+                let work = alone(executor, place, request.clone(), query, outlet, cancel, after);
+                self.start(request, Box::pin(work));
             }
         }
         Ok(())
@@ -260,7 +254,7 @@ impl Pipe {
         let (executor, outlet) = (Arc::clone(&self.executor), self.outlet.clone());
         let new = New { executor, place, read_only, timeout, outlet, tasks: &self.tasks };
         let work = self.transactions.begin(new, request.clone(), cancel);
-        self.start(request, work);
+        self.start(request, Box::pin(work));
         Ok(())
     }
 
@@ -270,13 +264,13 @@ impl Pipe {
         let cancel = self.in_flight.accept(id, Kind::End, &self.all)?;
         let request = Request { id: id.to_owned(), session, started: Instant::now() };
         if let Some(work) = self.transactions.end(task, request.clone(), cancel) {
-            self.start(request, work);
+            self.start(request, Box::pin(work));
         }
         Ok(())
     }
 
-    /// Starts the task of a request. `work` gives its terminal event.
-    fn start(&self, request: Request, work: impl Future<Output = Event> + Send + 'static) {
+    /// Starts the task of a request. `work` gives its terminal event; it is some kilobytes, and moved from hand to hand.
+    fn start(&self, request: Request, work: Pin<Box<dyn Future<Output = Event> + Send>>) {
         let (outlet, in_flight) = (self.outlet.clone(), self.in_flight.clone());
         let log = self.config.log.clone();
         self.tasks.spawn(finish(request, work, outlet, in_flight, log));
@@ -339,7 +333,7 @@ async fn alone(
 /// Takes a request to its terminal event, whatever becomes of its work.
 async fn finish(
     request: Request,
-    work: impl Future<Output = Event>,
+    work: Pin<Box<dyn Future<Output = Event> + Send>>,
     outlet: Outlet,
     in_flight: InFlight,
     log: Filters,

@@ -75,7 +75,6 @@ pub(crate) async fn run(
     let mut taken = Taken::default();
     let ended = execute(execution, take_all(chunks, &mut taken, request, outlet, is_streamed), cancel).await;
     let failed = match ended {
-        Ran::Ended(_) if taken.is_malformed => Failed::Internal("the rows of the result are not JSON".to_owned()),
         // What was not taken as a whole is no result. A write is not committed then.
         Ran::Ended(Ok(_)) if !taken.is_whole => Failed::Cancelled,
         Ran::Ended(Ok(completed)) => {
@@ -151,7 +150,6 @@ struct Taken {
     columns: Vec<ColumnName>,
     rows: Rows,
     is_started: bool,
-    is_malformed: bool,
     /// Whether that was all.
     is_whole: bool,
 }
@@ -188,7 +186,7 @@ impl Taken {
         request: &Request,
         outlet: &Outlet,
         is_streamed: bool,
-    ) -> Result<(), NotTaken> {
+    ) -> Result<(), OutputClosed> {
         let id = request.id.clone();
         match chunk {
             Chunk::Columns(columns) => {
@@ -202,7 +200,7 @@ impl Taken {
                 }
             }
             Chunk::Rows { json, count } => {
-                let rows = Rows::from_json(json).map_err(|_| NotTaken::Malformed)?;
+                let rows = Rows::from_json(json);
                 if is_streamed {
                     let event = ResultRows { id, rows, rows_batch_count: count };
                     outlet.emit(&Event::ResultRows(event)).await?;
@@ -226,18 +224,6 @@ impl Taken {
     }
 }
 
-/// Why a chunk was not taken.
-enum NotTaken {
-    Closed,
-    Malformed,
-}
-
-impl From<OutputClosed> for NotTaken {
-    fn from(_: OutputClosed) -> Self {
-        Self::Closed
-    }
-}
-
 /// Takes chunks until there are no more, or one cannot be taken; then the channel is closed, and the statement is undone.
 async fn take_all(
     mut chunks: mpsc::Receiver<Chunk>,
@@ -247,13 +233,8 @@ async fn take_all(
     is_streamed: bool,
 ) {
     while let Some(chunk) = chunks.recv().await {
-        match taken.take(chunk, request, outlet, is_streamed).await {
-            Ok(()) => {}
-            Err(NotTaken::Closed) => return,
-            Err(NotTaken::Malformed) => {
-                taken.is_malformed = true;
-                return;
-            }
+        if taken.take(chunk, request, outlet, is_streamed).await.is_err() {
+            return;
         }
     }
     taken.is_whole = true;

@@ -147,13 +147,6 @@ impl Fake {
                     () = cancel.cancelled() => { self.note("endless cancelled"); Err(Failed::Cancelled) }
                 }
             }
-            "broken-rows" => {
-                out.send(Chunk::Columns(vec![column("n")])).await.unwrap();
-                out.send(Chunk::Rows { json: "[{".into(), count: 1 }).await.unwrap();
-                deliver(&out).await?;
-                self.note("committed");
-                Ok(read(1, 2))
-            }
             "half" => {
                 send_rows(number, query.delivery, &out).await?;
                 Err(Failed::Sql(server_error("ERROR", "22012", "division by zero")))

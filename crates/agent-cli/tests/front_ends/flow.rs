@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-use crate::harness::{Pipe, brief};
+use crate::harness::{Pipe, brief, in_time};
 
 const STREAM: &str = r#","options":{"stream_rows":true,"batch_rows":10}"#;
 
@@ -110,7 +110,7 @@ async fn a_signal_ends_it_as_close_does() {
     pipe.until_noted("wait on").await;
     pipe.stop.cancel();
     assert_eq!(pipe.brief(2).await, ["error q cancelled", "close"]);
-    assert_eq!(pipe.ended.await.unwrap(), 0);
+    assert_eq!(in_time(pipe.ended).await.unwrap(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +120,7 @@ async fn a_signal_ends_it_also_if_nobody_reads_what_is_left() {
     pipe.until_noted("endless on").await;
     pipe.stop.cancel();
     let begun = Instant::now();
-    assert_eq!(pipe.ended.await.unwrap(), 1);
+    assert_eq!(in_time(pipe.ended).await.unwrap(), 1);
     assert!(begun.elapsed() <= Duration::from_secs(21), "{:?}", begun.elapsed());
 }
 
@@ -185,10 +185,7 @@ async fn a_result_that_does_not_fit_is_no_write() {
     let mut pipe = Pipe::start(&[]);
     let options = r#","options":{"read_only":false,"inline_max_rows":1}"#;
     pipe.query("w", "write-returning 2", options).await;
-    pipe.query("w2", "broken-rows", r#","options":{"read_only":false}"#).await;
-    let mut ended = pipe.brief(2).await;
-    ended.sort();
-    assert_eq!(ended, ["error w result_too_large", "error w2 internal_error"]);
+    assert_eq!(pipe.brief(1).await, ["error w result_too_large"]);
     assert!(!pipe.fake.notes().contains(&"committed".to_owned()));
 }
 

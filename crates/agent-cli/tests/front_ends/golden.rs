@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::harness::{Pipe, settled};
+use crate::harness::{Pipe, in_time, settled};
 
 async fn check(name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.jsonl"));
@@ -15,7 +15,7 @@ async fn check(name: &str) {
             pipe.send(sent).await;
         }
         if line.starts_with('<') {
-            let event = pipe.output.next_line().await.unwrap().expect("an event");
+            let event = in_time(pipe.output.next_line()).await.unwrap().expect("an event");
             came.push_str(&format!("< {}\n", settled(&event)));
         } else {
             came.push_str(&format!("{line}\n"));

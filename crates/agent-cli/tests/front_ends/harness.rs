@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use countersign_agent_cli::{FrontEnd, parse, run};
 use pg::Surroundings;
@@ -19,6 +20,9 @@ pub(crate) struct Pipe {
     pub(crate) stop: CancellationToken,
     pub(crate) ended: JoinHandle<u8>,
 }
+
+/// How long anything may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How much of the output may lie unread.
 const ROOM: usize = 1 << 20;
@@ -45,7 +49,7 @@ impl Pipe {
     }
 
     pub(crate) async fn send(&mut self, line: &str) {
-        self.input.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+        in_time(self.input.write_all(format!("{line}\n").as_bytes())).await.unwrap();
     }
 
     pub(crate) async fn query(&mut self, id: &str, sql: &str, rest: &str) {
@@ -54,7 +58,7 @@ impl Pipe {
 
     /// The next event; `None` at the end.
     pub(crate) async fn try_next(&mut self) -> Option<Value> {
-        let line = self.output.next_line().await.unwrap()?;
+        let line = in_time(self.output.next_line()).await.unwrap()?;
         Some(serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}")))
     }
 
@@ -73,8 +77,9 @@ impl Pipe {
 
     /// Waits until this query is being run, by pinging until it is noted.
     pub(crate) async fn until_noted(&mut self, wanted: &str) -> Vec<String> {
-        let mut notes = Vec::new();
+        let (mut notes, started) = (Vec::new(), Instant::now());
         loop {
+            assert!(started.elapsed() < PATIENCE, "{wanted}: {notes:?}");
             notes.extend(self.fake.notes());
             if notes.iter().any(|note| note.starts_with(wanted)) {
                 return notes;
@@ -85,13 +90,19 @@ impl Pipe {
 
     /// Closes the input; what is left to read, and the exit code.
     pub(crate) async fn finish(mut self) -> (Vec<String>, u8, Fake) {
-        drop(self.input);
+        // The other half of this is what the pipe reads.
+        self.input.shutdown().await.unwrap();
         let mut left = Vec::new();
-        while let Some(line) = self.output.next_line().await.unwrap() {
-            left.push(brief(&serde_json::from_str(&line).unwrap()));
+        while let Some(event) = self.try_next().await {
+            left.push(brief(&event));
         }
-        (left, self.ended.await.unwrap(), self.fake)
+        (left, in_time(self.ended).await.unwrap(), self.fake)
     }
+}
+
+/// Fails the test if it takes too long.
+pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, work).await.expect("in time")
 }
 
 /// An event in short.
@@ -120,9 +131,10 @@ pub(crate) async fn command_in(
             let (stdout, mut output) = tokio::io::duplex(ROOM);
             let stop = CancellationToken::new();
             let executor = Arc::new(fake.clone());
-            let code = run(invocation, executor, Surroundings::none(), stdin.as_bytes(), stdout, stop).await;
+            let running = run(invocation, executor, Surroundings::none(), stdin.as_bytes(), stdout, stop);
+            let code = in_time(running).await;
             let mut text = String::new();
-            output.read_to_string(&mut text).await.unwrap();
+            in_time(output.read_to_string(&mut text)).await.unwrap();
             (text, code)
         }
     };

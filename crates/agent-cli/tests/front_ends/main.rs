@@ -7,5 +7,6 @@ mod fake;
 mod flow;
 mod golden;
 mod harness;
+mod line;
 mod one_shot;
 mod transactions;

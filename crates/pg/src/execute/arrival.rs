@@ -62,7 +62,7 @@ pub(crate) async fn arrive(
             Message::NoticeResponse(body) if is_here => outlet.notice(&body).await?,
             Message::DataRow(body) if is_here => match expected.conversion {
                 Some(conversion) => arrival.drafts.push(conversion.draft(&body, expected.columns)?),
-                None if outlet.take(&body, expected.columns).await? => {}
+                None if outlet.take(&body).await? => {}
                 None if expected.to_its_end => {}
                 None => {
                     arrival.is_cut = true;

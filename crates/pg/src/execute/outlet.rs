@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Chunk, Completed, Delivery};
 use crate::error::{Error, ServerError};
-use crate::read::{check_size, row_texts, write_row, write_values};
+use crate::read::RowWriter;
 
 /// The largest row, as PostgreSQL sends it, where rows are handed on as they arrive.
 const MAX_ROW_BYTES: usize = 16 << 20;
@@ -21,19 +21,20 @@ const MAX_IDLE_BYTES: usize = 1 << 20;
 pub struct Outlet {
     out: mpsc::Sender<Chunk>,
     delivery: Delivery,
-    /// The columns, until they are sent.
-    columns: Option<Vec<Column>>,
+    /// What the rows are made of, once that is known.
+    rows: Option<RowWriter>,
+    /// Whether their columns have been sent.
+    is_begun: bool,
     /// A JSON array that is not closed yet; empty if no row is in it.
     batch: Vec<u8>,
     in_batch: u64,
-    /// The rows, and the bytes of their JSON.
-    rows: u64,
+    /// How many rows there were, and the bytes of their JSON.
+    row_count: u64,
     bytes: u64,
     /// PostgreSQL's command tag, once it is known.
     tag: Option<String>,
     /// What the tag's last number says.
     affected: u64,
-    returns_rows: bool,
     /// What is too large, if something is: nothing more is taken then.
     overflow: Option<String>,
 }
@@ -45,14 +46,14 @@ impl Outlet {
         Self {
             out,
             delivery,
-            columns: None,
+            rows: None,
+            is_begun: false,
             batch: Vec::new(),
             in_batch: 0,
-            rows: 0,
+            row_count: 0,
             bytes: 0,
             tag: None,
             affected: 0,
-            returns_rows: false,
             overflow: None,
         }
     }
@@ -62,8 +63,8 @@ impl Outlet {
     pub fn completed(self) -> Completed {
         Completed {
             tag: self.tag,
-            returns_rows: self.returns_rows,
-            row_count: if self.returns_rows { self.rows } else { self.affected },
+            returns_rows: self.rows.is_some(),
+            row_count: if self.rows.is_some() { self.row_count } else { self.affected },
             payload_bytes: self.bytes,
             correlation_id: None,
         }
@@ -101,38 +102,32 @@ impl Outlet {
     }
 
     /// The statement returns rows of these columns.
-    pub(crate) fn begin(&mut self, columns: &[Column]) {
-        self.returns_rows = true;
-        self.columns = Some(columns.to_vec());
+    pub(crate) fn begin(&mut self, columns: &[Column]) -> Result<(), Error> {
+        self.rows = Some(RowWriter::new(columns).map_err(std::io::Error::other)?);
+        Ok(())
     }
 
     /// Takes a row as it arrives. False if it is too much: the rest need not come.
-    pub(crate) async fn take(&mut self, body: &DataRowBody, columns: &[Column]) -> Result<bool, Error> {
-        if self.overflow.is_some() {
-            return Ok(false);
-        }
-        let texts = row_texts(body)?;
-        check_size(&texts, columns, self.max_message_bytes())?;
-        self.push(|batch| write_row(batch, &texts, columns)).await
+    pub(crate) async fn take(&mut self, body: &DataRowBody) -> Result<bool, Error> {
+        let max_bytes = self.max_message_bytes();
+        self.push(|rows, batch| rows.write(batch, body, max_bytes)).await
     }
 
     /// The same for a row that is JSON already.
-    pub(crate) async fn take_values(&mut self, row: &[Value], columns: &[Column]) -> Result<bool, Error> {
-        if self.overflow.is_some() {
-            return Ok(false);
-        }
-        self.push(|batch| write_values(batch, row, columns)).await
+    pub(crate) async fn take_values(&mut self, row: &[Value]) -> Result<bool, Error> {
+        self.push(|rows, batch| rows.write_values(batch, row)).await
     }
 
-    async fn push(&mut self, write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) -> Result<bool, Error> {
+    async fn push(&mut self, write: impl FnOnce(&RowWriter, &mut Vec<u8>) -> Result<(), Error>) -> Result<bool, Error> {
+        let Some(rows) = self.rows.as_ref().filter(|_| self.overflow.is_none()) else { return Ok(false) };
         self.batch.push(if self.in_batch == 0 { b'[' } else { b',' });
         let start = self.batch.len();
-        write(&mut self.batch).map_err(std::io::Error::other)?;
+        write(rows, &mut self.batch)?;
         self.bytes += (self.batch.len() - start) as u64;
-        self.rows += 1;
+        self.row_count += 1;
         self.in_batch += 1;
         match self.delivery {
-            Delivery::Inline { max_rows, .. } if self.rows > max_rows as u64 => {
+            Delivery::Inline { max_rows, .. } if self.row_count > max_rows as u64 => {
                 self.refuse(format!("the result has more than {max_rows} rows"));
             }
             Delivery::Inline { max_bytes, .. } if self.bytes > max_bytes as u64 => {
@@ -152,7 +147,9 @@ impl Outlet {
     }
 
     async fn hand_on(&mut self) -> Result<(), Error> {
-        if let Some(columns) = self.columns.take() {
+        if let Some(rows) = self.rows.as_ref().filter(|_| !self.is_begun) {
+            let columns = rows.columns().to_vec();
+            self.is_begun = true;
             self.send(Chunk::Columns(columns)).await?;
         }
         if self.in_batch == 0 {

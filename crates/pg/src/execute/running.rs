@@ -75,7 +75,7 @@ async fn run_named(
         return Err(control("it ends the transaction, or goes back in it"));
     }
     if let Some(columns) = &columns {
-        outlet.begin(columns);
+        outlet.begin(columns)?;
     }
     let role = match forbids {
         Some(reader) => reader.check_streamed(session, statement, &params).await?,

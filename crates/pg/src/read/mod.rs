@@ -40,7 +40,7 @@ pub use layers::Layer;
 use layers::Layers;
 pub(crate) use remembered::Remembered;
 pub use rendered::RowForm;
-pub(crate) use rendered::{check_size, row_texts, write_row, write_values};
+pub(crate) use rendered::RowWriter;
 pub use room::Room;
 use room::Rooms;
 pub(crate) use run::is_about_values;

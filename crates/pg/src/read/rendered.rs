@@ -5,6 +5,7 @@
 //! 1 MiB as PostgreSQL sends them are 14 MiB of JSON, more than clients take in one message.
 
 use std::borrow::Cow;
+use std::io;
 use std::ops::Range;
 
 use contract::{Column, PgType, Scalar, TypeKind};
@@ -80,7 +81,7 @@ impl Rendered {
         cells: impl ExactSizeIterator<Item = C> + Clone,
         columns: &[Column],
     ) -> Result<bool, Error> {
-        let row = to_raw_value(&Row { form: self.form, cells, columns }).map_err(std::io::Error::other)?;
+        let row = to_raw_value(&Row { form: self.form, cells, columns }).map_err(io::Error::other)?;
         let size = row.get().len();
         self.bytes += size;
         if self.bytes <= self.max_bytes {
@@ -100,12 +101,13 @@ impl Rendered {
 }
 
 /// The values of a row in text form.
-pub(crate) fn row_texts(body: &DataRowBody) -> std::io::Result<Vec<Option<Cow<'_, str>>>> {
-    let text = |range: Option<Range<usize>>| {
-        // The session's encoding is UTF8, so the server has made sure of it.
-        range.map(|range| String::from_utf8_lossy(body.buffer().get(range).unwrap_or_default()))
-    };
-    body.ranges().map(|range| Ok(text(range))).collect()
+fn row_texts(body: &DataRowBody) -> io::Result<Vec<Option<Cow<'_, str>>>> {
+    body.ranges().map(|range| Ok(range.map(|range| text(body, range)))).collect()
+}
+
+/// The session's encoding is UTF8, so the server has made sure of it.
+fn text(body: &DataRowBody, range: Range<usize>) -> Cow<'_, str> {
+    String::from_utf8_lossy(body.buffer().get(range).unwrap_or_default())
 }
 
 fn cells<'a, T: AsRef<str>>(
@@ -115,24 +117,65 @@ fn cells<'a, T: AsRef<str>>(
     row.iter().zip(columns).map(|(text, column)| Cell { text: text.as_ref().map(AsRef::as_ref), ty: &column.ty })
 }
 
-/// Writes a row in text form as a JSON object behind what `out` holds.
-///
-/// # Errors
-/// None: what PostgreSQL sends has a form in JSON.
-pub(crate) fn write_row<T: AsRef<str>>(
-    out: &mut Vec<u8>,
-    row: &[Option<T>],
-    columns: &[Column],
-) -> serde_json::Result<()> {
-    serde_json::to_writer(out, &Row { form: RowForm::Object, cells: cells(row, columns), columns })
+/// Writes rows as JSON objects, one after the other. The names of their columns are escaped once.
+#[derive(Debug)]
+pub(crate) struct RowWriter {
+    columns: Vec<Column>,
+    /// What stands before each value: `{"id":`, then `,"text":`.
+    keys: Vec<Vec<u8>>,
+    has_nested: bool,
 }
 
-/// The same for a row that is JSON already.
-///
-/// # Errors
-/// None.
-pub(crate) fn write_values(out: &mut Vec<u8>, row: &[Value], columns: &[Column]) -> serde_json::Result<()> {
-    serde_json::to_writer(out, &Row { form: RowForm::Object, cells: row.iter(), columns })
+impl RowWriter {
+    pub(crate) fn new(columns: &[Column]) -> serde_json::Result<Self> {
+        let key = |(index, column): (usize, &Column)| {
+            let mut key = vec![if index == 0 { b'{' } else { b',' }];
+            serde_json::to_writer(&mut key, &column.name)?;
+            key.push(b':');
+            Ok(key)
+        };
+        let keys = columns.iter().enumerate().map(key).collect::<serde_json::Result<_>>()?;
+        let has_nested = columns.iter().any(|column| is_nested(&column.ty.kind));
+        Ok(Self { columns: columns.to_vec(), keys, has_nested })
+    }
+
+    pub(crate) fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Writes a row as it arrives, in PostgreSQL's text form, behind what `out` holds.
+    ///
+    /// # Errors
+    /// [`Error::TooManyValues`], as [`check_size`] has it.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, body: &DataRowBody, max_bytes: usize) -> Result<(), Error> {
+        if self.has_nested {
+            check_size(&row_texts(body)?, &self.columns, max_bytes)?;
+        }
+        let mut cells = body.ranges();
+        self.write_cells(out, |out, column| {
+            let text = cells.next()?.flatten().map(|range| text(body, range));
+            Ok(serde_json::to_writer(out, &Cell { text: text.as_deref(), ty: &column.ty }).map_err(io::Error::other)?)
+        })
+    }
+
+    /// The same for a row that is JSON already.
+    pub(crate) fn write_values(&self, out: &mut Vec<u8>, row: &[Value]) -> Result<(), Error> {
+        let mut cells = row.iter();
+        self.write_cells(out, |out, _| Ok(serde_json::to_writer(out, &cells.next()).map_err(io::Error::other)?))
+    }
+
+    fn write_cells(
+        &self,
+        out: &mut Vec<u8>,
+        mut write: impl FnMut(&mut Vec<u8>, &Column) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for (key, column) in self.keys.iter().zip(&self.columns) {
+            out.extend_from_slice(key);
+            write(out, column)?;
+        }
+        out.extend_from_slice(if self.keys.is_empty() { b"{}" } else { b"}" });
+        Ok(())
+    }
 }
 
 impl ResultSet {
@@ -149,7 +192,7 @@ impl ResultSet {
 ///
 /// # Errors
 /// [`Error::TooManyValues`].
-pub(crate) fn check_size<T: AsRef<str>>(row: &[Option<T>], columns: &[Column], max_bytes: usize) -> Result<(), Error> {
+fn check_size<T: AsRef<str>>(row: &[Option<T>], columns: &[Column], max_bytes: usize) -> Result<(), Error> {
     let limit = max_bytes / BYTES_A_VALUE;
     let nested = row.iter().zip(columns).filter(|(_, column)| is_nested(&column.ty.kind));
     let count: usize = nested.filter_map(|(cell, _)| cell.as_ref()).map(|text| values_in(text.as_ref())).sum();

@@ -108,7 +108,7 @@ impl Reader {
         session.connection.max_message_bytes = outlet.max_message_bytes();
         session.connection.flush().await?;
         if shape.returns_rows {
-            outlet.begin(&shape.columns);
+            outlet.begin(&shape.columns)?;
         }
         let expected = Expected {
             before: before.bound,
@@ -201,7 +201,7 @@ impl Reader {
                 return Err(too_large(Error::MessageTooLarge { size: limit, limit }).into());
             }
             for row in &converted.rows {
-                if !outlet.take_values(row, expected.columns).await? {
+                if !outlet.take_values(row).await? {
                     arrival.is_suspended = false;
                     break;
                 }
