@@ -166,9 +166,11 @@ async fn no_log_level_brings_a_sensitive_value_into_the_log() {
         assert!(server.receive().await["error"].is_object());
         server.send(&format!("\"{SECRET}\"")).await;
         assert!(server.receive().await["error"].is_object());
+        assert!(server.request(4, "tools/nothing", json!({"name": SECRET})).await["error"].is_object());
         assert!(server.close().await);
         let log = std::fs::read_to_string(log.path()).unwrap();
         assert!(level == "rmcp=trace" || log.contains("executed"), "it logs: {log}");
+        assert!(!log.contains("response error"), "a client that is wrong is no warning: {log}");
         assert_free(&format!("the log at {level}"), &log);
     }
 }

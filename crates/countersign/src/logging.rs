@@ -8,8 +8,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::settings::LogFormat;
 
-/// Below a warning these log whole messages, with whatever a query or a parameter says.
-const TALKATIVE: [&str; 3] = ["rmcp", "refinery_core", "tokio_postgres"];
+/// Below this level these log whole messages, with whatever a query or a parameter says. rmcp warns of every request that its
+/// client cancels or that is wrong, which the client has been told, and could write a log full with.
+const TALKATIVE: [(&str, Level); 3] =
+    [("rmcp", Level::ERROR), ("refinery_core", Level::WARN), ("tokio_postgres", Level::WARN)];
 
 /// # Errors
 /// If `level` is neither a level nor filters.
@@ -30,5 +32,5 @@ pub(crate) fn start(level: &str, format: LogFormat) -> anyhow::Result<()> {
 
 fn is_free_of_messages(event: &Metadata<'_>) -> bool {
     let crate_name = event.target().split("::").next().unwrap_or_default();
-    *event.level() <= Level::WARN || !TALKATIVE.contains(&crate_name)
+    TALKATIVE.iter().all(|(name, least)| *name != crate_name || event.level() <= least)
 }
