@@ -111,7 +111,6 @@ async fn the_pods_of_kubernetes_serve_and_their_probes_are_answered() {
     command.env("COUNTERSIGN_LOG_FORMAT", "text");
     let server = HttpServer::listening(command).await;
     server.logged(" ready ").await;
-    let visitor = server.visitor().with("host", "localhost");
     for probe in ["readinessProbe", "livenessProbe"] {
         let get = &container[probe]["httpGet"];
         let path = get["path"].as_str().unwrap();
