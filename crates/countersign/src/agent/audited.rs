@@ -275,10 +275,6 @@ struct Open {
     settled: JoinHandle<Result<Settled, Stopped>>,
 }
 
-fn failed_already() -> Failed {
-    sql("25P02", "current transaction is aborted, commands ignored until end of transaction block")
-}
-
 impl Transaction for Open {
     fn query<'a>(
         &'a mut self,
@@ -289,8 +285,8 @@ impl Transaction for Open {
         Box::pin(async move {
             let (done, outcome) = oneshot::channel();
             let sent = Sent { query, out, cancel, done };
-            self.step.send(Step::Run(Box::new(sent))).await.map_err(|_| failed_already())?;
-            outcome.await.unwrap_or_else(|_| Err(failed_already()))
+            self.step.send(Step::Run(Box::new(sent))).await.map_err(|_| Failed::in_failed_transaction())?;
+            outcome.await.unwrap_or_else(|_| Err(Failed::in_failed_transaction()))
         })
     }
 
@@ -307,7 +303,7 @@ impl Transaction for Open {
                 Err(stopped) if is_open || stopped.failure.code == ErrorCode::CommitOutcomeUnknown => {
                     Err(failed(&stopped))
                 }
-                Err(_) => Err(failed_already()),
+                Err(_) => Err(Failed::in_failed_transaction()),
             }
         })
     }

@@ -85,7 +85,7 @@ pub enum Chunk {
     Columns(Vec<Column>),
     /// Some rows, at least one; at most one such chunk for [`Delivery::Inline`].
     Rows {
-        /// A JSON array of objects by column name.
+        /// A JSON array of objects by column name. Nobody looks whether it is one.
         json: String,
         /// How many.
         count: u64,
@@ -183,6 +183,18 @@ pub enum Failed {
 }
 
 impl Failed {
+    /// Of a statement in a transaction that has failed already: in_failed_sql_transaction, in PostgreSQL's words.
+    #[must_use]
+    pub fn in_failed_transaction() -> Self {
+        Self::Sql(Box::new(ServerError {
+            hint: Some("Send rollback, and begin anew.".to_owned()),
+            ..ServerError::ours(
+                "25P02",
+                "current transaction is aborted, commands ignored until end of transaction block",
+            )
+        }))
+    }
+
     pub(crate) fn copy() -> Self {
         Self::Unsupported {
             message: "COPY from or to the client is not supported here".to_owned(),

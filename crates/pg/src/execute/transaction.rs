@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 use super::direct::{COMMIT_PATIENCE, commit, unless_cancelled};
 use super::running::{Limits, ending_in_block, run_in};
 use super::{Chunk, Completed, Executing, Failed, Outlet, Query, Transaction};
-use crate::error::ServerError;
 use crate::pool::Lease;
 use crate::read::Reader;
 
@@ -28,14 +27,6 @@ impl Opened {
     pub(super) fn new(reader: Reader, lease: Lease, read_only: bool) -> Self {
         Self { reader, read_only, lease: Some(lease), longest: COMMIT_PATIENCE }
     }
-}
-
-/// in_failed_sql_transaction, in PostgreSQL's words.
-fn failed_already() -> Failed {
-    Failed::Sql(Box::new(ServerError {
-        hint: Some("Send rollback, and begin anew.".to_owned()),
-        ..ServerError::ours("25P02", "current transaction is aborted, commands ignored until end of transaction block")
-    }))
 }
 
 async fn run(lease: &mut Lease, reader: &Reader, query: &Query, outlet: &mut Outlet) -> Result<(), Failed> {
@@ -59,7 +50,7 @@ impl Transaction for Opened {
             let query = Query { read_only: self.read_only, ..query };
             let mut outlet = Outlet::new(out, query.delivery);
             // It comes back if all went well. Otherwise the block is over: what has run in it is not what its caller has seen.
-            let mut lease = self.lease.take().ok_or_else(failed_already)?;
+            let mut lease = self.lease.take().ok_or_else(Failed::in_failed_transaction)?;
             match unless_cancelled(&cancel, run(&mut lease, &self.reader, &query, &mut outlet)).await {
                 Ok(()) => {
                     self.longest = longer(self.longest, query.statement_timeout);
@@ -76,7 +67,7 @@ impl Transaction for Opened {
 
     fn commit(mut self: Box<Self>) -> Executing<'static, Completed> {
         Box::pin(async move {
-            let mut lease = self.lease.take().ok_or_else(failed_already)?;
+            let mut lease = self.lease.take().ok_or_else(Failed::in_failed_transaction)?;
             let tag = if self.read_only {
                 // Nothing of it can be kept, so nothing is: a NOTIFY would be sent.
                 lease.session().leave_block("rollback").await;
