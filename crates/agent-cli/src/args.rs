@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, Parser};
-use contract::Secret;
+use contract::{Secret, quoted};
 
 use crate::connection::Fields;
 use crate::events::Event;
@@ -15,7 +15,7 @@ use crate::invocation::{FrontEnd, Invocation, Mode, OneShot, Sql, params};
 use crate::log::Filters;
 use crate::options::{Defaults, Options};
 use crate::output::Output;
-use crate::problem::{Problem, quoted};
+use crate::problem::Problem;
 use crate::request::check_sql;
 use crate::{psql, redaction};
 

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use contract::Secret;
+use contract::{Secret, quoted};
 use serde::{Serialize, Serializer};
 
 use crate::connection::Fields;
 use crate::log::Filters;
 use crate::options::Defaults;
-use crate::problem::{Problem, quoted};
+use crate::problem::Problem;
 
 /// The session that there always is.
 pub const DEFAULT_SESSION: &str = "default";

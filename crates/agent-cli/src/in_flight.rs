@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::problem::{Problem, quoted};
+use crate::problem::Problem;
 use crate::writer::Placed;
+use contract::quoted;
 
 /// The most queries in flight.
 pub(crate) const MAX_IN_FLIGHT: usize = 64;

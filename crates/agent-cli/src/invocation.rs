@@ -103,7 +103,7 @@ pub fn params<'a>(flag: &str, pairs: impl IntoIterator<Item = &'a str>) -> Resul
         })?;
         let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
         let number = number.parse().ok().filter(|_| is_number).ok_or_else(|| {
-            let name = crate::problem::quoted(number);
+            let name = contract::quoted(number);
             Problem::invalid(format!("{flag} {name}: a parameter is named by its number, as in {flag} 1=text"))
                 .hint("there are no named variables and no :name in a statement; write $1 and give its value")
         })?;

@@ -25,11 +25,12 @@ use crate::in_flight::{InFlight, Kind};
 use crate::lines::{Line, Lines};
 use crate::log::Filters;
 use crate::one_shot::{DONE, FAILED};
-use crate::problem::{ErrorCode, Problem, quoted};
+use crate::problem::{ErrorCode, Problem};
 use crate::query::{self, Request, Runner};
 use crate::request::{self, Command, QueryCommand, Rejected};
 use crate::transactions::{Found, New, Task, Transactions};
 use crate::writer::{Answers, Outlet, OutputClosed};
+use contract::quoted;
 
 /// How long what is in flight may go on when the session ends.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);

@@ -86,15 +86,3 @@ impl Problem {
         Self { retryable, ..self }
     }
 }
-
-/// The most of a caller's word that a message repeats, in characters.
-const MAX_WORD_CHARS: usize = 64;
-
-/// A caller's word as a message shows it: in quotes, on one line, not endless.
-pub(crate) fn quoted(word: &str) -> String {
-    let mut short: String = word.chars().take(MAX_WORD_CHARS).collect();
-    if short.len() < word.len() {
-        short.push('…');
-    }
-    format!("\"{}\"", contract::visible(&short))
-}

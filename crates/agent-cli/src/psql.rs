@@ -1,8 +1,9 @@
 //! The command line of `psql`: psql's flags, translated to those of `query` (promises B6-11 to B6-23). Nothing else is psql's:
 //! no variables in the text, no backslash commands, no tables.
 
-use crate::problem::{Problem, quoted};
+use crate::problem::Problem;
 use crate::redaction;
+use contract::quoted;
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\

@@ -14,6 +14,7 @@ mod principal;
 mod redaction;
 mod secret;
 mod statement;
+mod strict_json;
 mod visible;
 
 pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UndoCall};
@@ -26,4 +27,5 @@ pub use secret::Secret;
 pub use statement::{
     Column, CompositeField, Describe, DescribeError, PgType, Reach, Scalar, StatementShape, TableUse, TypeKind,
 };
-pub use visible::visible;
+pub use strict_json::{NotStrict, check_strict_json};
+pub use visible::{quoted, visible};

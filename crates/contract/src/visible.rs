@@ -34,3 +34,16 @@ fn push_escape(line: &mut String, character: char) {
         line.push_str(&format!("\\u{unit:04x}"));
     }
 }
+
+/// The most of a caller's word that a message repeats, in characters.
+const MAX_WORD_CHARS: usize = 64;
+
+/// A caller's word as a message shows it: in quotes, on one line, not endless.
+#[must_use]
+pub fn quoted(word: &str) -> String {
+    let mut short: String = word.chars().take(MAX_WORD_CHARS).collect();
+    if short.len() < word.len() {
+        short.push('…');
+    }
+    format!("\"{}\"", visible(&short))
+}

@@ -17,7 +17,6 @@ mod packed;
 mod resources;
 mod server;
 mod stdio;
-mod strict_json;
 
 pub use self::http::{
     Allowances, Check, HttpOptions, Offer, Site, Tls, TlsError, anonymous, is_host, is_origin, read_tls, serve_http,

@@ -1,15 +1,17 @@
 //! Texts to JSON-RPC messages, whatever transport they came by.
 
 use std::collections::HashMap;
+use std::fmt;
 
+use contract::NotStrict;
 use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use serde_json::value::RawValue;
 
-use crate::strict_json;
-
 /// The longest message that is read, in bytes: twice what the ledger records of a call.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 4 << 20;
+/// The most values in a message: room for 65,535 parameters, the most that PostgreSQL takes.
+const MAX_VALUES: usize = 70_000;
 
 /// What is answered to a text that is no message.
 pub(crate) struct Unreadable {
@@ -29,21 +31,18 @@ impl Unreadable {
 /// # Errors
 /// What is answered to a text that is no message.
 pub(crate) fn parse(text: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize), Unreadable> {
-    let values = match strict_json::check(text) {
-        Ok(values) => values,
-        Err(error) if error.is_data() => return Err(misshapen(text, &error)),
-        Err(error) => {
-            return Err(Unreadable::new(
-                ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None),
-                None,
-            ));
+    let values = contract::check_strict_json(text, MAX_VALUES).map_err(|refused| match refused {
+        NotStrict::NoJson(error) => {
+            Unreadable::new(ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None), None)
         }
-    };
+        NotStrict::KeyTwice(_) => misshapen(text, &refused),
+        NotStrict::TooManyValues(_) => misshapen(text, &format_args!("{refused}; give many as one text")),
+    })?;
     serde_json::from_slice(text).map(|message| (message, values)).map_err(|error| misshapen(text, &error))
 }
 
 /// The answer to JSON that is no message. What is in it besides method and id is not looked at.
-fn misshapen(text: &[u8], error: &serde_json::Error) -> Unreadable {
+fn misshapen(text: &[u8], error: &dyn fmt::Display) -> Unreadable {
     let fields: HashMap<String, &RawValue> = serde_json::from_slice(text).unwrap_or_default();
     let id = fields.get("id").and_then(|id| serde_json::from_str(id.get()).ok());
     let method = fields.get("method").and_then(|method| serde_json::from_str::<String>(method.get()).ok());

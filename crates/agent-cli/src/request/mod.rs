@@ -9,14 +9,14 @@ mod strict_json;
 
 use std::fmt;
 
-use contract::IdFinder;
+use contract::{IdFinder, quoted};
 use serde_json::Value;
 
 use object::Object;
 
 use crate::config::Patch;
 use crate::options::Options;
-use crate::problem::{ErrorCode, Problem, quoted};
+use crate::problem::{ErrorCode, Problem};
 
 /// The longest line, without its end, in bytes.
 pub const MAX_LINE_BYTES: usize = 1 << 20;

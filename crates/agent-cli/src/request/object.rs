@@ -1,10 +1,10 @@
 //! A JSON object from which fields are taken by name and type.
 
-use contract::Secret;
+use contract::{Secret, quoted};
 use serde_json::{Map, Value};
 
 use crate::options;
-use crate::problem::{Problem, quoted};
+use crate::problem::Problem;
 
 /// What a value is, for a message: never the value itself.
 pub(super) fn kind(value: &Value) -> &'static str {

@@ -6,7 +6,8 @@ use super::name;
 use super::object::{Object, kind};
 use crate::config::{FieldPatch, Patch};
 use crate::log::Filters;
-use crate::problem::{Problem, quoted};
+use crate::problem::Problem;
+use contract::quoted;
 
 /// The longest value of a session's field, in bytes: the configuration is shown as a whole.
 const MAX_FIELD_BYTES: usize = 8192;

@@ -21,10 +21,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::events::Event;
-use crate::problem::{ErrorCode, Problem, quoted};
+use crate::problem::{ErrorCode, Problem};
 use crate::query::Request;
 use crate::writer::Outlet;
 use actor::Actor;
+use contract::quoted;
 
 /// The sessions with a transaction.
 #[derive(Default)]
