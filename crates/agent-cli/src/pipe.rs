@@ -27,13 +27,17 @@ use crate::log::Filters;
 use crate::one_shot::{DONE, FAILED};
 use crate::problem::{ErrorCode, Problem};
 use crate::query::{self, Request, Runner};
-use crate::request::{self, Command, QueryCommand, Rejected};
+use crate::request::{self, Command, DEFAULT_TRANSACTION_TIMEOUT_MS, Meant, QueryCommand, Rejected};
 use crate::transactions::{Found, New, Task, Transactions};
 use crate::writer::{Answers, Outlet, OutputClosed};
 use contract::quoted;
 
 /// How long what is in flight may go on when the session ends.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
+
+/// A query of a transaction cannot be sent again by itself.
+const FEWER_AT_ONCE: &str =
+    "the transaction is rolled back: send rollback, then begin again, and wait for some answers on the way";
 
 /// A session of commands.
 pub(crate) struct Pipe {
@@ -132,9 +136,9 @@ impl Pipe {
         };
         let command = match parsed {
             Ok(command) => command,
-            Err(rejected) => return self.refuse(rejected.id, rejected.problem).await,
+            Err(rejected) => return self.refuse(rejected.id, rejected.problem, &rejected.meant).await,
         };
-        let (id, done) = match command {
+        let (id, meant, done) = match command {
             Command::Close => return Ok(Flow::Ends),
             Command::Ping => {
                 self.answers.emit(&self.pong()).await?;
@@ -145,36 +149,62 @@ impl Pipe {
                     self.answers.emit(&Event::Config(Box::new(self.config.clone()))).await?;
                     return Ok(Flow::GoesOn);
                 }
-                Err(problem) => (None, Err(problem)),
+                Err(problem) => (None, Meant::ForNone, Err(problem)),
             },
             Command::Cancel { id } => {
                 // With the id of a commit that runs this would look like its end.
                 let shown = (!self.in_flight.is_there(&id)).then(|| id.clone());
-                (shown, self.in_flight.cancel(&id))
+                (shown, Meant::ForNone, self.in_flight.cancel(&id))
             }
-            Command::Query(query) => (Some(query.id.clone()), self.query(*query)),
+            Command::Query(query) => {
+                let meant = Meant::ForSession { session: query.session.clone(), is_begin: false };
+                (Some(query.id.clone()), meant, self.query(*query))
+            }
             Command::Begin { id, session, read_only, timeout_ms } => {
                 let begun = self.begin(&id, session.as_deref(), read_only, Duration::from_millis(timeout_ms));
-                (Some(id), begun)
+                (Some(id), Meant::ForSession { session, is_begin: true }, begun)
             }
             Command::Commit { id, session } => {
                 let ended = self.end_transaction(&id, session.as_deref(), Task::Commit);
-                (Some(id), ended)
+                (Some(id), Meant::ForNone, ended)
             }
             Command::Rollback { id, session } => {
                 let ended = self.end_transaction(&id, session.as_deref(), Task::RollBack);
-                (Some(id), ended)
+                (Some(id), Meant::ForNone, ended)
             }
         };
         match done {
             Ok(()) => Ok(Flow::GoesOn),
-            Err(problem) => self.refuse(id, problem).await,
+            Err(problem) => self.refuse(id, problem, &meant).await,
         }
     }
 
-    async fn refuse(&self, id: Option<String>, problem: Problem) -> Result<Flow, OutputClosed> {
+    async fn refuse(&mut self, id: Option<String>, problem: Problem, meant: &Meant) -> Result<Flow, OutputClosed> {
+        match meant {
+            Meant::ForNone => {}
+            Meant::ForSession { session, is_begin } => self.refuse_in(session.as_deref(), *is_begin, &problem),
+            Meant::ForAny => self.transactions.refuse_all(&problem),
+        }
         self.answers.emit(&Event::error(id, problem, 0)).await?;
         Ok(Flow::GoesOn)
+    }
+
+    /// What belongs to the transaction of a session was refused.
+    fn refuse_in(&mut self, session: Option<&str>, is_begin: bool, problem: &Problem) {
+        let session = match self.config.session(session) {
+            Ok((session, _)) => session.to_owned(),
+            // Whichever it was to be.
+            Err(_) => return self.transactions.refuse_all(problem),
+        };
+        if !is_begin {
+            return self.transactions.refuse(&session, problem);
+        }
+        // Where there is no way to the session, nothing behind it finds one either.
+        let Ok(place) = self.place(Some(&session)) else { return };
+        let (executor, outlet) = (Arc::clone(&self.executor), self.outlet.clone());
+        let timeout = Duration::from_millis(DEFAULT_TRANSACTION_TIMEOUT_MS);
+        let new = New { executor, place, read_only: true, timeout, outlet, tasks: &self.tasks };
+        self.transactions.refuse_begin(new, problem);
     }
 
     fn pong(&self) -> Event {
@@ -184,7 +214,9 @@ impl Pipe {
 
     fn configure(&mut self, patch: Patch) -> Result<(), Problem> {
         let touched: Vec<String> = patch.sessions.iter().map(|(name, _)| name.clone()).collect();
-        for session in &touched {
+        // What follows and names no session is for the transaction that is open there.
+        let left = patch.default_session.as_ref().map(|_| &self.config.default_session);
+        for session in touched.iter().chain(left) {
             if self.transactions.is_open(session) {
                 let message = format!("the session {} has an open transaction", quoted(session));
                 return Err(Problem::invalid(message).hint("commit or roll it back, then change the session"));
@@ -227,13 +259,18 @@ impl Pipe {
         let request = Request { id: command.id, session: place.session.clone(), started: Instant::now() };
         match self.transactions.find(&place.session) {
             Found::Open(transaction) => {
-                if command.options.read_only.is_some_and(|read_only| read_only != transaction.read_only) {
+                let other = command.options.read_only.filter(|read_only| *read_only != transaction.read_only);
+                if other.is_some() && !transaction.has_failed() {
                     let is = if transaction.read_only { "cannot write" } else { "can write" };
                     return Err(Problem::invalid(format!("the open transaction of this session {is}"))
                         .hint("leave read_only out: the transaction decides"));
                 }
                 query.read_only = transaction.read_only;
-                let cancel = self.in_flight.accept(&request.id, Kind::Query, &self.all)?;
+                let accepted = self.in_flight.accept(&request.id, Kind::Query, &self.all);
+                let cancel = accepted.map_err(|problem| match problem.retryable {
+                    true => problem.retryable(false).hint(FEWER_AT_ONCE),
+                    false => problem,
+                })?;
                 let work = transaction.submit(Task::Query(query), request.clone(), cancel);
                 self.start(request, Box::pin(work));
             }

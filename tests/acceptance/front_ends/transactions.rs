@@ -91,6 +91,102 @@ async fn a_part_of_a_transaction_is_never_committed() {
 }
 
 #[tokio::test]
+async fn what_is_refused_of_a_transaction_takes_the_rest_of_it_along() {
+    // B9-27: a client that has sent everything at once must not get a part of it.
+    let db = database().await;
+    drop(plain(&db).await);
+    let insert = "\"code\":\"query\",\"id\":\"b\",\"sql\":\"insert into t values (2)\"";
+    let long = format!("{{{insert},\"params\":[\"{}\"]}}", "x".repeat(1 << 20));
+    let broken = [
+        format!("{{{insert},\"oops\":1}}"),
+        format!("{{{insert},\"params\":{{}}}}"),
+        format!("{{{insert},\"options\":{{\"batch_rows\":0}}}}"),
+        format!("{{{insert},\"options\":{{\"read_only\":true}}}}"),
+        format!("{{{insert},\"session\":\"misspelt\"}}"),
+        format!("{{{insert},\"session\":1}}"),
+        format!("{{{insert},\"sql\":\"select 1\"}}"),
+        format!("{{{insert}"),
+        insert.replace("query", "qurey").replacen('"', "{\"", 1) + "}",
+        "{\"code\":\"query\",\"id\":\"begin\",\"sql\":\"select 1\",\"options\":1}".to_owned(),
+        "{\"code\":\"begin\",\"id\":\"again\"}".to_owned(),
+        long,
+    ];
+    for line in &broken {
+        let mut pipe = Pipe::on(&db);
+        let shown: String = line.chars().take(100).collect();
+        pipe.send(json!({"code": "begin", "id": "begin", "options": {"read_only": false}})).await;
+        pipe.query("a", "insert into t values (1)").await;
+        pipe.line(line).await;
+        pipe.query("c", "insert into t values (3)").await;
+        pipe.send(json!({"code": "commit", "id": "commit"})).await;
+        assert_eq!(pipe.end_of("a").await["code"], "result", "{shown}");
+        assert_eq!(pipe.end_of("c").await["code"], "error", "{shown}");
+        let committed = pipe.end_of("commit").await;
+        let said = committed["error"].as_str().unwrap_or_default();
+        assert!(
+            said.starts_with("nothing was committed") && said.contains("a command was refused"),
+            "{shown}: {committed}"
+        );
+        assert_eq!(db.value("select count(*) from t").await, "0", "{shown}");
+        pipe.finish().await;
+    }
+    // What is no part of a transaction does it no harm.
+    let mut pipe = Pipe::on(&db);
+    command(&mut pipe, "begin", json!({"read_only": false})).await;
+    assert_eq!(pipe.run("a", "insert into t values (1)").await["code"], "result");
+    for line in
+        ["{\"code\":\"cancel\",\"id\":\"nobody\"}", "{\"code\":\"ping\",\"x\":1}", "{\"code\":\"config\",\"x\":1}"]
+    {
+        pipe.line(line).await;
+        let refused = pipe.coded("error").await;
+        assert_eq!(refused["error_code"], "invalid_request", "{refused}");
+    }
+    assert_eq!(command(&mut pipe, "commit", Value::Null).await["command_tag"], "COMMIT");
+    assert_eq!(db.value("select count(*) from t").await, "1");
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn behind_a_begin_that_is_refused_nothing_is_written() {
+    let db = database().await;
+    let mut pipe = plain(&db).await;
+    for begin in [
+        "{\"code\":\"begin\",\"id\":\"b\",\"options\":{\"isolation\":\"serializable\"}}",
+        "{\"code\":\"begin\",\"id\":7}",
+    ] {
+        pipe.line(begin).await;
+        let refused = pipe.run_with("a", "insert into t values (1)", json!({"options": {"read_only": false}})).await;
+        pipe.send(json!({"code": "commit", "id": "commit"})).await;
+        assert!(refused["error"].as_str().is_some_and(|it| it.contains("did not begin")), "{begin}: {refused}");
+        assert_eq!(pipe.end_of("commit").await["code"], "error", "{begin}");
+        assert_eq!(db.value("select count(*) from t").await, "0", "{begin}");
+    }
+    // It can be begun again at once.
+    pipe.line("{\"code\":\"begin\",\"id\":\"b\",\"x\":1}").await;
+    assert_eq!(command(&mut pipe, "begin", Value::Null).await["command_tag"], "BEGIN");
+    assert_eq!(command(&mut pipe, "rollback", Value::Null).await["command_tag"], "ROLLBACK");
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn a_transaction_with_too_many_queries_in_flight_is_not_committed_in_part() {
+    let db = database().await;
+    let mut pipe = plain(&db).await;
+    pipe.send(json!({"code": "begin", "id": "begin", "options": {"read_only": false}})).await;
+    pipe.query("wait", "select pg_sleep(0.5)").await;
+    for number in 0..70 {
+        pipe.query(&format!("q{number}"), &format!("insert into t values ({number})")).await;
+    }
+    pipe.send(json!({"code": "commit", "id": "commit"})).await;
+    let first = pipe.coded("error").await;
+    assert_eq!((&first["error_code"], &first["retryable"]), (&json!("invalid_request"), &json!(false)), "{first}");
+    let committed = pipe.end_of("commit").await;
+    assert!(committed["error"].as_str().is_some_and(|it| it.starts_with("nothing was committed")), "{committed}");
+    assert_eq!(db.value("select count(*) from t").await, "0");
+    pipe.finish().await;
+}
+
+#[tokio::test]
 async fn what_a_transaction_has_set_holds_until_its_end_with_and_without_a_ledger() {
     let db = database().await;
     db.run("create table t (a int); create role tenant; grant select on t to tenant").await;
@@ -119,13 +215,17 @@ async fn a_read_only_transaction_sees_one_state_and_cannot_be_made_to_write() {
     let db = database().await;
     let mut pipe = plain(&db).await;
     command(&mut pipe, "begin", Value::Null).await;
-    assert_eq!(command(&mut pipe, "begin", Value::Null).await["error_code"], "invalid_request");
     assert_eq!(pipe.run("a", "set transaction read write").await["sqlstate"], "25001");
+    command(&mut pipe, "rollback", Value::Null).await;
+    command(&mut pipe, "begin", Value::Null).await;
+    assert_eq!(pipe.run("c", "insert into t values (1)").await["sqlstate"], "25006");
+    command(&mut pipe, "rollback", Value::Null).await;
+    command(&mut pipe, "begin", Value::Null).await;
+    assert_eq!(command(&mut pipe, "begin", Value::Null).await["error_code"], "invalid_request");
     command(&mut pipe, "rollback", Value::Null).await;
     command(&mut pipe, "begin", Value::Null).await;
     let refused = pipe.run_with("b", "insert into t values (1)", json!({"options": {"read_only": false}})).await;
     assert_eq!(refused["error_code"], "invalid_request", "{refused}");
-    assert_eq!(pipe.run("c", "insert into t values (1)").await["sqlstate"], "25006");
     command(&mut pipe, "rollback", Value::Null).await;
     assert_eq!(db.value("select count(*) from t").await, "0");
     pipe.finish().await;

@@ -97,13 +97,47 @@ pub struct Rejected {
     pub id: Option<String>,
     /// What is wrong.
     pub problem: Problem,
+    /// What it may have been a part of.
+    pub meant: Meant,
+}
+
+/// Which transaction a line that is no command may have been meant for: the rest of it must not be committed without the line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Meant {
+    /// None.
+    ForNone,
+    /// That of this session; `None` is the default session.
+    ForSession {
+        /// Which.
+        session: Option<String>,
+        /// Whether it was to open it.
+        is_begin: bool,
+    },
+    /// Nobody knows.
+    ForAny,
+}
+
+impl Meant {
+    fn by(line: &serde_json::Map<String, Value>) -> Self {
+        let code = line.get("code").and_then(Value::as_str).unwrap_or_default();
+        match line.get("session") {
+            // A commit that is refused commits nothing, and the others are no part of a transaction.
+            _ if ["cancel", "config", "ping", "close", "commit", "rollback"].contains(&code) => Self::ForNone,
+            None => Self::ForSession { session: None, is_begin: code == "begin" },
+            Some(Value::String(session)) => {
+                Self::ForSession { session: Some(session.clone()), is_begin: code == "begin" }
+            }
+            Some(_) => Self::ForAny,
+        }
+    }
 }
 
 impl Rejected {
     /// A line over [`MAX_LINE_BYTES`].
     pub(crate) fn too_long(id: Option<String>) -> Self {
         let problem = Problem::invalid(format!("the line is longer than {MAX_LINE_BYTES} bytes"));
-        Self { id, problem: problem.hint("give large values as parameters, in several statements") }
+        let problem = problem.hint("give large values as parameters, in several statements");
+        Self { id, problem, meant: Meant::ForAny }
     }
 }
 
@@ -121,16 +155,21 @@ pub fn parse(line: &[u8]) -> Result<Command, Box<Rejected>> {
     if line.len() > MAX_LINE_BYTES {
         return Err(Box::new(Rejected::too_long(id_of(line))));
     }
-    let checked = || {
+    let mut meant = Meant::ForAny;
+    let mut checked = || {
         std::str::from_utf8(line).map_err(|_| Problem::invalid("the line is not UTF-8"))?;
         strict_json::check(line)?;
         match serde_json::from_slice(line) {
-            Ok(Value::Object(object)) => command(Object::new("the command", object)),
+            Ok(Value::Object(object)) => {
+                meant = Meant::by(&object);
+                command(Object::new("the command", object))
+            }
             Ok(_) => Err(Problem::invalid("the line is no JSON object: a command is {\"code\":\"query\",..}")),
             Err(error) => Err(strict_json::no_json(&error)),
         }
     };
-    checked().map_err(|problem| Box::new(Rejected { id: id_of(line), problem }))
+    let command: Result<Command, Problem> = checked();
+    command.map_err(|problem| Box::new(Rejected { id: id_of(line), problem, meant }))
 }
 
 /// The id of a line, whatever else it is.

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Job, Task};
+use super::{Asked, Job, Task};
 use crate::events::{Event, Notice, ResultEvent, Rows, SqlError, Trace};
 use crate::failure;
 use crate::problem::{ErrorCode, Problem};
@@ -75,7 +75,14 @@ impl Actor {
                 }
                 job = jobs.recv() => job,
             };
-            let Some(job) = job else { break };
+            let job = match job {
+                None => break,
+                Some(Job::Refused(problem)) => {
+                    self.refuse(problem).await;
+                    continue;
+                }
+                Some(Job::Task(asked)) => asked,
+            };
             if job.is_claimed.swap(true, Ordering::AcqRel) {
                 // Whoever sent it has been told that it was cancelled.
                 let problem = Problem::new(ErrorCode::Cancelled, "a query of it was cancelled");
@@ -94,8 +101,19 @@ impl Actor {
         self.leave().await;
     }
 
-    async fn perform(&mut self, job: Job) -> Next {
-        let Job { request, task, cancel, answer, .. } = job;
+    /// A part of it must not be committed without what was refused.
+    async fn refuse(&mut self, problem: Problem) {
+        let message = format!("a command was refused: {}", problem.message);
+        let problem = Problem { message, hint: None, retryable: false, ..problem };
+        if let State::Over(Over::Waiting) = self.state {
+            self.did_not_begin(problem);
+        } else {
+            self.give_up(problem).await;
+        }
+    }
+
+    async fn perform(&mut self, job: Asked) -> Next {
+        let Asked { request, task, cancel, answer, .. } = job;
         let (event, next) = match task {
             Task::Begin => (self.open(&request, &cancel).await, Next::GoesOn),
             Task::Query(query) => {

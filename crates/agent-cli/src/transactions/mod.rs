@@ -6,7 +6,8 @@
 //!             └────▶ over (its time has passed)  queries are refused until a commit or a rollback
 //! ```
 //! A begin that failed leaves the session in `over`, too: what was sent behind it, in the belief that there is a transaction,
-//! must not be committed one by one.
+//! must not be committed one by one. And so does a command that was refused before it came to the transaction: the others
+//! must not be committed without it.
 
 mod actor;
 
@@ -46,7 +47,7 @@ pub(crate) enum Found<'t> {
 
 /// One that is open, as far as anybody has said.
 pub(crate) struct Handle {
-    /// As many as there are requests in flight.
+    /// As many as there are requests in flight, and lines that were refused.
     jobs: mpsc::UnboundedSender<Job>,
     /// Whether it cannot write.
     pub(crate) read_only: bool,
@@ -58,8 +59,15 @@ pub(crate) struct Handle {
     ended: CancellationToken,
 }
 
+/// What comes to a transaction, in the order of the input.
+enum Job {
+    Task(Asked),
+    /// Something that may have been a part of it was refused.
+    Refused(Problem),
+}
+
 /// Something to do in a transaction.
-struct Job {
+struct Asked {
     request: Request,
     task: Task,
     cancel: CancellationToken,
@@ -112,7 +120,7 @@ impl Transactions {
     /// Whether one can be begun.
     pub(crate) fn check_begin(&mut self, session: &str) -> Result<(), Problem> {
         match self.find(session) {
-            Found::Open(handle) if !handle.has_failed.load(Ordering::Acquire) => {
+            Found::Open(handle) if !handle.has_failed() => {
                 Err(Problem::invalid(format!("the session {} has an open transaction", quoted(session)))
                     .hint("commit or roll it back first, or use another session"))
             }
@@ -127,7 +135,37 @@ impl Transactions {
         request: Request,
         cancel: CancellationToken,
     ) -> impl Future<Output = Event> + Send + use<> {
-        let session = request.session.clone();
+        self.insert(new).submit(Task::Begin, request, cancel)
+    }
+
+    /// What may have been a part of the session's transaction was refused: it does not become whole any more.
+    pub(crate) fn refuse(&mut self, session: &str, problem: &Problem) {
+        if let Found::Open(handle) = self.find(session) {
+            handle.refuse(problem);
+        }
+    }
+
+    /// The same, where nobody knows of which one.
+    pub(crate) fn refuse_all(&mut self, problem: &Problem) {
+        for handle in self.by_session.values().filter(|handle| !handle.is_ending) {
+            handle.refuse(problem);
+        }
+    }
+
+    /// A begin was refused before it came to PostgreSQL.
+    pub(crate) fn refuse_begin(&mut self, new: New<'_>, problem: &Problem) {
+        if let Found::Open(handle) = self.find(&new.place.session) {
+            handle.refuse(problem);
+            return;
+        }
+        let handle = self.insert(new);
+        handle.has_failed.store(true, Ordering::Release);
+        handle.refuse(problem);
+    }
+
+    /// Puts a new one in its place, which begins when the one before it has ended.
+    fn insert(&mut self, new: New<'_>) -> &Handle {
+        let session = new.place.session.clone();
         let after = match self.find(&session) {
             Found::None { after } => after,
             Found::Open(_) => None,
@@ -151,9 +189,7 @@ impl Transactions {
             }
             actor.run(queue).await;
         });
-        let answer = handle.submit(Task::Begin, request, cancel);
-        self.by_session.insert(session, handle);
-        answer
+        self.by_session.entry(session).insert_entry(handle).into_mut()
     }
 
     /// Ends one: the future gives the terminal event of the request.
@@ -181,6 +217,15 @@ impl Transactions {
 }
 
 impl Handle {
+    /// Whether its begin has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
+    }
+
+    fn refuse(&self, problem: &Problem) {
+        let _ = self.jobs.send(Job::Refused(problem.clone()));
+    }
+
     /// Hands a task on: the future gives the terminal event of its request.
     pub(crate) fn submit(
         &self,
@@ -190,10 +235,15 @@ impl Handle {
     ) -> impl Future<Output = Event> + Send + use<> {
         let (answer, answered) = oneshot::channel();
         let is_claimed = Arc::new(AtomicBool::new(false));
-        let job =
-            Job { request: request.clone(), task, cancel: cancel.clone(), is_claimed: Arc::clone(&is_claimed), answer };
+        let asked = Asked {
+            request: request.clone(),
+            task,
+            cancel: cancel.clone(),
+            is_claimed: Arc::clone(&is_claimed),
+            answer,
+        };
         // If nobody takes it any more, its answer is dropped with it.
-        let _ = self.jobs.send(job);
+        let _ = self.jobs.send(Job::Task(asked));
         wait(answered, is_claimed, request, cancel)
     }
 }

@@ -187,7 +187,7 @@ impl Failed {
     #[must_use]
     pub fn in_failed_transaction() -> Self {
         Self::Sql(Box::new(ServerError {
-            hint: Some("Send rollback, and begin anew.".to_owned()),
+            hint: Some("Nothing of it is kept: begin anew, after a rollback if it is still open.".to_owned()),
             ..ServerError::ours(
                 "25P02",
                 "current transaction is aborted, commands ignored until end of transaction block",
