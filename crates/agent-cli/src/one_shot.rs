@@ -15,7 +15,7 @@ use crate::connection::{Fields, Layers};
 use crate::events::Event;
 use crate::invocation::{OneShot, Sql};
 use crate::problem::{ErrorCode, Problem};
-use crate::query::{self, Request, Runner};
+use crate::query::{self, Request, Runner, Stop};
 use crate::request::{MAX_SQL_BYTES, check_sql};
 use crate::writer::Outlet;
 
@@ -44,7 +44,17 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
         let target = layers.target(&Fields::default())?;
         Ok((sql, Place { session: DEFAULT_SESSION.to_owned(), generation: 0, target }))
     };
-    let (sql, place) = match prepared.await {
+    let mut stopped = std::pin::pin!(stopped);
+    let prepared = tokio::select! {
+        biased;
+        prepared = prepared => prepared,
+        () = &mut stopped => {
+            let problem = Problem::new(ErrorCode::Cancelled, "the statement was not read to its end");
+            let _ = outlet.emit(&Event::error(None, problem, request.trace().duration_ms)).await;
+            return FAILED;
+        }
+    };
+    let (sql, place) = match prepared {
         Ok(prepared) => prepared,
         Err(problem) => {
             let _ = outlet.emit(&Event::error(None, problem, request.trace().duration_ms)).await;
@@ -65,14 +75,15 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
         if one_shot.dry_run {
             query::describe(executor, &place, &request, query, &cancel).await
         } else {
-            query::run(Runner::Alone(executor, &place), &request, query, &outlet, &cancel).await.event
+            let stop = Stop::only(&cancel);
+            query::run(Runner::Alone(executor, &place), &request, query, &outlet, &stop).await.event
         }
     };
     let mut running = std::pin::pin!(std::panic::AssertUnwindSafe(running).catch_unwind());
     let ended = tokio::select! {
         biased;
         ended = &mut running => ended,
-        () = stopped => {
+        () = &mut stopped => {
             cancel.cancel();
             running.await
         }

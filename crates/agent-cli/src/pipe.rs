@@ -26,7 +26,7 @@ use crate::lines::{Line, Lines};
 use crate::log::Filters;
 use crate::one_shot::{DONE, FAILED};
 use crate::problem::{ErrorCode, Problem};
-use crate::query::{self, Request, Runner};
+use crate::query::{self, Request, Runner, Stop};
 use crate::request::{self, Command, DEFAULT_TRANSACTION_TIMEOUT_MS, Meant, QueryCommand, Rejected};
 use crate::transactions::{Found, New, Task, Transactions};
 use crate::writer::{Answers, Outlet, OutputClosed};
@@ -277,7 +277,8 @@ impl Pipe {
             Found::None { after } => {
                 let cancel = self.in_flight.accept(&request.id, Kind::Query, &self.all)?;
                 let (executor, outlet) = (Arc::clone(&self.executor), self.outlet.clone());
-                let work = alone(executor, place, request.clone(), query, outlet, cancel, after);
+                let stop = Stop { request: cancel, session: self.all.clone() };
+                let work = alone(executor, place, request.clone(), query, outlet, stop, after);
                 self.start(request, Box::pin(work));
             }
         }
@@ -352,20 +353,20 @@ async fn alone(
     request: Request,
     query: Query,
     outlet: Outlet,
-    cancel: CancellationToken,
+    stop: Stop,
     after: Option<CancellationToken>,
 ) -> Event {
     if let Some(after) = after {
         tokio::select! {
             () = after.cancelled() => {}
-            () = cancel.cancelled() => {}
+            () = stop.request.cancelled() => {}
         }
     }
-    if cancel.is_cancelled() {
+    if stop.request.is_cancelled() {
         let problem = Problem::new(ErrorCode::Cancelled, "the query was cancelled");
         return Event::error(Some(request.id.clone()), problem, request.trace().duration_ms);
     }
-    query::run(Runner::Alone(executor.as_ref(), &place), &request, query, &outlet, &cancel).await.event
+    query::run(Runner::Alone(executor.as_ref(), &place), &request, query, &outlet, &stop).await.event
 }
 
 /// Takes a request to its terminal event, whatever becomes of its work.

@@ -17,6 +17,25 @@ const WAITING_CHUNKS: usize = 2;
 /// How long a statement that was told to stop may take for it.
 pub(crate) const STOP_GRACE: Duration = Duration::from_secs(5);
 
+/// How long the answer to COMMIT is waited for when the session ends.
+pub(crate) const COMMIT_GRACE: Duration = Duration::from_secs(10);
+
+/// What stops a statement.
+#[derive(Debug, Clone)]
+pub(crate) struct Stop {
+    /// Somebody asks for it; also at the end of the session.
+    pub(crate) request: CancellationToken,
+    /// The session ends.
+    pub(crate) session: CancellationToken,
+}
+
+impl Stop {
+    /// One for both.
+    pub(crate) fn only(stop: &CancellationToken) -> Self {
+        Self { request: stop.clone(), session: stop.clone() }
+    }
+}
+
 /// Which request it is, and since when.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
@@ -57,40 +76,44 @@ pub(crate) struct Outcome {
 }
 
 /// Runs one statement. What it gives on its way goes to `outlet`; nothing of the request follows the event that is returned.
-pub(crate) async fn run(
-    runner: Runner<'_>,
-    request: &Request,
-    query: Query,
-    outlet: &Outlet,
-    cancel: &CancellationToken,
-) -> Outcome {
+pub(crate) async fn run(runner: Runner<'_>, request: &Request, query: Query, outlet: &Outlet, stop: &Stop) -> Outcome {
     let is_streamed = matches!(query.delivery, Delivery::Batches { .. });
-    // In a transaction that is open nothing is committed yet.
-    let may_commit = !query.read_only && matches!(runner, Runner::Alone(..));
+    let course = Course {
+        stop: stop.clone(),
+        execution: stop.request.child_token(),
+        timeout: query.statement_timeout,
+        // In a transaction that is open nothing is committed yet.
+        may_commit: !query.read_only && matches!(runner, Runner::Alone(..)),
+        begun: CancellationToken::new(),
+        whole: CancellationToken::new(),
+    };
     let (out, chunks) = mpsc::channel(WAITING_CHUNKS);
     let (execution, place): (Executing<'_, Completed>, _) = match runner {
-        Runner::Alone(executor, place) => (executor.query(place, query, out, cancel.clone()), place),
-        Runner::In(transaction, place) => (transaction.query(query, out, cancel.clone()), place),
+        Runner::Alone(executor, place) => (executor.query(place, query, out, course.execution.clone()), place),
+        Runner::In(transaction, place) => (transaction.query(query, out, course.execution.clone()), place),
     };
     let mut taken = Taken::default();
-    let ended = execute(execution, take_all(chunks, &mut taken, request, outlet, is_streamed), cancel).await;
-    let failed = match ended {
+    let taking = take_all(chunks, &mut taken, &course, request, outlet, is_streamed);
+    let failed = match course.run(execution, taking).await {
         // What was not taken as a whole is no result. A write is not committed then.
-        Ran::Ended(Ok(_)) if !taken.is_whole => Failed::Cancelled,
+        Ran::Ended(Ok(_)) if !course.whole.is_cancelled() => Failed::Cancelled,
         Ran::Ended(Ok(completed)) => {
             return Outcome { event: taken.into_event(request, completed), is_abandoned: false };
         }
         Ran::Ended(Err(failed)) => failed,
-        Ran::Abandoned if may_commit && taken.is_whole => Failed::CommitOutcomeUnknown {
-            message: "the answer to COMMIT did not come before the session ended".to_owned(),
-            correlation_id: None,
-        },
+        Ran::Abandoned if course.is_committing() => unknown(taken.correlation_id),
         Ran::Abandoned => {
             let event = failure::event(Failed::Cancelled, None, request.ended());
             return Outcome { event, is_abandoned: true };
         }
     };
     Outcome { event: failure::event(failed, Some(&place.target), request.ended()), is_abandoned: false }
+}
+
+/// Of a COMMIT whose answer was not waited for any longer.
+pub(crate) fn unknown(correlation_id: Option<String>) -> Failed {
+    let message = "the answer to COMMIT did not come before the session ended".to_owned();
+    Failed::CommitOutcomeUnknown { message, correlation_id }
 }
 
 /// Whether it came to its end.
@@ -100,48 +123,90 @@ enum Ran {
     Abandoned,
 }
 
-/// Runs the statement and takes what it gives, both at once. A stop ends the taking at once, also where it waits for a
-/// reader; the statement then has [`STOP_GRACE`] to say what became of it.
-async fn execute(
-    mut execution: Executing<'_, Completed>,
-    taking: impl Future<Output = ()>,
-    cancel: &CancellationToken,
-) -> Ran {
-    let mut taking = Box::pin(taking);
-    let ended = tokio::select! {
-        biased;
-        ended = &mut execution => Some(ended),
-        () = &mut taking => None,
-        () = cancel.cancelled() => {
-            drop(taking);
-            return match tokio::time::timeout(STOP_GRACE, execution).await {
-                Ok(ended) => Ran::Ended(ended),
-                Err(_) => Ran::Abandoned,
-            };
-        }
-    };
-    let Some(ended) = ended else {
-        drop(taking);
-        return tokio::select! {
-            biased;
-            ended = &mut execution => Ran::Ended(ended),
-            () = stopped_for(cancel) => Ran::Abandoned,
-        };
-    };
-    // Its end of the channel goes with it.
-    drop(execution);
-    tokio::select! {
-        biased;
-        () = &mut taking => {}
-        () = cancel.cancelled() => {}
-    }
-    Ran::Ended(ended)
+/// How far a statement has come, and what may end it.
+struct Course {
+    stop: Stop,
+    /// Tells what runs it to stop.
+    execution: CancellationToken,
+    /// For all of it, zero for none: while nobody takes its rows, PostgreSQL does not look at its own.
+    timeout: Duration,
+    may_commit: bool,
+    /// Cancelled when the first of it has come.
+    begun: CancellationToken,
+    /// Cancelled when everything was taken.
+    whole: CancellationToken,
 }
 
-/// [`STOP_GRACE`] after the stop.
-pub(crate) async fn stopped_for(cancel: &CancellationToken) {
-    cancel.cancelled().await;
-    tokio::time::sleep(STOP_GRACE).await;
+impl Course {
+    /// Runs the statement and takes what it gives, both at once. A stop ends the taking at once, also where it waits for a
+    /// reader; the statement then has [`STOP_GRACE`] to say what became of it. What is being committed is not stopped.
+    async fn run(&self, mut execution: Executing<'_, Completed>, taking: impl Future<Output = ()>) -> Ran {
+        let mut taking = Box::pin(taking);
+        let ended = tokio::select! {
+            biased;
+            ended = &mut execution => ended,
+            () = &mut taking => {
+                drop(taking);
+                return self.rest(execution).await;
+            }
+            () = self.stop.request.cancelled() => {
+                drop(taking);
+                return self.rest(execution).await;
+            }
+            () = self.overdue() => {
+                drop(taking);
+                self.execution.cancel();
+                return match tokio::time::timeout(STOP_GRACE, execution).await {
+                    Ok(_) => Ran::Ended(Err(Failed::timed_out())),
+                    Err(_) => Ran::Abandoned,
+                };
+            }
+        };
+        // Its end of the channel goes with it.
+        drop(execution);
+        tokio::select! {
+            biased;
+            () = &mut taking => {}
+            () = self.stop.request.cancelled() => {}
+            () = self.overdue() => return Ran::Ended(Err(Failed::timed_out())),
+        }
+        Ran::Ended(ended)
+    }
+
+    /// Nothing more is taken: what becomes of it.
+    async fn rest(&self, execution: Executing<'_, Completed>) -> Ran {
+        let (asked, grace) = match self.is_committing() {
+            true => (&self.stop.session, COMMIT_GRACE),
+            false => (&self.stop.request, STOP_GRACE),
+        };
+        tokio::select! {
+            biased;
+            ended = execution => Ran::Ended(ended),
+            () = stopped_for(asked, grace) => Ran::Abandoned,
+        }
+    }
+
+    fn is_committing(&self) -> bool {
+        self.may_commit && self.whole.is_cancelled()
+    }
+
+    /// Comes when it has taken as long as it may since its first row, and is not all taken.
+    async fn overdue(&self) {
+        self.begun.cancelled().await;
+        if self.timeout.is_zero() {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep(self.timeout).await;
+        if self.whole.is_cancelled() {
+            std::future::pending().await
+        }
+    }
+}
+
+/// So long after the stop.
+pub(crate) async fn stopped_for(stop: &CancellationToken, grace: Duration) {
+    stop.cancelled().await;
+    tokio::time::sleep(grace).await;
 }
 
 /// What has been taken so far.
@@ -150,8 +215,8 @@ struct Taken {
     columns: Vec<ColumnName>,
     rows: Rows,
     is_started: bool,
-    /// Whether that was all.
-    is_whole: bool,
+    /// What the ledger will know it by.
+    correlation_id: Option<String>,
 }
 
 impl Taken {
@@ -183,6 +248,7 @@ impl Taken {
     async fn take(
         &mut self,
         chunk: Chunk,
+        course: &Course,
         request: &Request,
         outlet: &Outlet,
         is_streamed: bool,
@@ -209,13 +275,14 @@ impl Taken {
                 }
             }
             Chunk::Notice(notice) => outlet.emit(&failure::notice(*notice, request.ended())).await?,
-            Chunk::Delivered(taken) => {
+            Chunk::Delivered { taken, correlation_id } => {
                 // A write is committed on this word: not before every row has left this process. In one piece they
                 // leave with the terminal event.
                 if is_streamed {
                     outlet.written().await?;
                 }
-                self.is_whole = true;
+                self.correlation_id = correlation_id;
+                course.whole.cancel();
                 // Nobody may wait for it: a read is not committed.
                 let _ = taken.send(());
             }
@@ -228,16 +295,18 @@ impl Taken {
 async fn take_all(
     mut chunks: mpsc::Receiver<Chunk>,
     taken: &mut Taken,
+    course: &Course,
     request: &Request,
     outlet: &Outlet,
     is_streamed: bool,
 ) {
     while let Some(chunk) = chunks.recv().await {
-        if taken.take(chunk, request, outlet, is_streamed).await.is_err() {
+        course.begun.cancel();
+        if taken.take(chunk, course, request, outlet, is_streamed).await.is_err() {
             return;
         }
     }
-    taken.is_whole = true;
+    course.whole.cancel();
 }
 
 /// Says what a statement takes and gives. Nothing of it runs.
@@ -251,7 +320,7 @@ pub(crate) async fn describe(
     let described = tokio::select! {
         biased;
         described = executor.describe(place, &query.sql, cancel.clone()) => described,
-        () = stopped_for(cancel) => Err(Failed::Cancelled),
+        () = stopped_for(cancel, STOP_GRACE) => Err(Failed::Cancelled),
     };
     match described {
         Ok(described) => Event::DryRun(Box::new(DryRun {

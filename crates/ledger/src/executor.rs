@@ -198,6 +198,12 @@ impl<'a> WriteTx<'a> {
         Self { lease, writer, timeout_ms, claimed, account, opening: Some(opening), runs_own: false, gone: false }
     }
 
+    /// The receipt of the record that it carries out; a preview has none.
+    #[must_use]
+    pub fn correlation_id(&self) -> Option<&str> {
+        self.claimed.as_deref()
+    }
+
     /// Opens the transaction, if no statement did.
     pub(crate) async fn open(&mut self) -> Result<(), Refusal> {
         self.run(&[]).await.map(drop)

@@ -13,7 +13,7 @@ use super::{Asked, Job, Task};
 use crate::events::{Event, Notice, ResultEvent, Rows, SqlError, Trace};
 use crate::failure;
 use crate::problem::{ErrorCode, Problem};
-use crate::query::{self, Request, Runner, STOP_GRACE, stopped_for};
+use crate::query::{self, COMMIT_GRACE, Request, Runner, STOP_GRACE, Stop, stopped_for};
 use crate::writer::Outlet;
 
 /// `transaction_timeout`.
@@ -168,7 +168,8 @@ impl Actor {
                 return (self.refused(&over, request), false);
             }
         };
-        let stop = cancel.child_token();
+        let late = cancel.child_token();
+        let stop = Stop::only(&late);
         let runner = Runner::In(transaction.as_mut(), &self.place);
         let running = std::panic::AssertUnwindSafe(query::run(runner, request, query, &self.outlet, &stop));
         let mut running = Box::pin(running.catch_unwind());
@@ -176,7 +177,7 @@ impl Actor {
             biased;
             outcome = &mut running => (outcome, false),
             () = tokio::time::sleep_until(until) => {
-                stop.cancel();
+                late.cancel();
                 (running.as_mut().await, true)
             }
         };
@@ -202,10 +203,11 @@ impl Actor {
     async fn commit(&mut self, request: &Request, cancel: &CancellationToken) -> Event {
         match std::mem::replace(&mut self.state, State::Over(Over::Waiting)) {
             State::Open { transaction, .. } => {
+                let correlation_id = transaction.correlation_id();
                 let committed = tokio::select! {
                     biased;
                     committed = guarded(transaction.commit()) => committed,
-                    () = stopped_for(cancel) => Err(unknown()),
+                    () = stopped_for(cancel, COMMIT_GRACE) => Err(query::unknown(correlation_id)),
                 };
                 match committed {
                     Ok(completed) => done(request, "COMMIT", completed),
@@ -325,11 +327,6 @@ fn done(request: &Request, tag: &str, completed: Completed) -> Event {
         correlation_id: completed.correlation_id,
         trace,
     }))
-}
-
-fn unknown() -> Failed {
-    let message = "the answer to COMMIT did not come before the session ended".to_owned();
-    Failed::CommitOutcomeUnknown { message, correlation_id: None }
 }
 
 /// A panic as what it is for whoever waits.

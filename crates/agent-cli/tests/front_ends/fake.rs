@@ -193,6 +193,13 @@ impl Fake {
                 deliver(&out).await?;
                 std::future::pending().await
             }
+            // Its COMMIT takes so long.
+            "slow-commit" => {
+                deliver(&out).await?;
+                self.note("committing");
+                tokio::time::sleep(Duration::from_millis(number)).await;
+                Ok(Completed { tag: Some("INSERT 0 1".to_owned()), ..Completed::default() })
+            }
             "settings" => {
                 let json = format!(
                     "[{{\"read_only\":{},\"statement_timeout_ms\":{},\"lock_timeout_ms\":{},\"delivery\":\"{:?}\",\"params\":{},\"at\":\"{}\",\"user\":\"{}\"}}]",
@@ -226,7 +233,9 @@ impl Drop for Gone {
 /// Waits for the word that everything was taken.
 async fn deliver(out: &mpsc::Sender<Chunk>) -> Result<(), Failed> {
     let (taken, is_taken) = oneshot::channel();
-    out.send(Chunk::Delivered(taken)).await.map_err(|_| Failed::Cancelled)?;
+    out.send(Chunk::Delivered { taken, correlation_id: Some("c-3".to_owned()) })
+        .await
+        .map_err(|_| Failed::Cancelled)?;
     is_taken.await.map_err(|_| Failed::Cancelled)
 }
 

@@ -99,7 +99,8 @@ async fn what_does_not_stop_is_left_alone_and_has_its_terminal_event_all_the_sam
     let (mut left, code, fake) = pipe.finish().await;
     left.sort();
     assert_eq!(left, ["close", "error commit commit_outcome_unknown", "error stuck cancelled"]);
-    assert_eq!((begun.elapsed().as_secs(), code), (10, 0));
+    // 5 s to come to an end, 10 for the answer to a COMMIT.
+    assert_eq!((begun.elapsed().as_secs(), code), (15, 0));
     assert!(fake.notes().contains(&"gone".to_owned()));
 }
 
@@ -134,7 +135,7 @@ async fn a_reader_that_stops_stops_queries_and_not_the_commands() {
     pipe.send(r#"{"code":"ping"}"#).await;
     pipe.send(r#"{"code":"cancel","id":"e"}"#).await;
     pipe.until_noted("endless cancelled").await;
-    // The other one is waiting for its reader, however long.
+    // The other one is waiting for its reader.
     let mut events = HashMap::<String, usize>::new();
     loop {
         let event = pipe.next().await;
@@ -150,6 +151,53 @@ async fn a_reader_that_stops_stops_queries_and_not_the_commands() {
     let (left, code, _) = pipe.finish().await;
     assert_eq!(left.iter().filter(|event| *event == "error e2 cancelled").count(), 1);
     assert_eq!((left.last().map(String::as_str), code), (Some("close"), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_stops_for_longer_than_a_statement_may_take_ends_it() {
+    // X-31, X-32
+    for begin in [None, Some(r#"{"code":"begin","id":"t"}"#)] {
+        let mut pipe = Pipe::with_room(&[], 256);
+        if let Some(begin) = begin {
+            pipe.send(begin).await;
+            assert_eq!(pipe.brief(1).await, ["result t BEGIN"]);
+        }
+        let options = r#","options":{"stream_rows":true,"batch_rows":10,"statement_timeout_ms":3000}"#;
+        pipe.query("e", "endless", options).await;
+        let has_gone = async |pipe: &Pipe, after| {
+            tokio::time::sleep(Duration::from_millis(after)).await;
+            pipe.fake.notes().contains(&"gone".to_owned())
+        };
+        assert_eq!((has_gone(&pipe, 2900).await, has_gone(&pipe, 200).await), (false, true));
+        let mut event = pipe.next().await;
+        while event["code"] != "sql_error" {
+            event = pipe.next().await;
+        }
+        assert_eq!((&event["id"], &event["sqlstate"]), (&"e".into(), &"57014".into()), "{event}");
+        let (left, code, _) = pipe.finish().await;
+        assert_eq!((left, code), (vec!["close".to_owned()], 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_being_committed_is_not_stopped_and_says_how_it_ended() {
+    // B8-11
+    let write = r#","options":{"read_only":false}"#;
+    let mut pipe = Pipe::start(&[]);
+    pipe.query("w", "slow-commit 20000", write).await;
+    pipe.until_noted("committing").await;
+    pipe.send(r#"{"code":"cancel","id":"w"}"#).await;
+    assert_eq!(pipe.brief(1).await, ["result w INSERT 0 1"]);
+    // At the end of the session it is waited for, though not for ever. The receipt tells where to look.
+    pipe.query("w", "slow-commit 9000", write).await;
+    pipe.query("v", "slow-commit 20000", write).await;
+    pipe.until_noted("committing").await;
+    pipe.stop.cancel();
+    assert_eq!(pipe.brief(1).await, ["result w INSERT 0 1"]);
+    let unknown = pipe.next().await;
+    assert_eq!(brief(&unknown), "error v commit_outcome_unknown");
+    assert_eq!(unknown["correlation_id"], "c-3");
+    assert_eq!(pipe.brief(1).await, ["close"]);
 }
 
 #[tokio::test]

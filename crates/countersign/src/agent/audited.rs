@@ -53,8 +53,8 @@ enum Step {
 /// Carries out what is sent to it, in one transaction.
 struct CliWrite {
     steps: Mutex<Option<mpsc::Receiver<Step>>>,
-    /// Told when the transaction is open, if somebody waits for that.
-    opened: Mutex<Option<oneshot::Sender<()>>>,
+    /// Told the receipt when the transaction is open, if somebody waits for that.
+    opened: Mutex<Option<oneshot::Sender<Option<String>>>>,
     /// Whether it ends after its first statement.
     is_single: bool,
 }
@@ -68,7 +68,7 @@ impl CliWrite {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(opened) = opened {
             tx.run(&[]).await?;
-            let _ = opened.send(());
+            let _ = opened.send(tx.correlation_id().map(str::to_owned));
         }
         let mut transcript = Transcript::default();
         loop {
@@ -134,6 +134,9 @@ async fn statement(
     let cancelled = |refusal| Undone { failed: Some(Failed::Cancelled), refusal };
     let running = async {
         tx.run_own(query, &mut outlet).await?;
+        if let Some(correlation_id) = tx.correlation_id() {
+            outlet.recorded_as(correlation_id.to_owned());
+        }
         let unread = Failure::new(ErrorCode::SqlError, "nobody took the result, so it was rolled back");
         outlet.finish().await.map_err(|_| cancelled(unread.into()))
     };
@@ -259,23 +262,28 @@ impl Audited {
         let (open, opened) = oneshot::channel();
         let write = CliWrite { steps: Mutex::new(Some(steps)), opened: Mutex::new(Some(open)), is_single: false };
         let settled_later = self.perform(params.into_iter().collect(), write, begin.timeout);
-        if opened.await.is_err() {
+        let Ok(correlation_id) = opened.await else {
             return match settled(settled_later.await)? {
                 Err(stopped) => Err(failed(&stopped)),
                 Ok(_) => Err(Failed::Internal("the transaction ended before it began".to_owned())),
             };
-        }
-        Ok(Box::new(Open { step, settled: settled_later }))
+        };
+        Ok(Box::new(Open { correlation_id, step, settled: settled_later }))
     }
 }
 
 /// A transaction that waits for its statements. Dropped, it is rolled back.
 struct Open {
+    correlation_id: Option<String>,
     step: mpsc::Sender<Step>,
     settled: JoinHandle<Result<Settled, Stopped>>,
 }
 
 impl Transaction for Open {
+    fn correlation_id(&self) -> Option<String> {
+        self.correlation_id.clone()
+    }
+
     fn query<'a>(
         &'a mut self,
         query: Query,
@@ -292,7 +300,7 @@ impl Transaction for Open {
 
     fn commit(self: Box<Self>) -> Executing<'static, Completed> {
         Box::pin(async move {
-            let Self { step, settled: later } = *self;
+            let Self { step, settled: later, .. } = *self;
             let is_open = step.send(Step::Commit).await.is_ok();
             drop(step);
             match settled(later.await)? {
@@ -310,7 +318,7 @@ impl Transaction for Open {
 
     fn roll_back(self: Box<Self>) -> Executing<'static, Completed> {
         Box::pin(async move {
-            let Self { step, settled: later } = *self;
+            let Self { step, settled: later, .. } = *self;
             drop(step);
             // Its record is final before the answer is given.
             let _ = later.await;

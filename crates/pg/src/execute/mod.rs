@@ -92,9 +92,13 @@ pub enum Chunk {
     },
     /// A notice that PostgreSQL raised.
     Notice(Box<ServerError>),
-    /// That was all, and nothing of it is committed yet. Whoever has taken everything says so; if it is dropped instead, the
-    /// statement is undone.
-    Delivered(oneshot::Sender<()>),
+    /// That was all, and nothing of it is committed yet.
+    Delivered {
+        /// Whoever has taken everything says so; if it is dropped instead, the statement is undone.
+        taken: oneshot::Sender<()>,
+        /// The receipt, if the ledger will know what became of it.
+        correlation_id: Option<String>,
+    },
 }
 
 /// What a statement came to.
@@ -195,6 +199,15 @@ impl Failed {
         }))
     }
 
+    /// Of a statement that took longer than it may: query_canceled, in PostgreSQL's words.
+    #[must_use]
+    pub fn timed_out() -> Self {
+        Self::Sql(Box::new(ServerError {
+            hint: Some("Take its rows sooner, or give it a longer statement_timeout_ms.".to_owned()),
+            ..ServerError::ours("57014", "canceling statement due to statement timeout")
+        }))
+    }
+
     pub(crate) fn copy() -> Self {
         Self::Unsupported {
             message: "COPY from or to the client is not supported here".to_owned(),
@@ -270,6 +283,11 @@ pub trait Transaction: Send {
         out: mpsc::Sender<Chunk>,
         cancel: CancellationToken,
     ) -> Executing<'a, Completed>;
+
+    /// The receipt, if the ledger will know what became of it.
+    fn correlation_id(&self) -> Option<String> {
+        None
+    }
 
     /// Commits it. The transaction is over, whatever the answer is.
     fn commit(self: Box<Self>) -> Executing<'static, Completed>;

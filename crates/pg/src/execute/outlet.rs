@@ -37,6 +37,8 @@ pub struct Outlet {
     affected: u64,
     /// What is too large, if something is: nothing more is taken then.
     overflow: Option<String>,
+    /// The receipt of what is being recorded.
+    correlation_id: Option<String>,
 }
 
 impl Outlet {
@@ -55,7 +57,13 @@ impl Outlet {
             tag: None,
             affected: 0,
             overflow: None,
+            correlation_id: None,
         }
+    }
+
+    /// Says what the ledger will know it by.
+    pub fn recorded_as(&mut self, correlation_id: String) {
+        self.correlation_id = Some(correlation_id);
     }
 
     /// What the statement came to.
@@ -185,7 +193,7 @@ impl Outlet {
         }
         self.hand_on().await?;
         let (taken, is_taken) = oneshot::channel();
-        self.send(Chunk::Delivered(taken)).await?;
+        self.send(Chunk::Delivered { taken, correlation_id: self.correlation_id.clone() }).await?;
         is_taken.await.map_err(|_| Error::Unread)
     }
 
