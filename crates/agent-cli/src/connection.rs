@@ -25,6 +25,7 @@ use contract::Secret;
 use pg::{Surroundings, Target, TargetError};
 
 use crate::problem::Problem;
+use crate::redaction;
 use conninfo::Text;
 
 /// What one layer says of a connection. An empty text says nothing.
@@ -105,12 +106,19 @@ impl Fields {
         Ok(dsn.or(conninfo))
     }
 
-    /// Whether there is one connection string at most, in the field that is for its kind.
+    /// Whether there is one connection string at most, in the field that is for its kind: elsewhere it would be shown.
     ///
     /// # Errors
     /// What is wrong, without the string.
     pub fn check(&self) -> Result<(), Problem> {
         self.text()?;
+        for (name, value) in [("host", &self.host), ("user", &self.user), ("dbname", &self.dbname)] {
+            if value.as_deref().is_some_and(redaction::may_hold_a_password) {
+                return Err(Problem::invalid(format!("{name} is or holds a connection string")).hint(
+                    "give postgresql://.. as dsn_secret, host=.. dbname=.. as conninfo_secret, where it is not shown",
+                ));
+            }
+        }
         let dsn = self.dsn_secret.as_ref().map(Secret::expose).filter(|dsn| !dsn.is_empty());
         if dsn.is_some_and(|dsn| !conninfo::is_uri(dsn)) {
             return Err(Problem::invalid("dsn_secret is no URL: one begins with postgresql:// or postgres://")

@@ -90,8 +90,7 @@ impl Sql {
 /// `N=value`, repeated, as the parameters in their order.
 ///
 /// A value is text, as psql's variables are: PostgreSQL reads it as what the parameter is, `1` as an integer where one is
-/// taken and `{a,b}` as an array. It is null for nothing: pipe's `params` can say null. For a parameter of the type json or
-/// jsonb it is a JSON string; `$1::text::json` takes it as the text of JSON.
+/// taken, `{a,b}` as an array and `{"a":1}` as JSON. It is null for nothing: pipe's `params` can say null.
 ///
 /// # Errors
 /// [`Problem`] for what is no such pair, and for a number that is missing, 0 or there twice. The value is not repeated.

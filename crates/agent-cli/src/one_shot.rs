@@ -65,6 +65,7 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
     let query = Query {
         sql,
         params: one_shot.params,
+        params_are_texts: true,
         read_only: settled.read_only,
         statement_timeout: settled.statement_timeout,
         lock_timeout: settled.lock_timeout,

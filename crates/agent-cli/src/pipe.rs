@@ -251,6 +251,7 @@ impl Pipe {
         let mut query = Query {
             sql: command.sql,
             params: command.params,
+            params_are_texts: false,
             read_only: settled.read_only,
             statement_timeout: settled.statement_timeout,
             lock_timeout: settled.lock_timeout,

@@ -89,7 +89,13 @@ pub(crate) fn translate(argv: &[String]) -> Result<Vec<String>, Refused> {
             if name == "--version" {
                 return Ok(vec![name]);
             }
-            if WITH_VALUE.contains(&name.as_str()) {
+            if name == "--dbname" {
+                let value = match argument.split_once('=') {
+                    Some((_, value)) => value.to_owned(),
+                    None => value_of(&name, arguments.next())?,
+                };
+                translated.push(format!("{}={value}", flag_of_database(&value)));
+            } else if WITH_VALUE.contains(&name.as_str()) {
                 translated.push(argument.clone());
                 if !argument.contains('=') {
                     translated.extend(arguments.next().cloned());
@@ -139,15 +145,10 @@ fn push_short(
         return Err(not_taken(argument.split('=').next().unwrap_or_default()));
     };
     let attached = characters.as_str();
-    let value = if attached.is_empty() {
-        let next = arguments.next().cloned();
-        next.ok_or_else(|| Problem::invalid(format!("the flag -{letter} needs a value")))?
-    } else {
-        attached.to_owned()
-    };
+    let value =
+        if attached.is_empty() { value_of(&format!("-{letter}"), arguments.next())? } else { attached.to_owned() };
     let long = match letter {
-        'd' if is_uri(&value) => "--dsn-secret",
-        'd' if value.contains('=') => "--conninfo-secret",
+        'd' => flag_of_database(&value),
         'v' if !is_numbered(&value) => {
             let name = quoted(value.split('=').next().unwrap_or_default());
             return Err(Problem::invalid(format!("-v {name} is not taken: -v gives the value of $N, as in -v 1=text"))
@@ -157,6 +158,19 @@ fn push_short(
     };
     translated.push(format!("{long}={value}"));
     Ok(())
+}
+
+fn value_of(flag: &str, value: Option<&String>) -> Result<String, Problem> {
+    value.cloned().ok_or_else(|| Problem::invalid(format!("the flag {flag} needs a value")))
+}
+
+/// A database is named, or a whole connection string is given in its place, as psql takes it.
+fn flag_of_database(value: &str) -> &'static str {
+    match value {
+        uri if is_uri(uri) => "--dsn-secret",
+        conninfo if conninfo.contains('=') => "--conninfo-secret",
+        _ => "--dbname",
+    }
 }
 
 fn is_numbered(value: &str) -> bool {

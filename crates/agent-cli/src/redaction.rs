@@ -42,6 +42,12 @@ pub(crate) fn without_password(text: &str) -> String {
     }
 }
 
+/// Whether something of it is not shown.
+#[must_use]
+pub(crate) fn may_hold_a_password(text: &str) -> bool {
+    without_password(text) != text
+}
+
 /// The variables that have a say, `COUNTERSIGN_*` and `PG*`: secrets are `***`.
 #[must_use]
 pub(crate) fn env(env: &HashMap<String, String>) -> BTreeMap<String, String> {

@@ -22,13 +22,15 @@ const LAST_GRACE: Duration = Duration::from_secs(20);
 /// Runs it to its end; the code to exit with.
 ///
 /// `surroundings` are for what libpq looks at beside the variables of the invocation (TLS, password files). `stop` ends it as
-/// `close` does. Nothing is written but events, to `stdout`.
+/// `close` does. Nothing is written but events, to `stdout`. `reader_gone` comes when nobody reads them any more, before a write
+/// fails: what is not committed by then is undone.
 pub async fn run<R, W>(
     invocation: Invocation,
     executor: Arc<dyn DbExecutor>,
     surroundings: Surroundings,
     stdin: R,
     stdout: W,
+    reader_gone: impl Future<Output = ()>,
     stop: CancellationToken,
 ) -> u8
 where
@@ -72,8 +74,16 @@ where
         biased;
         code = running => code,
         () = overdue(&stop) => one_shot::FAILED,
+        () = watch(reader_gone, &closed) => one_shot::FAILED,
     };
     if closed.is_cancelled() { one_shot::FAILED } else { code }
+}
+
+/// Ends nothing by itself.
+async fn watch(reader_gone: impl Future<Output = ()>, closed: &CancellationToken) {
+    reader_gone.await;
+    closed.cancel();
+    std::future::pending().await
 }
 
 /// Long after the stop: nobody reads what is left to say.
@@ -90,14 +100,15 @@ fn startup(invocation: &Invocation, config: &Config) -> Event {
         FrontEnd::Psql => "psql",
     };
     let secret = |secret: &Option<contract::Secret>| secret.as_ref().map(|_| redaction::STARS);
+    let shown = |text: &Option<String>| text.as_deref().map(redaction::without_password);
     let mut args = json!({
         "front_end": front_end,
         "dsn_secret": secret(&connection.dsn_secret),
         "conninfo_secret": secret(&connection.conninfo_secret),
-        "host": connection.host,
+        "host": shown(&connection.host),
         "port": connection.port,
-        "user": connection.user,
-        "dbname": connection.dbname,
+        "user": shown(&connection.user),
+        "dbname": shown(&connection.dbname),
         "password_secret": secret(&connection.password_secret),
         "audit": invocation.audit,
         "config": invocation.config,

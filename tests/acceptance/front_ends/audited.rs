@@ -227,3 +227,19 @@ async fn a_login_that_may_not_write_to_the_ledger_writes_nothing_unrecorded() {
     assert_eq!(Told::by(front_end("query", &db).args(insert).arg("--no-audit")).await.status, 0);
     db.run("drop owned by clerk; drop role clerk").await;
 }
+
+#[tokio::test]
+async fn a_ledger_that_is_made_while_a_pipe_lives_is_used() {
+    let db = Database::empty("late_ledger").await;
+    db.run("create table t (a int)").await;
+    let mut pipe = Pipe::on(&db);
+    let may_write = json!({"options": {"read_only": false}});
+    let before = pipe.run_with("a", "insert into t values (1)", may_write.clone()).await;
+    assert_eq!((&before["code"], before["correlation_id"].is_null()), (&json!("result"), true), "{before}");
+    ledger::init(&db.target(), ledger::DEFAULT_WRITER).await.unwrap();
+    let started = std::time::Instant::now();
+    while pipe.run_with("b", "insert into t values (2)", may_write.clone()).await["correlation_id"].is_null() {
+        assert!(started.elapsed() < std::time::Duration::from_secs(10), "it is noticed");
+    }
+    pipe.finish().await;
+}

@@ -1,5 +1,7 @@
 //! One statement, one process: `query` and `psql`.
 
+use std::process::Stdio;
+
 use serde_json::json;
 use testkit::{Told, bare_front_end, database, front_end};
 
@@ -206,6 +208,11 @@ async fn no_secret_is_in_any_log_and_rows_are_as_they_are() {
     assert!(events.contains("***"), "{events}");
     let logged: Vec<&str> = told.events.iter().filter_map(|event| event["event"].as_str()).collect();
     assert_eq!(logged, ["startup", "query.result"]);
+    // A connection string in the place of a name is refused, and not shown either.
+    let mut command = bare_front_end("query");
+    command.args(["--log", "all", "--sql", "select 1", "--dbname", "postgres://keeper:geheim-7@127.0.0.1:1/x"]);
+    let told = Told::by(&mut command).await;
+    assert_eq!((told.status, json!(told.events).to_string().contains("geheim")), (2, false), "{:?}", told.events);
     let silent = Told::by(front_end("query", &db).args(["--sql", "select 1"])).await;
     assert_eq!(silent.events.len(), 1);
     db.run("drop role keeper").await;
@@ -243,4 +250,84 @@ async fn help_has_no_short_flags_and_bad_flags_are_named() {
     let told = Told::by(bare_front_end("query").args(["-c", "select 1"])).await;
     assert_eq!(told.status, 2);
     assert!(told.only()["error"].as_str().unwrap().contains("-c"));
+}
+
+#[tokio::test]
+async fn what_is_not_utf_8_is_refused_and_not_made_into_something_else() {
+    use std::os::unix::ffi::OsStrExt;
+    let db = database().await;
+    db.run("create table t (a text)").await;
+    let not_utf_8 = std::ffi::OsStr::from_bytes(b"1=x\xffy");
+    let mut command = front_end("query", &db);
+    command.args(["--write", "--sql", "insert into t values ($1)", "--param"]).arg(not_utf_8);
+    let told = Told::by(&mut command).await;
+    assert_eq!(told.status, 2);
+    let said = told.only();
+    assert!(said["error"].as_str().is_some_and(|it| it.ends_with("is not UTF-8")), "{said}");
+    assert_eq!(db.value("select count(*) from t").await, "0");
+    for variable in ["COUNTERSIGN_DBNAME", "PGPASSFILE"] {
+        let mut command = front_end("query", &db);
+        command.args(["--sql", "select 1"]).env(variable, not_utf_8);
+        let told = Told::by(&mut command).await;
+        assert_eq!(told.status, 2);
+        assert_eq!(told.only()["error"], format!("the variable {variable} is not UTF-8"));
+    }
+}
+
+#[tokio::test]
+async fn a_statement_that_does_not_come_does_not_hold_up_the_end() {
+    let db = database().await;
+    for arguments in [["query", "--sql-file"], ["psql", "-f"]] {
+        let mut command = front_end(arguments[0], &db);
+        let pipes = command.args([arguments[1], "-"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = pipes.spawn().unwrap();
+        // It takes signals from the moment on at which it catches them.
+        let pid = child.id().unwrap();
+        let caught = || std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let catches = |status: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+            u64::from_str_radix(line.trim(), 16).unwrap() & (1 << 14) != 0
+        };
+        while !catches(&caught()) {}
+        let asked = std::time::Instant::now();
+        std::process::Command::new("kill").arg(pid.to_string()).status().unwrap();
+        let input = child.stdin.take();
+        let output = child.wait_with_output().await.unwrap();
+        drop(input);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!((output.status.code(), said.matches("\"cancelled\"").count()), (Some(1), 1), "{said}");
+        assert!(asked.elapsed() < std::time::Duration::from_secs(10));
+    }
+}
+
+#[tokio::test]
+async fn psqls_database_may_be_a_connection_string() {
+    // B6-16
+    let db = database().await;
+    for flag in ["-d", "--dbname"] {
+        let mut command = bare_front_end("psql");
+        let told = Told::by(command.arg(flag).arg(db.url()).args(["-c", "select current_database() as name"])).await;
+        assert_eq!(told.only()["rows"][0]["name"], db.value("select current_database()").await, "{flag}");
+    }
+}
+
+#[tokio::test]
+async fn a_parameter_of_the_command_line_is_the_text_that_postgresql_reads() {
+    // B4-07, B4-10
+    let db = database().await;
+    db.run("create table doc (a jsonb)").await;
+    let text = r#"1={"b": [1, "x"]}"#;
+    for (front, words) in [("query", ["--sql", "--param"]), ("psql", ["-c", "-v"])] {
+        let [sql, param] = words;
+        let mut command = front_end(front, &db);
+        let told =
+            Told::by(command.args([sql, "select $1::json as a, jsonb_typeof($1::jsonb) as b", param, text])).await;
+        assert_eq!(told.only()["rows"], json!([{"a": {"b": [1, "x"]}, "b": "object"}]), "{front}");
+        let mut command = front_end(front, &db);
+        command.args([sql, "insert into doc values ($1) returning jsonb_typeof(a) as b", param, text, "--write"]);
+        assert_eq!(Told::by(&mut command).await.only()["rows"], json!([{"b": "object"}]), "{front}");
+        let mut command = front_end(front, &db);
+        let wrong = Told::by(command.args([sql, "select $1::json as a", param, "1={"])).await.only();
+        assert_eq!(wrong["error_code"], "invalid_params", "{front}: {wrong}");
+    }
 }

@@ -147,6 +147,16 @@ async fn a_reader_that_stops_stops_the_query_and_memory_stays_where_it_is() {
         assert!(Instant::now() < deadline + Duration::from_secs(40), "the backend is told, whoever reads");
     }
     assert_eq!(all(&mut pipe, "b").await.0.last().unwrap()["error_code"], "cancelled");
+
+    // Nobody reads, and the statement's time passes.
+    streamed(&mut pipe, "c", &sql, json!({"statement_timeout_ms": 1000})).await;
+    while db.value(waits).await != "1" {
+        assert!(Instant::now() < deadline + Duration::from_secs(60));
+    }
+    while db.value(active).await != "0" {
+        assert!(Instant::now() < deadline + Duration::from_secs(60), "the backend is free, whoever reads");
+    }
+    assert_eq!(all(&mut pipe, "c").await.0.last().unwrap()["sqlstate"], "57014");
     pipe.finish().await;
 }
 

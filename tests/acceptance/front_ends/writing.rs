@@ -29,6 +29,37 @@ async fn what_does_not_fit_is_rolled_back() {
 }
 
 #[tokio::test]
+async fn a_write_whose_reader_has_gone_before_it_ends_is_rolled_back() {
+    // In one piece nothing is written before the end: that nobody reads must be seen all the same.
+    let db = database().await;
+    drop(table(&db).await);
+    // Whoever holds this lock knows when the statement has begun, and lets it go on.
+    let gate = db.connect().await;
+    gate.batch_execute("select pg_advisory_lock(7)").await.unwrap();
+    let sql = "insert into t select 1 from (select pg_advisory_xact_lock(7)) gate";
+    for front_end_name in ["query", "pipe"] {
+        let mut command = front_end(front_end_name, &db);
+        if front_end_name == "query" {
+            command.args(["--write", "--sql", sql]);
+        }
+        let pipes = command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut child = pipes.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let line = json!({"code": "query", "id": "a", "sql": sql, "options": {"read_only": false}});
+        tokio::io::AsyncWriteExt::write_all(&mut input, format!("{line}\n").as_bytes()).await.unwrap();
+        let waits =
+            "select count(*) from pg_stat_activity where wait_event = 'advisory' and datname = current_database()";
+        while db.value(waits).await != "1" {}
+        drop(child.stdout.take());
+        while db.value(waits).await != "0" {}
+        let status = tokio::time::timeout(Duration::from_secs(20), child.wait()).await.unwrap().unwrap();
+        assert_eq!(status.code(), Some(1), "{front_end_name}");
+        gate.batch_execute("select pg_advisory_unlock(7); select pg_advisory_lock(7)").await.unwrap();
+        assert_eq!(db.value("select count(*) from t").await, "0", "{front_end_name}");
+    }
+}
+
+#[tokio::test]
 async fn a_write_whose_rows_nobody_takes_is_rolled_back() {
     let db = database().await;
     drop(table(&db).await);

@@ -43,6 +43,9 @@ async fn what_query_and_pipe_do_not_take_is_named() {
         ([&sql[..], &["--audit", "--no-audit"]].concat(), "cannot be used with"),
         ([&sql[..], &["--write", "--read-only"]].concat(), "cannot be used with"),
         ([&sql[..], &["--dsn-secret", "host=h password=hunter2"]].concat(), "dsn_secret is no URL"),
+        ([&sql[..], &["--dbname", "postgres://u:hunter2@h/d"]].concat(), "dbname is or holds a connection string"),
+        ([&sql[..], &["--dbname=host=h password=hunter2"]].concat(), "dbname is or holds a connection string"),
+        ([&sql[..], &["--host", "Postgresql://u:hunter2@h"]].concat(), "host is or holds"),
         (
             [&sql[..], &["--dsn-secret", "postgresql://u:hunter2@h", "--conninfo-secret", "password=hunter2"]].concat(),
             "cannot be used with",
@@ -77,6 +80,8 @@ async fn what_psql_does_not_take_is_named() {
         ([&sql[..], &["-f", "x"]].concat(), "there is one statement"),
         (vec![], "there is one statement"),
         (vec!["-c"], "the flag -c needs a value"),
+        (vec!["--dbname"], "the flag --dbname needs a value"),
+        ([&sql[..], &["-d", "Postgres://u:hunter2@h"]].concat(), "dbname is or holds a connection string"),
         ([&sql[..], &["-p", "x"]].concat(), "--port"),
     ] {
         let error = refused(Psql, &arguments).await;

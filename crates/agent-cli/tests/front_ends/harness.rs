@@ -43,7 +43,15 @@ impl Pipe {
         let (fake, stop) = (Fake::default(), CancellationToken::new());
         let (input, stdin) = tokio::io::duplex(4 << 20);
         let (stdout, output) = tokio::io::duplex(room);
-        let running = run(invocation, Arc::new(fake.clone()), Surroundings::none(), stdin, stdout, stop.clone());
+        let running = run(
+            invocation,
+            Arc::new(fake.clone()),
+            Surroundings::none(),
+            stdin,
+            stdout,
+            std::future::pending(),
+            stop.clone(),
+        );
         let ended = tokio::spawn(running);
         Self { input, output: BufReader::new(output).lines(), fake, stop, ended }
     }
@@ -131,7 +139,8 @@ pub(crate) async fn command_in(
             let (stdout, mut output) = tokio::io::duplex(ROOM);
             let stop = CancellationToken::new();
             let executor = Arc::new(fake.clone());
-            let running = run(invocation, executor, Surroundings::none(), stdin.as_bytes(), stdout, stop);
+            let (surroundings, stays) = (Surroundings::none(), std::future::pending());
+            let running = run(invocation, executor, surroundings, stdin.as_bytes(), stdout, stays, stop);
             let code = in_time(running).await;
             let mut text = String::new();
             in_time(output.read_to_string(&mut text)).await.unwrap();

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use agent_cli::executor::{
     Begin, Chunk, Completed, DbExecutor, Described, Direct, Executing, Failed, Place, Query, Transaction,
@@ -32,14 +33,31 @@ const WRITES: usize = 5;
 const NOT_USABLE: &str = "Log in with a role that may write to the ledger (countersign_writer, or one that is granted it), or give \
      --no-audit where the configuration allows it.";
 
+/// How long a database that had no ledger is believed to have none: somebody may run `countersign init` on it.
+const NONE_IS_BELIEVED: Duration = Duration::from_secs(1);
+
+/// What a session's database was found to have.
+#[derive(Clone)]
+struct Found {
+    generation: u64,
+    ledger: Option<Audited>,
+    at: Instant,
+}
+
+impl Found {
+    fn still_counts(&self, place: &Place) -> bool {
+        self.generation == place.generation && (self.ledger.is_some() || self.at.elapsed() < NONE_IS_BELIEVED)
+    }
+}
+
 /// Runs statements of the command line.
 pub(super) struct Recording {
     direct: Direct,
     audit: Audit,
     principal: Principal,
     settings: ledger::Settings,
-    /// Of the sessions that have written, with their generation: `None` for one whose database has no ledger.
-    ledgers: Mutex<HashMap<String, (u64, Option<Audited>)>>,
+    /// Of the sessions that have written.
+    ledgers: Mutex<HashMap<String, Found>>,
     /// All gates that were ever used: each has writes to wait for.
     gates: Mutex<Vec<Gate>>,
 }
@@ -51,7 +69,7 @@ impl Recording {
         Self { direct: Direct::default(), audit, principal, settings, ledgers, gates }
     }
 
-    fn ledgers(&self) -> MutexGuard<'_, HashMap<String, (u64, Option<Audited>)>> {
+    fn ledgers(&self) -> MutexGuard<'_, HashMap<String, Found>> {
         self.ledgers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,10 +78,9 @@ impl Recording {
         if self.audit == Audit::Never {
             return Ok(None);
         }
-        if let Some((generation, known)) = self.ledgers().get(&place.session)
-            && *generation == place.generation
-        {
-            return Ok(known.clone());
+        let known = self.ledgers().get(&place.session).filter(|known| known.still_counts(place)).cloned();
+        if let Some(known) = known {
+            return Ok(known.ledger);
         }
         let found = ledger::exists(&place.target).await.map_err(Failed::from)?;
         let audited = match (found, self.audit) {
@@ -85,8 +102,9 @@ impl Recording {
         };
         let mut ledgers = self.ledgers();
         // The session may have gone elsewhere meanwhile.
-        if ledgers.get(&place.session).is_none_or(|(generation, _)| *generation <= place.generation) {
-            ledgers.insert(place.session.clone(), (place.generation, audited.clone()));
+        if ledgers.get(&place.session).is_none_or(|known| known.generation <= place.generation) {
+            let found = Found { generation: place.generation, ledger: audited.clone(), at: Instant::now() };
+            ledgers.insert(place.session.clone(), found);
         }
         Ok(audited)
     }

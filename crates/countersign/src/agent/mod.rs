@@ -7,14 +7,15 @@
 mod audited;
 mod executor;
 
-use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use agent_cli::{FrontEnd, Invocation, ParseExit};
 use contract::Principal;
 use ledger::Surroundings;
+use tokio::io::Interest;
+use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -49,12 +50,19 @@ pub(crate) fn run(front_end: FrontEnd, arguments: &[OsString]) -> ExitCode {
 }
 
 fn prepare(front_end: FrontEnd, arguments: &[OsString]) -> Result<(Invocation, Recording, Surroundings), ParseExit> {
-    let argv = arguments.iter().map(|argument| text(argument)).collect::<Result<Vec<String>, ParseExit>>()?;
-    let env: HashMap<String, String> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect();
-    let invocation = agent_cli::parse(front_end, &argv, env)?;
+    let argv: Vec<String> = arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let (env, other): (Vec<_>, Vec<_>) = std::env::vars_os().partition(|(_, value)| value.to_str().is_some());
+    let texts = env.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let invocation = agent_cli::parse(front_end, &argv, texts.collect())?;
     let wrong = |message: String| agent_cli::refused(&message, &invocation);
+    // PostgreSQL would be given something else than what was meant, or the connection would go elsewhere.
+    if let Some(place) = arguments.iter().position(|argument| argument.to_str().is_none()) {
+        return Err(wrong(format!("argument {} behind the name of the front end is not UTF-8", place + 1)));
+    }
+    let has_a_say = |name: &&str| name.starts_with("COUNTERSIGN_") || name.starts_with("PG");
+    if let Some(name) = other.iter().filter_map(|(name, _)| name.to_str()).find(has_a_say) {
+        return Err(wrong(format!("the variable {name} is not UTF-8")));
+    }
     let sources = cli::sources_around(invocation.config.clone()).map_err(|error| wrong(error.to_string()))?;
     let settings = sources.load().map_err(|error| wrong(format!("{error:#}")))?;
     let audit = audit(&invocation, &settings).map_err(wrong)?;
@@ -62,11 +70,6 @@ fn prepare(front_end: FrontEnd, arguments: &[OsString]) -> Result<(Invocation, R
     let principal = Principal { account_id: settings.account.clone(), actor: Some(actor) };
     let executor = Recording::new(audit, principal, settings.ledger.clone());
     Ok((invocation, executor, Surroundings::of_process(settings.connect_timeout)))
-}
-
-fn text(argument: &OsStr) -> Result<String, ParseExit> {
-    // What cannot be read is shown as far as it can be, and refused by whatever takes it.
-    Ok(argument.to_string_lossy().into_owned())
 }
 
 fn audit(invocation: &Invocation, settings: &Settings) -> Result<Audit, String> {
@@ -92,11 +95,22 @@ fn serve(invocation: Invocation, executor: Recording, surroundings: Surroundings
         let stop = CancellationToken::new();
         tokio::spawn(stop_at_signals(stop.clone()));
         let (input, output) = mcp::standard_pipes();
-        agent_cli::run(invocation, Arc::new(executor), surroundings, input, output, stop).await
+        agent_cli::run(invocation, Arc::new(executor), surroundings, input, output, reader_gone(), stop).await
     });
     // A read of standard input that nobody waits for must not hold up the end.
     runtime.shutdown_background();
     ExitCode::from(code)
+}
+
+/// Comes when nobody reads standard output any more, where that is a pipe: what else there is tells it to whoever writes.
+async fn reader_gone() {
+    // By its name, for a file description of its own: what is set for this one is not set for the one that is written to.
+    let Ok(watched) = pipe::OpenOptions::new().open_sender("/proc/self/fd/1") else {
+        return std::future::pending().await;
+    };
+    if watched.ready(Interest::ERROR).await.is_err() {
+        std::future::pending().await
+    }
 }
 
 /// The first signal ends it in order, a second one at once.

@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{ConnectError, Error, ServerError};
 use crate::read::ReadError;
 use crate::target::Target;
+use crate::value::{self, EncodeError};
 pub(crate) use arrival::{Arrival, Expected, arrive};
 pub use direct::Direct;
 pub use outlet::Outlet;
@@ -49,6 +50,8 @@ pub struct Query {
     pub sql: String,
     /// `$1`, `$2`, ... as JSON; as many as the statement takes.
     pub params: Vec<Value>,
+    /// Whether a string among them is what PostgreSQL reads, whatever the type: for json, the text of JSON and no JSON string.
+    pub params_are_texts: bool,
     /// Whether it runs in a transaction that cannot write and is rolled back. In a [`Transaction`], that one decides.
     pub read_only: bool,
     /// `statement_timeout`; zero is none.
@@ -57,6 +60,16 @@ pub struct Query {
     pub lock_timeout: Duration,
     /// How its rows are handed on.
     pub delivery: Delivery,
+}
+
+impl Query {
+    /// The text form of each parameter.
+    pub(crate) fn encoded(&self, types: &[Arc<PgType>]) -> Result<Vec<Option<String>>, EncodeError> {
+        match self.params_are_texts {
+            true => value::encode_texts(&self.params, types),
+            false => value::encode_all(&self.params, types),
+        }
+    }
 }
 
 /// How rows are handed on.

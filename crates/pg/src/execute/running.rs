@@ -9,7 +9,6 @@ use crate::error::{Error, ServerError};
 use crate::read::{NOTHING, Reader, is_about_values};
 use crate::session::{Session, Step};
 use crate::types::TypeCatalog;
-use crate::value;
 
 const LIMITS_SQL: &str = "\
 select pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $2, true)";
@@ -66,7 +65,7 @@ async fn run_named(
 ) -> Result<(), Failed> {
     let shape = session.describe(statement, &query.sql, &[]).await?;
     let param_types = types.resolve_all(session, &shape.params).await?;
-    let params = value::encode_all(&query.params, &param_types).map_err(|error| Failed::Params(error.to_string()))?;
+    let params = query.encoded(&param_types).map_err(|error| Failed::Params(error.to_string()))?;
     let columns = match &shape.columns {
         Some(raw) => Some(columns::resolve(types, session, raw).await?),
         None => None,

@@ -59,6 +59,25 @@ pub fn encode(value: &Value, ty: &PgType) -> Result<Option<String>, EncodeError>
 /// # Errors
 /// [`EncodeError`] as a whole sentence.
 pub fn encode_all(given: &[Value], types: &[Arc<PgType>]) -> Result<Vec<Option<String>>, EncodeError> {
+    encode_each(given, types, encode)
+}
+
+/// The same where each string is the text form already, also of JSON.
+///
+/// # Errors
+/// [`EncodeError`] as a whole sentence.
+pub fn encode_texts(given: &[Value], types: &[Arc<PgType>]) -> Result<Vec<Option<String>>, EncodeError> {
+    encode_each(given, types, |value, ty| match value {
+        Value::String(text) => no_nul(value).map(|()| Some(text.clone())),
+        other => encode(other, ty),
+    })
+}
+
+fn encode_each(
+    given: &[Value],
+    types: &[Arc<PgType>],
+    encode: impl Fn(&Value, &PgType) -> Result<Option<String>, EncodeError>,
+) -> Result<Vec<Option<String>>, EncodeError> {
     if types.len() != given.len() {
         let (takes, got) = (types.len(), given.len());
         return Err(EncodeError(format!("the query takes {takes} parameter(s) and {got} were given in params")));

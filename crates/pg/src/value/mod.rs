@@ -13,5 +13,5 @@ mod literal;
 pub(crate) use draft::{Draft, Leaf, Refused, draft_binary, draft_text};
 
 pub use decode::decode;
-pub use encode::{EncodeError, encode, encode_all};
+pub use encode::{EncodeError, encode, encode_all, encode_texts};
 pub(crate) use literal::{sql_literal, text_array};
