@@ -1,6 +1,6 @@
 //! Writes without a ledger: committed only when everything they give has been taken.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use testkit::{Database, Pipe, Proxy, What, When, bare_front_end, database, front_end};
@@ -40,18 +40,25 @@ async fn a_write_whose_reader_has_gone_before_it_ends_is_rolled_back() {
     for front_end_name in ["query", "pipe"] {
         let mut command = front_end(front_end_name, &db);
         if front_end_name == "query" {
-            command.args(["--write", "--sql", sql]);
+            command.args(["--write", "--lock-timeout-ms", "0", "--sql", sql]);
         }
         let pipes = command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let mut child = pipes.spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
-        let line = json!({"code": "query", "id": "a", "sql": sql, "options": {"read_only": false}});
+        let line =
+            json!({"code": "query", "id": "a", "sql": sql, "options": {"read_only": false, "lock_timeout_ms": 0}});
         tokio::io::AsyncWriteExt::write_all(&mut input, format!("{line}\n").as_bytes()).await.unwrap();
         let waits =
             "select count(*) from pg_stat_activity where wait_event = 'advisory' and datname = current_database()";
         while db.value(waits).await != "1" {}
         drop(child.stdout.take());
-        while db.value(waits).await != "0" {}
+        let gone = Instant::now();
+        while db.value(waits).await != "0" {
+            assert!(
+                gone.elapsed() < Duration::from_secs(10),
+                "{front_end_name}: it is noticed while the statement waits"
+            );
+        }
         let status = tokio::time::timeout(Duration::from_secs(20), child.wait()).await.unwrap().unwrap();
         assert_eq!(status.code(), Some(1), "{front_end_name}");
         gate.batch_execute("select pg_advisory_unlock(7); select pg_advisory_lock(7)").await.unwrap();
