@@ -3,6 +3,8 @@
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 use testkit::{HttpServer, database};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn more_requests_than_an_account_may_send_are_refused_with_the_time_to_come_again() {
@@ -89,4 +91,31 @@ async fn whoever_asks_whether_the_server_is_ready_and_goes_away_takes_no_session
     server.visitor().call("post_tweet", json!({"text": "still warm"})).await;
     let lost = format!("select 1 from pg_stat_activity where pid = any(string_to_array('{before}', ' ')::int[])");
     assert_eq!(db.rows(&lost).await.len(), before.split(' ').count(), "{before}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_head_of_a_request_is_short_whatever_its_body_and_its_answer_are() {
+    // HT07
+    let db = database().await;
+    let server = HttpServer::on(&db).await;
+    let start = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\nconnection: close\r\nx-long: ", server.address());
+    let answer = async |bytes: usize, end: &str| {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        let filling = "x".repeat(bytes - start.len() - end.len());
+        stream.write_all(format!("{start}{filling}{end}").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer.lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(answer(60 << 10, "\r\n\r\n").await, "HTTP/1.1 200 OK");
+    // Nobody waits for the end of a head that is too long already.
+    assert_eq!(answer(64 << 10, "").await, "HTTP/1.1 431 Request Header Fields Too Large");
+    let long = json!({"query": "select length($1) as n, repeat('y', 900000) as y", "params": ["x".repeat(3_000_000)]});
+    let visitor = server.visitor();
+    for client in [visitor.clone(), visitor.open(super::HANDSHAKE, json!({})).await] {
+        let read = client.call("query_database", long.clone()).await;
+        let row = &read["data"]["rows"][0];
+        assert_eq!(row["n"], 3_000_000, "{read}");
+        assert_eq!(row["y"].as_str().map(str::len), Some(900_000));
+    }
 }
