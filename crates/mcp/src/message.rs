@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use contract::NotStrict;
+use contract::{NotStrict, quoted};
 use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use serde_json::value::RawValue;
@@ -48,7 +48,7 @@ fn misshapen(text: &[u8], error: &dyn fmt::Display) -> Unreadable {
     let method = fields.get("method").and_then(|method| serde_json::from_str::<String>(method.get()).ok());
     match method {
         Some(method) if id.is_some() => Unreadable::new(
-            ErrorData::invalid_params(format!("the params of {method} cannot be read: {error}"), None),
+            ErrorData::invalid_params(format!("the params of {} cannot be read: {error}", quoted(&method)), None),
             id,
         ),
         _ => Unreadable::new(ErrorData::invalid_request(format!("not a JSON-RPC message of MCP: {error}"), None), id),

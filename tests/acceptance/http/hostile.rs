@@ -165,3 +165,47 @@ async fn nobody_can_call_from_another_machine_without_saying_who_they_are() {
         assert!(said.contains("token new"), "{said}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_word_of_a_client_makes_a_line_of_the_log_or_reaches_a_terminal() {
+    // AU11
+    let db = database().await;
+    for format in ["text", "json"] {
+        let mut command = HttpServer::command(&db);
+        command.env("COUNTERSIGN_LOG_FORMAT", format);
+        let server = HttpServer::start(command).await;
+        let session = server.session(super::HANDSHAKE).await;
+        let post = async |body: String| session.send(session.request(Method::POST, "/mcp").body(body)).await;
+        let mut longest = 0;
+        for word in ["x\r\n2026-01-01T00:00:00Z ERROR forged\u{1b}[31m\u{202e}".to_owned(), "y".repeat(1 << 20)] {
+            let escaped = json!(word);
+            let params = json!({"name": word, "arguments": {}, "requestState": "none of yours"});
+            let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+            assert_eq!(post(call.to_string()).await.message()["error"]["code"], -32602);
+            let unreadable = format!(r#"{{"jsonrpc":"2.0","id":2,"method":{escaped},"params":{{"a":1,"a":2}}}}"#);
+            let twice = format!(r#"{{"jsonrpc":"2.0","id":3,{escaped}:1,{escaped}:2}}"#);
+            let of_no_kind = format!(r#"{{"jsonrpc":"2.0","id":4,"method":"initialize","params":{escaped}}}"#);
+            for body in [unreadable, twice, of_no_kind] {
+                let answer = post(body).await;
+                assert!(answer.message()["error"]["code"].is_i64(), "{}", answer.body);
+                longest = longest.max(answer.body.len());
+            }
+        }
+        // The last of all these.
+        let other = session.clone().with("content-type", "text/plain");
+        other.send(other.request(Method::POST, "/mcp").body("{}")).await;
+        server.logged("the content type application/json").await;
+        let log = server.log();
+        for line in log.lines() {
+            assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
+            assert!(line.len() < 1000, "{} bytes", line.len());
+            let is_ours = match format {
+                "json" => serde_json::from_str::<Value>(line).is_ok_and(|event| event["timestamp"].is_string()),
+                _ => line.starts_with("20") && !line.starts_with("2026-01-01T00:00:00Z ERROR"),
+            };
+            assert!(is_ours, "{line:?}");
+        }
+        assert!(log.contains("a requestState was refused") && log.contains("a body is not a message"), "{log}");
+        assert!(longest < 1000, "{longest} bytes");
+    }
+}

@@ -131,7 +131,11 @@ impl Refusal {
             Self::IdInUse(request) => (code, id) = (ErrorCode::INVALID_REQUEST, request.clone()),
             _ => {}
         }
-        tracing::info!(status = status.as_u16(), "a request was refused: {}", self.message());
+        match &self {
+            // Not its words: they may quote the message.
+            Self::Unreadable(_) => tracing::info!(status = status.as_u16(), code = code.0, "a body is not a message"),
+            _ => tracing::info!(status = status.as_u16(), "a request was refused: {}", self.message()),
+        }
         let error = JsonRpcError::new(id, ErrorData::new(code, self.message(), None));
         let mut response = Response::new(Body::from(serde_json::to_vec(&error).unwrap_or_default()));
         *response.status_mut() = status;

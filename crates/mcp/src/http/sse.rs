@@ -127,7 +127,11 @@ async fn opened(site: &Arc<Site>, headers: &HeaderMap) -> Result<(Events, impl S
 async fn serve(visit: Visit, transport: SseTransport, ended: CancellationToken) {
     match visit.server().serve_with_ct(transport, ended).await {
         Ok(running) => drop(running.waiting().await),
-        Err(error) => tracing::debug!(%error, "a client opened a stream and no session"),
+        Err(error) => {
+            // It may be in the client's own words.
+            let error = contract::quoted(&error.to_string());
+            tracing::debug!(error, "a client opened a stream and no session");
+        }
     }
 }
 
