@@ -19,7 +19,8 @@ mod server;
 mod stdio;
 
 pub use self::http::{
-    Allowances, Check, HttpOptions, Offer, Site, Tls, TlsError, anonymous, is_host, is_origin, read_tls, serve_http,
+    Allowances, Check, HttpOptions, Offer, Site, Tls, TlsError, anonymous, is_host, is_origin, read_tls, resource,
+    serve_http,
 };
 pub use asking::{Asking, AskingError};
 pub use auth::{Authenticator, Identity, Refusal};

@@ -26,8 +26,9 @@ fn with(name: &str, value: Value) -> Value {
 }
 
 async fn server(db: &Database, folder: &tempfile::TempDir, keys: &KeyServer) -> HttpServer {
+    // Without an audience: it is what clients ask for.
     let config = format!(
-        "[oauth]\nissuer = \"{ISSUER}\"\naudience = \"{AUDIENCE}\"\njwks_url = \"{}\"\nlabel_claim = \"email\"\n\
+        "[http]\npublic_url = \"https://mcp.example.com\"\n[oauth]\nissuer = \"{ISSUER}\"\njwks_url = \"{}\"\nlabel_claim = \"email\"\n\
          scopes = {{ \"cs:read\" = \"readonly\", \"cs:write\" = \"write\" }}\n",
         keys.url()
     );
@@ -108,6 +109,23 @@ async fn a_token_that_is_not_the_issuers_for_this_server_now_is_refused() {
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{what}: {}", answer.body);
         assert!(answer.header("www-authenticate").unwrap().contains("invalid_token"), "{what}: {:?}", answer.headers);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_audience_that_no_client_asks_for_counts_and_is_warned_of() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let key = SigningKey::new("first");
+    let keys = KeyServer::start(&[&key]).await;
+    let usual = server(&db, &folder, &keys).await;
+    assert!(!usual.log().contains("audience"), "{}", usual.log());
+    let config = std::fs::read_to_string(folder.path().join("countersign.toml")).unwrap();
+    let config = config.replace("[oauth]\n", "[oauth]\naudience = \"api://fixed\"\n");
+    let fixed = HttpServer::configured(&db, &folder, &config).await;
+    let warning = fixed.logged("clients ask the issuer for tokens for the resource").await;
+    assert!(warning.contains("WARN") && warning.contains("api://fixed") && warning.contains(AUDIENCE), "{warning}");
+    assert_eq!(status(&fixed, &key.token(&with("aud", json!("api://fixed")))).await, StatusCode::OK);
+    assert_eq!(status(&fixed, &key.token(&claims("cs:write"))).await, StatusCode::UNAUTHORIZED);
 }
 
 /// By itself a server looks up a key that is not there once a minute at most (the tests of `mcp::auth` have that); SIGHUP

@@ -22,6 +22,7 @@ use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, Pooler};
 use mcp::auth::{Issuer, Token};
 use tools::Profile;
 
+use addresses::PublicUrl;
 use file::ConfigFile;
 pub(crate) use http::HttpSettings;
 pub(crate) use keys::{
@@ -125,6 +126,7 @@ impl Sources {
             Some(path) => access::read_file(&path, file.tokens, profiles)?,
             None => file.tokens,
         };
+        let public_url = http.public_url.clone().map(PublicUrl::into_text);
         let settings = Settings {
             log: log.unwrap_or_else(|| "info".to_owned()),
             log_format: log_format.unwrap_or_default(),
@@ -137,7 +139,7 @@ impl Sources {
             account: account.unwrap_or_default(),
             actor,
             tokens: tokens.into_iter().map(|own| own.token).collect(),
-            oauth: file.oauth,
+            oauth: file.oauth.and_then(|own| own.of_server(public_url.as_deref())),
             allow_privileged_reader: allow_privileged_reader.unwrap_or_default(),
             execute_sql: execute_sql.unwrap_or_default(),
             execute_sql_tier: execute_sql_tier.unwrap_or_default().into(),

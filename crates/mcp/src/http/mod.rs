@@ -297,7 +297,7 @@ impl Site {
 
     fn metadata(&self) -> Option<serde_json::Value> {
         let url = self.public_url.as_ref()?;
-        self.authenticator().metadata(&format!("{url}/mcp"))
+        self.authenticator().metadata(&resource(url))
     }
 
     /// What lets pages of the allowed origins read answers.
@@ -331,6 +331,12 @@ const STOPPING: &str = "the server is stopping";
 
 /// RFC 9728, section 3.
 const METADATA: &str = "/.well-known/oauth-protected-resource";
+
+/// What clients call the server, and ask its issuer for tokens for (RFC 8707), if they find it at this address.
+#[must_use]
+pub fn resource(public_url: &str) -> String {
+    format!("{}/mcp", public_url.trim_end_matches('/'))
+}
 
 /// Before anything else, on every route; and what is counted of every answer.
 async fn addressed_here(State(site): State<Arc<Site>>, request: Request<Body>, next: Next) -> Response<Body> {
