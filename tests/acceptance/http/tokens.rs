@@ -128,6 +128,21 @@ async fn an_audience_that_no_client_asks_for_counts_and_is_warned_of() {
     assert_eq!(status(&fixed, &key.token(&claims("cs:write"))).await, StatusCode::UNAUTHORIZED);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_issuer_without_an_address_for_clients_stops_the_start() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let keys = KeyServer::start(&[&SigningKey::new("first")]).await;
+    drop(server(&db, &folder, &keys).await);
+    let path = folder.path().join("countersign.toml");
+    let config = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, config.replace("public_url", "# public_url")).unwrap();
+    let ended = HttpServer::command(&db).arg("--config").arg(path).output();
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(30), ended).await.expect("it ends").unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.code() == Some(1) && said.contains("set public_url in [http]"), "{said}");
+}
+
 /// By itself a server looks up a key that is not there once a minute at most (the tests of `mcp::auth` have that); SIGHUP
 /// makes it look at once.
 #[tokio::test(flavor = "multi_thread")]

@@ -127,6 +127,13 @@ impl Sources {
             None => file.tokens,
         };
         let public_url = http.public_url.clone().map(PublicUrl::into_text);
+        if http.listen.is_some() && file.oauth.is_some() && public_url.is_none() {
+            bail!(
+                "[oauth] is configured and public_url is not, so clients could not learn where to get a token: set public_url in \
+                 [http] (--http-public-url, COUNTERSIGN_HTTP_PUBLIC_URL) to the address that they know, such as \
+                 https://mcp.example.com"
+            );
+        }
         let settings = Settings {
             log: log.unwrap_or_else(|| "info".to_owned()),
             log_format: log_format.unwrap_or_default(),

@@ -330,6 +330,18 @@ fn every_mistake_in_tokens_and_the_issuer_is_named_with_its_place() {
 }
 
 #[test]
+fn an_issuer_without_an_address_for_clients_is_a_mistake_where_http_is_served() {
+    let oauth = "[oauth]\nissuer = \"https://a\"\naudience = \"b\"\nscopes = { c = \"write\" }\njwks_file = \"x\"\n";
+    let listen = "listen = \"127.0.0.1:0\"";
+    let merge = |http: &str| sources().merge(parse(&format!("[http]\n{http}\n{oauth}")).unwrap());
+    let said = merge(listen).unwrap_err().to_string();
+    assert!(said.contains("set public_url in [http] (--http-public-url, COUNTERSIGN_HTTP_PUBLIC_URL)"), "{said}");
+    assert!(merge(&format!("{listen}\npublic_url = \"https://b\"")).is_ok());
+    // The same file for what is no server over HTTP, whose address may be a flag.
+    assert!(merge("").is_ok());
+}
+
+#[test]
 fn tokens_may_stand_in_a_file_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens.toml");
