@@ -8,7 +8,7 @@ use contract::{Envelope, Principal};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
+    CustomResult, ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
     ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
     ToolAnnotations,
@@ -53,6 +53,8 @@ pub struct Server {
     _ended: Arc<DropGuard>,
     /// Cancelled at the end of the session.
     pub(crate) session: CancellationToken,
+    /// Cancelled when the server stops, which is the end of the session as well.
+    stop: CancellationToken,
     /// Whether the session is told of changes already.
     is_told: Arc<AtomicBool>,
     /// How long reads go on after that while none of them ends.
@@ -66,6 +68,11 @@ const LAST_ANSWERS: Duration = Duration::from_millis(50);
 /// A server that stops while its clients are there: a proxy in front sends the next requests elsewhere, and notices nothing of
 /// those that end soon.
 const LAST_ANSWERS_TO_CLIENTS: Duration = Duration::from_secs(5);
+
+/// JSON-RPC leaves -32000 to -32099 to servers.
+const STOPPED: ErrorCode = ErrorCode(-32000);
+
+const CANCELLED: &str = "the call was cancelled";
 
 const INSTRUCTIONS: &str = "A PostgreSQL database. See what is in it with describe_database, read with query_database, \
     look at a plan with explain_query. Write only with the write tools: each write is recorded, happens once however \
@@ -99,6 +106,7 @@ impl Server {
             answers,
             _ended: Arc::new(session.clone().drop_guard()),
             session,
+            stop: CancellationToken::new(),
             is_told: Arc::default(),
             last_answers: LAST_ANSWERS,
         }
@@ -109,6 +117,13 @@ impl Server {
     pub(crate) fn until(mut self, stop: &CancellationToken) -> Self {
         self.session = stop.child_token();
         self._ended = Arc::new(self.session.clone().drop_guard());
+        self.stop = stop.clone();
+        self
+    }
+
+    /// The same for clients that stay when the server stops.
+    #[must_use]
+    pub(crate) fn for_clients_that_stay(mut self) -> Self {
         self.last_answers = LAST_ANSWERS_TO_CLIENTS;
         self
     }
@@ -167,11 +182,24 @@ impl Server {
         })
     }
 
-    /// Ends when the client has closed its end and no call has ended for a while.
-    async fn deserted(&self) {
+    /// Ends when the client has closed its end, or the server stops, and no call has ended for a while: what those are told that
+    /// are cut off.
+    async fn deserted(&self) -> ErrorData {
         let mut answers = self.answers.subscribe();
         self.session.cancelled().await;
         while tokio::time::timeout(self.last_answers, answers.changed()).await.is_ok_and(|sent| sent.is_ok()) {}
+        self.cut_off("the call was cancelled: the client closed its end")
+    }
+
+    /// What a call is told that ends without its own answer: this, unless it is the server that ends. rmcp takes that for a cancel
+    /// on standard input and output.
+    fn cut_off(&self, otherwise: &'static str) -> ErrorData {
+        if self.stop.is_cancelled() {
+            let message = "the server is stopping, and this call was cut off before its answer: send the same call again \
+                (a write that was under way is not made twice)";
+            return ErrorData::new(STOPPED, message, None);
+        }
+        ErrorData::invalid_request(otherwise, None)
     }
 
     /// Asks the registry, unless the client takes the request back or goes away: dropping it frees its backend.
@@ -183,9 +211,9 @@ impl Server {
         let registry = self.tools.registry();
         tokio::select! {
             answer = question(&registry) => answer,
-            () = context.ct.cancelled() => Err(cancelled()),
-            () = gone(Exchange::of(context)) => Err(cancelled()),
-            () = self.deserted() => Err(cancelled()),
+            () = context.ct.cancelled() => Err(self.cut_off(CANCELLED)),
+            () = gone(Exchange::of(context)) => Err(self.cut_off(CANCELLED)),
+            ended = self.deserted() => Err(ended),
         }
     }
 
@@ -202,10 +230,6 @@ async fn gone(exchange: Option<&Exchange>) {
         Some(exchange) => exchange.deserted().await,
         None => std::future::pending().await,
     }
-}
-
-fn cancelled() -> ErrorData {
-    ErrorData::invalid_request("the call was cancelled", None)
 }
 
 fn tool(info: &ToolInfo) -> Tool {
@@ -259,11 +283,9 @@ impl ServerHandler for Server {
                 result
             }
             // Dropping the call frees its backend; a write goes on to its recorded end.
-            () = context.ct.cancelled() => Err(cancelled()),
-            () = gone(exchange.as_ref()), if only_reads => Err(cancelled()),
-            () = self.deserted(), if only_reads => {
-                Err(ErrorData::invalid_request("the call was cancelled: the client closed its end", None))
-            }
+            () = context.ct.cancelled() => Err(self.cut_off(CANCELLED)),
+            () = gone(exchange.as_ref()), if only_reads => Err(self.cut_off(CANCELLED)),
+            ended = self.deserted(), if only_reads => Err(ended),
         }
     }
 
@@ -353,7 +375,7 @@ impl ServerHandler for Server {
     ) -> Result<CustomResult, ErrorData> {
         match SHAPES.iter().find(|(method, _)| *method == request.method) {
             Some((method, shape)) => Err(ErrorData::invalid_params(format!("{method} takes {shape}"), None)),
-            None => Err(ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, request.method, None)),
+            None => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)),
         }
     }
 }

@@ -40,5 +40,6 @@ impl Visit {
         let tools = self.offer.toolbox.of_profile(&self.identity.profile);
         Server::new(tools, self.identity.principal.clone(), self.offer.content, self.offer.asking.clone())
             .until(&self.stop)
+            .for_clients_that_stay()
     }
 }
