@@ -38,6 +38,10 @@ pub(crate) fn parse(text: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize)
         NotStrict::KeyTwice(_) => misshapen(text, &refused),
         NotStrict::TooManyValues(_) => misshapen(text, &format_args!("{refused}; give many as one text")),
     })?;
+    if text.first() == Some(&b'[') {
+        let message = "a batch (a JSON array of messages) is not taken: send its messages one by one";
+        return Err(Unreadable::new(ErrorData::invalid_request(message, None), None));
+    }
     serde_json::from_slice(text).map(|message| (message, values)).map_err(|error| misshapen(text, &error))
 }
 

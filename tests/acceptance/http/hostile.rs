@@ -100,6 +100,12 @@ async fn a_body_is_judged_by_its_type_its_size_and_its_shape_before_anything_els
         assert_eq!(message["error"]["code"], code, "{message}");
         assert_eq!(message["id"], id, "{message}");
     }
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    for batch in [json!([]), json!([list]), json!([list, list])] {
+        let answer = visitor.post(&batch).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+        assert!(answer.body.contains("a batch (a JSON array of messages) is not taken"), "{}", answer.body);
+    }
     assert_eq!(visitor.call("query_database", json!({"query": "select 1 as n"})).await["success"], true);
 }
 
