@@ -43,7 +43,8 @@ async fn a_request_to_another_name_or_from_a_page_is_refused_on_every_route() {
         }
     }
     let mut command = HttpServer::command(&db);
-    command.args(["--http-allowed-hosts", "mcp.example.com", "--http-allowed-origins", "https://app.example"]);
+    // However an operator writes them: clients leave the port out, and browsers write small letters.
+    command.args(["--http-public-url", "https://MCP.example.com:443", "--http-allowed-origins", "https://App.example"]);
     let server = HttpServer::start(command).await;
     let visitor = server.visitor().with("host", "mcp.example.com").with("origin", "https://app.example");
     assert_eq!(status(&visitor, "GET", "/readyz").await, StatusCode::OK);

@@ -330,6 +330,27 @@ fn every_mistake_in_tokens_and_the_issuer_is_named_with_its_place() {
 }
 
 #[test]
+fn addresses_are_read_as_clients_write_them_and_a_pattern_is_a_mistake() {
+    let text = "[http]\nlisten = \"127.0.0.1:0\"\npublic_url = \"https://MCP.example.com:443/\"\n\
+                allowed_hosts = [\"Countersign:7777\"]\nallowed_origins = [\"https://App.Example.com\"]\n";
+    let http = settings(text).http.unwrap();
+    assert_eq!(http.public_url.as_deref(), Some("https://mcp.example.com"));
+    assert_eq!(
+        (http.allowed_hosts, http.allowed_origins),
+        (vec!["countersign:7777".to_owned()], vec!["https://app.example.com".to_owned()])
+    );
+    for (key, value) in
+        [("allowed_hosts", "*"), ("allowed_hosts", "*.example.com"), ("allowed_origins", "https://*.example.com")]
+    {
+        let said = parse(&format!("[http]\n{key} = [\"{value}\"]\n")).unwrap_err();
+        assert!(
+            said.contains(&format!("{key}: {value:?} is not")) && said.contains("listed, there are no patterns"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn an_issuer_without_an_address_for_clients_is_a_mistake_where_http_is_served() {
     let oauth = "[oauth]\nissuer = \"https://a\"\naudience = \"b\"\nscopes = { c = \"write\" }\njwks_file = \"x\"\n";
     let listen = "listen = \"127.0.0.1:0\"";

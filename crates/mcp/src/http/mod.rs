@@ -56,7 +56,7 @@ use crate::asking::Asking;
 use crate::auth::{Authenticator, Identity};
 use crate::server::Content;
 
-pub use self::addressed::{is_host, is_origin};
+pub use self::addressed::{host, origin};
 pub use self::allowance::Allowances;
 pub(crate) use self::exchange::Exchange;
 pub use self::listener::{Tls, TlsError, read_tls, serve_http};
@@ -154,20 +154,21 @@ impl Site {
     #[must_use]
     pub fn new(options: HttpOptions, authenticator: Authenticator, anonymous: Identity, metrics: Metrics) -> Arc<Self> {
         let HttpOptions { allowed_hosts, allowed_origins, public_url, allowances, connections } = options;
-        let own = public_url.as_deref().and_then(|url| url.split("://").nth(1)).map(|host| host.trim_end_matches('/'));
+        let public_url = public_url.as_deref().and_then(origin);
+        let own = public_url.as_deref().and_then(|url| url.split("://").nth(1));
         let hosts: Vec<String> = own.map(str::to_owned).into_iter().chain(allowed_hosts).collect();
         Arc::new(Self {
             addresses: Addresses::new(&hosts, &allowed_origins),
             allowances,
             accounts: Accounts::new(allowances),
             connections,
-            public_url: public_url.map(|url| url.trim_end_matches('/').to_owned()),
+            public_url,
             authenticator: RwLock::new(Arc::new(authenticator)),
             anonymous,
             phase: RwLock::new(Phase::Starting("the server is starting".to_owned())),
             metrics,
             checked: tokio::sync::Mutex::default(),
-            origins: allowed_origins.iter().filter_map(|origin| origin.trim_end_matches('/').parse().ok()).collect(),
+            origins: allowed_origins.iter().filter_map(|text| origin(text)?.parse().ok()).collect(),
             sse: SseSessions::default(),
             requests: TaskTracker::new(),
             stop: CancellationToken::new(),
