@@ -30,6 +30,21 @@ async fn more_requests_than_an_account_may_send_are_refused_with_the_time_to_com
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_names_no_session_is_a_request_like_any_other() {
+    let db = database().await;
+    let mut command = HttpServer::command(&db);
+    command.args(["--http-requests-per-s", "1", "--http-burst", "2"]);
+    let server = HttpServer::start(command).await;
+    let visitor = server.visitor();
+    let mut statuses = Vec::new();
+    for path in ["/message", "/message?sessionId=x&sessionId=y", "/message", "/message"] {
+        statuses.push(visitor.send(visitor.request(Method::POST, path).body("{}")).await.status.as_u16());
+    }
+    assert_eq!(statuses[..2], [400, 400]);
+    assert!(statuses.contains(&429), "{statuses:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn more_streams_than_an_account_may_have_are_refused() {
     let db = database().await;
     let mut command = HttpServer::command(&db);

@@ -40,6 +40,8 @@ pub(crate) enum Refusal {
     Broken,
     Unreadable(Unreadable),
     NoSuchSession,
+    /// A message to `/message` that does not say which session is meant, or says it twice.
+    NoSessionNamed,
     /// The session has a request with this id that is not answered yet.
     IdInUse(Option<RequestId>),
 }
@@ -60,7 +62,7 @@ impl Refusal {
             Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::Broken | Self::Unreadable(_) | Self::IdInUse(_) => StatusCode::BAD_REQUEST,
+            Self::Broken | Self::Unreadable(_) | Self::IdInUse(_) | Self::NoSessionNamed => StatusCode::BAD_REQUEST,
             Self::NoSuchSession => StatusCode::NOT_FOUND,
         }
     }
@@ -85,6 +87,9 @@ impl Refusal {
             Self::IdInUse(_) => {
                 "the session has a request with this id that is not answered yet: give each request an id of its own"
                     .to_owned()
+            }
+            Self::NoSessionNamed => {
+                "a message goes to the address that the stream of /sse gave: /message?sessionId=..., once".to_owned()
             }
             Self::NoSuchSession => "there is no such session: open one with initialize".to_owned(),
         }

@@ -136,19 +136,17 @@ async fn serve(visit: Visit, transport: SseTransport, ended: CancellationToken) 
 }
 
 /// Takes a message: POST /message?sessionId=...
-pub(crate) async fn message(
-    State(site): State<Arc<Site>>,
-    Query(to): Query<To>,
-    request: Request<Body>,
-) -> Response<Body> {
-    match taken(&site, &to, request).await {
+pub(crate) async fn message(State(site): State<Arc<Site>>, request: Request<Body>) -> Response<Body> {
+    match taken(&site, request).await {
         Ok(()) => (StatusCode::ACCEPTED, "Accepted").into_response(),
         Err(refusal) => refusal.response(),
     }
 }
 
-async fn taken(site: &Arc<Site>, to: &To, request: Request<Body>) -> Result<(), Refusal> {
+async fn taken(site: &Arc<Site>, request: Request<Body>) -> Result<(), Refusal> {
     let guest = site.guest(request.headers()).await?;
+    // Not before it is known who asks.
+    let Query(to) = Query::<To>::try_from_uri(request.uri()).map_err(|_| Refusal::NoSessionNamed)?;
     let session = lock(&site.sse.by_id).get(&to.session_id).cloned();
     // One that is somebody else's is not there.
     let session = session.filter(|session| session.identity == guest.identity).ok_or(Refusal::NoSuchSession)?;
