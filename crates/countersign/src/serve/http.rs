@@ -108,7 +108,13 @@ fn check(workshop: &Workshop) -> Check {
     let ledger = workshop.ledger.clone();
     Arc::new(move || {
         let ledger = ledger.clone();
-        Box::pin(async move { ledger.ping(Instant::now() + PING_TIMEOUT).await })
+        Box::pin(async move {
+            let deadline = Instant::now() + PING_TIMEOUT;
+            ledger.ping(deadline).await.map_err(|reason| match Instant::now() < deadline {
+                true => reason,
+                false => format!("the database did not answer within {} s", PING_TIMEOUT.as_secs()),
+            })
+        })
     })
 }
 

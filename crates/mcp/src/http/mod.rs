@@ -270,7 +270,8 @@ impl Site {
                     Some((at, checked)) if at.elapsed() < CHECK_AGAIN => checked.clone(),
                     _ => {
                         let checked = tokio::time::timeout(CHECK_TIMEOUT, (open.offer.check)()).await;
-                        let too_late = || Err(format!("the database does not answer within {CHECK_TIMEOUT:?}"));
+                        let too_late =
+                            || Err(format!("the database did not answer within {} s", CHECK_TIMEOUT.as_secs()));
                         let checked = checked.unwrap_or_else(|_| too_late());
                         *last = Some((Instant::now(), checked.clone()));
                         checked
