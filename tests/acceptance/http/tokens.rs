@@ -143,6 +143,22 @@ async fn an_issuer_without_an_address_for_clients_stops_the_start() {
     assert!(ended.status.code() == Some(1) && said.contains("set public_url in [http]"), "{said}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_keys_of_the_issuer_cannot_be_had_clients_are_told_when_to_come_again() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let key = SigningKey::new("first");
+    let keys = KeyServer::start(&[&key]).await;
+    let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    drop(server(&db, &folder, &keys).await);
+    let config = std::fs::read_to_string(folder.path().join("countersign.toml")).unwrap();
+    let config = config.replace(keys.url(), &format!("http://{nowhere}/keys"));
+    let server = HttpServer::configured(&db, &folder, &config).await;
+    let visitor = server.visitor().bearing(&key.token(&claims("cs:write")));
+    let answer = visitor.send(visitor.calling(1, "query_database", &json!({"query": "select 1"}))).await;
+    assert_eq!((answer.status, answer.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("5")));
+}
+
 /// By itself a server looks up a key that is not there once a minute at most (the tests of `mcp::auth` have that); SIGHUP
 /// makes it look at once.
 #[tokio::test(flavor = "multi_thread")]

@@ -120,10 +120,13 @@ impl Refusal {
         match &self {
             Self::Unauthenticated { refusal, metadata_url } => {
                 status = refusal.status();
+                headers.extend(refusal.retry_after_s().map(|wait| (header::RETRY_AFTER, HeaderValue::from(wait))));
                 headers
                     .extend(refusal.challenge(metadata_url.as_deref()).map(|value| (header::WWW_AUTHENTICATE, value)));
             }
             Self::Exhausted(what) => headers.push((header::RETRY_AFTER, HeaderValue::from(what.retry_after_s()))),
+            // As soon as one of them has been answered.
+            Self::TooManySessions { .. } => headers.push((header::RETRY_AFTER, HeaderValue::from(1))),
             Self::Unavailable(_) | Self::Stopping => {
                 headers.push((header::RETRY_AFTER, HeaderValue::from(1)));
                 headers.push((header::CONNECTION, HeaderValue::from_static("close")));
