@@ -1,10 +1,15 @@
 //! What one account may take.
 
+use std::time::{Duration, Instant};
+
 use reqwest::{Method, StatusCode};
 use serde_json::json;
-use testkit::{HttpServer, database};
+use testkit::{HttpServer, Visitor, database};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use crate::writes::until_some;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn more_requests_than_an_account_may_send_are_refused_with_the_time_to_come_again() {
@@ -42,6 +47,68 @@ async fn a_message_that_names_no_session_is_a_request_like_any_other() {
     }
     assert_eq!(statuses[..2], [400, 400]);
     assert!(statuses.contains(&429), "{statuses:?}");
+}
+
+const SLEEPING: &str = "select 1 from pg_stat_activity where usename = 'countersign_reader' and state = 'active' \
+                        and datname = current_database() and query like '%pg_sleep%' having count(*) = ";
+
+/// Sends so many reads that take longer than any may, beside the test; they go with what is returned.
+fn sleepers(visitor: &Visitor, count: u32) -> JoinSet<reqwest::Result<String>> {
+    let call = |id| visitor.calling(id, "query_database", &json!({"query": "select pg_sleep(600)"}));
+    (0..count).map(call).map(|call| async move { call.send().await?.text().await }).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_account_keeps_the_others_from_reading() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (ana, ana_table) = HttpServer::token("ana", &[]).await;
+    let (bob, bob_table) = HttpServer::token("bob", &[]).await;
+    let limits = "[limits]\nread_sessions = 4\n";
+    let server = HttpServer::configured(&db, &folder, &format!("{limits}{ana_table}\n{bob_table}")).await;
+    let visitor = server.visitor();
+    for ana in [visitor.clone().bearing(&ana), visitor.clone().bearing(&ana).open(super::HANDSHAKE, json!({})).await] {
+        let sleeping = sleepers(&ana, 12);
+        until_some(&db, &format!("{SLEEPING} 3")).await;
+        let began = Instant::now();
+        let read = visitor.clone().bearing(&bob).call("query_database", json!({"query": "select 1 as n"})).await;
+        assert_eq!(read["data"]["rows"], json!([{"n": 1}]), "{read}");
+        // Less than the others may take.
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+        assert_eq!(db.rows(&format!("{SLEEPING} 3")).await.len(), 1, "ana has another number of reads at work");
+        drop(sleeping);
+        until_some(&db, &format!("{SLEEPING} 0")).await;
+    }
+    // Whoever has the server for themselves has all of it.
+    let alone = HttpServer::configured(&db, &folder, &format!("{limits}{ana_table}\n")).await;
+    let _sleeping = sleepers(&alone.visitor().bearing(&ana), 12);
+    until_some(&db, &format!("{SLEEPING} 4")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_waits_for_others_of_its_account_has_no_more_time_than_any_other() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (ana, ana_table) = HttpServer::token("ana", &[]).await;
+    let (_, bob_table) = HttpServer::token("bob", &[]).await;
+    let limits = "[limits]\nquery_timeout_ms = 5000\n[http]\nreads = 1\n";
+    let server = HttpServer::configured(&db, &folder, &format!("{limits}{ana_table}\n{bob_table}")).await;
+    let visitor = server.visitor().bearing(&ana);
+    let sleeping = sleepers(&visitor, 1);
+    until_some(&db, &format!("{SLEEPING} 1")).await;
+    let began = Instant::now();
+    let waited = visitor.call("query_database", json!({"query": "select pg_sleep(601)"})).await;
+    let took = began.elapsed();
+    // It had what the one before it left, or not even its place.
+    assert!(["timeout", "database_unavailable"].contains(&waited["error"]["code"].as_str().unwrap()), "{waited}");
+    assert!(waited["error"]["message"].as_str().unwrap().contains("this account"), "{waited}");
+    assert!(
+        waited["meta"]["elapsed_ms"].as_u64().unwrap() >= 5000 && took < Duration::from_secs(9),
+        "{took:?}: {waited}"
+    );
+    until_some(&db, &format!("{SLEEPING} 0")).await;
+    drop(sleeping);
+    assert_eq!(visitor.call("query_database", json!({"query": "select 1"})).await["success"], true);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -134,6 +134,8 @@ impl Sources {
                  https://mcp.example.com"
             );
         }
+        let read_limits = read_limits(&limits)?;
+        let http = HttpSettings::new(http, &read_limits)?;
         let settings = Settings {
             log: log.unwrap_or_else(|| "info".to_owned()),
             log_format: log_format.unwrap_or_default(),
@@ -157,8 +159,8 @@ impl Sources {
             connect_timeout: connect_timeout_ms.map_or(DEFAULT_CONNECT_TIMEOUT, |ms| millis(ms.get())),
             call_deadline: call_deadline(&limits),
             ask_timeout: limits.ask_timeout_ms.map_or(DEFAULT_ASK_TIMEOUT, |ms| millis(ms.get())),
-            read_limits: read_limits(&limits)?,
-            http: HttpSettings::new(http)?,
+            read_limits,
+            http,
         };
         if !settings.has_profile(&settings.profile) {
             let known: Vec<&str> = settings.profile_names().collect();

@@ -4,7 +4,7 @@
 //! connection   TLS, header and write timeouts, at most so many      `listener`, `paced`
 //! address      Host and Origin                                      `addressed`, every route
 //! who          bearer token or JWT -> identity                      `crate::auth`
-//! how much     rate, weight, streams, sessions of the account       `allowance`
+//! how much     rate, weight, streams, sessions, reads of the account `allowance`
 //! message      content type, size, time, one strict parser          `body`
 //! transport    /mcp (`streamable`, rmcp's), /sse and /message (`sse`)
 //! ```
@@ -47,7 +47,7 @@ use tools::{Backends, Toolbox};
 use tower_http::cors::{AllowHeaders, CorsLayer};
 
 use self::addressed::Addresses;
-use self::allowance::{Account, Accounts};
+use self::allowance::Accounts;
 use self::refusal::Refusal;
 use self::session_ids::SessionIds;
 use self::sse::SseSessions;
@@ -58,6 +58,7 @@ use crate::server::Content;
 
 pub use self::addressed::{host, origin};
 pub use self::allowance::Allowances;
+pub(crate) use self::allowance::{Account, ReadPlace, TooManyReads};
 pub(crate) use self::exchange::Exchange;
 pub use self::listener::{Tls, TlsError, read_tls, serve_http};
 
@@ -155,12 +156,14 @@ impl Site {
     pub fn new(options: HttpOptions, authenticator: Authenticator, anonymous: Identity, metrics: Metrics) -> Arc<Self> {
         let HttpOptions { allowed_hosts, allowed_origins, public_url, allowances, connections } = options;
         let public_url = public_url.as_deref().and_then(origin);
+        let accounts = Accounts::new(allowances);
+        accounts.are_several(authenticator.knows_several_accounts());
         let own = public_url.as_deref().and_then(|url| url.split("://").nth(1));
         let hosts: Vec<String> = own.map(str::to_owned).into_iter().chain(allowed_hosts).collect();
         Arc::new(Self {
             addresses: Addresses::new(&hosts, &allowed_origins),
             allowances,
-            accounts: Accounts::new(allowances),
+            accounts,
             connections,
             public_url,
             authenticator: RwLock::new(Arc::new(authenticator)),
@@ -213,6 +216,7 @@ impl Site {
 
     /// Whoever comes next is asked by this one.
     pub fn authenticate_by(&self, authenticator: Authenticator) {
+        self.accounts.are_several(authenticator.knows_several_accounts());
         *self.authenticator.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(authenticator);
     }
 

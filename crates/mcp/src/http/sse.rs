@@ -106,7 +106,7 @@ async fn opened(site: &Arc<Site>, headers: &HeaderMap) -> Result<(Events, impl S
     let under_way = UnderWay::default();
     let session = SseSession { identity: identity.clone(), inbox, under_way: Arc::clone(&under_way) };
     lock(&sessions.by_id).insert(id.clone(), session);
-    let visit = Visit { identity, offer: open.offer.clone(), initialize: None, stop: site.stop.clone() };
+    let visit = Visit { identity, account, offer: open.offer.clone(), initialize: None, stop: site.stop.clone() };
     let ended = site.streams.child_token();
     tokio::spawn(serve(visit, SseTransport { incoming, outgoing }, ended.clone()));
     let endpoint = Event::default().event("endpoint").data(format!("/message?sessionId={id}"));
