@@ -95,7 +95,9 @@ impl Asking {
                 None
             }
             Err(error) => {
-                tracing::info!(proposal_id = %question.proposal_id, %error, "the user did not answer");
+                // It may be in the client's own words.
+                let error = contract::quoted(&error.to_string());
+                tracing::info!(proposal_id = %question.proposal_id, error, "the user did not answer");
                 None
             }
         }
@@ -142,7 +144,7 @@ impl Asking {
         let Some(sealed) = &params.request_state else { return Ok(None) };
         let opened = self.codec.open_json_with::<State>(sealed, &bound(principal, &params.name));
         let state = opened.map_err(|error| {
-            tracing::warn!(tool = %params.name, %error, "a requestState was refused");
+            tracing::warn!(tool = contract::quoted(&params.name), %error, "a requestState was refused");
             let message = "requestState is not one that this server gave to this client for this tool, or it is too old; \
                 nothing was written: call the tool again without it";
             ErrorData::invalid_params(message, None)

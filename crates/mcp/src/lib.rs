@@ -1,5 +1,5 @@
 //! The MCP side of the server, over rmcp: `server` answers requests from a [`tools::Registry`], those about
-//! resources with `resources`; `asking` puts questions to the client's user; `stdio` carries lines, `http` requests of clients on
+//! resources with `resources`; `reads` has those of an account take turns; `asking` puts questions to the client's user; `stdio` carries lines, `http` requests of clients on
 //! the network, who say with `auth` who they are; `client` is the other side, for the demo and the tests.
 //!
 //! Nothing else knows MCP, and this crate knows nothing of PostgreSQL: it hands arguments to the registry and an
@@ -14,12 +14,13 @@ mod in_flight;
 mod lines;
 mod message;
 mod packed;
+mod reads;
 mod resources;
 mod server;
 mod stdio;
 
 pub use self::http::{
-    Allowances, Check, HttpOptions, Offer, Site, Tls, TlsError, anonymous, is_host, is_origin, read_tls, serve_http,
+    Allowances, Check, HttpOptions, Offer, Site, Tls, TlsError, anonymous, host, origin, read_tls, resource, serve_http,
 };
 pub use asking::{Asking, AskingError};
 pub use auth::{Authenticator, Identity, Refusal};

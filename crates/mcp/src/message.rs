@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use contract::NotStrict;
+use contract::{NotStrict, quoted};
 use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use serde_json::value::RawValue;
@@ -38,6 +38,10 @@ pub(crate) fn parse(text: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize)
         NotStrict::KeyTwice(_) => misshapen(text, &refused),
         NotStrict::TooManyValues(_) => misshapen(text, &format_args!("{refused}; give many as one text")),
     })?;
+    if text.first() == Some(&b'[') {
+        let message = "a batch (a JSON array of messages) is not taken: send its messages one by one";
+        return Err(Unreadable::new(ErrorData::invalid_request(message, None), None));
+    }
     serde_json::from_slice(text).map(|message| (message, values)).map_err(|error| misshapen(text, &error))
 }
 
@@ -48,7 +52,7 @@ fn misshapen(text: &[u8], error: &dyn fmt::Display) -> Unreadable {
     let method = fields.get("method").and_then(|method| serde_json::from_str::<String>(method.get()).ok());
     match method {
         Some(method) if id.is_some() => Unreadable::new(
-            ErrorData::invalid_params(format!("the params of {method} cannot be read: {error}"), None),
+            ErrorData::invalid_params(format!("the params of {} cannot be read: {error}", quoted(&method)), None),
             id,
         ),
         _ => Unreadable::new(ErrorData::invalid_request(format!("not a JSON-RPC message of MCP: {error}"), None), id),

@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use contract::{Envelope, Principal};
+use contract::{Envelope, Failure, Meta, Principal};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
+    CustomResult, ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
     ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
     ToolAnnotations,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tools::{Caller, Registry, Reply, Said, ToolInfo, Toolset};
 
@@ -22,9 +23,10 @@ use crate::asking::{Asking, Way};
 use crate::changes::Listener;
 use crate::resources;
 
-use crate::http::Exchange;
+use crate::http::{Account, Exchange, ReadPlace};
 use crate::in_flight::InFlight;
 use crate::packed;
+use crate::reads;
 
 /// Where the envelope stands in a tool result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub struct Server {
     principal: Principal,
     content: Content,
     asking: Asking,
+    /// What the account may take; `None` for a client that has the server for itself.
+    account: Option<Arc<Account>>,
     /// The requests that the transport has taken in and not answered yet.
     pub(crate) in_flight: InFlight,
     /// How many calls have ended.
@@ -53,6 +57,8 @@ pub struct Server {
     _ended: Arc<DropGuard>,
     /// Cancelled at the end of the session.
     pub(crate) session: CancellationToken,
+    /// Cancelled when the server stops, which is the end of the session as well.
+    stop: CancellationToken,
     /// Whether the session is told of changes already.
     is_told: Arc<AtomicBool>,
     /// How long reads go on after that while none of them ends.
@@ -66,6 +72,12 @@ const LAST_ANSWERS: Duration = Duration::from_millis(50);
 /// A server that stops while its clients are there: a proxy in front sends the next requests elsewhere, and notices nothing of
 /// those that end soon.
 const LAST_ANSWERS_TO_CLIENTS: Duration = Duration::from_secs(5);
+
+/// JSON-RPC leaves -32000 to -32099 to servers.
+const STOPPED: ErrorCode = ErrorCode(-32000);
+const BUSY: ErrorCode = STOPPED;
+
+const CANCELLED: &str = "the call was cancelled";
 
 const INSTRUCTIONS: &str = "A PostgreSQL database. See what is in it with describe_database, read with query_database, \
     look at a plan with explain_query. Write only with the write tools: each write is recorded, happens once however \
@@ -95,10 +107,12 @@ impl Server {
             principal,
             content,
             asking,
+            account: None,
             in_flight: InFlight::default(),
             answers,
             _ended: Arc::new(session.clone().drop_guard()),
             session,
+            stop: CancellationToken::new(),
             is_told: Arc::default(),
             last_answers: LAST_ANSWERS,
         }
@@ -109,6 +123,14 @@ impl Server {
     pub(crate) fn until(mut self, stop: &CancellationToken) -> Self {
         self.session = stop.child_token();
         self._ended = Arc::new(self.session.clone().drop_guard());
+        self.stop = stop.clone();
+        self
+    }
+
+    /// The same for a client of this account that shares the server with others, and stays when it stops.
+    #[must_use]
+    pub(crate) fn over_http(mut self, account: Arc<Account>) -> Self {
+        self.account = Some(account);
         self.last_answers = LAST_ANSWERS_TO_CLIENTS;
         self
     }
@@ -122,7 +144,7 @@ impl Server {
         let registry = self.tools.registry();
         let way = Asking::way(context);
         let said = self.asking.answered(&params, &self.principal)?;
-        let mut reply = self.reply(&registry, &params, way, said).await?;
+        let (mut reply, mut place) = self.reply(&registry, &params, way, said).await?;
         if let Some(question) = reply.question.take() {
             match way {
                 Way::Again => {
@@ -133,7 +155,7 @@ impl Server {
                     // At the end of the session nobody answers any more.
                     let said = self.session.run_until_cancelled(asked).await.flatten();
                     if said.is_some() {
-                        reply = self.reply(&registry, &params, way, said).await?;
+                        (reply, place) = self.reply(&registry, &params, way, said).await?;
                     }
                 }
                 Way::No => {}
@@ -144,6 +166,10 @@ impl Server {
             Some(exchange) => {
                 // rmcp writes it.
                 packed::complete(&mut result);
+                if reply.room.is_some() {
+                    // Other reads wait for the room as they do for a session.
+                    exchange.hold(place);
+                }
                 exchange.hold_room(reply.room);
             }
             None => self.in_flight.answered(&context.id, reply.room),
@@ -157,21 +183,51 @@ impl Server {
         params: &CallToolRequestParams,
         way: Way,
         said: Option<Said>,
-    ) -> Result<Reply, ErrorData> {
+    ) -> Result<(Reply, Option<ReadPlace>), ErrorData> {
+        let name = &params.name;
+        let Some(info) = registry.info(name) else {
+            let known: Vec<&str> = registry.infos().map(|info| info.name.as_str()).collect();
+            let message = format!("Unknown tool: {name}. This server has: {}", known.join(", "));
+            return Err(ErrorData::invalid_params(message, None));
+        };
+        let began = Instant::now();
+        let refused = |failure| {
+            let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let envelope = Envelope::Failure { error: failure, meta: Meta::new(info.version.clone(), elapsed_ms) };
+            Ok((Reply { envelope, room: None, question: None }, None))
+        };
+        let account = self.account.as_deref().filter(|_| info.hints.read_only);
+        let place = match reads::place(account).await {
+            Ok(place) => place,
+            Err(failure) => return refused(failure),
+        };
         let arguments = params.arguments.clone().unwrap_or_default();
         let caller = Caller { principal: self.principal.clone(), asks_user: way != Way::No, said };
-        registry.call(&params.name, arguments, caller).await.ok_or_else(|| {
-            let known: Vec<&str> = registry.infos().map(|info| info.name.as_str()).collect();
-            let message = format!("Unknown tool: {}. This server has: {}", params.name, known.join(", "));
-            ErrorData::invalid_params(message, None)
-        })
+        let calling = registry.call(name, arguments, caller);
+        match reads::in_time(place.as_ref(), calling).await {
+            Some(reply) => reply.map(|reply| (reply, place)).ok_or_else(|| ErrorData::internal_error("no tool", None)),
+            None => refused(reads::waited_too_long()),
+        }
     }
 
-    /// Ends when the client has closed its end and no call has ended for a while.
-    async fn deserted(&self) {
+    /// Ends when the client has closed its end, or the server stops, and no call has ended for a while: what those are told that
+    /// are cut off.
+    async fn deserted(&self) -> ErrorData {
         let mut answers = self.answers.subscribe();
         self.session.cancelled().await;
         while tokio::time::timeout(self.last_answers, answers.changed()).await.is_ok_and(|sent| sent.is_ok()) {}
+        self.cut_off("the call was cancelled: the client closed its end")
+    }
+
+    /// What a call is told that ends without its own answer: this, unless it is the server that ends. rmcp takes that for a cancel
+    /// on standard input and output.
+    fn cut_off(&self, otherwise: &'static str) -> ErrorData {
+        if self.stop.is_cancelled() {
+            let message = "the server is stopping, and this call was cut off before its answer: send the same call again \
+                (a write that was under way is not made twice)";
+            return ErrorData::new(STOPPED, message, None);
+        }
+        ErrorData::invalid_request(otherwise, None)
     }
 
     /// Asks the registry, unless the client takes the request back or goes away: dropping it frees its backend.
@@ -181,11 +237,17 @@ impl Server {
         question: impl AsyncFnOnce(&Registry) -> Result<T, ErrorData>,
     ) -> Result<T, ErrorData> {
         let registry = self.tools.registry();
+        let answered = async {
+            let refused = |failure: Failure| ErrorData::new(BUSY, failure.message, None);
+            let place = reads::place(self.account.as_deref()).await.map_err(refused)?;
+            let answer = reads::in_time(place.as_ref(), question(&registry)).await;
+            answer.unwrap_or_else(|| Err(refused(reads::waited_too_long())))
+        };
         tokio::select! {
-            answer = question(&registry) => answer,
-            () = context.ct.cancelled() => Err(cancelled()),
-            () = gone(Exchange::of(context)) => Err(cancelled()),
-            () = self.deserted() => Err(cancelled()),
+            answer = answered => answer,
+            () = context.ct.cancelled() => Err(self.cut_off(CANCELLED)),
+            () = gone(Exchange::of(context)) => Err(self.cut_off(CANCELLED)),
+            ended = self.deserted() => Err(ended),
         }
     }
 
@@ -202,10 +264,6 @@ async fn gone(exchange: Option<&Exchange>) {
         Some(exchange) => exchange.deserted().await,
         None => std::future::pending().await,
     }
-}
-
-fn cancelled() -> ErrorData {
-    ErrorData::invalid_request("the call was cancelled", None)
 }
 
 fn tool(info: &ToolInfo) -> Tool {
@@ -259,11 +317,9 @@ impl ServerHandler for Server {
                 result
             }
             // Dropping the call frees its backend; a write goes on to its recorded end.
-            () = context.ct.cancelled() => Err(cancelled()),
-            () = gone(exchange.as_ref()), if only_reads => Err(cancelled()),
-            () = self.deserted(), if only_reads => {
-                Err(ErrorData::invalid_request("the call was cancelled: the client closed its end", None))
-            }
+            () = context.ct.cancelled() => Err(self.cut_off(CANCELLED)),
+            () = gone(exchange.as_ref()), if only_reads => Err(self.cut_off(CANCELLED)),
+            ended = self.deserted(), if only_reads => Err(ended),
         }
     }
 
@@ -353,7 +409,7 @@ impl ServerHandler for Server {
     ) -> Result<CustomResult, ErrorData> {
         match SHAPES.iter().find(|(method, _)| *method == request.method) {
             Some((method, shape)) => Err(ErrorData::invalid_params(format!("{method} takes {shape}"), None)),
-            None => Err(ErrorData::new(rmcp::model::ErrorCode::METHOD_NOT_FOUND, request.method, None)),
+            None => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)),
         }
     }
 }

@@ -32,13 +32,8 @@ pub fn standard_pipes() -> (impl AsyncRead + Send + Unpin + 'static, impl AsyncW
 /// [`ServeError`] if no session came about or the serving task died.
 pub async fn serve_stdio(server: Server, stop: CancellationToken) -> Result<(), ServeError> {
     let (input, output) = standard_pipes();
-    let session = server.session.clone();
-    let transport = Lines::new(input, output, server.in_flight.clone(), session.clone());
-    let stopped = stop.clone();
-    tokio::spawn(async move {
-        stopped.cancelled().await;
-        session.cancel();
-    });
+    let server = server.until(&stop);
+    let transport = Lines::new(input, output, server.in_flight.clone(), server.session.clone());
     let running = match server.serve_with_ct(transport, stop).await {
         Ok(running) => running,
         // A client that goes away before it says anything has done nothing wrong.

@@ -208,6 +208,32 @@ async fn a_closed_stream_and_a_signal_free_the_backend_and_end_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_is_cut_off_is_told_whether_its_server_stops_or_its_client_has_closed_its_end() {
+    let db = database().await;
+    let watch = Watch::on(&db).await;
+    for (stops, code, words) in
+        [(true, -32000, "send the same call again"), (false, -32600, "the client closed its end")]
+    {
+        for protocol in [HANDSHAKE, NO_HANDSHAKE] {
+            let mut session = Session::start(quick(&db), protocol).await;
+            let id = session.begin("query_database", sleeps()).await;
+            let pid = watch.backend(SLEEPING).await;
+            let server = session.server;
+            let (answers, is_good) = if stops {
+                signal(server.pid(), Signal::SIGTERM);
+                server.ended().await
+            } else {
+                server.close_and_read().await
+            };
+            let [answer] = &answers[..] else { panic!("{answers:?}") };
+            assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(id), &json!(code)), "{answer}");
+            assert!(answer["error"]["message"].as_str().unwrap().contains(words) && is_good, "{answer}");
+            watch.until_free(pid, Instant::now()).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_is_killed_frees_the_backend() {
     let db = database().await;
     let watch = Watch::on(&db).await;

@@ -43,7 +43,8 @@ async fn a_request_to_another_name_or_from_a_page_is_refused_on_every_route() {
         }
     }
     let mut command = HttpServer::command(&db);
-    command.args(["--http-allowed-hosts", "mcp.example.com", "--http-allowed-origins", "https://app.example"]);
+    // However an operator writes them: clients leave the port out, and browsers write small letters.
+    command.args(["--http-public-url", "https://MCP.example.com:443", "--http-allowed-origins", "https://App.example"]);
     let server = HttpServer::start(command).await;
     let visitor = server.visitor().with("host", "mcp.example.com").with("origin", "https://app.example");
     assert_eq!(status(&visitor, "GET", "/readyz").await, StatusCode::OK);
@@ -99,6 +100,12 @@ async fn a_body_is_judged_by_its_type_its_size_and_its_shape_before_anything_els
         let message = answer.message();
         assert_eq!(message["error"]["code"], code, "{message}");
         assert_eq!(message["id"], id, "{message}");
+    }
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    for batch in [json!([]), json!([list]), json!([list, list])] {
+        let answer = visitor.post(&batch).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+        assert!(answer.body.contains("a batch (a JSON array of messages) is not taken"), "{}", answer.body);
     }
     assert_eq!(visitor.call("query_database", json!({"query": "select 1 as n"})).await["success"], true);
 }
@@ -163,5 +170,49 @@ async fn nobody_can_call_from_another_machine_without_saying_who_they_are() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success());
         assert!(said.contains("token new"), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_word_of_a_client_makes_a_line_of_the_log_or_reaches_a_terminal() {
+    // AU11
+    let db = database().await;
+    for format in ["text", "json"] {
+        let mut command = HttpServer::command(&db);
+        command.env("COUNTERSIGN_LOG_FORMAT", format);
+        let server = HttpServer::start(command).await;
+        let session = server.session(super::HANDSHAKE).await;
+        let post = async |body: String| session.send(session.request(Method::POST, "/mcp").body(body)).await;
+        let mut longest = 0;
+        for word in ["x\r\n2026-01-01T00:00:00Z ERROR forged\u{1b}[31m\u{202e}".to_owned(), "y".repeat(1 << 20)] {
+            let escaped = json!(word);
+            let params = json!({"name": word, "arguments": {}, "requestState": "none of yours"});
+            let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+            assert_eq!(post(call.to_string()).await.message()["error"]["code"], -32602);
+            let unreadable = format!(r#"{{"jsonrpc":"2.0","id":2,"method":{escaped},"params":{{"a":1,"a":2}}}}"#);
+            let twice = format!(r#"{{"jsonrpc":"2.0","id":3,{escaped}:1,{escaped}:2}}"#);
+            let of_no_kind = format!(r#"{{"jsonrpc":"2.0","id":4,"method":"initialize","params":{escaped}}}"#);
+            for body in [unreadable, twice, of_no_kind] {
+                let answer = post(body).await;
+                assert!(answer.message()["error"]["code"].is_i64(), "{}", answer.body);
+                longest = longest.max(answer.body.len());
+            }
+        }
+        // The last of all these.
+        let other = session.clone().with("content-type", "text/plain");
+        other.send(other.request(Method::POST, "/mcp").body("{}")).await;
+        server.logged("the content type application/json").await;
+        let log = server.log();
+        for line in log.lines() {
+            assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
+            assert!(line.len() < 1000, "{} bytes", line.len());
+            let is_ours = match format {
+                "json" => serde_json::from_str::<Value>(line).is_ok_and(|event| event["timestamp"].is_string()),
+                _ => line.starts_with("20") && !line.starts_with("2026-01-01T00:00:00Z ERROR"),
+            };
+            assert!(is_ours, "{line:?}");
+        }
+        assert!(log.contains("a requestState was refused") && log.contains("a body is not a message"), "{log}");
+        assert!(longest < 1000, "{longest} bytes");
     }
 }

@@ -1,8 +1,15 @@
 //! What one account may take.
 
+use std::time::{Duration, Instant};
+
 use reqwest::{Method, StatusCode};
 use serde_json::json;
-use testkit::{HttpServer, database};
+use testkit::{HttpServer, Visitor, database};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use crate::writes::until_some;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn more_requests_than_an_account_may_send_are_refused_with_the_time_to_come_again() {
@@ -25,6 +32,83 @@ async fn more_requests_than_an_account_may_send_are_refused_with_the_time_to_com
     assert!(statuses.contains(&429), "{statuses:?}");
     // Probes are nobody's.
     assert_eq!(visitor.send(visitor.request(Method::GET, "/readyz")).await.status, StatusCode::OK);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_names_no_session_is_a_request_like_any_other() {
+    let db = database().await;
+    let mut command = HttpServer::command(&db);
+    command.args(["--http-requests-per-s", "1", "--http-burst", "2"]);
+    let server = HttpServer::start(command).await;
+    let visitor = server.visitor();
+    let mut statuses = Vec::new();
+    for path in ["/message", "/message?sessionId=x&sessionId=y", "/message", "/message"] {
+        statuses.push(visitor.send(visitor.request(Method::POST, path).body("{}")).await.status.as_u16());
+    }
+    assert_eq!(statuses[..2], [400, 400]);
+    assert!(statuses.contains(&429), "{statuses:?}");
+}
+
+const SLEEPING: &str = "select 1 from pg_stat_activity where usename = 'countersign_reader' and state = 'active' \
+                        and datname = current_database() and query like '%pg_sleep%' having count(*) = ";
+
+/// Sends so many reads that take longer than any may, beside the test; they go with what is returned.
+fn sleepers(visitor: &Visitor, count: u32) -> JoinSet<reqwest::Result<String>> {
+    let call = |id| visitor.calling(id, "query_database", &json!({"query": "select pg_sleep(600)"}));
+    (0..count).map(call).map(|call| async move { call.send().await?.text().await }).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_account_keeps_the_others_from_reading() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (ana, ana_table) = HttpServer::token("ana", &[]).await;
+    let (bob, bob_table) = HttpServer::token("bob", &[]).await;
+    let limits = "[limits]\nread_sessions = 4\n";
+    let server = HttpServer::configured(&db, &folder, &format!("{limits}{ana_table}\n{bob_table}")).await;
+    let visitor = server.visitor();
+    for ana in [visitor.clone().bearing(&ana), visitor.clone().bearing(&ana).open(super::HANDSHAKE, json!({})).await] {
+        let sleeping = sleepers(&ana, 12);
+        until_some(&db, &format!("{SLEEPING} 3")).await;
+        let began = Instant::now();
+        let read = visitor.clone().bearing(&bob).call("query_database", json!({"query": "select 1 as n"})).await;
+        assert_eq!(read["data"]["rows"], json!([{"n": 1}]), "{read}");
+        // Less than the others may take.
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+        assert_eq!(db.rows(&format!("{SLEEPING} 3")).await.len(), 1, "ana has another number of reads at work");
+        drop(sleeping);
+        until_some(&db, &format!("{SLEEPING} 0")).await;
+    }
+    // Whoever has the server for themselves has all of it.
+    let alone = HttpServer::configured(&db, &folder, &format!("{limits}{ana_table}\n")).await;
+    let _sleeping = sleepers(&alone.visitor().bearing(&ana), 12);
+    until_some(&db, &format!("{SLEEPING} 4")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_waits_for_others_of_its_account_has_no_more_time_than_any_other() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let (ana, ana_table) = HttpServer::token("ana", &[]).await;
+    let (_, bob_table) = HttpServer::token("bob", &[]).await;
+    let limits = "[limits]\nquery_timeout_ms = 5000\n[http]\nreads = 1\n";
+    let server = HttpServer::configured(&db, &folder, &format!("{limits}{ana_table}\n{bob_table}")).await;
+    let visitor = server.visitor().bearing(&ana);
+    let sleeping = sleepers(&visitor, 1);
+    until_some(&db, &format!("{SLEEPING} 1")).await;
+    let began = Instant::now();
+    let waited = visitor.call("query_database", json!({"query": "select pg_sleep(601)"})).await;
+    let took = began.elapsed();
+    // It had what the one before it left, or not even its place.
+    assert!(["timeout", "database_unavailable"].contains(&waited["error"]["code"].as_str().unwrap()), "{waited}");
+    assert!(waited["error"]["message"].as_str().unwrap().contains("this account"), "{waited}");
+    assert!(
+        waited["meta"]["elapsed_ms"].as_u64().unwrap() >= 5000 && took < Duration::from_secs(9),
+        "{took:?}: {waited}"
+    );
+    until_some(&db, &format!("{SLEEPING} 0")).await;
+    drop(sleeping);
+    assert_eq!(visitor.call("query_database", json!({"query": "select 1"})).await["success"], true);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,4 +173,31 @@ async fn whoever_asks_whether_the_server_is_ready_and_goes_away_takes_no_session
     server.visitor().call("post_tweet", json!({"text": "still warm"})).await;
     let lost = format!("select 1 from pg_stat_activity where pid = any(string_to_array('{before}', ' ')::int[])");
     assert_eq!(db.rows(&lost).await.len(), before.split(' ').count(), "{before}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_head_of_a_request_is_short_whatever_its_body_and_its_answer_are() {
+    // HT07
+    let db = database().await;
+    let server = HttpServer::on(&db).await;
+    let start = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\nconnection: close\r\nx-long: ", server.address());
+    let answer = async |bytes: usize, end: &str| {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        let filling = "x".repeat(bytes - start.len() - end.len());
+        stream.write_all(format!("{start}{filling}{end}").as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer.lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(answer(60 << 10, "\r\n\r\n").await, "HTTP/1.1 200 OK");
+    // Nobody waits for the end of a head that is too long already.
+    assert_eq!(answer(64 << 10, "").await, "HTTP/1.1 431 Request Header Fields Too Large");
+    let long = json!({"query": "select length($1) as n, repeat('y', 900000) as y", "params": ["x".repeat(3_000_000)]});
+    let visitor = server.visitor();
+    for client in [visitor.clone(), visitor.open(super::HANDSHAKE, json!({})).await] {
+        let read = client.call("query_database", long.clone()).await;
+        let row = &read["data"]["rows"][0];
+        assert_eq!(row["n"], 3_000_000, "{read}");
+        assert_eq!(row["y"].as_str().map(str::len), Some(900_000));
+    }
 }

@@ -1,8 +1,10 @@
 //! A database that is not there yet, or not any more: the process stays, says so, and recovers by itself.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use reqwest::StatusCode;
 use serde_json::json;
-use testkit::{HttpServer, Proxy, database};
+use testkit::{HttpServer, Proxy, database, lone_database};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_waits_for_its_database_and_says_why_it_is_not_ready() {
@@ -46,4 +48,42 @@ async fn what_is_wrong_with_the_manifests_ends_the_process_as_ever() {
     let mut server = HttpServer::listening(HttpServer::command(&db)).await;
     assert!(!server.ended().await.success());
     server.logged("tweet_like").await;
+}
+
+/// Processes that stand still until this is dropped.
+struct Stopped(Vec<Pid>);
+
+impl Stopped {
+    fn stop(&mut self, pid: &str) {
+        let pid = Pid::from_raw(pid.parse().unwrap());
+        kill(pid, Signal::SIGSTOP).unwrap();
+        self.0.push(pid);
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        for pid in &self.0 {
+            kill(*pid, Signal::SIGCONT).ok();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_hangs_is_said_to_hang() {
+    let db = lone_database().await;
+    let server = HttpServer::on(&db).await;
+    let own = db.connect().await;
+    let sessions = "select pid::text from pg_stat_activity where usename = 'countersign_writer'";
+    let postmaster = db.value("select split_part(pg_read_file('postmaster.pid'), e'\\n', 1)").await;
+    let mut stopped = Stopped(Vec::new());
+    // It makes no sessions any more, and those that there are do not answer.
+    stopped.stop(&postmaster);
+    for row in own.query(sessions, &[]).await.unwrap() {
+        stopped.stop(row.get(0));
+    }
+    let why = server.until_status("/readyz", StatusCode::SERVICE_UNAVAILABLE).await;
+    assert!(why.contains("the database did not answer within 2 s"), "{why}");
+    drop(stopped);
+    server.until_ready().await;
 }

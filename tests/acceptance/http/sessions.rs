@@ -130,6 +130,7 @@ async fn of_many_sessions_those_that_lie_idle_are_given_up_and_taken_up_again() 
     let refused = server.visitor().post(&hello).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "{}", refused.body);
     assert!(refused.message()["error"]["message"].as_str().unwrap().contains("3 sessions"), "{}", refused.body);
+    assert_eq!(refused.header("retry-after"), Some("1"));
     drop(streams);
     // As soon as the server has noticed that they are gone.
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);

@@ -26,8 +26,9 @@ fn with(name: &str, value: Value) -> Value {
 }
 
 async fn server(db: &Database, folder: &tempfile::TempDir, keys: &KeyServer) -> HttpServer {
+    // Without an audience: it is what clients ask for.
     let config = format!(
-        "[oauth]\nissuer = \"{ISSUER}\"\naudience = \"{AUDIENCE}\"\njwks_url = \"{}\"\nlabel_claim = \"email\"\n\
+        "[http]\npublic_url = \"https://mcp.example.com\"\n[oauth]\nissuer = \"{ISSUER}\"\njwks_url = \"{}\"\nlabel_claim = \"email\"\n\
          scopes = {{ \"cs:read\" = \"readonly\", \"cs:write\" = \"write\" }}\n",
         keys.url()
     );
@@ -108,6 +109,54 @@ async fn a_token_that_is_not_the_issuers_for_this_server_now_is_refused() {
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{what}: {}", answer.body);
         assert!(answer.header("www-authenticate").unwrap().contains("invalid_token"), "{what}: {:?}", answer.headers);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_audience_that_no_client_asks_for_counts_and_is_warned_of() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let key = SigningKey::new("first");
+    let keys = KeyServer::start(&[&key]).await;
+    let usual = server(&db, &folder, &keys).await;
+    assert!(!usual.log().contains("audience"), "{}", usual.log());
+    let config = std::fs::read_to_string(folder.path().join("countersign.toml")).unwrap();
+    let config = config.replace("[oauth]\n", "[oauth]\naudience = \"api://fixed\"\n");
+    let fixed = HttpServer::configured(&db, &folder, &config).await;
+    let warning = fixed.logged("clients ask the issuer for tokens for the resource").await;
+    assert!(warning.contains("WARN") && warning.contains("api://fixed") && warning.contains(AUDIENCE), "{warning}");
+    assert_eq!(status(&fixed, &key.token(&with("aud", json!("api://fixed")))).await, StatusCode::OK);
+    assert_eq!(status(&fixed, &key.token(&claims("cs:write"))).await, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_issuer_without_an_address_for_clients_stops_the_start() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let keys = KeyServer::start(&[&SigningKey::new("first")]).await;
+    drop(server(&db, &folder, &keys).await);
+    let path = folder.path().join("countersign.toml");
+    let config = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, config.replace("public_url", "# public_url")).unwrap();
+    let ended = HttpServer::command(&db).arg("--config").arg(path).output();
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(30), ended).await.expect("it ends").unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.code() == Some(1) && said.contains("set public_url in [http]"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_keys_of_the_issuer_cannot_be_had_clients_are_told_when_to_come_again() {
+    let db = database().await;
+    let folder = tempfile::tempdir().unwrap();
+    let key = SigningKey::new("first");
+    let keys = KeyServer::start(&[&key]).await;
+    let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    drop(server(&db, &folder, &keys).await);
+    let config = std::fs::read_to_string(folder.path().join("countersign.toml")).unwrap();
+    let config = config.replace(keys.url(), &format!("http://{nowhere}/keys"));
+    let server = HttpServer::configured(&db, &folder, &config).await;
+    let visitor = server.visitor().bearing(&key.token(&claims("cs:write")));
+    let answer = visitor.send(visitor.calling(1, "query_database", &json!({"query": "select 1"}))).await;
+    assert_eq!((answer.status, answer.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("5")));
 }
 
 /// By itself a server looks up a key that is not there once a minute at most (the tests of `mcp::auth` have that); SIGHUP

@@ -23,6 +23,8 @@ async fn nothing_is_answered_without_a_token_that_counts_and_the_answer_says_how
         ("DELETE", "/mcp"),
         ("GET", "/sse"),
         ("POST", "/message?sessionId=x"),
+        ("POST", "/message?sessionId=x&sessionId=y"),
+        ("POST", "/message"),
         ("GET", "/metrics"),
     ] {
         let visitor = server.visitor();

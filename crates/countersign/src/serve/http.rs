@@ -108,7 +108,13 @@ fn check(workshop: &Workshop) -> Check {
     let ledger = workshop.ledger.clone();
     Arc::new(move || {
         let ledger = ledger.clone();
-        Box::pin(async move { ledger.ping(Instant::now() + PING_TIMEOUT).await })
+        Box::pin(async move {
+            let deadline = Instant::now() + PING_TIMEOUT;
+            ledger.ping(deadline).await.map_err(|reason| match Instant::now() < deadline {
+                true => reason,
+                false => format!("the database did not answer within {} s", PING_TIMEOUT.as_secs()),
+            })
+        })
     })
 }
 
@@ -126,6 +132,7 @@ impl Door {
         settings: &Settings,
         metrics: Metrics,
     ) -> anyhow::Result<Self> {
+        warn_of_audience(settings);
         let anonymous: Identity =
             mcp::anonymous(settings.account.clone(), settings.actor.clone(), settings.profile.clone());
         let tls = options.tls.as_ref().map(|(certificate, key)| tls(certificate, key)).transpose()?.map(Tls::new);
@@ -138,6 +145,7 @@ impl Door {
     /// What is wrong with it: nothing is changed then.
     pub(crate) fn reread(&self, settings: &Settings) -> anyhow::Result<Reread> {
         let authenticator = settings.authenticator()?;
+        warn_of_audience(settings);
         anyhow::ensure!(
             !(self.site.authenticates() && authenticator.is_empty()),
             "there are neither tokens nor an issuer any more, and nobody would have to say who they are: stop the server \
@@ -154,6 +162,21 @@ impl Door {
         if let (Some(shown), Some(certificate)) = (&self.tls, certificate) {
             shown.replace(certificate);
         }
+    }
+}
+
+/// There are issuers whose audience is always the same, so another one than what clients ask for is no mistake.
+fn warn_of_audience(settings: &Settings) {
+    let Some(issuer) = &settings.oauth else { return };
+    let Some(url) = settings.http.as_ref().and_then(|options| options.public_url.as_deref()) else { return };
+    let (audience, resource) = (issuer.audience.as_str(), mcp::resource(url));
+    if audience != resource {
+        tracing::warn!(
+            audience,
+            resource,
+            "clients ask the issuer for tokens for the resource, and those for the audience count: leave oauth.audience \
+             out, unless the issuer gives this audience to all of its tokens"
+        );
     }
 }
 

@@ -55,7 +55,7 @@ pub(super) struct OAuthKeys {
     /// Who signs the tokens: the claim iss, to the letter.
     #[schemars(with = "Option<String>")]
     issuer: Option<Spanned<String>>,
-    /// What the claim aud must have: the URL of this server, as clients know it.
+    /// What the claim aud must have; public_url with /mcp by default, which is what clients ask the issuer for.
     #[schemars(with = "Option<String>")]
     audience: Option<Spanned<String>>,
     /// Where the issuer's keys stand: https, or http on this machine. Looked up when needed, and every hour.
@@ -109,6 +109,22 @@ pub(super) struct OwnToken {
     pub(super) token: Token,
     at: Location,
     profile_at: Location,
+}
+
+/// The issuer of the file, but for what follows from the address of the server.
+#[derive(Debug, Clone)]
+pub(super) struct OwnIssuer {
+    issuer: Issuer,
+    /// As it is given.
+    audience: Option<String>,
+}
+
+impl OwnIssuer {
+    /// That of the server which clients find at this address; `None` if nothing says whom its tokens are for.
+    pub(super) fn of_server(self, public_url: Option<&str>) -> Option<Issuer> {
+        let audience = self.audience.or_else(|| public_url.map(mcp::resource))?;
+        Some(Issuer { audience, ..self.issuer })
+    }
 }
 
 /// The mistakes that only show when all tokens and profiles are known.
@@ -210,7 +226,7 @@ impl<'s> Reader<'s> {
     }
 
     /// The issuer, if there is one. `profiles` are the names of those that the file makes.
-    pub(super) fn oauth(&mut self, top: &mut DeTable<'s>, folder: &Path, profiles: &[String]) -> Option<Issuer> {
+    pub(super) fn oauth(&mut self, top: &mut DeTable<'s>, folder: &Path, profiles: &[String]) -> Option<OwnIssuer> {
         let start = top.get(OAUTH)?.span().start;
         let mut table = self.table(top, OAUTH);
         let scopes = self.scopes(&mut table, start, profiles);
@@ -218,9 +234,8 @@ impl<'s> Reader<'s> {
         let keys: OAuthKeys = self.group(&mut table, OAuthKeys::NAMES);
         self.refuse_rest(&table, "oauth.", &schema::names(Some(OAUTH)));
         let was_read = self.mistakes.len() == before;
-        let missing = [("issuer", keys.issuer.is_none()), ("audience", keys.audience.is_none())];
-        for (name, _) in missing.into_iter().filter(|(_, is_missing)| was_read && *is_missing) {
-            self.mistake(start..start, format!("{OAUTH}: {name} is missing"));
+        if was_read && keys.issuer.is_none() {
+            self.mistake(start..start, format!("{OAUTH}: issuer is missing"));
         }
         for (name, text) in
             [("audience", &keys.audience), ("account_claim", &keys.account_claim), ("label_claim", &keys.label_claim)]
@@ -238,16 +253,17 @@ impl<'s> Reader<'s> {
         let source = self.key_source(keys.jwks_url, keys.jwks_file, was_read.then_some(start), folder);
         let text =
             |given: Option<Spanned<String>>, usual: &str| given.map_or_else(|| usual.to_owned(), Spanned::into_inner);
-        Some(Issuer {
+        let issuer = Issuer {
             issuer: issuer?,
-            audience: keys.audience?.into_inner(),
+            audience: String::new(),
             keys: source?,
             account_claim: text(keys.account_claim, "sub"),
             account_prefix: text(keys.account_prefix, "oauth:"),
             label_claim: keys.label_claim.map(Spanned::into_inner),
             scopes,
             request_scopes,
-        })
+        };
+        Some(OwnIssuer { issuer, audience: keys.audience.map(Spanned::into_inner) })
     }
 
     /// Which scope gives which profile, in their order.

@@ -5,9 +5,9 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// A text that is checked when it is read.
+/// A text that is checked when it is read, and kept as clients write it.
 macro_rules! checked {
-    ($(#[$meta:meta])* $name:ident, $check:expr, $wanted:literal) => {
+    ($(#[$meta:meta])* $name:ident, $read:expr, $wanted:literal) => {
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
         #[serde(try_from = "String")]
@@ -23,8 +23,8 @@ macro_rules! checked {
             type Error = String;
 
             fn try_from(text: String) -> Result<Self, String> {
-                let check: fn(&str) -> bool = $check;
-                if check(&text) { Ok(Self(text)) } else { Err(format!(concat!("{:?} is not ", $wanted), text)) }
+                let read: fn(&str) -> Option<String> = $read;
+                read(&text).map(Self).ok_or_else(|| format!(concat!("{:?} is not ", $wanted), text))
             }
         }
 
@@ -41,18 +41,18 @@ macro_rules! checked {
 checked!(
     /// A host, with a port or without.
     Host,
-    mcp::is_host,
-    "the name of a host: name, name:port, or [address]:port"
+    mcp::host,
+    "the name of a host: name, name:port, or [address]:port. Names are listed, there are no patterns"
 );
 checked!(
     /// An origin as browsers write it.
     Origin,
-    mcp::is_origin,
-    "an origin: https://name or https://name:port"
+    mcp::origin,
+    "an origin: https://name or https://name:port. Origins are listed, there are no patterns"
 );
 checked!(
     /// The address of the server, without a path.
     PublicUrl,
-    |text| mcp::is_origin(text.trim_end_matches('/')),
+    mcp::origin,
     "the address of a server: https://name or https://name:port, without a path"
 );

@@ -4,12 +4,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use manifest::{Mistake, Mistakes, Source};
-use mcp::auth::Issuer;
 use serde::de::DeserializeOwned;
 use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::access::{self, OwnToken};
+use super::access::{self, OwnIssuer, OwnToken};
 use super::keys::{ConnectKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys};
 use super::profiles::{self, OwnProfile, ProfileKeys};
 
@@ -25,7 +24,7 @@ pub(crate) struct ConfigFile {
     pub(super) keys: Keys,
     pub(super) profiles: Vec<OwnProfile>,
     pub(super) tokens: Vec<OwnToken>,
-    pub(super) oauth: Option<Issuer>,
+    pub(super) oauth: Option<OwnIssuer>,
 }
 
 impl ConfigFile {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::bail;
+use ledger::read::ReadLimits;
 use mcp::{Allowances, HttpOptions};
 
 use super::addresses::{Host, Origin, PublicUrl};
@@ -33,7 +34,7 @@ const CONNECTIONS: usize = 1024;
 
 impl HttpSettings {
     /// `None` without an address: then standard input and output are served.
-    pub(super) fn new(keys: HttpKeys) -> anyhow::Result<Option<Self>> {
+    pub(super) fn new(keys: HttpKeys, read: &ReadLimits) -> anyhow::Result<Option<Self>> {
         let tls = match (keys.tls_certificate, keys.tls_key) {
             (None, None) => None,
             (Some(certificate), Some(key)) => Some((certificate, key)),
@@ -43,12 +44,16 @@ impl HttpSettings {
             }
         };
         let Some(listen) = keys.listen else { return Ok(None) };
+        let left_to_others = read.sessions.div_ceil(4);
+        let reads = keys.reads.map_or(read.sessions.saturating_sub(left_to_others), |reads| reads.get() as usize);
         let allowances = Allowances {
             requests_per_s: NonZeroU32::new(keys.requests_per_s.map_or(REQUESTS_PER_S, |rate| rate.get())),
             burst: keys.burst.and_then(|burst| NonZeroU32::new(burst.get())).unwrap_or(BURST),
             streams: keys.streams.map_or(STREAMS, |streams| streams.get()),
             sessions: keys.sessions.map_or(SESSIONS, |sessions| sessions.get()),
             session_idle: Duration::from_secs(keys.session_idle_s.map_or(SESSION_IDLE_S, |idle| idle.get()).into()),
+            reads: reads.max(1),
+            read_time: read.deadline,
         };
         Ok(Some(Self {
             listen,

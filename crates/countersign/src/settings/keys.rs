@@ -198,6 +198,10 @@ keys! {
         /// default.
         #[arg(long = "http-session-idle-s", env = "COUNTERSIGN_HTTP_SESSION_IDLE_S", value_name = "SECONDS")]
         session_idle_s: Bounded<1, 86_400>,
+        /// Reads of an account at work at once, where tokens or an issuer name several accounts; read_sessions less a quarter by
+        /// default, so that none keeps the others from reading.
+        #[arg(long = "http-reads", env = "COUNTERSIGN_HTTP_READS", value_name = "READS")]
+        reads: Bounded<1, 1000>,
         /// Event streams that an account may have open; 256 by default.
         #[arg(long = "http-streams", env = "COUNTERSIGN_HTTP_STREAMS", value_name = "STREAMS")]
         streams: Bounded<1, 100_000>,

@@ -22,6 +22,7 @@ use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, Pooler};
 use mcp::auth::{Issuer, Token};
 use tools::Profile;
 
+use addresses::PublicUrl;
 use file::ConfigFile;
 pub(crate) use http::HttpSettings;
 pub(crate) use keys::{
@@ -125,6 +126,16 @@ impl Sources {
             Some(path) => access::read_file(&path, file.tokens, profiles)?,
             None => file.tokens,
         };
+        let public_url = http.public_url.clone().map(PublicUrl::into_text);
+        if http.listen.is_some() && file.oauth.is_some() && public_url.is_none() {
+            bail!(
+                "[oauth] is configured and public_url is not, so clients could not learn where to get a token: set public_url in \
+                 [http] (--http-public-url, COUNTERSIGN_HTTP_PUBLIC_URL) to the address that they know, such as \
+                 https://mcp.example.com"
+            );
+        }
+        let read_limits = read_limits(&limits)?;
+        let http = HttpSettings::new(http, &read_limits)?;
         let settings = Settings {
             log: log.unwrap_or_else(|| "info".to_owned()),
             log_format: log_format.unwrap_or_default(),
@@ -137,7 +148,7 @@ impl Sources {
             account: account.unwrap_or_default(),
             actor,
             tokens: tokens.into_iter().map(|own| own.token).collect(),
-            oauth: file.oauth,
+            oauth: file.oauth.and_then(|own| own.of_server(public_url.as_deref())),
             allow_privileged_reader: allow_privileged_reader.unwrap_or_default(),
             execute_sql: execute_sql.unwrap_or_default(),
             execute_sql_tier: execute_sql_tier.unwrap_or_default().into(),
@@ -148,8 +159,8 @@ impl Sources {
             connect_timeout: connect_timeout_ms.map_or(DEFAULT_CONNECT_TIMEOUT, |ms| millis(ms.get())),
             call_deadline: call_deadline(&limits),
             ask_timeout: limits.ask_timeout_ms.map_or(DEFAULT_ASK_TIMEOUT, |ms| millis(ms.get())),
-            read_limits: read_limits(&limits)?,
-            http: HttpSettings::new(http)?,
+            read_limits,
+            http,
         };
         if !settings.has_profile(&settings.profile) {
             let known: Vec<&str> = settings.profile_names().collect();

@@ -49,7 +49,7 @@ fn oauth() -> Value {
     keys.insert("scopes".to_owned(), scopes);
     let mut oauth = table("Whose JWTs count, over HTTP.", keys);
     if let Some(oauth) = oauth.as_object_mut() {
-        oauth.insert("required".to_owned(), json!(["issuer", "audience", "scopes"]));
+        oauth.insert("required".to_owned(), json!(["issuer", "scopes"]));
         oauth.insert("oneOf".to_owned(), json!([{"required": ["jwks_url"]}, {"required": ["jwks_file"]}]));
     }
     oauth

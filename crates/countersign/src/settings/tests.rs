@@ -165,7 +165,15 @@ fn the_example_in_the_documentation_is_read_and_has_every_key() {
     // But for the one key that excludes another.
     let allowed: String =
         whole.lines().filter(|line| !line.starts_with("jwks_file")).map(|line| format!("{line}\n")).collect();
-    assert!(parse(&allowed).is_ok(), "{:?}", parse(&allowed));
+    // Tokens that clients get for what they call the server are taken, whether the audience is said or not.
+    let (_, http) = allowed.split_once("\n[http]\n").unwrap();
+    let http = format!("[http]\n{http}");
+    let unsaid: String = http.split_inclusive('\n').filter(|line| !line.starts_with("audience = ")).collect();
+    for example in [http, unsaid] {
+        let settings = settings(&example);
+        assert_eq!(settings.http.unwrap().public_url.as_deref(), Some("https://mcp.example.com"));
+        assert_eq!(settings.oauth.unwrap().audience, "https://mcp.example.com/mcp");
+    }
     let tables = [None, Some(file::LIMITS), Some(file::HTTP), Some(access::TOKENS), Some(access::OAUTH)];
     for key in tables.into_iter().flat_map(schema::names) {
         let is_shown =
@@ -288,12 +296,11 @@ fn every_mistake_in_tokens_and_the_issuer_is_named_with_its_place() {
         "toml:1:1: tokens: account is missing",
         "toml:3:1: oauth: no scope gives a profile, so nobody could call: scopes = {",
         "toml:3:1: oauth: issuer is missing",
-        "toml:3:1: oauth: audience is missing",
         "toml:3:1: oauth: the issuer's keys are missing: jwks_url or jwks_file",
     ] {
         assert!(said.contains(expected), "{expected} is missing in:\n{said}");
     }
-    assert_eq!(said.lines().count(), 6, "{said}");
+    assert_eq!(said.lines().count(), 5, "{said}");
     let url = "[oauth]\nissuer = \"https://a\"\naudience = \"b\"\nscopes = { c = \"write\" }\njwks_url = ";
     for (given, why) in [
         (
@@ -320,6 +327,39 @@ fn every_mistake_in_tokens_and_the_issuer_is_named_with_its_place() {
         2,
         "the profile is there, though it has a mistake"
     );
+}
+
+#[test]
+fn addresses_are_read_as_clients_write_them_and_a_pattern_is_a_mistake() {
+    let text = "[http]\nlisten = \"127.0.0.1:0\"\npublic_url = \"https://MCP.example.com:443/\"\n\
+                allowed_hosts = [\"Countersign:7777\"]\nallowed_origins = [\"https://App.Example.com\"]\n";
+    let http = settings(text).http.unwrap();
+    assert_eq!(http.public_url.as_deref(), Some("https://mcp.example.com"));
+    assert_eq!(
+        (http.allowed_hosts, http.allowed_origins),
+        (vec!["countersign:7777".to_owned()], vec!["https://app.example.com".to_owned()])
+    );
+    for (key, value) in
+        [("allowed_hosts", "*"), ("allowed_hosts", "*.example.com"), ("allowed_origins", "https://*.example.com")]
+    {
+        let said = parse(&format!("[http]\n{key} = [\"{value}\"]\n")).unwrap_err();
+        assert!(
+            said.contains(&format!("{key}: {value:?} is not")) && said.contains("listed, there are no patterns"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn an_issuer_without_an_address_for_clients_is_a_mistake_where_http_is_served() {
+    let oauth = "[oauth]\nissuer = \"https://a\"\naudience = \"b\"\nscopes = { c = \"write\" }\njwks_file = \"x\"\n";
+    let listen = "listen = \"127.0.0.1:0\"";
+    let merge = |http: &str| sources().merge(parse(&format!("[http]\n{http}\n{oauth}")).unwrap());
+    let said = merge(listen).unwrap_err().to_string();
+    assert!(said.contains("set public_url in [http] (--http-public-url, COUNTERSIGN_HTTP_PUBLIC_URL)"), "{said}");
+    assert!(merge(&format!("{listen}\npublic_url = \"https://b\"")).is_ok());
+    // The same file for what is no server over HTTP, whose address may be a flag.
+    assert!(merge("").is_ok());
 }
 
 #[test]

@@ -20,7 +20,7 @@ const COUNT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 const BETWEEN_LOOKUPS: Duration = Duration::from_secs(60);
 
 /// The same while there are no keys at all.
-const BETWEEN_FIRST_LOOKUPS: Duration = Duration::from_secs(5);
+pub(super) const BETWEEN_FIRST_LOOKUPS: Duration = Duration::from_secs(5);
 
 /// Where an issuer's keys stand (a JSON Web Key Set).
 #[derive(Debug, Clone, PartialEq, Eq)]

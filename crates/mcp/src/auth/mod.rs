@@ -106,6 +106,14 @@ impl Authenticator {
         self.tokens.is_empty() && self.issuer.is_none()
     }
 
+    /// Whether those who show something may be of more than one account.
+    #[must_use]
+    pub fn knows_several_accounts(&self) -> bool {
+        let mut accounts = self.tokens.values().map(|token| &token.account);
+        let first = accounts.next();
+        self.issuer.is_some() || accounts.any(|account| Some(account) != first)
+    }
+
     /// Who a request with these headers comes from.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 
 use http::{HeaderValue, StatusCode};
 
+use super::keys::BETWEEN_FIRST_LOOKUPS;
+
 /// Why somebody is not let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
@@ -40,6 +42,15 @@ impl Refusal {
         }
     }
 
+    /// After how many seconds the same request may have another answer.
+    #[must_use]
+    pub const fn retry_after_s(&self) -> Option<u64> {
+        match self {
+            Self::Unavailable { .. } => Some(BETWEEN_FIRST_LOOKUPS.as_secs()),
+            _ => None,
+        }
+    }
+
     /// The value of `WWW-Authenticate`; `None` where no other token would help. `metadata_url` is where
     /// [`Authenticator::metadata`](super::Authenticator::metadata) is served.
     #[must_use]
@@ -72,7 +83,7 @@ impl Refusal {
                 format!("the token has none of the scopes that this server knows: {}", needed.join(", "))
             }
             Self::Unavailable { .. } => {
-                "the keys of the issuer cannot be read at the moment: try again in a minute".to_owned()
+                "the keys of the issuer cannot be read at the moment: try again in a few seconds".to_owned()
             }
         }
     }

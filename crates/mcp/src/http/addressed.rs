@@ -33,7 +33,7 @@ impl Addresses {
         let hosts = hosts.iter().map(String::as_str).chain(LOOPBACK);
         Self {
             hosts: hosts.filter_map(parse).collect(),
-            origins: origins.iter().map(|origin| origin.trim_end_matches('/').to_ascii_lowercase()).collect(),
+            origins: origins.iter().filter_map(|text| origin(text)).collect(),
         }
     }
 
@@ -56,7 +56,9 @@ impl Addresses {
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
         let Some((name, port)) = host.to_str().ok().and_then(parse) else { return false };
         let same = uri.authority().is_none_or(|authority| parse(authority.as_str()) == Some((name.clone(), port)));
-        same && self.hosts.iter().any(|(allowed, at)| *allowed == name && (at.is_none() || *at == port))
+        // Clients leave a port out that their scheme has anyway, and which scheme a proxy in front takes is not known here.
+        let is_at = |at: Option<u16>| at.is_none() || at == port || port.is_none() && matches!(at, Some(80 | 443));
+        same && self.hosts.iter().any(|(allowed, at)| *allowed == name && is_at(*at))
     }
 
     /// An allowed one, or this very server's, to the port: it has no pages, but clients that say where they send to.
@@ -78,17 +80,21 @@ fn parse(text: &str) -> Option<(String, Option<u16>)> {
     Some((authority.host().to_ascii_lowercase(), port))
 }
 
-/// Whether a text names a host as `allowed_hosts` has them.
+/// A host as `allowed_hosts` has them, in lower case; `None` if the text is none. Names are listed: there are no patterns.
 #[must_use]
-pub fn is_host(text: &str) -> bool {
-    parse(text).is_some_and(|(name, _)| !name.is_empty())
+pub fn host(text: &str) -> Option<String> {
+    parse(text).filter(|(name, _)| !name.is_empty() && !name.contains('*')).map(|_| text.to_ascii_lowercase())
 }
 
-/// Whether a text is an origin as browsers write it.
+/// An origin as browsers write it: in lower case, without a port that its scheme has anyway; `None` if the text is none.
 #[must_use]
-pub fn is_origin(text: &str) -> bool {
-    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    host.is_some_and(is_host)
+pub fn origin(text: &str) -> Option<String> {
+    let text = text.to_ascii_lowercase();
+    let text = text.trim_end_matches('/');
+    let (scheme, default_port) =
+        [("https://", ":443"), ("http://", ":80")].into_iter().find(|(scheme, _)| text.starts_with(scheme))?;
+    let host = host(text.strip_prefix(scheme)?)?;
+    Some(format!("{scheme}{}", host.strip_suffix(default_port).unwrap_or(&host)))
 }
 
 #[cfg(test)]
@@ -111,9 +117,18 @@ mod tests {
     #[test]
     fn a_request_names_one_allowed_host_to_the_letter() {
         // HT01, HT04
-        let addresses = Addresses::new(&["mcp.example.com".to_owned(), "other.example:8443".to_owned()], &[]);
-        for good in ["localhost", "LOCALHOST:7777", "127.0.0.1:1", "[::1]:80", "mcp.example.com", "other.example:8443"]
-        {
+        let hosts = ["mcp.example.com", "other.example:8443", "secure.example:443"].map(str::to_owned);
+        let addresses = Addresses::new(&hosts, &[]);
+        for good in [
+            "localhost",
+            "LOCALHOST:7777",
+            "127.0.0.1:1",
+            "[::1]:80",
+            "mcp.example.com",
+            "other.example:8443",
+            "secure.example:443",
+            "secure.example",
+        ] {
             assert_eq!(checked(&addresses, &[good], &[]), Ok(()), "{good}");
         }
         let bad = [
@@ -124,6 +139,7 @@ mod tests {
             "mcp.example.com:",
             "other.example",
             "other.example:8444",
+            "secure.example:8443",
             "user@localhost",
             "localhost@evil.example",
             "::1",
@@ -152,5 +168,24 @@ mod tests {
         }
         assert_eq!(checked(&addresses, &["localhost:80"], &["http://localhost:80"]), Ok(()));
         assert_eq!(checked(&addresses, &["localhost"], &["https://app.example", "null"]), Err(Misaddressed::Origin));
+    }
+
+    #[test]
+    fn hosts_and_origins_are_read_as_clients_write_them() {
+        for (given, read) in [
+            ("https://App.Example.com", Some("https://app.example.com")),
+            ("https://app.example.com:443/", Some("https://app.example.com")),
+            ("http://app.example.com:80", Some("http://app.example.com")),
+            ("https://app.example.com:80", Some("https://app.example.com:80")),
+            ("HTTP://[::1]:443", Some("http://[::1]:443")),
+            ("https://app.example.com/path", None),
+            ("https://*.example.com", None),
+            ("app.example.com", None),
+            ("*", None),
+        ] {
+            assert_eq!(origin(given).as_deref(), read, "{given}");
+        }
+        assert_eq!(host("MCP.example.com:8443").as_deref(), Some("mcp.example.com:8443"));
+        assert_eq!((host("*"), host("*.example.com"), host("")), (None, None, None));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use contract::AccountId;
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::in_flight::MAX_WEIGHT;
 
@@ -47,6 +49,10 @@ pub struct Allowances {
     pub sessions: u32,
     /// How long a session may lie idle before the server gives it up.
     pub session_idle: Duration,
+    /// Reads at work at once, where several accounts share the server: fewer than there are sessions that read.
+    pub reads: usize,
+    /// How long a read may take in all, if it waits for the others of its account.
+    pub read_time: Duration,
 }
 
 /// A unit of weight, in bytes.
@@ -63,6 +69,8 @@ const REMEMBERED: usize = 1000;
 pub(crate) struct Accounts {
     each: Allowances,
     total: Arc<Semaphore>,
+    /// Whether there may be more than one.
+    are_several: Arc<AtomicBool>,
     by_id: Mutex<HashMap<AccountId, Arc<Account>>>,
 }
 
@@ -74,11 +82,19 @@ pub(crate) struct Account {
     weight: Arc<Semaphore>,
     total: Arc<Semaphore>,
     streams: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
+    has_company: Arc<AtomicBool>,
 }
 
 impl Accounts {
     pub(crate) fn new(each: Allowances) -> Self {
-        Self { each, total: Arc::new(Semaphore::new(MAX_TOTAL_WEIGHT / UNIT)), by_id: Mutex::default() }
+        let total = Arc::new(Semaphore::new(MAX_TOTAL_WEIGHT / UNIT));
+        Self { each, total, are_several: Arc::default(), by_id: Mutex::default() }
+    }
+
+    /// Whether more than one account may call from now on. One alone need not leave anything to others.
+    pub(crate) fn are_several(&self, are_several: bool) {
+        self.are_several.store(are_several, Ordering::Relaxed);
     }
 
     pub(crate) fn of(&self, id: &AccountId) -> Arc<Account> {
@@ -86,20 +102,23 @@ impl Accounts {
         if by_id.len() >= REMEMBERED {
             by_id.retain(|_, account| account.is_busy(account));
         }
-        let account = by_id.entry(id.clone()).or_insert_with(|| Arc::new(Account::new(self.each, &self.total)));
+        let account = by_id.entry(id.clone()).or_insert_with(|| Arc::new(Account::new(self)));
         Arc::clone(account)
     }
 }
 
 impl Account {
-    fn new(each: Allowances, total: &Arc<Semaphore>) -> Self {
+    fn new(all: &Accounts) -> Self {
+        let each = all.each;
         let quota = each.requests_per_s.map(|rate| Quota::per_second(rate).allow_burst(each.burst));
         Self {
             each,
             rate: quota.map(RateLimiter::direct),
             weight: Arc::new(Semaphore::new(MAX_WEIGHT / UNIT)),
-            total: Arc::clone(total),
+            total: Arc::clone(&all.total),
             streams: Arc::new(Semaphore::new(each.streams as usize)),
+            reads: Arc::new(Semaphore::new(each.reads)),
+            has_company: Arc::clone(&all.are_several),
         }
     }
 
@@ -136,7 +155,34 @@ impl Account {
         let most = self.each.streams;
         Arc::clone(&self.streams).try_acquire_owned().map_err(|_| Exhausted::Streams { most })
     }
+
+    /// A place for a read, in turn; none is needed by an account that has the server for itself.
+    pub(crate) async fn read(&self) -> Result<Option<ReadPlace>, TooManyReads> {
+        if !self.has_company.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        if let Ok(permit) = Arc::clone(&self.reads).try_acquire_owned() {
+            return Ok(Some(ReadPlace { _permit: permit, until: None }));
+        }
+        let until = Instant::now() + self.each.read_time;
+        match tokio::time::timeout_at(until, Arc::clone(&self.reads).acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(Some(ReadPlace { _permit: permit, until: Some(until) })),
+            _ => Err(TooManyReads(self.each.reads)),
+        }
+    }
 }
+
+/// Among the reads of an account that are at work.
+#[derive(Debug)]
+pub(crate) struct ReadPlace {
+    _permit: OwnedSemaphorePermit,
+    /// When the time of a read is over that has waited for its place.
+    pub(crate) until: Option<Instant>,
+}
+
+/// No read of the account ended in time: so many were at work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooManyReads(pub(crate) usize);
 
 /// Of a request that is under way.
 #[derive(Debug)]
@@ -152,17 +198,46 @@ mod tests {
     /// So many that none of them comes back while the test runs, but for a few.
     const BURST: u32 = 1000;
 
-    #[test]
-    fn looking_for_accounts_to_forget_takes_nothing_from_those_that_stay() {
-        let burst = NonZeroU32::new(BURST).unwrap();
-        let each = Allowances {
+    fn allowances(burst: NonZeroU32) -> Allowances {
+        Allowances {
             requests_per_s: Some(NonZeroU32::MIN),
             burst,
             streams: 1,
             sessions: 1,
-            session_idle: std::time::Duration::from_secs(1),
-        };
-        let accounts = Accounts::new(each);
+            session_idle: Duration::from_secs(1),
+            reads: 2,
+            read_time: Duration::from_secs(30),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reads_of_an_account_wait_for_each_other_within_their_time_and_for_nobody_elses() {
+        let accounts = Accounts::new(allowances(NonZeroU32::MIN));
+        let of = |name: &str| accounts.of(&name.parse().unwrap());
+        let alone = of("ana");
+        for _ in 0..10 {
+            assert!(alone.read().await.unwrap().is_none(), "nobody else is there");
+        }
+        accounts.are_several(true);
+        let (first, second) = (alone.read().await.unwrap().unwrap(), of("ana").read().await.unwrap());
+        assert_eq!(first.until, None);
+        let began = Instant::now();
+        assert_eq!(alone.read().await.unwrap_err(), TooManyReads(2));
+        assert_eq!(began.elapsed(), Duration::from_secs(30));
+        assert!(of("bob").read().await.unwrap().is_some(), "another account waits");
+        // In turn, with what is left of its time.
+        let waiting = tokio::spawn(async move { alone.read().await });
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        drop(first);
+        let until = waiting.await.unwrap().unwrap().unwrap().until.unwrap();
+        assert_eq!(until - Instant::now(), Duration::from_secs(10));
+        drop(second);
+    }
+
+    #[test]
+    fn looking_for_accounts_to_forget_takes_nothing_from_those_that_stay() {
+        let burst = NonZeroU32::new(BURST).unwrap();
+        let accounts = Accounts::new(allowances(burst));
         let of = |name: &str| accounts.of(&name.parse().unwrap());
         let in_use = of("in use");
         let _stream = of("streaming").stream().unwrap();

@@ -31,6 +31,10 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Headers of a request: more are answered 431.
 const MAX_HEADERS: usize = 64;
 
+/// The longest head of a request, in bytes: more is answered 431 (attack HT07). Nobody has said yet who they are, so what is
+/// kept for each connection has to be little. It is what is read or written at once as well; bodies and answers pass in pieces.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+
 /// How long the last bytes of answers may take at the end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -148,7 +152,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_headers(MAX_HEADERS);
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    builder.max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD_BYTES);
     let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     watcher.watch(connection).await.map_err(|error| error.to_string())
 }

@@ -4,7 +4,7 @@
 //! connection   TLS, header and write timeouts, at most so many      `listener`, `paced`
 //! address      Host and Origin                                      `addressed`, every route
 //! who          bearer token or JWT -> identity                      `crate::auth`
-//! how much     rate, weight, streams, sessions of the account       `allowance`
+//! how much     rate, weight, streams, sessions, reads of the account `allowance`
 //! message      content type, size, time, one strict parser          `body`
 //! transport    /mcp (`streamable`, rmcp's), /sse and /message (`sse`)
 //! ```
@@ -47,7 +47,7 @@ use tools::{Backends, Toolbox};
 use tower_http::cors::{AllowHeaders, CorsLayer};
 
 use self::addressed::Addresses;
-use self::allowance::{Account, Accounts};
+use self::allowance::Accounts;
 use self::refusal::Refusal;
 use self::session_ids::SessionIds;
 use self::sse::SseSessions;
@@ -56,8 +56,9 @@ use crate::asking::Asking;
 use crate::auth::{Authenticator, Identity};
 use crate::server::Content;
 
-pub use self::addressed::{is_host, is_origin};
+pub use self::addressed::{host, origin};
 pub use self::allowance::Allowances;
+pub(crate) use self::allowance::{Account, ReadPlace, TooManyReads};
 pub(crate) use self::exchange::Exchange;
 pub use self::listener::{Tls, TlsError, read_tls, serve_http};
 
@@ -154,20 +155,23 @@ impl Site {
     #[must_use]
     pub fn new(options: HttpOptions, authenticator: Authenticator, anonymous: Identity, metrics: Metrics) -> Arc<Self> {
         let HttpOptions { allowed_hosts, allowed_origins, public_url, allowances, connections } = options;
-        let own = public_url.as_deref().and_then(|url| url.split("://").nth(1)).map(|host| host.trim_end_matches('/'));
+        let public_url = public_url.as_deref().and_then(origin);
+        let accounts = Accounts::new(allowances);
+        accounts.are_several(authenticator.knows_several_accounts());
+        let own = public_url.as_deref().and_then(|url| url.split("://").nth(1));
         let hosts: Vec<String> = own.map(str::to_owned).into_iter().chain(allowed_hosts).collect();
         Arc::new(Self {
             addresses: Addresses::new(&hosts, &allowed_origins),
             allowances,
-            accounts: Accounts::new(allowances),
+            accounts,
             connections,
-            public_url: public_url.map(|url| url.trim_end_matches('/').to_owned()),
+            public_url,
             authenticator: RwLock::new(Arc::new(authenticator)),
             anonymous,
             phase: RwLock::new(Phase::Starting("the server is starting".to_owned())),
             metrics,
             checked: tokio::sync::Mutex::default(),
-            origins: allowed_origins.iter().filter_map(|origin| origin.trim_end_matches('/').parse().ok()).collect(),
+            origins: allowed_origins.iter().filter_map(|text| origin(text)?.parse().ok()).collect(),
             sse: SseSessions::default(),
             requests: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -212,6 +216,7 @@ impl Site {
 
     /// Whoever comes next is asked by this one.
     pub fn authenticate_by(&self, authenticator: Authenticator) {
+        self.accounts.are_several(authenticator.knows_several_accounts());
         *self.authenticator.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(authenticator);
     }
 
@@ -269,7 +274,8 @@ impl Site {
                     Some((at, checked)) if at.elapsed() < CHECK_AGAIN => checked.clone(),
                     _ => {
                         let checked = tokio::time::timeout(CHECK_TIMEOUT, (open.offer.check)()).await;
-                        let too_late = || Err(format!("the database does not answer within {CHECK_TIMEOUT:?}"));
+                        let too_late =
+                            || Err(format!("the database did not answer within {} s", CHECK_TIMEOUT.as_secs()));
                         let checked = checked.unwrap_or_else(|_| too_late());
                         *last = Some((Instant::now(), checked.clone()));
                         checked
@@ -297,7 +303,7 @@ impl Site {
 
     fn metadata(&self) -> Option<serde_json::Value> {
         let url = self.public_url.as_ref()?;
-        self.authenticator().metadata(&format!("{url}/mcp"))
+        self.authenticator().metadata(&resource(url))
     }
 
     /// What lets pages of the allowed origins read answers.
@@ -331,6 +337,12 @@ const STOPPING: &str = "the server is stopping";
 
 /// RFC 9728, section 3.
 const METADATA: &str = "/.well-known/oauth-protected-resource";
+
+/// What clients call the server, and ask its issuer for tokens for (RFC 8707), if they find it at this address.
+#[must_use]
+pub fn resource(public_url: &str) -> String {
+    format!("{}/mcp", public_url.trim_end_matches('/'))
+}
 
 /// Before anything else, on every route; and what is counted of every answer.
 async fn addressed_here(State(site): State<Arc<Site>>, request: Request<Body>, next: Next) -> Response<Body> {

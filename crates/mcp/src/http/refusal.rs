@@ -40,6 +40,8 @@ pub(crate) enum Refusal {
     Broken,
     Unreadable(Unreadable),
     NoSuchSession,
+    /// A message to `/message` that does not say which session is meant, or says it twice.
+    NoSessionNamed,
     /// The session has a request with this id that is not answered yet.
     IdInUse(Option<RequestId>),
 }
@@ -60,7 +62,7 @@ impl Refusal {
             Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::Broken | Self::Unreadable(_) | Self::IdInUse(_) => StatusCode::BAD_REQUEST,
+            Self::Broken | Self::Unreadable(_) | Self::IdInUse(_) | Self::NoSessionNamed => StatusCode::BAD_REQUEST,
             Self::NoSuchSession => StatusCode::NOT_FOUND,
         }
     }
@@ -85,6 +87,9 @@ impl Refusal {
             Self::IdInUse(_) => {
                 "the session has a request with this id that is not answered yet: give each request an id of its own"
                     .to_owned()
+            }
+            Self::NoSessionNamed => {
+                "a message goes to the address that the stream of /sse gave: /message?sessionId=..., once".to_owned()
             }
             Self::NoSuchSession => "there is no such session: open one with initialize".to_owned(),
         }
@@ -115,10 +120,13 @@ impl Refusal {
         match &self {
             Self::Unauthenticated { refusal, metadata_url } => {
                 status = refusal.status();
+                headers.extend(refusal.retry_after_s().map(|wait| (header::RETRY_AFTER, HeaderValue::from(wait))));
                 headers
                     .extend(refusal.challenge(metadata_url.as_deref()).map(|value| (header::WWW_AUTHENTICATE, value)));
             }
             Self::Exhausted(what) => headers.push((header::RETRY_AFTER, HeaderValue::from(what.retry_after_s()))),
+            // As soon as one of them has been answered.
+            Self::TooManySessions { .. } => headers.push((header::RETRY_AFTER, HeaderValue::from(1))),
             Self::Unavailable(_) | Self::Stopping => {
                 headers.push((header::RETRY_AFTER, HeaderValue::from(1)));
                 headers.push((header::CONNECTION, HeaderValue::from_static("close")));
@@ -131,7 +139,11 @@ impl Refusal {
             Self::IdInUse(request) => (code, id) = (ErrorCode::INVALID_REQUEST, request.clone()),
             _ => {}
         }
-        tracing::info!(status = status.as_u16(), "a request was refused: {}", self.message());
+        match &self {
+            // Not its words: they may quote the message.
+            Self::Unreadable(_) => tracing::info!(status = status.as_u16(), code = code.0, "a body is not a message"),
+            _ => tracing::info!(status = status.as_u16(), "a request was refused: {}", self.message()),
+        }
         let error = JsonRpcError::new(id, ErrorData::new(code, self.message(), None));
         let mut response = Response::new(Body::from(serde_json::to_vec(&error).unwrap_or_default()));
         *response.status_mut() = status;

@@ -106,7 +106,7 @@ async fn opened(site: &Arc<Site>, headers: &HeaderMap) -> Result<(Events, impl S
     let under_way = UnderWay::default();
     let session = SseSession { identity: identity.clone(), inbox, under_way: Arc::clone(&under_way) };
     lock(&sessions.by_id).insert(id.clone(), session);
-    let visit = Visit { identity, offer: open.offer.clone(), initialize: None, stop: site.stop.clone() };
+    let visit = Visit { identity, account, offer: open.offer.clone(), initialize: None, stop: site.stop.clone() };
     let ended = site.streams.child_token();
     tokio::spawn(serve(visit, SseTransport { incoming, outgoing }, ended.clone()));
     let endpoint = Event::default().event("endpoint").data(format!("/message?sessionId={id}"));
@@ -127,24 +127,26 @@ async fn opened(site: &Arc<Site>, headers: &HeaderMap) -> Result<(Events, impl S
 async fn serve(visit: Visit, transport: SseTransport, ended: CancellationToken) {
     match visit.server().serve_with_ct(transport, ended).await {
         Ok(running) => drop(running.waiting().await),
-        Err(error) => tracing::debug!(%error, "a client opened a stream and no session"),
+        Err(error) => {
+            // It may be in the client's own words.
+            let error = contract::quoted(&error.to_string());
+            tracing::debug!(error, "a client opened a stream and no session");
+        }
     }
 }
 
 /// Takes a message: POST /message?sessionId=...
-pub(crate) async fn message(
-    State(site): State<Arc<Site>>,
-    Query(to): Query<To>,
-    request: Request<Body>,
-) -> Response<Body> {
-    match taken(&site, &to, request).await {
+pub(crate) async fn message(State(site): State<Arc<Site>>, request: Request<Body>) -> Response<Body> {
+    match taken(&site, request).await {
         Ok(()) => (StatusCode::ACCEPTED, "Accepted").into_response(),
         Err(refusal) => refusal.response(),
     }
 }
 
-async fn taken(site: &Arc<Site>, to: &To, request: Request<Body>) -> Result<(), Refusal> {
+async fn taken(site: &Arc<Site>, request: Request<Body>) -> Result<(), Refusal> {
     let guest = site.guest(request.headers()).await?;
+    // Not before it is known who asks.
+    let Query(to) = Query::<To>::try_from_uri(request.uri()).map_err(|_| Refusal::NoSessionNamed)?;
     let session = lock(&site.sse.by_id).get(&to.session_id).cloned();
     // One that is somebody else's is not there.
     let session = session.filter(|session| session.identity == guest.identity).ok_or(Refusal::NoSuchSession)?;

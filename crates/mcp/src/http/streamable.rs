@@ -86,6 +86,7 @@ async fn admitted(site: &Arc<Site>, request: Request<Body>) -> Result<Response<B
     }
     let visit = Visit {
         identity: guest.identity.clone(),
+        account: Arc::clone(&guest.account),
         offer: guest.open.offer.clone(),
         initialize,
         stop: site.stop.clone(),

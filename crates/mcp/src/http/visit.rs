@@ -1,11 +1,12 @@
 //! Whose request this is, for what rmcp calls while it handles the request without saying for whom.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use rmcp::model::InitializeRequestParams;
 use tokio_util::sync::CancellationToken;
 
-use super::Offer;
+use super::{Account, Offer};
 use crate::Server;
 use crate::auth::Identity;
 
@@ -17,6 +18,8 @@ tokio::task_local! {
 #[derive(Clone)]
 pub(crate) struct Visit {
     pub(crate) identity: Identity,
+    /// What its account may take.
+    pub(crate) account: Arc<Account>,
     pub(crate) offer: Offer,
     /// What opens a session, if the request is that.
     pub(crate) initialize: Option<InitializeRequestParams>,
@@ -40,5 +43,6 @@ impl Visit {
         let tools = self.offer.toolbox.of_profile(&self.identity.profile);
         Server::new(tools, self.identity.principal.clone(), self.offer.content, self.offer.asking.clone())
             .until(&self.stop)
+            .over_http(Arc::clone(&self.account))
     }
 }

@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use crate::auth::{Authenticator, Identity, Issuer, KeySource, Refusal};
 
 pub(super) const ISSUER: &str = "https://login.example.com/";
-pub(super) const AUDIENCE: &str = "https://countersign.example.com/mcp";
+pub(super) const AUDIENCE: &str = "https://mcp.example.com/mcp";
 
 /// The two halves of a key, and how it signs.
 pub(super) enum Signer {
