@@ -143,6 +143,55 @@ async fn what_acts_beyond_the_transaction_is_not_called() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_means_something_else_later_is_looked_at_again() {
+    // SE18: 'now' is the moment at which a text is parsed, so a text can wait until it has been looked at.
+    let db = database().await;
+    let mut command = Server::command(&db);
+    command.args(["--read-sessions", "1"]);
+    let server = Server::start(command).await;
+    let moment = db.value("select clock_timestamp() + interval '2 s'").await;
+    let query = format!(
+        "select case when 'now'::timestamptz > '{moment}' then pg_cancel_backend(0)::text else 'not yet' end as it"
+    );
+    assert_eq!(server.query(&query).await, [json!({"it": "not yet"})]);
+    db.run(&format!("select pg_sleep_until('{moment}')")).await;
+    let sessions = "from pg_stat_activity where usename = 'countersign_reader' and datname = current_database()";
+    db.run(&format!("select pg_terminate_backend(pid) {sessions}")).await;
+    until_some(&db, &format!("select 1 where not exists (select {sessions})")).await;
+    let error = server.fail("query_database", json!({"query": query}), "not_permitted").await;
+    assert!(error["message"].as_str().unwrap().contains("pg_cancel_backend may not be called"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_planned_does_not_run_and_partitions_hide_nothing() {
+    // SE18: CS36 and CS37 of `layers.rs` are the same as attacks.
+    let db = database().await;
+    db.run(
+        "create table social.parted (id int) partition by list (id);
+         create table social.parted_1 partition of social.parted for values in (1);
+         insert into social.parted values (1); grant select on social.parted to countersign_reader",
+    )
+    .await;
+    let server = Server::on(&db).await;
+    // The setting that planning asks for is not a superuser's to see when it runs, only while it is planned.
+    let query = "select pg_cancel_backend(0) from social.account a where a.handle = \
+                 case when current_setting('plan_cache_mode') = 'auto' then 'x' else current_setting('data_directory') end";
+    let error = server.fail("query_database", json!({"query": query}), "not_permitted").await;
+    assert_eq!(error["sqlstate"], "42501", "{error}");
+    for params in [json!([1]), json!([2])] {
+        let query = "select pg_cancel_backend(0) from social.parted where id = $1";
+        let error = server.fail("query_database", json!({"query": query, "params": params}), "not_permitted").await;
+        assert!(error["message"].as_str().unwrap().contains("pg_cancel_backend may not be called"), "{error}");
+    }
+    // The plan that was looked at is not the one that runs: partitions are left out again.
+    let query = "select (select count(*) from social.parted where id = 7) as rows, (select count(*) from pg_locks \
+                 where pid = pg_backend_pid() and relation = 'social.parted_1'::regclass) as locks";
+    for _ in 0..2 {
+        assert_eq!(server.query(query).await, [json!({"rows": 0, "locks": 0})]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_call_cannot_affect_the_next() {
     // D1-08, X-17, X-22
     let db = database().await;
