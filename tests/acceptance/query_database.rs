@@ -127,6 +127,27 @@ async fn what_acts_beyond_the_transaction_is_not_called() {
         let seen = server.query("select statement from pg_prepared_statements").await;
         assert!(!json!(seen).to_string().contains("secret question"), "{seen:?}");
     }
+    for query in [
+        "select table_to_xml('pg_catalog.pg_prepared_statements', true, false, '')",
+        "select table_to_xml_and_xmlschema('pg_catalog.pg_prepared_statements', true, false, '')",
+        "select schema_to_xml('pg_catalog', true, false, '')",
+        "select schema_to_xml_and_xmlschema('pg_catalog', true, false, '')",
+        "select database_to_xml(true, false, '')",
+        "select database_to_xml_and_xmlschema(true, false, '')",
+    ] {
+        let error = server.fail("query_database", json!({"query": query}), "not_permitted").await;
+        assert!(error["message"].as_str().unwrap().contains("by name"), "{error}");
+    }
+    server.query("select table_to_xmlschema('social.tweet', true, false, '')::text").await;
+    // Nor while it is planned, which calls such a function, and fails with what it says.
+    let query = "select 1 from social.tweet where id = \
+                 table_to_xml('pg_catalog.pg_prepared_statements', true, false, '')::text::int";
+    for tool in ["query_database", "explain_query"] {
+        server.query("select 'a secret question' as q").await;
+        let error = server.fail(tool, json!({"query": query}), "sql_error").await;
+        assert_eq!(error["sqlstate"], "22P02", "{error}");
+        assert!(!error.to_string().contains("secret question"), "{error}");
+    }
     // What is harmless is not touched: also where a plan for any values cannot be made.
     let query = "select case when $1 = 0 then 1 else 1/0 end as n, 'pg_cancel_backend(1)' as t, social.own(2) as own";
     for _ in 0..2 {

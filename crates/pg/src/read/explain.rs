@@ -66,6 +66,8 @@ impl Reader {
         session.remembered.drop_name(name);
         let own = own?;
         let text_params = encode(&own, params)?;
+        // Functions that are STABLE are called now, and both an estimate and an error tell what they say.
+        session.push_close_remembered()?;
         let param_oids: Vec<u32> = own.params.iter().map(|ty| ty.oid).collect();
         let text = format!("{PREFIX}{sql}");
         let explained = session.remembered.new_name();

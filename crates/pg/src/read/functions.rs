@@ -132,6 +132,9 @@ async fn in_full(
         // `case when $1 then 1/0 end` is computed while it is planned, unless $1 is known to be false.
         Planned::Refused(_) => {}
     }
+    // PostgreSQL calls functions that are STABLE while it plans, before anybody has seen that they are called, and an error
+    // quotes what they say: this one is told, so there must be nothing of others to be seen.
+    session.push_close_remembered()?;
     match plan_in_full(session, BACK_TO_SAVEPOINT, name, For::These(params)).await.map_err(failure)? {
         Planned::Plan(plan) => Ok((Some(plan), Checked::ThisTime)),
         // Nothing that takes values is one.
