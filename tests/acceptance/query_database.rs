@@ -300,6 +300,20 @@ async fn one_row_that_is_too_large_is_an_error_and_many_rows_are_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_in_another_encoding_is_an_error_and_no_text() {
+    // D3: what is shown is what is there. The encoding is set back by ROLLBACK, so no setting tells.
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let encoding = "select set_config('client_encoding', 'SJIS', true), ";
+    for columns in ["array['\u{8868}', 'b']", "'{\"a\": \"\u{8868}\"}'::json", "'\u{8868}'", "row('\u{8868}', 1)"] {
+        let query = format!("{encoding} {columns} as it");
+        let error = server.fail("query_database", json!({"query": query}), "sql_error").await;
+        assert!(["22021", "08P01"].contains(&error["sqlstate"].as_str().unwrap()), "{error}");
+        assert_eq!(server.query("select '\u{8868}' as it").await, [json!({"it": "\u{8868}"})]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_failing_calls_leave_no_connection_behind() {
     // D1-09, D2-16
     let db = database().await;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{DataRowBody, Message, RowDescriptionBody};
 
-use crate::error::{ConnectError, Error, ServerError};
+use crate::error::{ConnectError, Error, ServerError, utf8};
 use crate::read::{Around, Remembered};
 use crate::target::{Pooler, Target};
 use crate::wire::{self, CancelKey, Connection, Tx};
@@ -286,7 +286,8 @@ impl Session {
                 Message::DataRow(body) => {
                     bytes += body.buffer().len();
                     if bytes <= MAX_PIPELINE_BYTES {
-                        current.rows.push(raw_row(&body).map_err(|error| StepError { step, error: error.into() })?);
+                        let row = raw_row(&body).inspect_err(|error| self.connection.give_up(error));
+                        current.rows.push(row.map_err(|error| StepError { step, error })?);
                     }
                 }
                 Message::CommandComplete(body) => {
@@ -431,11 +432,12 @@ pub(crate) fn raw_columns(body: &RowDescriptionBody) -> io::Result<Vec<RawColumn
         .collect()
 }
 
-pub(crate) fn raw_row(body: &DataRowBody) -> io::Result<Vec<Option<String>>> {
-    let text = |range: std::ops::Range<usize>| {
-        let bytes = body.buffer().get(range).unwrap_or_default();
-        // The session's encoding is UTF8, so the server has made sure of it.
-        String::from_utf8_lossy(bytes).into_owned()
-    };
-    body.ranges().map(|range| Ok(range.map(text))).collect()
+pub(crate) fn raw_row(body: &DataRowBody) -> Result<Vec<Option<String>>, Error> {
+    let mut ranges = body.ranges();
+    let mut row = Vec::new();
+    while let Some(range) = ranges.next()? {
+        let text = range.map(|range| utf8(body.buffer().get(range).unwrap_or_default()).map(str::to_owned));
+        row.push(text.transpose()?);
+    }
+    Ok(row)
 }
