@@ -289,9 +289,26 @@ async fn errors_let_a_model_correct_itself() {
 async fn one_row_that_is_too_large_is_an_error_and_many_rows_are_cut() {
     let db = database().await;
     let server = Server::on(&db).await;
-    let error =
-        server.fail("query_database", json!({"query": "select repeat('x', 300000000)"}), "result_too_large").await;
+    let error = server
+        .fail(
+            "query_database",
+            json!({"query": "select repeat(t, 300000000) from (values ('x'), ('y')) v (t)"}),
+            "result_too_large",
+        )
+        .await;
     assert!(error["hint"].as_str().unwrap().contains("left("), "{error}");
+    // What is too large of these is the plan, where constants stand: no row was ever made.
+    let rows = format!("select {}1{}", "row(".repeat(22), ")".repeat(22));
+    for (tool, query) in [
+        ("query_database", "select repeat('x', 9000000)"),
+        ("query_database", "select repeat('x', 300000000)"),
+        ("query_database", &rows),
+        ("explain_query", "select 1 where repeat('x', 9000000) = current_user"),
+    ] {
+        let error = server.fail(tool, json!({"query": query}), "result_too_large").await;
+        assert!(error["message"].as_str().unwrap().contains("the plan of this query is too large"), "{error}");
+        assert!(error["hint"].as_str().unwrap().contains("as parameters"), "{error}");
+    }
     let cut = json!({"query": "select repeat('x', 1000) from generate_series(1, 9999)", "row_limit": 10000});
     let cut = server.succeed("query_database", cut).await;
     assert_eq!(cut["data"]["truncated"], true);

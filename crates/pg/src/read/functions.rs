@@ -20,7 +20,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::remembered::SEEN_FOR;
-use super::{ReadError, refusal, too_large};
+use super::{ReadError, refusal};
 use crate::error::{Error, ServerError};
 use crate::plan::{BACK_TO_SAVEPOINT, For, Planned, SAVEPOINT, plan_in_full};
 use crate::reach::called;
@@ -177,11 +177,20 @@ fn is_too_much(error: &ServerError) -> bool {
 fn failure(error: Error) -> ReadError {
     match error {
         Error::Server(error) if is_too_much(&error) => too_much(&error),
-        error => too_large(error),
+        Error::MessageTooLarge { limit, .. } => plan_too_large(&format!("it may have {limit} bytes")),
+        error => ReadError::Database(error),
     }
 }
 
 fn too_much(error: &ServerError) -> ReadError {
-    let message = format!("the plan of this query is too large to be looked at: {}", error.message);
-    ReadError::TooLarge(Error::Server(Box::new(ServerError::ours("54000", message))))
+    plan_too_large(&error.message)
+}
+
+/// program_limit_exceeded: `why` is the end of a sentence.
+pub(super) fn plan_too_large(why: &str) -> ReadError {
+    let message = format!("the plan of this query is too large to be looked at: {why}");
+    let hint = "PostgreSQL works out constants beforehand, and they stand in the plan in full: repeat('x', 9000000) is one. \
+                Give large values as parameters ($1), or compute them from a column.";
+    let error = ServerError { hint: Some(hint.to_owned()), ..ServerError::ours("54000", message) };
+    ReadError::TooLarge(Error::Server(Box::new(error)))
 }

@@ -237,6 +237,12 @@ pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
             Failure::new(ErrorCode::NotPermitted, format!("{PREFIX}{error}")).hint("Nothing was executed.")
         }
         ReadError::Params(reason) => Failure::new(ErrorCode::InvalidParams, format!("{PREFIX}{reason}")),
+        // Of the plan: PostgreSQL's error, or one in its form.
+        ReadError::TooLarge(ledger::read::Error::Server(error)) => Failure {
+            sqlstate: Some(error.sqlstate),
+            hint: error.hint,
+            ..Failure::new(ErrorCode::ResultTooLarge, format!("{PREFIX}{}", error.message))
+        },
         ReadError::TooLarge(error) => Failure::new(ErrorCode::ResultTooLarge, format!("{PREFIX}{error}"))
             .hint("Select fewer or shorter columns, for example left(column, 200)."),
         ReadError::Database(ledger::read::Error::Server(error))
