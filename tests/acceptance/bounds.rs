@@ -40,6 +40,9 @@ enum Expected {
 
 use Expected::{Cut, Ended, Error, Refused, Whole};
 
+/// Of a column, so that nothing of it is a constant: these are worked out while a statement is planned.
+const FROM: &str = "from (values ('x'), ('y')) v (x) limit 1";
+
 const TOO_LARGE: Expected = Error("result_too_large", "larger than");
 
 /// statement_too_complex: PostgreSQL's own limit on its stack.
@@ -173,20 +176,28 @@ async fn one_value_of_a_gigabyte_is_refused_whatever_its_type() {
     // DO04, DO06, X-14, D5-07
     let db = database().await;
     let watched = Watched::on(&db, 60_000).await;
-    let text = |bytes: usize| format!("repeat(repeat('x', 1000), {})", bytes / 1000);
+    let text = |bytes: usize| format!("repeat(repeat(x, 1000), {})", bytes / 1000);
     let large = text(50_000_000);
     for (name, sql) in [
-        ("text of 1 GB", format!("select {}", text(1_000_000_000))),
-        ("bytea of 50 MB", format!("select convert_to({}, 'UTF8')", text(25_000_000))),
-        ("json of 50 MB", format!("select ('\"' || {large} || '\"')::json")),
-        ("array of 50 MB", format!("select array[{large}]")),
-        ("record of 50 MB", format!("select row(1, {large})")),
-        ("composite of 50 MB", format!("select t from (select id, {large} as text from social.tweet limit 1) t")),
-        ("50 columns of 1 MB", format!("select {}", vec![text(1_000_000); 50].join(", "))),
-        ("folded while planning, 50 MB", "select repeat(repeat('x', 10000), 5000)".to_owned()),
+        ("text of 1 GB", format!("select {} {FROM}", text(1_000_000_000))),
+        ("bytea of 50 MB", format!("select convert_to({}, 'UTF8') {FROM}", text(25_000_000))),
+        ("json of 50 MB", format!("select ('\"' || {large} || '\"')::json {FROM}")),
+        ("array of 50 MB", format!("select array[{large}] {FROM}")),
+        ("record of 50 MB", format!("select row(1, {large}) {FROM}")),
+        (
+            "composite of 50 MB",
+            format!(
+                "select t from (select id, {large} as text from social.tweet, (values ('x'), ('y')) v (x) limit 1) t"
+            ),
+        ),
+        ("50 columns of 1 MB", format!("select {} {FROM}", vec![text(1_000_000); 50].join(", "))),
     ] {
         watched.query(name, &sql, TOO_LARGE).await;
     }
+    let folded = "select repeat(repeat('x', 10000), 5000)";
+    watched
+        .query("folded while planning, 50 MB", folded, Error("result_too_large", "plan of this query is too large"))
+        .await;
     let plan = json!({"query": "select repeat(repeat('x', 10000), 5000)"});
     watched.explode("plan of the same", "explain_query", plan, Whole).await;
 }
@@ -350,8 +361,12 @@ async fn eight_bombs_at_once_take_no_more_than_one() {
     let db = database().await;
     let watched = Watched::on(&db, 60_000).await;
     for (name, sql, code) in [
-        ("8 x text of 50 MB", "select repeat(repeat('x', 1000), 50000)", "result_too_large"),
-        ("8 x 1,000,000 rows of 1 kB", "select repeat('x', 1000) as x from generate_series(1, 1000000)", "cut"),
+        ("8 x text of 50 MB", format!("select repeat(repeat(x, 1000), 50000) {FROM}"), "result_too_large"),
+        (
+            "8 x 1,000,000 rows of 1 kB",
+            "select repeat('x', 1000) as x from generate_series(1, 1000000)".to_owned(),
+            "cut",
+        ),
     ] {
         watched.memory.forget_peak();
         let started = Instant::now();

@@ -2,7 +2,7 @@
 //! ID10, MA05).
 
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, database};
+use testkit::{Database, RawServer, Server, database, repository};
 
 use crate::images::Manifest;
 
@@ -73,4 +73,35 @@ async fn arguments_are_written_exactly_or_refused() {
     let answer: Value = server.receive().await;
     assert_eq!(answer["result"]["structuredContent"]["data"]["name"], text, "MA05: {answer}");
     assert!(server.close().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nul_in_any_text_of_a_built_in_tool_is_the_callers_mistake() {
+    // AR06: PostgreSQL has no place for it, and it is nothing that may go well the next time.
+    let db = database().await;
+    let mut command = Server::command(&db);
+    command.arg("--manifest").arg(repository().join("manifests/studio.toml"));
+    let server = Server::start(command).await;
+    let tools = server.tool_names().await;
+    let nul = "a\0b";
+    let id = "00000000-0000-0000-0000-000000000000";
+    for (tool, arguments) in [
+        ("get_recent_mutations", json!({"tool_name": nul})),
+        ("get_mutation_detail", json!({"correlation_id": nul})),
+        ("query_database", json!({"query": nul})),
+        ("query_database", json!({"query": "select $1::text", "params": [nul]})),
+        ("explain_query", json!({"query": nul})),
+        ("describe_database", json!({"schema": nul})),
+        ("describe_database", json!({"schema": "social", "table": nul})),
+        ("describe_database", json!({"search": nul})),
+        ("preview_mutation", json!({"tool": nul, "params": {}})),
+        ("get_proposal", json!({"proposal_id": nul})),
+        ("confirm_proposal", json!({"proposal_id": id, "digest": nul})),
+        ("reject_proposal", json!({"proposal_id": id, "reason": nul})),
+        ("like_tweet", json!({"tweet_id": 1, "idempotency_key": nul})),
+    ] {
+        assert!(tools.iter().any(|name| name == tool), "{tool} is not among {tools:?}");
+        let error = server.fail(tool, arguments, "invalid_params").await;
+        assert_eq!(error["retryable"], false, "{tool}: {error}");
+    }
 }

@@ -39,3 +39,5 @@ CREATE SUBSCRIPTION s CONNECTION 'host=10.0.0.9 password=subpw dbname=x' PUBLICA
 CREATE VIEW app.siblings AS SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND usename = session_user;
 CREATE FUNCTION app.cancel_one(int) RETURNS boolean LANGUAGE sql AS 'SELECT pg_cancel_backend($1)';
 GRANT SELECT ON app.siblings TO agent_ro;
+CREATE TABLE app.parted(id int) PARTITION BY LIST (id); CREATE TABLE app.parted_1 PARTITION OF app.parted FOR VALUES IN (1); CREATE TABLE app.parted_2 PARTITION OF app.parted FOR VALUES IN (2); INSERT INTO app.parted VALUES (1);
+GRANT SELECT ON app.parted TO agent_ro;

@@ -46,6 +46,24 @@ fn shortened(bytes: &[u8]) -> String {
     }
 }
 
+/// Text as the server has sent it. It is UTF-8 in a session whose encoding is that, also from a database in SQL_ASCII, where
+/// PostgreSQL looks for itself. A query can set another encoding for the rows that follow.
+///
+/// # Errors
+/// character_not_in_repertoire. The rest of the answer is not to be read, nor anything more to be sent.
+pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, Error> {
+    std::str::from_utf8(bytes).map_err(|_| {
+        Error::Server(Box::new(ServerError {
+            hint: Some(ENCODING_HINT.to_owned()),
+            ..ServerError::ours("22021", "the answer is not UTF-8, which is the client encoding here")
+        }))
+    })
+}
+
+/// What to do instead of setting the client encoding.
+pub(crate) const ENCODING_HINT: &str =
+    "Leave client_encoding as it is. convert_to(text, encoding) gives the bytes of a text in another encoding.";
+
 impl ServerError {
     /// An error of ours in the form of PostgreSQL's own.
     pub(crate) fn ours(sqlstate: &str, message: impl Into<String>) -> Self {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::error::{Error, ServerError};
+use crate::session::ground::setting;
 use crate::session::{Session, Step};
 use crate::value;
 
@@ -39,25 +40,55 @@ pub(crate) async fn plan(
     statement: &str,
     values: For<'_>,
 ) -> Result<Planned, Error> {
-    let (mode, values) = match values {
-        For::AnyValues(count) => ("force_generic_plan", vec!["null".to_owned(); count]),
-        For::These(values) => {
-            ("force_custom_plan", values.iter().map(|it| value::sql_literal(it.as_deref())).collect())
-        }
-    };
-    let arguments = if values.is_empty() { String::new() } else { format!("({})", values.join(", ")) };
-    let set_mode = format!("select pg_catalog.set_config('plan_cache_mode', '{mode}', true)");
-    let explain = format!("explain (format json, costs off, verbose) execute {statement}{arguments}");
+    let set_mode = format!("select {}", setting(&[("plan_cache_mode", values.mode())]));
     // What follows in the same transaction is planned as usual.
     let (before, behind) = around.unzip();
-    let texts = before.into_iter().chain([set_mode.as_str(), &explain, "reset plan_cache_mode"]).chain(behind);
+    let before: Vec<&str> = before.into_iter().chain([set_mode.as_str()]).collect();
+    let behind: Vec<&str> = std::iter::once("reset plan_cache_mode").chain(behind).collect();
+    explain(session, &before, &values.explain(statement), &behind).await
+}
+
+/// The same in a transaction, with nothing left out of the plan that may run at another time: which partitions are not read
+/// is often known only when a statement starts, EXPLAIN starts it, and the plan does not show them then.
+///
+/// `first` is [`SAVEPOINT`], or [`BACK_TO_SAVEPOINT`] after a plan that could not be made. What is set is taken back with the
+/// savepoint, whatever it was before. A plan that cannot be made leaves the transaction failed.
+pub(crate) async fn plan_in_full(
+    session: &mut Session,
+    first: &str,
+    statement: &str,
+    values: For<'_>,
+) -> Result<Planned, Error> {
+    let settings = setting(&[("plan_cache_mode", values.mode()), ("enable_partition_pruning", "off")]);
+    let before = [first, &format!("select {settings}")];
+    explain(session, &before, &values.explain(statement), &[BACK_TO_SAVEPOINT, RELEASE]).await
+}
+
+impl For<'_> {
+    fn mode(&self) -> &'static str {
+        match self {
+            Self::AnyValues(_) => "force_generic_plan",
+            Self::These(_) => "force_custom_plan",
+        }
+    }
+
+    fn explain(&self, statement: &str) -> String {
+        let values = match self {
+            Self::AnyValues(count) => vec!["null".to_owned(); *count],
+            Self::These(values) => values.iter().map(|it| value::sql_literal(it.as_deref())).collect(),
+        };
+        let arguments = if values.is_empty() { String::new() } else { format!("({})", values.join(", ")) };
+        format!("explain (format json, costs off, verbose) execute {statement}{arguments}")
+    }
+}
+
+async fn explain(session: &mut Session, before: &[&str], explain: &str, behind: &[&str]) -> Result<Planned, Error> {
+    let texts = before.iter().chain(std::iter::once(&explain)).chain(behind).copied();
     let outcome = session.run_large(&texts.map(Step::plain).collect::<Vec<_>>()).await;
-    session.forget(&explain)?;
+    session.forget(explain)?;
     match outcome {
         Ok(outcomes) => {
-            let plan = outcomes
-                .get(1 + usize::from(before.is_some()))
-                .and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
+            let plan = outcomes.get(before.len()).and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
             let plan: Option<Value> = plan.and_then(|text| serde_json::from_str(text).ok());
             Ok(match plan {
                 Some(plan) if plan.pointer("/0/Plan").is_some() => Planned::Plan(plan),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{DataRowBody, Message, RowDescriptionBody};
 
-use crate::error::{ConnectError, Error, ServerError};
+use crate::error::{ConnectError, Error, ServerError, utf8};
 use crate::read::{Around, Remembered};
 use crate::target::{Pooler, Target};
 use crate::wire::{self, CancelKey, Connection, Tx};
@@ -101,6 +101,8 @@ pub struct Session {
     pub(crate) prepared: HashMap<(String, Vec<u32>), String>,
     /// How many names there were.
     names: u64,
+    /// How many statements are queued to be parsed that are not of the pipeline they will go out with.
+    parses_ahead: usize,
     /// Whether the statements around a read are prepared (`read::frame`), or need not be, through a pooler.
     pub(crate) is_framed: bool,
     /// The circumstances of the next read.
@@ -127,6 +129,7 @@ impl Session {
             ground,
             prepared: HashMap::new(),
             names: 0,
+            parses_ahead: 0,
             is_framed: is_pooled,
             around: Around::default(),
             remembered: Remembered::new(!is_pooled),
@@ -198,6 +201,7 @@ impl Session {
                 Err(error) => {
                     // Nothing was sent, and nothing of it must go out with the next pipeline.
                     self.connection.outbox().clear();
+                    self.parses_ahead = 0;
                     self.forget_unparsed(&parsing, 0);
                     return Err(StepError { step: index, error });
                 }
@@ -257,11 +261,19 @@ impl Session {
         Ok(self.connection.push_bind("", "", params)?)
     }
 
+    /// Queues Parse of a statement under a name, for the next pipeline to begin with.
+    pub(crate) fn push_ahead(&mut self, name: &str, sql: &str) -> Result<(), Error> {
+        self.connection.push_parse(name, sql, &[])?;
+        self.parses_ahead += 1;
+        Ok(())
+    }
+
     async fn collect(&mut self, steps: &[Step<'_>], parsing: Vec<Option<String>>) -> Result<Vec<Outcome>, StepError> {
         let mut outcomes = Vec::with_capacity(steps.len());
         let mut current = Outcome::default();
         let mut failure = None;
-        let mut parsed = 0;
+        let mut parsed = 0_usize;
+        let ahead = std::mem::take(&mut self.parses_ahead);
         let mut bytes = 0;
         loop {
             let step = outcomes.len();
@@ -274,7 +286,8 @@ impl Session {
                 Message::DataRow(body) => {
                     bytes += body.buffer().len();
                     if bytes <= MAX_PIPELINE_BYTES {
-                        current.rows.push(raw_row(&body).map_err(|error| StepError { step, error: error.into() })?);
+                        let row = raw_row(&body).inspect_err(|error| self.connection.give_up(error));
+                        current.rows.push(row.map_err(|error| StepError { step, error })?);
                     }
                 }
                 Message::CommandComplete(body) => {
@@ -295,7 +308,7 @@ impl Session {
                 _ => {}
             }
         }
-        self.forget_unparsed(&parsing, parsed);
+        self.forget_unparsed(&parsing, parsed.saturating_sub(ahead));
         if bytes > MAX_PIPELINE_BYTES && failure.is_none() {
             let error = Error::MessageTooLarge { size: bytes, limit: MAX_PIPELINE_BYTES };
             failure = Some(StepError { step: outcomes.len().saturating_sub(1), error });
@@ -419,11 +432,12 @@ pub(crate) fn raw_columns(body: &RowDescriptionBody) -> io::Result<Vec<RawColumn
         .collect()
 }
 
-pub(crate) fn raw_row(body: &DataRowBody) -> io::Result<Vec<Option<String>>> {
-    let text = |range: std::ops::Range<usize>| {
-        let bytes = body.buffer().get(range).unwrap_or_default();
-        // The session's encoding is UTF8, so the server has made sure of it.
-        String::from_utf8_lossy(bytes).into_owned()
-    };
-    body.ranges().map(|range| Ok(range.map(text))).collect()
+pub(crate) fn raw_row(body: &DataRowBody) -> Result<Vec<Option<String>>, Error> {
+    let mut ranges = body.ranges();
+    let mut row = Vec::new();
+    while let Some(range) = ranges.next()? {
+        let text = range.map(|range| utf8(body.buffer().get(range).unwrap_or_default()).map(str::to_owned));
+        row.push(text.transpose()?);
+    }
+    Ok(row)
 }

@@ -91,6 +91,18 @@ async fn a_statement_that_fails_is_told_in_postgresqls_words_with_exit_1() {
 }
 
 #[tokio::test]
+async fn a_plan_that_is_too_large_is_told_as_such() {
+    let db = database().await;
+    let event =
+        Told::by(front_end("query", &db).args(["--sql", "select length(repeat('x', 9000000) || current_user)"]))
+            .await
+            .only();
+    assert_eq!(event["sqlstate"], "54000", "{event}");
+    assert!(event["message"].as_str().unwrap().contains("the plan of this query is too large"), "{event}");
+    assert!(event["hint"].as_str().unwrap().contains("as parameters"), "{event}");
+}
+
+#[tokio::test]
 async fn reading_is_the_default_and_a_write_is_asked_for() {
     // B3-12, B9-32, B8-02, B3-26
     let db = database().await;

@@ -211,6 +211,37 @@ async fn what_a_transaction_has_set_holds_until_its_end_with_and_without_a_ledge
 }
 
 #[tokio::test]
+async fn a_session_in_another_encoding_is_given_up_and_what_it_did_is_undone() {
+    let db = database().await;
+    db.run("create table t (a text)").await;
+    let mut pipe = Pipe::on(&db);
+    let insert = |more: Value| json!({"params": ["\u{e9}"], "options": more});
+    for _ in 0..2 {
+        for set in ["set client_encoding to 'LATIN1'", "select set_config('client_encoding', 'LATIN1', false)"] {
+            command(&mut pipe, "begin", json!({"read_only": false})).await;
+            assert_eq!(pipe.run_with("a", "insert into t values ($1)", insert(json!({}))).await["code"], "result");
+            let refused = pipe.run("b", set).await;
+            assert_eq!(refused["sqlstate"], "0A000", "{refused}");
+            assert!(refused["message"].as_str().unwrap().contains("LATIN1, and it is UTF8 here"), "{refused}");
+            let behind = pipe.run_with("c", "insert into t values ($1)", insert(json!({}))).await;
+            assert_eq!(behind["sqlstate"], "25P02", "{behind}");
+            command(&mut pipe, "rollback", Value::Null).await;
+            assert_eq!(db.value("select count(*) from t").await, "0");
+            let alone = pipe.run_with("d", set, json!({"options": {"read_only": false}})).await;
+            assert_eq!(alone["sqlstate"], "0A000", "{alone}");
+        }
+        let written = pipe.run_with("e", "insert into t values ($1)", insert(json!({"read_only": false}))).await;
+        assert_eq!(written["command_tag"], "INSERT 0 1", "{written}");
+        assert_eq!(db.value("select string_agg(a, '') from t").await, "\u{e9}");
+        // The same without a ledger.
+        db.run("drop schema if exists countersign cascade; truncate t").await;
+        pipe.send(json!({"code": "config", "sessions": {"default": {"port": null}}})).await;
+        pipe.coded("config").await;
+    }
+    pipe.finish().await;
+}
+
+#[tokio::test]
 async fn a_read_only_transaction_sees_one_state_and_cannot_be_made_to_write() {
     let db = database().await;
     let mut pipe = plain(&db).await;

@@ -77,7 +77,7 @@ async fn run_named(
         outlet.begin(columns)?;
     }
     let role = match forbids {
-        Some(reader) => reader.check_streamed(session, statement, &params).await?,
+        Some(reader) => reader.check_streamed(session, &query.sql, &params).await?,
         None => None,
     };
     session.run_described(statement, &params, columns.as_deref().unwrap_or_default(), outlet).await?;

@@ -12,7 +12,7 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{DataRowBody, Message};
 use serde_json::Value;
 
-use crate::error::{Error, ServerError};
+use crate::error::{Error, ServerError, utf8};
 use crate::session::Session;
 use crate::value::{Draft, Leaf, Refused, draft_binary, draft_text};
 
@@ -82,8 +82,8 @@ impl Conversion {
             let value = if *need == Need::Binary {
                 draft_binary(bytes, column.ty.oid, &mut row.leaves).map_err(|refused| not_taken(refused, column))?
             } else {
-                let text = bytes.as_deref().map(String::from_utf8_lossy);
-                draft_text(text.as_deref(), &column.ty, &mut row.leaves)
+                let text = bytes.as_deref().map(utf8).transpose()?;
+                draft_text(text, &column.ty, &mut row.leaves)
             };
             row.values.push(value);
         }
@@ -181,7 +181,7 @@ impl Answers {
         while !self.is_over {
             if let Message::DataRow(body) = self.message(session).await? {
                 let text = body.ranges().next()?.flatten().and_then(|range| body.buffer().get(range));
-                return Ok(text.map_or_else(|| "null".to_owned(), |text| String::from_utf8_lossy(text).into_owned()));
+                return Ok(text.map(utf8).transpose()?.unwrap_or("null").to_owned());
             }
         }
         Err(missing())

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
 use super::frame::Around;
+use super::functions::plan_too_large;
 use super::run::{Statement, encode};
 use super::shapes::Shape;
 use super::{ReadError, ReadRequest, Reader, RowForm, refusal};
@@ -66,6 +67,8 @@ impl Reader {
         session.remembered.drop_name(name);
         let own = own?;
         let text_params = encode(&own, params)?;
+        // Functions that are STABLE are called now, and both an estimate and an error tell what they say.
+        session.push_close_remembered()?;
         let param_oids: Vec<u32> = own.params.iter().map(|ty| ty.oid).collect();
         let text = format!("{PREFIX}{sql}");
         let explained = session.remembered.new_name();
@@ -83,6 +86,9 @@ impl Reader {
         let result = self.fetch(session, &shape, Statement::Described(&explained), &text_params, &request).await;
         let result = result.map_err(|error| match error.into_error() {
             ReadError::Database(error) => ReadError::Database(in_own_text(error)),
+            ReadError::TooLarge(Error::MessageTooLarge { limit, .. }) => {
+                plan_too_large(&format!("it may have {limit} bytes"))
+            }
             error => error,
         })?;
         let plan: Option<[Value; 1]> = result.rows.first().and_then(|row| serde_json::from_str(row.get()).ok());

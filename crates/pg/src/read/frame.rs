@@ -153,14 +153,6 @@ impl Frame {
         Ok(())
     }
 
-    /// How many statements [`Frame::push_opening`] parses.
-    pub(super) fn to_parse(&self, session: &Session) -> usize {
-        if session.is_pooled() {
-            return OPENING_STATEMENTS;
-        }
-        if session.is_framed { 0 } else { self.opening.len() + 1 + self.cleaning.len() }
-    }
-
     /// Queues the end of a transaction that has not failed, and what leaves nothing in the session. The end of this has a
     /// ReadyForQuery of its own, unless a pooler is in between.
     pub(super) fn push_end(&self, session: &mut Session) -> Result<(), Error> {

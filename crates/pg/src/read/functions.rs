@@ -1,22 +1,28 @@
 //! What a read may call: nothing that acts beyond its transaction, where `ROLLBACK` does not reach.
 //!
 //! PostgreSQL lets every role cancel the sessions of its own login, and a superuser read files, all of it from a SELECT in
-//! a transaction that is read only. So before a text runs for the first time its plan is asked which functions it calls
-//! (`EXPLAIN (VERBOSE)`, in which PostgreSQL writes the expressions, views resolved), and the catalog what these are
-//! (`functions.sql`).
+//! a transaction that is read only. So before a session runs a text for the first time its plan is asked which functions it
+//! calls (`EXPLAIN (VERBOSE)`, in which PostgreSQL writes the expressions, views resolved), and the catalog what these are
+//! (`functions.sql`). What has no plan does not run.
 //!
-//! It is a layer and not the wall. A plan does not show the bodies of functions, the counts of LIMIT and OFFSET, the frame of
-//! a window, the rows of VALUES if there are several, or what EXPLAIN ANALYZE and CALL run. The wall is a login that may call
-//! nothing of the kind.
+//! What is looked at is the plan for any parameters, partitions and all: it shows whatever a later run may call, since only
+//! constants are worked out in it. A query can see that it is being planned (`plan_cache_mode`), and have its planning fail
+//! by that, which is its own loss.
+//!
+//! It is a layer and not the wall. A plan does not show the bodies of functions, what operators, casts and domains call, the
+//! left side of IN, ANY and ALL over a subquery, the counts of LIMIT and OFFSET, the frame of a window, the rows of VALUES if
+//! there are several, or what EXPLAIN ANALYZE and CALL run. The wall is a login that may call nothing of the kind.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use serde_json::Value;
 
-use super::{ReadError, refusal, too_large};
+use super::remembered::SEEN_FOR;
+use super::{ReadError, refusal};
 use crate::error::{Error, ServerError};
-use crate::plan::{BACK_TO_SAVEPOINT, For, Planned, RELEASE, SAVEPOINT, plan};
+use crate::plan::{BACK_TO_SAVEPOINT, For, Planned, SAVEPOINT, plan_in_full};
 use crate::reach::called;
 use crate::session::{Session, Step};
 use crate::value;
@@ -26,13 +32,29 @@ const FORBIDDEN_SQL: &str = include_str!("functions.sql");
 /// What the view `pg_prepared_statements` calls.
 const LISTS_STATEMENTS: &str = "pg_prepared_statement";
 
+const PORTAL: &str = "countersign_looked_at";
+const NO_ROW: &str = "move forward 0 in countersign_looked_at";
+
 /// How many names are remembered as harmless. A database has some thousands of functions, a name at most 63 bytes.
 const MAX_NAMES: usize = 5_000;
 
-/// The functions that were found harmless, so that the catalog is asked once a name.
+/// The functions that were found harmless, so that the catalog is asked once a name, and after a while again: rights are
+/// taken away, and an extension brings a function of the same name.
 #[derive(Debug, Default)]
 pub(super) struct Functions {
-    harmless: Mutex<HashSet<String>>,
+    harmless: Mutex<Harmless>,
+}
+
+#[derive(Debug)]
+struct Harmless {
+    names: HashSet<String>,
+    since: Instant,
+}
+
+impl Default for Harmless {
+    fn default() -> Self {
+        Self { names: HashSet::new(), since: Instant::now() }
+    }
 }
 
 /// For which calls of a text the answer holds.
@@ -49,60 +71,31 @@ pub(super) enum Checked {
 }
 
 impl Functions {
-    /// Refuses the statement that is prepared under this name if it calls what a read may not.
+    /// Refuses this text if it calls what a read may not. It has been described in the transaction that is open, so what it
+    /// reads is locked, and means the same until the end. What cannot be planned is refused as well.
+    ///
+    /// It is planned under a name of its own: a plan that was made to be looked at must not be the one that runs.
     pub(super) async fn check(
         &self,
         session: &mut Session,
-        statement: &str,
+        sql: &str,
         params: &[Option<String>],
     ) -> Result<Checked, ReadError> {
-        let mut planning_failed = false;
-        let (plan, checked) =
-            match plan(session, Some((SAVEPOINT, RELEASE)), statement, For::AnyValues(params.len())).await {
-                Ok(Planned::Plan(plan)) => (Some(plan), Checked::Always),
-                Ok(Planned::Utility) => (None, Checked::Unseen),
-                // `case when $1 then 1/0 end` is computed while it is planned, unless $1 is known to be false.
-                Ok(Planned::Refused(error)) if !is_too_much(&error) => {
-                    let plan = self.plan_for(session, statement, params).await?;
-                    planning_failed = plan.is_none();
-                    (plan, Checked::ThisTime)
-                }
-                Ok(Planned::Refused(error)) => return Err(too_much(&error)),
-                Err(error) => return Err(failure(error)),
-            };
+        let name = session.remembered.new_name();
+        session.push_ahead(&name, sql)?;
+        let planned = in_full(session, &name, params).await;
+        session.connection.push_close_statement(&name).map_err(Error::Lost)?;
+        let (plan, checked) = planned?;
         let names: BTreeSet<String> = plan.iter().flat_map(called).map(|call| call.name).collect();
         let sees_statements = names.contains(LISTS_STATEMENTS);
-        if planning_failed {
-            let steps = [BACK_TO_SAVEPOINT, RELEASE].map(Step::plain);
-            session.run(&steps).await.map_err(|failed| failed.error)?;
-        }
         self.look_up(session, names).await?;
         Ok(if sees_statements { Checked::SeesStatements } else { checked })
-    }
-
-    /// The plan for these values.
-    async fn plan_for(
-        &self,
-        session: &mut Session,
-        statement: &str,
-        params: &[Option<String>],
-    ) -> Result<Option<Value>, ReadError> {
-        match plan(session, Some((BACK_TO_SAVEPOINT, RELEASE)), statement, For::These(params)).await.map_err(failure)? {
-            Planned::Plan(plan) => Ok(Some(plan)),
-            // Nothing that takes values is one.
-            Planned::Utility => Ok(Some(Value::Null)),
-            Planned::Refused(error) if is_too_much(&error) => Err(too_much(&error)),
-            // insufficient_privilege, with this very plan: it will be refused when it runs, in the words that belong there.
-            Planned::Refused(error) if error.sqlstate == "42501" => Ok(None),
-            // It would not run either.
-            Planned::Refused(error) => Err(refusal(Error::Server(error))),
-        }
     }
 
     async fn look_up(&self, session: &mut Session, names: BTreeSet<String>) -> Result<(), ReadError> {
         let unknown: Vec<String> = {
             let harmless = self.harmless();
-            names.into_iter().filter(|name| !harmless.contains(name)).collect()
+            names.into_iter().filter(|name| !harmless.names.contains(name)).collect()
         };
         if unknown.is_empty() {
             return Ok(());
@@ -113,16 +106,65 @@ impl Functions {
         if let Some([Some(function), Some(why)]) = found {
             return Err(ReadError::ForbiddenFunction { function: function.clone(), why: why.clone() });
         }
-        let mut harmless = self.harmless();
-        if harmless.len() > MAX_NAMES {
-            harmless.clear();
-        }
-        harmless.extend(unknown);
+        self.harmless().names.extend(unknown);
         Ok(())
     }
 
-    fn harmless(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.harmless.lock().unwrap_or_else(PoisonError::into_inner)
+    fn harmless(&self) -> MutexGuard<'_, Harmless> {
+        let mut harmless = self.harmless.lock().unwrap_or_else(PoisonError::into_inner);
+        if harmless.names.len() > MAX_NAMES || harmless.since.elapsed() >= SEEN_FOR {
+            *harmless = Harmless::default();
+        }
+        harmless
+    }
+}
+
+/// The plan of the statement that is prepared under this name, for any parameters or else for these, if it has one.
+async fn in_full(
+    session: &mut Session,
+    name: &str,
+    params: &[Option<String>],
+) -> Result<(Option<Value>, Checked), ReadError> {
+    match plan_in_full(session, SAVEPOINT, name, For::AnyValues(params.len())).await.map_err(failure)? {
+        Planned::Plan(plan) => return Ok((Some(plan), Checked::Always)),
+        Planned::Utility => return Ok((None, Checked::Unseen)),
+        Planned::Refused(error) if is_too_much(&error) => return Err(too_much(&error)),
+        // `case when $1 then 1/0 end` is computed while it is planned, unless $1 is known to be false.
+        Planned::Refused(_) => {}
+    }
+    // PostgreSQL calls functions that are STABLE while it plans, before anybody has seen that they are called, and an error
+    // quotes what they say: this one is told, so there must be nothing of others to be seen.
+    session.push_close_remembered()?;
+    match plan_in_full(session, BACK_TO_SAVEPOINT, name, For::These(params)).await.map_err(failure)? {
+        Planned::Plan(plan) => Ok((Some(plan), Checked::ThisTime)),
+        // Nothing that takes values is one.
+        Planned::Utility => Ok((None, Checked::Unseen)),
+        Planned::Refused(error) if is_too_much(&error) => Err(too_much(&error)),
+        // It might run all the same: a setting that is there for the plan alone is not there any more then, and a query can
+        // ask for it. So this is the answer, also where it is a right that is missing: but of what would write, that is
+        // what PostgreSQL says first when it runs, and not when it is planned.
+        Planned::Refused(error) if error.sqlstate == "42501" => {
+            Err(refusal(would_write(session, name, params).await?.unwrap_or(Error::Server(error))))
+        }
+        Planned::Refused(error) => Err(refusal(Error::Server(error))),
+    }
+}
+
+/// What PostgreSQL says to the statement that is prepared under this name if it writes. It is bound, which starts a plain
+/// query and does not run it; then its portal is moved by no row, which starts anything else, and that is what a transaction
+/// that cannot write refuses.
+async fn would_write(session: &mut Session, name: &str, params: &[Option<String>]) -> Result<Option<Error>, Error> {
+    session.push_unnamed(BACK_TO_SAVEPOINT, &[], &[])?;
+    session.connection.push_execute("", 0)?;
+    session.connection.push_bind(PORTAL, name, params)?;
+    session.push_unnamed(NO_ROW, &[], &[])?;
+    session.connection.push_execute("", 0)?;
+    session.connection.push_sync();
+    session.connection.flush().await?;
+    match session.finish().await {
+        Err(Error::Server(error)) if error.sqlstate != "25006" => Ok(None),
+        Err(error) => Ok(Some(error)),
+        Ok(()) => Ok(None),
     }
 }
 
@@ -135,11 +177,20 @@ fn is_too_much(error: &ServerError) -> bool {
 fn failure(error: Error) -> ReadError {
     match error {
         Error::Server(error) if is_too_much(&error) => too_much(&error),
-        error => too_large(error),
+        Error::MessageTooLarge { limit, .. } => plan_too_large(&format!("it may have {limit} bytes")),
+        error => ReadError::Database(error),
     }
 }
 
 fn too_much(error: &ServerError) -> ReadError {
-    let message = format!("the plan of this query is too large to be looked at: {}", error.message);
-    ReadError::TooLarge(Error::Server(Box::new(ServerError::ours("54000", message))))
+    plan_too_large(&error.message)
+}
+
+/// program_limit_exceeded: `why` is the end of a sentence.
+pub(super) fn plan_too_large(why: &str) -> ReadError {
+    let message = format!("the plan of this query is too large to be looked at: {why}");
+    let hint = "PostgreSQL works out constants beforehand, and they stand in the plan in full: repeat('x', 9000000) is one. \
+                Give large values as parameters ($1), or compute them from a column.";
+    let error = ServerError { hint: Some(hint.to_owned()), ..ServerError::ours("54000", message) };
+    ReadError::TooLarge(Error::Server(Box::new(error)))
 }

@@ -1,5 +1,14 @@
 -- Which of the functions with these names a read may not call, and why. By name, since that is what a plan shows: a name
 -- is refused if any function that it may stand for is.
+--
+-- A function is refused if what it does is not to be seen in the plan, or outlasts the transaction:
+-- * It runs SQL that is given as text, or reads a relation that is given by name: a view with whatever that calls, and
+--   pg_prepared_statements, where the texts of others stand. In pg_catalog these are all functions in C that go through SPI
+--   (xml.c, tsvector_op.c, tsquery_rewrite.c) but those that ask fixed questions of the catalog (pg_get_viewdef and its like,
+--   table_to_xmlschema, schema_to_xmlschema and database_to_xmlschema, which describe columns and read no row).
+-- * It stops, tells or waits for others, writes files, large objects or the log of the server, or sets what RESET ALL leaves.
+-- * Not everybody may call it. That is most of what works on files, and what pg_visibility, pgstattuple, amcheck, pg_buffercache,
+--   pg_freespacemap and pg_walinspect have. Extensions that anybody may call and that reach out are named below.
 select f.proname, f.why
 from (
     select p.proname,
@@ -20,6 +29,9 @@ from (
             when n.nspname = 'pg_catalog' and p.proname = 'pg_notify' then 'it tells other sessions something'
             when n.nspname = 'pg_catalog' and (p.proname ~ '^(query|cursor)_to_xml' or p.proname in ('ts_stat', 'ts_rewrite'))
                 then 'it runs SQL that is given as text'
+            when n.nspname = 'pg_catalog' and p.proname ~ '^(table|schema|database)_to_xml(_and_xmlschema)?$'
+                then 'it reads tables and views that are given by name'
+            when e.extname = 'isn' and p.proname = 'isn_weak' then 'what it does is not undone by ROLLBACK'
             when e.extname = 'tablefunc' and p.proname ~ '^(crosstab|connectby)' or e.extname = 'xml2' and p.proname = 'xpath_table'
                 then 'it runs SQL that is given as text'
             when e.extname in ('dblink', 'http', 'pg_net') then 'it reaches other servers'

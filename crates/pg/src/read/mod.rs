@@ -1,7 +1,7 @@
 //! The read path: one statement, in a transaction that cannot write, within bounds (design.md section 4).
 //!
-//! `run` is the pipeline itself, and `frame` what stands around the agent's statement in it; `shapes` remembers how a text
-//! was described and `remembered` under which name a session has it, so that a text seen before costs one round trip;
+//! `run` is the pipeline itself, and `frame` what stands around the agent's statement in it; `remembered` knows
+//! which texts a session has prepared, and `shapes` how they were described, so that a text seen before costs one round trip;
 //! `functions` looks at what a new one calls; `rows` and `rendered` take in the answer; `convert` is for columns whose text
 //! alone does not give their JSON; `explain` shows the plan of a read without running it; `streamed`
 //! hands rows on as they arrive.
@@ -44,7 +44,6 @@ pub(crate) use rendered::RowWriter;
 pub use room::Room;
 use room::Rooms;
 pub(crate) use run::is_about_values;
-use shapes::Shapes;
 pub(crate) use streamed::NOTHING;
 
 /// The bounds of a read.
@@ -136,7 +135,6 @@ pub enum ReadError {
 pub struct Reader {
     pool: Pool,
     types: Arc<TypeCatalog>,
-    shapes: Arc<Shapes>,
     functions: Arc<Functions>,
     frame: Arc<Frame>,
     rooms: Rooms,
@@ -189,7 +187,6 @@ impl Reader {
             takes_commands: false,
             pool,
             types: Arc::default(),
-            shapes: Arc::default(),
             functions: Arc::default(),
             frame,
             rooms,

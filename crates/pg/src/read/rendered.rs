@@ -4,9 +4,7 @@
 //! takes 2 MB and the tree 50 MB. And it is the text that is bounded: with a name of 63 bytes before each cell, rows of
 //! 1 MiB as PostgreSQL sends them are 14 MiB of JSON, more than clients take in one message.
 
-use std::borrow::Cow;
 use std::io;
-use std::ops::Range;
 
 use contract::{Column, PgType, Scalar, TypeKind};
 use fallible_iterator::FallibleIterator;
@@ -16,7 +14,7 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::ResultSet;
-use crate::error::Error;
+use crate::error::{Error, utf8};
 use crate::value;
 
 /// What a row looks like.
@@ -101,13 +99,13 @@ impl Rendered {
 }
 
 /// The values of a row in text form.
-fn row_texts(body: &DataRowBody) -> io::Result<Vec<Option<Cow<'_, str>>>> {
-    body.ranges().map(|range| Ok(range.map(|range| text(body, range)))).collect()
-}
-
-/// The session's encoding is UTF8, so the server has made sure of it.
-fn text(body: &DataRowBody, range: Range<usize>) -> Cow<'_, str> {
-    String::from_utf8_lossy(body.buffer().get(range).unwrap_or_default())
+fn row_texts(body: &DataRowBody) -> Result<Vec<Option<&str>>, Error> {
+    let mut ranges = body.ranges();
+    let mut texts = Vec::new();
+    while let Some(range) = ranges.next()? {
+        texts.push(range.map(|range| utf8(body.buffer().get(range).unwrap_or_default())).transpose()?);
+    }
+    Ok(texts)
 }
 
 fn cells<'a, T: AsRef<str>>(
@@ -153,8 +151,9 @@ impl RowWriter {
         }
         let mut cells = body.ranges();
         self.write_cells(out, |out, column| {
-            let text = cells.next()?.flatten().map(|range| text(body, range));
-            Ok(serde_json::to_writer(out, &Cell { text: text.as_deref(), ty: &column.ty }).map_err(io::Error::other)?)
+            let text = cells.next()?.flatten().map(|range| utf8(body.buffer().get(range).unwrap_or_default()));
+            let text = text.transpose()?;
+            Ok(serde_json::to_writer(out, &Cell { text, ty: &column.ty }).map_err(io::Error::other)?)
         })
     }
 

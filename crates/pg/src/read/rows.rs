@@ -15,7 +15,6 @@ use crate::session::{RawColumn, Session, raw_columns, raw_row};
 /// How far the agent's statement got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
-    Unparsed,
     Unbound,
     Bound,
     /// What comes behind it is no row of it.
@@ -25,7 +24,6 @@ pub(super) enum Progress {
 /// What comes before the agent's statement in its pipeline.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Before {
-    pub(super) parsed: usize,
     pub(super) bound: usize,
 }
 
@@ -53,17 +51,12 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn new(
-        shape: Arc<Shape>,
-        progress: Progress,
-        row_limit: usize,
-        (form, max_bytes): (RowForm, usize),
-    ) -> Self {
+    pub(super) fn new(shape: Arc<Shape>, row_limit: usize, (form, max_bytes): (RowForm, usize)) -> Self {
         Self {
             shape,
             row_limit,
             max_bytes,
-            progress,
+            progress: Progress::Unbound,
             is_open: false,
             rendered: Rendered::new(form, max_bytes),
             changed: None,
@@ -83,18 +76,12 @@ impl Rows {
         session: &mut Session,
         before: Before,
     ) -> Result<Option<ServerError>, Error> {
-        let (mut parsed, mut bound) = (0, 0);
+        let mut bound = 0;
         let mut failure = None;
         self.is_suspended = false;
         self.is_open |= before.bound == 0;
         loop {
             match session.connection.receive().await? {
-                Message::ParseComplete => {
-                    parsed += 1;
-                    if parsed > before.parsed && self.progress == Progress::Unparsed {
-                        self.progress = Progress::Unbound;
-                    }
-                }
                 Message::BindComplete => {
                     bound += 1;
                     self.is_open |= bound >= before.bound;

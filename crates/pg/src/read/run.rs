@@ -4,9 +4,10 @@
 //! a text seen before   the frame around the statement                                               one round trip
 //! a new one            the opening of the frame, describe · what it calls · the rest of the frame    two or three more
 //! ```
-//! A text seen before is prepared in the sessions that have run it; in others it is parsed in the same pipeline.
+//! A text seen before is prepared in the sessions that have run it; to others it is new (`remembered`).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -28,14 +29,12 @@ pub(super) enum Statement<'a> {
     Described(&'a str),
     /// It is prepared in this session, under this name.
     Prepared(&'a str),
-    /// It is parsed in the pipeline, and has this name from then on.
-    New(&'a str),
 }
 
 impl<'a> Statement<'a> {
     pub(super) fn name(self) -> &'a str {
         match self {
-            Self::Described(name) | Self::Prepared(name) | Self::New(name) => name,
+            Self::Described(name) | Self::Prepared(name) => name,
         }
     }
 }
@@ -47,11 +46,11 @@ impl Reader {
         request: &ReadRequest<'_>,
     ) -> Result<ResultSet, ReadError> {
         session.around = Around::within(request.account.unwrap_or_default(), self.limits.deadline);
-        if let Some(shape) = self.shapes.get(request.sql) {
-            match self.run_known(session, &shape, request).await {
+        if let Some((shape, name)) = session.remembered.known(request.sql) {
+            let params = encode(&shape, request.params)?;
+            match self.fetch(session, &shape, Statement::Prepared(&name), &params, request).await {
                 // Nothing has run: the text does not fit the database as it was described.
                 Err(Fetched::Outdated(_)) => {
-                    self.shapes.forget(request.sql);
                     session.remembered.forget(request.sql);
                     session.settle().await?;
                 }
@@ -62,44 +61,13 @@ impl Reader {
             return self.run_simple(session, request.sql).await;
         }
         let name = session.remembered.new_name();
+        let seen = Instant::now();
         let outcome = self.run_new(session, &name, request).await;
-        match outcome {
-            Ok((result, Some(shape))) => {
-                session.remembered.put(request.sql, &shape, name);
-                Ok(result)
-            }
-            Ok((result, None)) => {
-                session.remembered.drop_name(name);
-                Ok(result)
-            }
-            Err(error) => {
-                session.remembered.drop_name(name);
-                Err(error)
-            }
+        match &outcome {
+            Ok((_, Some(shape))) => session.remembered.put(request.sql, shape, name, seen),
+            Ok((_, None)) | Err(_) => session.remembered.drop_name(name),
         }
-    }
-
-    async fn run_known(
-        &self,
-        session: &mut Session,
-        shape: &Arc<Shape>,
-        request: &ReadRequest<'_>,
-    ) -> Result<ResultSet, Fetched> {
-        let params = encode(shape, request.params)?;
-        if session.is_pooled() {
-            return self.fetch(session, shape, Statement::New(""), &params, request).await;
-        }
-        if let Some(name) = session.remembered.name_of(request.sql, shape) {
-            return self.fetch(session, shape, Statement::Prepared(&name), &params, request).await;
-        }
-        let name = session.remembered.new_name();
-        let outcome = self.fetch(session, shape, Statement::New(&name), &params, request).await;
-        if outcome.is_ok() {
-            session.remembered.put(request.sql, shape, name);
-        } else {
-            session.remembered.drop_name(name);
-        }
-        outcome
+        outcome.map(|(result, _)| result)
     }
 
     /// Describes the text under this name, looks at what it calls, and runs it. With the rows comes the shape, if it holds
@@ -113,25 +81,23 @@ impl Reader {
         let shape = Arc::new(self.describe(session, name, request.sql).await?);
         let params = encode(&shape, request.params)?;
         let checked = if self.layers.has(Layer::Functions) {
-            self.functions.check(session, name, &params).await?
+            self.functions.check(session, request.sql, &params).await?
         } else {
             Checked::Always
         };
         if checked == Checked::SeesStatements {
             session.push_close_remembered()?;
         }
-        let holds = matches!(checked, Checked::Always | Checked::Unseen);
-        let shape_is_known = holds && self.shapes.put(request.sql, &shape);
+        let holds = matches!(checked, Checked::Always | Checked::Unseen) && shape.may_change(request.sql);
         let result = self.fetch(session, &shape, Statement::Described(name), &params, request).await;
         let result = result.map_err(Fetched::into_error)?;
-        Ok((result, shape_is_known.then_some(shape)))
+        Ok((result, holds.then_some(shape)))
     }
 
     pub(super) fn push_opening(&self, session: &mut Session) -> Result<Before, Error> {
         session.connection.max_message_bytes = self.limits.max_bytes;
-        let before = Before { parsed: self.frame.to_parse(session), bound: OPENING_STATEMENTS };
         self.frame.push_opening(session)?;
-        Ok(before)
+        Ok(Before { bound: OPENING_STATEMENTS })
     }
 
     /// Opens the transaction and describes the agent's statement in it; nothing of the agent's runs.
@@ -202,9 +168,8 @@ impl Reader {
         request: &ReadRequest<'_>,
     ) -> Result<ResultSet, Fetched> {
         let row_limit = request.row_limit.unwrap_or(self.limits.default_rows).min(self.limits.max_rows) as usize;
-        let progress = if matches!(statement, Statement::New(_)) { Progress::Unparsed } else { Progress::Unbound };
-        let mut rows = Rows::new(Arc::clone(shape), progress, row_limit, (request.form, self.limits.max_bytes));
-        let before = self.push_statement(session, &rows, shape, statement, params, request.sql)?;
+        let mut rows = Rows::new(Arc::clone(shape), row_limit, (request.form, self.limits.max_bytes));
+        let before = self.push_statement(session, &rows, shape, statement, params)?;
         session.connection.flush().await?;
         let mut failure = rows.receive(session, before).await.map_err(too_large)?;
         if !rows.is_open {
@@ -228,7 +193,7 @@ impl Reader {
             None => shape.columns.clone(),
             Some(raw) => {
                 // The schema has changed since the text was described: what came back counts.
-                self.shapes.forget(request.sql);
+                session.remembered.forget(request.sql);
                 self.types.forget();
                 session.settle().await?;
                 columns::resolve(&self.types, session, &raw).await?
@@ -245,18 +210,13 @@ impl Reader {
         shape: &Shape,
         statement: Statement<'_>,
         params: &[Option<String>],
-        sql: &str,
     ) -> Result<Before, Error> {
         let is_described = matches!(statement, Statement::Described(_));
         let mut before = if is_described { Before::default() } else { self.push_opening(session)? };
         // What a text seen before gave may have other fields now.
         if let Some(row_types) = shape.row_types.as_ref().filter(|_| !is_described) {
             row_types.push(&mut session.connection)?;
-            before = Before { parsed: before.parsed + 1, bound: before.bound + 1 };
-        }
-        if let Statement::New(name) = statement {
-            let oids: Vec<u32> = shape.params.iter().map(|ty| ty.oid).collect();
-            push_or_clear(session, |session| session.connection.push_parse(name, sql, &oids))?;
+            before.bound += 1;
         }
         let formats = shape.conversion.as_ref().map_or(&[][..], Conversion::formats);
         session.connection.push_bind_as("", statement.name(), (&[], params), formats)?;
@@ -317,7 +277,6 @@ impl Reader {
     fn failed(&self, rows: &Rows, statement: Statement<'_>, error: ServerError, has_params: bool) -> Fetched {
         let conversion = rows.conversion();
         match rows.progress {
-            Progress::Unparsed => Fetched::Outdated(error),
             // The parameters were made for a row type as it was.
             Progress::Unbound if rows.is_stale => {
                 self.types.forget();

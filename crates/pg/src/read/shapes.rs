@@ -1,10 +1,9 @@
-//! How a text was described the last time.
+//! How a text was described when it was prepared.
 //!
-//! A text is parsed with the types that it had, and PostgreSQL refuses a prepared statement whose columns are of other types
-//! now; row types are compared each time. So a change of the schema shows at once, and the text is described anew.
+//! PostgreSQL refuses a prepared statement whose columns are of other types now; row types are compared each time. So a change
+//! of the schema shows at once, and the text is described anew.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use contract::{Column, PgType};
 
@@ -33,54 +32,23 @@ impl Shape {
         Self { params, columns, returns_rows: true, column_oids, conversion, row_types }
     }
 
-    /// Whether PostgreSQL itself says so when it does not hold any more, and it is small enough to be kept.
-    pub(super) fn stays(&self) -> bool {
-        self.returns_rows && self.row_types.is_none() && self.params.len() + self.columns.len() <= MAX_WIDTH
+    /// Whether PostgreSQL itself says so when it does not hold any more, and it is small enough to be kept with its text.
+    pub(super) fn stays(&self, sql: &str) -> bool {
+        self.returns_rows && self.row_types.is_none() && self.is_small(sql)
     }
 
-    /// Whether the columns can be read if they turn out to be others than these.
-    fn can_change(&self) -> bool {
+    /// Whether it is small enough to be kept with its text, and the columns can be read if they turn out to be others.
+    pub(super) fn may_change(&self, sql: &str) -> bool {
         let is_binary = self.conversion.as_ref().is_some_and(Conversion::has_binary);
-        !is_binary && (self.conversion.is_none() || self.row_types.is_none())
+        !is_binary && (self.conversion.is_none() || self.row_types.is_none()) && self.is_small(sql)
+    }
+
+    fn is_small(&self, sql: &str) -> bool {
+        sql.len() <= MAX_TEXT_BYTES && self.params.len() + self.columns.len() <= MAX_WIDTH
     }
 }
 
-/// How many texts are remembered, how long one may be, and how many parameters and columns it may have: some megabytes at
-/// the most. A short text may have 1,600 columns (`select * from wide`), of which 500 texts would take 90 MB.
-const MAX_TEXTS: usize = 500;
-pub(super) const MAX_TEXT_BYTES: usize = 8 * 1024;
+/// How long a text may be that is remembered, and how many parameters and columns it may have: some megabytes at the most. A
+/// short text may have 1,600 columns (`select * from wide`).
+const MAX_TEXT_BYTES: usize = 8 * 1024;
 const MAX_WIDTH: usize = 100;
-
-#[derive(Debug, Default)]
-pub(super) struct Shapes {
-    by_text: Mutex<HashMap<String, Arc<Shape>>>,
-}
-
-impl Shapes {
-    pub(super) fn get(&self, sql: &str) -> Option<Arc<Shape>> {
-        self.lock().get(sql).cloned()
-    }
-
-    /// Whether it is remembered.
-    pub(super) fn put(&self, sql: &str, shape: &Arc<Shape>) -> bool {
-        let width = shape.params.len() + shape.columns.len();
-        if sql.len() > MAX_TEXT_BYTES || width > MAX_WIDTH || !shape.can_change() {
-            return false;
-        }
-        let mut by_text = self.lock();
-        if by_text.len() >= MAX_TEXTS {
-            // Agents repeat the latest texts, and the rest costs one round trip to learn again.
-            by_text.clear();
-        }
-        by_text.insert(sql.to_owned(), Arc::clone(shape));
-        true
-    }
-
-    pub(super) fn forget(&self, sql: &str) {
-        self.lock().remove(sql);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Shape>>> {
-        self.by_text.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}

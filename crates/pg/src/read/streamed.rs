@@ -2,6 +2,7 @@
 //! as well (SET, CREATE TABLE): PostgreSQL says which of them a transaction that cannot write refuses.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::convert;
 use super::frame::{Around, OPENING_STATEMENTS};
@@ -63,9 +64,10 @@ impl Reader {
             }
         }
         let name = session.remembered.new_name();
+        let seen = Instant::now();
         let outcome = self.stream_new(session, &name, query, outlet).await;
         match &outcome {
-            Ok(Some(shape)) => session.remembered.put(&query.sql, shape, name),
+            Ok(Some(shape)) => session.remembered.put(&query.sql, shape, name, seen),
             Ok(None) | Err(_) => session.remembered.drop_name(name),
         }
         outcome.map(drop)
@@ -81,7 +83,7 @@ impl Reader {
         let shape = Arc::new(self.describe(session, name, &query.sql).await?);
         let params = query.encoded(&shape.params).map_err(unfit)?;
         let checked = if self.layers.has(Layer::Functions) {
-            self.functions.check(session, name, &params).await?
+            self.functions.check(session, &query.sql, &params).await?
         } else {
             Checked::Always
         };
@@ -93,7 +95,7 @@ impl Reader {
         }
         let outcome = self.stream(session, &shape, Statement::Described(name), &params, outlet).await;
         outcome.map_err(Fetched::into_error)?;
-        let stays = checked == Checked::Always && shape.stays() && query.sql.len() <= super::shapes::MAX_TEXT_BYTES;
+        let stays = checked == Checked::Always && shape.stays(&query.sql);
         Ok(stays.then_some(shape))
     }
 
@@ -217,15 +219,15 @@ impl Reader {
         }
     }
 
-    /// Refuses the statement that is prepared under this name if it calls what a read may not. If that is not to be seen, it
-    /// runs as a role that may only read; the role that it was before is for [`Session::be`].
+    /// Refuses this text, which has been described, if it calls what a read may not. If that is not to be seen, it runs as a
+    /// role that may only read; the role that it was before is for [`Session::be`].
     pub(crate) async fn check_streamed(
         &self,
         session: &mut Session,
-        statement: &str,
+        sql: &str,
         params: &[Option<String>],
     ) -> Result<Option<String>, ReadError> {
-        match self.functions.check(session, statement, params).await? {
+        match self.functions.check(session, sql, params).await? {
             Checked::Unseen => Ok(Some(session.be_less().await?)),
             _ => Ok(None),
         }

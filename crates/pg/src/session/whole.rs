@@ -118,7 +118,8 @@ impl Session {
                 Message::DataRow(body) => {
                     bytes += body.buffer().len();
                     if whole.outcome.rows.len() < keep.rows && bytes <= keep.bytes {
-                        whole.outcome.rows.push(raw_row(&body)?);
+                        let row = raw_row(&body).inspect_err(|error| self.connection.give_up(error))?;
+                        whole.outcome.rows.push(row);
                     } else {
                         // Not a shorter row behind one that did not fit.
                         (whole.truncated, bytes) = (true, keep.bytes);

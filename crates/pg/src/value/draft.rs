@@ -87,7 +87,7 @@ fn draft(bytes: Option<Bytes>, type_oid: u32, depth: usize, leaves: &mut Vec<Lea
     let Some(bytes) = bytes else { return Ok(Draft::Done(Value::Null)) };
     let room = MAX_DEPTH.checked_sub(depth).ok_or(Refused::TooDeep)?;
     let known = Type::from_oid(type_oid);
-    let text = || String::from_utf8_lossy(&bytes).into_owned();
+    let text = || str::from_utf8(&bytes).map(str::to_owned).map_err(malformed);
     Ok(match known {
         Some(Type::RECORD) => record(bytes, depth, leaves)?,
         // Empty vectors and tsqueries are sent and not taken back (`int2vectorrecv`, `tsqueryrecv`), so the server is not
@@ -102,7 +102,7 @@ fn draft(bytes: Option<Bytes>, type_oid: u32, depth: usize, leaves: &mut Vec<Lea
             Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN | Type::CSTRING | Type::VOID
             // These have no input function that takes a value.
             | Type::PG_NODE_TREE,
-        ) => Draft::Done(Value::from(text())),
+        ) => Draft::Done(Value::from(text()?)),
         Some(ty @ (Type::BOOL | Type::INT2 | Type::INT4 | Type::INT8 | Type::JSON | Type::JSONB)) => {
             Draft::Done(scalar(&ty, bytes, room)?)
         }
@@ -125,7 +125,7 @@ fn scalar(ty: &Type, mut bytes: Bytes, room: usize) -> Result<Value, Refused> {
             if *ty == Type::JSONB && bytes.try_get_u8().map_err(malformed)? != 1 {
                 return Err(Refused::Malformed);
             }
-            return Ok(json_text(&String::from_utf8_lossy(&bytes), room));
+            return Ok(json_text(str::from_utf8(&bytes).map_err(malformed)?, room));
         }
     };
     Ok(Value::from(number))
@@ -191,7 +191,7 @@ fn counted(bytes: &mut Bytes) -> Result<Option<Bytes>, Refused> {
     Ok(Some(bytes.split_to(length)))
 }
 
-fn malformed(_: bytes::TryGetError) -> Refused {
+fn malformed<E>(_: E) -> Refused {
     Refused::Malformed
 }
 

@@ -11,7 +11,7 @@ use postgres_protocol::message::frontend;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::socket::{Route, Socket};
-use crate::error::{Error, ServerError};
+use crate::error::{ENCODING_HINT, Error, ServerError};
 
 /// What the server last said of the transaction (ReadyForQuery).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,6 +207,10 @@ impl Connection {
     /// A server whose answers nobody reads stops reading, too: with a long pipeline and a long answer each side would
     /// wait for the other (libpq's manual, "Pipeline Mode"). What is taken in ahead is bounded.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        if self.is_lost {
+            self.outbox.clear();
+            return Err(self.lost(closed()));
+        }
         let sent = self.send().await;
         sent.map_err(|error| self.lost(error))
     }
@@ -257,6 +261,11 @@ impl Connection {
                     let notice = ServerError::from_fields(body.fields())?;
                     // Not its words: a function that raises it may quote whatever it was given.
                     tracing::debug!(severity = notice.severity, sqlstate = notice.sqlstate, "the server has a notice");
+                }
+                Message::ParameterStatus(body) if body.name()? == "client_encoding" && !is_utf8(body.value()?) => {
+                    let error = Error::Server(Box::new(other_encoding(body.value()?)));
+                    self.give_up(&error);
+                    return Err(error);
                 }
                 Message::ParameterStatus(body) => {
                     let is_on = body.value()? == "on";
@@ -348,6 +357,13 @@ impl Connection {
         }
     }
 
+    /// Nothing more is to be sent or read: the other side would take it for something else. With the connection ends what it
+    /// has not committed.
+    pub(crate) fn give_up(&mut self, why: &Error) {
+        self.is_lost = true;
+        self.farewell.get_or_insert_with(|| why.to_string());
+    }
+
     fn hear(&mut self, error: &ServerError) {
         if matches!(error.severity.as_str(), "FATAL" | "PANIC") {
             self.farewell = Some(error.to_string());
@@ -401,6 +417,19 @@ impl Connection {
         // A server that is gone, or that takes nothing more, needs none.
         let _ = tokio::time::timeout(within, goodbye).await;
     }
+}
+
+/// As PostgreSQL spells it, or as somebody has who is handed on by a pooler.
+fn is_utf8(encoding: &str) -> bool {
+    let letters: String = encoding.chars().filter(char::is_ascii_alphanumeric).collect();
+    ["utf8", "unicode"].iter().any(|name| letters.eq_ignore_ascii_case(name))
+}
+
+/// feature_not_supported. With a CONTEXT: it is not the statement that does not fit the database ([`ServerError::is_outdated`]).
+fn other_encoding(encoding: &str) -> ServerError {
+    let message = format!("the client encoding was set to {encoding}, and it is UTF8 here: nothing of it was done");
+    let (hint, context) = (Some(ENCODING_HINT.to_owned()), Some("client_encoding".to_owned()));
+    ServerError { hint, context, ..ServerError::ours("0A000", message) }
 }
 
 /// The error message that has these fields, of which the last one may be cut.

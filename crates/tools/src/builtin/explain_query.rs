@@ -2,7 +2,6 @@
 
 use std::pin::Pin;
 
-use contract::{ErrorCode, Failure};
 use ledger::read::Reader;
 use manifest::Access;
 use schemars::JsonSchema;
@@ -68,9 +67,6 @@ impl Tool for ExplainQuery {
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = super::arguments(NAME, call.arguments)?;
-            if arguments.query.contains('\0') {
-                return Err(Failure::new(ErrorCode::InvalidParams, "explain_query: query holds U+0000").into());
-            }
             match self.reader.explain(&arguments.query, &arguments.params).await {
                 Ok(explained) => Answer::read(&PlanData::new(explained)),
                 Err(error) => {

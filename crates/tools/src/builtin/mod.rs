@@ -156,8 +156,11 @@ fn proposal_id(tool: &str, text: &str) -> Result<ProposalId, Failure> {
 }
 
 /// The arguments as their type. Their shape was checked against the schema that the type made, so a mistake here is one
-/// of the schema's.
+/// of the schema's; but for U+0000, which JSON Schema has no good word for, and PostgreSQL no place.
 fn arguments<A: serde::de::DeserializeOwned>(tool: &str, given: Map<String, Value>) -> Result<A, Failure> {
+    if let Some((name, _)) = given.iter().find(|(_, value)| value.as_str().is_some_and(|text| text.contains('\0'))) {
+        return Err(Failure::new(ErrorCode::InvalidParams, format!("{tool}: {name} holds U+0000")));
+    }
     serde_json::from_value(Value::Object(given))
         .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{tool}: {error}")))
 }
@@ -237,6 +240,12 @@ pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
             Failure::new(ErrorCode::NotPermitted, format!("{PREFIX}{error}")).hint("Nothing was executed.")
         }
         ReadError::Params(reason) => Failure::new(ErrorCode::InvalidParams, format!("{PREFIX}{reason}")),
+        // Of the plan: PostgreSQL's error, or one in its form.
+        ReadError::TooLarge(ledger::read::Error::Server(error)) => Failure {
+            sqlstate: Some(error.sqlstate),
+            hint: error.hint,
+            ..Failure::new(ErrorCode::ResultTooLarge, format!("{PREFIX}{}", error.message))
+        },
         ReadError::TooLarge(error) => Failure::new(ErrorCode::ResultTooLarge, format!("{PREFIX}{error}"))
             .hint("Select fewer or shorter columns, for example left(column, 200)."),
         ReadError::Database(ledger::read::Error::Server(error))

@@ -2,7 +2,6 @@
 
 use std::pin::Pin;
 
-use contract::{ErrorCode, Failure};
 use ledger::read::{ReadRequest, Reader, ResultSet, RowForm};
 use manifest::Access;
 use schemars::JsonSchema;
@@ -119,9 +118,6 @@ impl Tool for QueryDatabase {
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = super::arguments(NAME, call.arguments)?;
-            if arguments.query.contains('\0') {
-                return Err(Failure::new(ErrorCode::InvalidParams, "query_database: query holds U+0000").into());
-            }
             let request = ReadRequest {
                 sql: &arguments.query,
                 params: &arguments.params,
