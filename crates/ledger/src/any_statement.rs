@@ -92,10 +92,13 @@ impl WriteTx<'_> {
     pub async fn run_any(&mut self, sql: &str, params: &[Value], keep: Keep) -> Result<Answered, Refusal> {
         self.open().await?;
         self.lease.session().retire();
+        // What it sets is taken back before anything else is sent.
+        self.lease.session().bear_encodings(true);
         let outcome = self.run_guarded(sql, params, keep).await;
         if let Err(Refusal::Failure(_)) = &outcome {
             self.undo().await?;
         }
+        self.lease.session().bear_encodings(false);
         outcome
     }
 

@@ -50,7 +50,10 @@ async fn a_write_whose_reader_has_gone_before_it_ends_is_rolled_back() {
         tokio::io::AsyncWriteExt::write_all(&mut input, format!("{line}\n").as_bytes()).await.unwrap();
         let waits =
             "select count(*) from pg_stat_activity where wait_event = 'advisory' and datname = current_database()";
-        while db.value(waits).await != "1" {}
+        let started = Instant::now();
+        while db.value(waits).await != "1" {
+            assert!(started.elapsed() < Duration::from_secs(30), "{front_end_name}: it never began");
+        }
         drop(child.stdout.take());
         let gone = Instant::now();
         while db.value(waits).await != "0" {

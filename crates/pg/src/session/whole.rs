@@ -47,6 +47,12 @@ impl Session {
         self.outdated = true;
     }
 
+    /// Whether a statement may set another client encoding than UTF8: its caller takes back what it has set, and sends nothing
+    /// but ASCII until then. An answer that is not UTF-8 is an error all the same.
+    pub fn bear_encodings(&mut self, bears: bool) {
+        self.connection.bears_encodings = bears;
+    }
+
     /// Takes back every prepared statement, whoever made it.
     ///
     /// SQL reaches prepared statements by name (EXECUTE), those of the protocol as well: a prepared COMMIT of ours would

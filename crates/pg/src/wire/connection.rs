@@ -62,6 +62,8 @@ pub(crate) struct Connection {
     pub(crate) is_lost: bool,
     /// Whether [`Connection::receive`] hands on notices as well.
     pub(crate) hears_notices: bool,
+    /// Whether another client encoding than UTF8 is borne for a while, in which nothing but ASCII is sent.
+    pub(crate) bears_encodings: bool,
     /// How long the server may say nothing while it is waited for; `None` for as long as it likes.
     pub(crate) patience: Option<Duration>,
 }
@@ -105,6 +107,7 @@ impl Connection {
             farewell: None,
             is_lost: false,
             hears_notices: false,
+            bears_encodings: false,
             patience: None,
         }
     }
@@ -262,7 +265,9 @@ impl Connection {
                     // Not its words: a function that raises it may quote whatever it was given.
                     tracing::debug!(severity = notice.severity, sqlstate = notice.sqlstate, "the server has a notice");
                 }
-                Message::ParameterStatus(body) if body.name()? == "client_encoding" && !is_utf8(body.value()?) => {
+                Message::ParameterStatus(body)
+                    if !self.bears_encodings && body.name()? == "client_encoding" && !is_utf8(body.value()?) =>
+                {
                     let error = Error::Server(Box::new(other_encoding(body.value()?)));
                     self.give_up(&error);
                     return Err(error);
