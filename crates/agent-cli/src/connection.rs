@@ -27,6 +27,7 @@ use pg::{Surroundings, Target, TargetError};
 use crate::problem::Problem;
 use crate::redaction;
 use conninfo::Text;
+pub(crate) use conninfo::is_uri;
 
 /// What one layer says of a connection. An empty text says nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -120,7 +121,7 @@ impl Fields {
             }
         }
         let dsn = self.dsn_secret.as_ref().map(Secret::expose).filter(|dsn| !dsn.is_empty());
-        if dsn.is_some_and(|dsn| !conninfo::is_uri(dsn)) {
+        if dsn.is_some_and(|dsn| !is_uri(dsn)) {
             return Err(Problem::invalid("dsn_secret is no URL: one begins with postgresql:// or postgres://")
                 .hint("host=.. dbname=.. is a conninfo: give it as conninfo_secret"));
         }

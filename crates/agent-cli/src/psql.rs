@@ -1,6 +1,7 @@
 //! The command line of `psql`: psql's flags, translated to those of `query` (promises B6-11 to B6-23). Nothing else is psql's:
 //! no variables in the text, no backslash commands, no tables.
 
+use crate::connection::is_uri;
 use crate::problem::Problem;
 use crate::redaction;
 use contract::quoted;
@@ -121,10 +122,6 @@ pub(crate) fn translate(argv: &[String]) -> Result<Vec<String>, Refused> {
         return Err(Problem::invalid("there is one statement: give it once, with -c or with -f").into());
     }
     Ok(translated)
-}
-
-fn is_uri(text: &str) -> bool {
-    text.starts_with("postgres://") || text.starts_with("postgresql://")
 }
 
 fn not_taken(flag: &str) -> Problem {

@@ -79,7 +79,7 @@ pub(crate) struct Outcome {
 pub(crate) async fn run(runner: Runner<'_>, request: &Request, query: Query, outlet: &Outlet, stop: &Stop) -> Outcome {
     let is_streamed = matches!(query.delivery, Delivery::Batches { .. });
     let course = Course {
-        stop: stop.clone(),
+        stop,
         execution: stop.request.child_token(),
         timeout: query.statement_timeout,
         // In a transaction that is open nothing is committed yet.
@@ -124,8 +124,8 @@ enum Ran {
 }
 
 /// How far a statement has come, and what may end it.
-struct Course {
-    stop: Stop,
+struct Course<'s> {
+    stop: &'s Stop,
     /// Tells what runs it to stop.
     execution: CancellationToken,
     /// For all of it, zero for none: while nobody takes its rows, PostgreSQL does not look at its own.
@@ -137,7 +137,7 @@ struct Course {
     whole: CancellationToken,
 }
 
-impl Course {
+impl Course<'_> {
     /// Runs the statement and takes what it gives, both at once. A stop ends the taking at once, also where it waits for a
     /// reader; the statement then has [`STOP_GRACE`] to say what became of it. What is being committed is not stopped.
     async fn run(&self, mut execution: Executing<'_, Completed>, taking: impl Future<Output = ()>) -> Ran {
@@ -162,13 +162,12 @@ impl Course {
                 };
             }
         };
-        // Its end of the channel goes with it.
+        // Its end of the channel goes with it, and no backend waits for the reader any more.
         drop(execution);
         tokio::select! {
             biased;
             () = &mut taking => {}
             () = self.stop.request.cancelled() => {}
-            () = self.overdue() => return Ran::Ended(Err(Failed::timed_out())),
         }
         Ran::Ended(ended)
     }
@@ -248,7 +247,7 @@ impl Taken {
     async fn take(
         &mut self,
         chunk: Chunk,
-        course: &Course,
+        course: &Course<'_>,
         request: &Request,
         outlet: &Outlet,
         is_streamed: bool,
@@ -295,7 +294,7 @@ impl Taken {
 async fn take_all(
     mut chunks: mpsc::Receiver<Chunk>,
     taken: &mut Taken,
-    course: &Course,
+    course: &Course<'_>,
     request: &Request,
     outlet: &Outlet,
     is_streamed: bool,

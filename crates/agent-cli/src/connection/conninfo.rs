@@ -3,7 +3,7 @@
 
 const SCHEMES: [&str; 2] = ["postgresql://", "postgres://"];
 
-pub(super) fn is_uri(text: &str) -> bool {
+pub(crate) fn is_uri(text: &str) -> bool {
     SCHEMES.iter().any(|scheme| text.starts_with(scheme))
 }
 

@@ -180,6 +180,17 @@ async fn a_reader_that_stops_for_longer_than_a_statement_may_take_ends_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reader_of_what_has_ended_may_take_its_time() {
+    // Some of it waits in the queue, some before it, and nothing of it holds a backend.
+    let mut pipe = Pipe::with_room(&[], 64);
+    let options = r#","options":{"stream_rows":true,"batch_rows":10,"statement_timeout_ms":1000}"#;
+    pipe.query("r", "rows 190", options).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let events = pipe.brief(21).await;
+    assert_eq!(events.last().map(String::as_str), Some("result_end r ROWS 190"), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_being_committed_is_not_stopped_and_says_how_it_ended() {
     // B8-11
     let write = r#","options":{"read_only":false}"#;

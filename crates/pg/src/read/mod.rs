@@ -32,6 +32,7 @@ use crate::error::{Error, ServerError};
 use crate::pool::{Lease, Pool, PoolUse};
 use crate::target::Target;
 use crate::types::TypeCatalog;
+use crate::value::EncodeError;
 pub(crate) use convert::{Conversion, DraftRow};
 pub(crate) use frame::Around;
 use frame::Frame;
@@ -128,6 +129,12 @@ pub enum ReadError {
     /// The rest: PostgreSQL's own errors, the connection, the deadline.
     #[error(transparent)]
     Database(#[from] Error),
+}
+
+impl From<EncodeError> for ReadError {
+    fn from(error: EncodeError) -> Self {
+        Self::Params(error.to_string())
+    }
 }
 
 /// Reads through a pool of its own, logged in as a role of its own.

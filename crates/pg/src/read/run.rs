@@ -344,5 +344,5 @@ impl From<Error> for Fetched {
 
 /// The parameters in text form, as many as the statement takes.
 pub(super) fn encode(shape: &Shape, given: &[Value]) -> Result<Vec<Option<String>>, ReadError> {
-    value::encode_all(given, &shape.params).map_err(|error| ReadError::Params(error.to_string()))
+    Ok(value::encode_all(given, &shape.params)?)
 }

@@ -15,7 +15,6 @@ use crate::execute::{Arrival, Described, Expected, Outlet, Query, arrive};
 use crate::read::convert::explained;
 use crate::read::functions::Checked;
 use crate::session::Session;
-use crate::value::EncodeError;
 
 /// What a command without a plan calls cannot be seen beforehand, and a superuser's can do anything (COPY TO PROGRAM), so it
 /// runs as a role that may only read; that of a login which may do such things without being one does not run. It is a layer:
@@ -52,7 +51,7 @@ impl Reader {
         outlet: &mut Outlet,
     ) -> Result<(), ReadError> {
         if let Some((shape, name)) = session.remembered.known(&query.sql) {
-            let params = query.encoded(&shape.params).map_err(unfit)?;
+            let params = query.encoded(&shape.params)?;
             match self.stream(session, &shape, Statement::Prepared(&name), &params, outlet).await {
                 // Nothing has run: the text does not fit the database as it was described.
                 Err(Fetched::Outdated(_)) => {
@@ -81,7 +80,7 @@ impl Reader {
         outlet: &mut Outlet,
     ) -> Result<Option<Arc<Shape>>, ReadError> {
         let shape = Arc::new(self.describe(session, name, &query.sql).await?);
-        let params = query.encoded(&shape.params).map_err(unfit)?;
+        let params = query.encoded(&shape.params)?;
         let checked = if self.layers.has(Layer::Functions) {
             self.functions.check(session, &query.sql, &params).await?
         } else {
@@ -280,8 +279,4 @@ fn refused(error: ServerError, was_bound: bool, statement: Statement<'_>, has_pa
         }
         _ => Fetched::Error(refusal(Error::Server(Box::new(error)))),
     }
-}
-
-fn unfit(error: EncodeError) -> ReadError {
-    ReadError::Params(error.to_string())
 }
