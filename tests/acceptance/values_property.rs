@@ -22,11 +22,12 @@ const BATCHES: u32 = 12;
 #[test]
 fn every_value_of_every_type_reads_as_to_jsonb_has_it_and_goes_back_as_it_was_read() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let (reader, client) = runtime.block_on(async {
+    let (_db, reader, client) = runtime.block_on(async {
         let db = database().await;
         db.run(SETUP).await;
         let limits = ReadLimits { max_bytes: 16 << 20, deadline: Duration::from_secs(60), ..ReadLimits::default() };
-        (Reader::new(db.target(), limits), db.connect().await)
+        let (reader, client) = (Reader::new(db.target(), limits), db.connect().await);
+        (db, reader, client)
     });
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { Config::default().cases } else { BATCHES };
     let config = Config { cases, failure_persistence: None, max_shrink_time: 10_000, ..Config::default() };

@@ -94,7 +94,7 @@ async fn a_write_may_name_the_executor_that_carries_it_out_and_its_parameters_ha
 #[tokio::test]
 async fn the_words_for_no_row_come_into_the_specification_without_the_space_around_them() {
     // C3-08, C4-03
-    let catalog = compile(&[HEALTHY], &database(NOTES).await).await.unwrap();
+    let catalog = compile(&[HEALTHY], &*database(NOTES).await).await.unwrap();
     for tool in ["rename", "shred"] {
         assert_eq!(catalog.get(tool).unwrap().not_found.as_deref(), Some("Note not found or access denied"));
     }

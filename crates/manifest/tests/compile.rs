@@ -48,7 +48,7 @@ param = [
 
 #[tokio::test]
 async fn a_manifest_becomes_tools_in_the_order_of_the_file() {
-    let catalog = compile(&[PAIR], &database("").await).await.unwrap();
+    let catalog = compile(&[PAIR], &*database("").await).await.unwrap();
     let [like, unlike] = catalog.tools.as_slice() else { panic!("two tools") };
 
     assert_eq!((like.name.as_str(), like.version.as_str(), like.access), ("like", "1.2", Access::Write));
@@ -69,7 +69,7 @@ async fn a_manifest_becomes_tools_in_the_order_of_the_file() {
 async fn an_undo_tool_may_be_declared_in_another_file() {
     let (first, second) = PAIR.split_at(PAIR.find("[[tool]]\nname = \"unlike\"").unwrap());
     let second = format!("name = \"more\"\nversion = \"1\"\n{second}");
-    assert_eq!(compile(&[first, &second], &database("").await).await.unwrap().tools.len(), 2);
+    assert_eq!(compile(&[first, &second], &*database("").await).await.unwrap().tools.len(), 2);
 }
 
 const ENTRIES: &str = "create table social.entry (a text, b bigint, c int)";
@@ -105,7 +105,7 @@ async fn every_statement_takes_every_parameter_whichever_it_uses() {
         "update social.entry set a = $1",
         "update social.entry set b = $2 where a = $1 returning a",
     );
-    let catalog = compile(&[&manifest], &database(ENTRIES).await).await.unwrap();
+    let catalog = compile(&[&manifest], &*database(ENTRIES).await).await.unwrap();
     let change = &catalog.tools[0];
     let before = change.before.as_ref().unwrap();
     for statement in std::iter::once(before).chain(&change.statements) {
@@ -175,7 +175,7 @@ async fn an_outer_join_is_seen_whatever_the_parameters_are_compared_with() {
         "select l.tweet_id as id from social.tweet t left join social.tweet_like l on l.tweet_id = t.id \
          where t.account_id = $1 and t.id = $2",
     );
-    let catalog = compile(&[&manifest], &database("").await).await.unwrap();
+    let catalog = compile(&[&manifest], &*database("").await).await.unwrap();
     let not_null = |tool: &str| catalog.get(tool).unwrap().statements[0].shape.columns.as_ref().unwrap()[0].not_null;
     assert!(not_null("like"));
     assert!(!not_null("unlike"));

@@ -71,7 +71,7 @@ async fn mistakes(database: &Ledger, from: &str, to: &str) -> String {
 
 #[tokio::test]
 async fn the_manifest_that_the_other_tests_break_has_no_mistake() {
-    assert_eq!(mistakes(&database(NOTES).await, "", "").await, "");
+    assert_eq!(mistakes(&*database(NOTES).await, "", "").await, "");
 }
 
 /// The statement of `show`, whole.
@@ -304,19 +304,19 @@ async fn each_mistake_is_named_with_its_place_and_has_no_consequences_that_are_n
 #[tokio::test]
 async fn a_write_without_an_undo_is_refused() {
     let undo = HEALTHY.split("[tool.undo]").nth(1).unwrap().split("[[tool]]").next().unwrap();
-    let found = mistakes(&database(NOTES).await, &format!("[tool.undo]{undo}"), "").await;
+    let found = mistakes(&*database(NOTES).await, &format!("[tool.undo]{undo}"), "").await;
     assert!(found.starts_with("m0.toml:12:8: tool put: a write says how it is undone"), "{found}");
 }
 
 #[tokio::test]
 async fn a_write_without_returning_is_refused() {
-    let found = mistakes(&database(NOTES).await, " returning id, size, at", "").await;
+    let found = mistakes(&*database(NOTES).await, " returning id, size, at", "").await;
     assert!(found.contains("m0.toml:15:7: tool put: the last statement of a write returns what it did"), "{found}");
 }
 
 #[tokio::test]
 async fn a_smaller_integer_fits_a_larger_one_and_text_of_one_name_fits_another() {
-    assert_eq!(mistakes(&database(NOTES).await, "id = \"result.id\"", "id = \"result.size\"").await, "");
+    assert_eq!(mistakes(&*database(NOTES).await, "id = \"result.id\"", "id = \"result.size\"").await, "");
 }
 
 /// Each: the statement of `show` as it is written in the file, and what PostgreSQL 15 says of it.
@@ -371,7 +371,7 @@ async fn what_postgresql_refuses_is_shown_where_it_stands_in_the_file() {
 async fn a_file_that_is_not_toml_is_one_mistake_and_the_others_are_still_checked() {
     let broken = "name = \"n\"\nversion = = 1\n[[tool]]\n";
     let other = HEALTHY.replacen("rows = \"one\"\n", "", 1);
-    let found = compile(&[broken, &other], &database(NOTES).await).await.unwrap_err().to_string();
+    let found = compile(&[broken, &other], &*database(NOTES).await).await.unwrap_err().to_string();
     let lines: Vec<&str> = found.lines().collect();
     assert_eq!(lines.len(), 2, "{found}");
     assert!(lines[0].starts_with("m0.toml:2:11: this is not TOML: "), "{found}");
@@ -383,7 +383,7 @@ async fn all_mistakes_are_reported_at_once_in_the_order_of_the_file() {
     let found = compile(
         &["name = 'n'\ncolour = 1\n[[tool]]\nname = 'a b'\nrows = 'lots'\nsize = 1\nshape = 2\n\
            [[tool.param]]\nfrom = 1\nwhy = 2\n[[tool]]\nname = 'c'\naccess = 'write'\nsql = 'oops'\n"],
-        &database("").await,
+        &*database("").await,
     )
     .await
     .unwrap_err()

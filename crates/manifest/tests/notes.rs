@@ -82,7 +82,7 @@ async fn what_does_not_exist_is_a_mistake_at_its_place() {
 async fn every_mistake_of_notes_and_tools_is_reported_at_once() {
     let tool = "[[tool]]\nname = 't'\naccess = 'read'\ndescription = 'x'\nsql = 'select nope from social.tweet'\n";
     let text = format!("{HEAD}{}{tool}{}", note("social.twet", "x"), note("social.tweet.nope", ""));
-    let mistakes = compile(&[&text], &database("").await).await.unwrap_err().to_string();
+    let mistakes = compile(&[&text], &*database("").await).await.unwrap_err().to_string();
     let places: Vec<&str> = mistakes.lines().filter_map(|line| line.split(": ").next()).collect();
     assert_eq!(places, ["m0.toml:4:6", "m0.toml:10:15", "m0.toml:12:6", "m0.toml:13:8"], "{mistakes}");
 }

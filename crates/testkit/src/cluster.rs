@@ -1,10 +1,13 @@
 //! One cluster for each test binary, a database for each test; a cluster of its own for what kills servers.
 
+use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use embedded::{Cluster, Options};
 use ledger::Target;
+use tokio::runtime;
 use tokio::sync::OnceCell;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
@@ -42,7 +45,7 @@ pub async fn database() -> Database {
             template
         })
         .await;
-    create(cluster(), &format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed)), &template.name).await
+    create(cluster(), &format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed)), &template.name).await.for_one_test()
 }
 
 /// The same on a cluster that nobody else uses: it may be killed. It ends with the last of its databases.
@@ -57,37 +60,71 @@ async fn create(cluster: &Arc<Cluster>, name: &str, template: &str) -> Database 
     // CREATE DATABASE locks its template: tests of one binary take turns.
     static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let _turn = TURN.lock().await;
-    let maintenance = Database { cluster: Arc::clone(cluster), name: "postgres".to_owned() };
+    let maintenance = Database::there(cluster, "postgres");
     maintenance.run(&format!("create database {name} template {template}")).await;
-    Database { cluster: Arc::clone(cluster), name: name.to_owned() }
+    Database::there(cluster, name)
 }
 
-/// A database of a test cluster.
+/// A database of a test cluster. One that was made for a test is dropped with the last clone of its handle.
 #[derive(Debug, Clone)]
 pub struct Database {
     cluster: Arc<Cluster>,
     name: String,
+    made: Option<Arc<Made>>,
+}
+
+/// A database that was made for a test. Some hundreds of them, at ten megabytes each, would fill a small disk.
+#[derive(Debug)]
+struct Made {
+    /// Of the maintenance database.
+    url: String,
+    name: String,
+}
+
+impl Drop for Made {
+    /// In a thread, because nothing can be awaited here and the test is over. What it does not come to ends with the cluster.
+    fn drop(&mut self) {
+        let (url, statement) = (mem::take(&mut self.url), format!("drop database {} with (force)", self.name));
+        thread::spawn(move || {
+            let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                if let Ok((client, connection)) = tokio_postgres::connect(&url, NoTls).await {
+                    tokio::spawn(connection);
+                    let _cluster_gone = client.batch_execute(&statement).await;
+                }
+            });
+        });
+    }
 }
 
 impl Database {
     /// An empty database: no ledger, no demo.
     pub async fn empty(name: &str) -> Self {
-        create(cluster(), name, "template0").await
+        create(cluster(), name, "template0").await.for_one_test()
     }
 
     /// One that is there already, on the cluster of this test binary.
     pub fn existing(name: &str) -> Self {
-        Self { cluster: Arc::clone(cluster()), name: name.to_owned() }
+        Self::there(cluster(), name)
     }
 
     /// Another one on the same cluster, which is there already.
     pub fn beside(&self, name: &str) -> Self {
-        Self { cluster: Arc::clone(&self.cluster), name: name.to_owned() }
+        Self::there(&self.cluster, name)
     }
 
     /// The database of the same name on another cluster.
-    pub(crate) fn on(&self, cluster: Arc<Cluster>) -> Self {
-        Self { cluster, name: self.name.clone() }
+    pub(crate) fn on(&self, cluster: &Arc<Cluster>) -> Self {
+        Self::there(cluster, &self.name)
+    }
+
+    fn for_one_test(mut self) -> Self {
+        self.made = Some(Arc::new(Made { url: self.beside("postgres").url(), name: self.name.clone() }));
+        self
+    }
+
+    fn there(cluster: &Arc<Cluster>, name: &str) -> Self {
+        Self { cluster: Arc::clone(cluster), name: name.to_owned(), made: None }
     }
 
     async fn load_demo(&self) {

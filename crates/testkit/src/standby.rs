@@ -43,7 +43,7 @@ impl Standby {
             .settings(settings);
         let started = tokio::task::spawn_blocking(move || Cluster::start(options, &mut |_| {}));
         let cluster = Arc::new(started.await.expect("no panic").expect("a standby"));
-        let standby = Self { database: primary.on(cluster), _folder: folder };
+        let standby = Self { database: primary.on(&cluster), _folder: folder };
         standby.catch_up(primary).await;
         standby
     }

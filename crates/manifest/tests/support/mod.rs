@@ -1,18 +1,33 @@
 //! Compiling against a real PostgreSQL.
 
-use contract::Describe;
+use std::ops::Deref;
+
 use countersign_manifest::{Catalog, Mistakes, Source};
 use ledger::Ledger;
 
 /// A database with the schema `social` and what `sql` makes, ready to describe statements.
-pub(crate) async fn database(sql: &str) -> Ledger {
+pub(crate) async fn database(sql: &str) -> Described {
     let database = testkit::database().await;
     database.run(sql).await;
-    Ledger::new(database.target(), ledger::Settings::default())
+    Described { ledger: Ledger::new(database.target(), ledger::Settings::default()), _database: database }
+}
+
+/// A ledger with the database that it is about, which ends with its handle.
+pub(crate) struct Described {
+    ledger: Ledger,
+    _database: testkit::Database,
+}
+
+impl Deref for Described {
+    type Target = Ledger;
+
+    fn deref(&self) -> &Ledger {
+        &self.ledger
+    }
 }
 
 /// Compiles these texts as `m0.toml`, `m1.toml`, ...
-pub(crate) async fn compile(texts: &[&str], database: &impl Describe) -> Result<Catalog, Mistakes> {
+pub(crate) async fn compile(texts: &[&str], database: &Ledger) -> Result<Catalog, Mistakes> {
     let sources: Vec<Source> = texts
         .iter()
         .enumerate()
