@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use testkit::{HttpServer, database, repository};
+use testkit::{Database, HttpServer, database, repository};
 
 use super::node;
 
@@ -18,13 +18,14 @@ fn listed(name: &str) -> PathBuf {
     repository().join("tests/clients/expected").join(name)
 }
 
-/// A server with the suite's tools.
-async fn server() -> HttpServer {
+/// A server with the suite's tools, and its database.
+async fn server() -> (Database, HttpServer) {
     let db = database().await;
     db.run("create table public.answer (tool text not null, message text)").await;
     let mut command = HttpServer::command(&db);
     command.arg("--manifest").arg(repository().join("tests/clients/fixtures.toml"));
-    HttpServer::start(command).await
+    let server = HttpServer::start(command).await;
+    (db, server)
 }
 
 /// What a suite makes of the server, as it fails or not; `None` where it is not installed.
@@ -66,7 +67,7 @@ fn entries(list: &str) -> BTreeSet<String> {
 }
 
 async fn passes(suite: &str, list: &str, more: &[&str]) {
-    let server = server().await;
+    let (_db, server) = server().await;
     let arguments = [&["--suite", "all"], more].concat();
     let Some(verdict) = judged(&server, suite, &listed(list), &arguments).await else { return };
     let said = verdict.unwrap_or_else(|said| panic!("{said}\n{}", server.log()));
@@ -90,7 +91,7 @@ async fn the_next_suite_passes_in_the_newest_protocol_but_for_what_is_listed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_with_an_entry_that_passes_or_that_there_is_not_fails() {
-    let server = server().await;
+    let (_db, server) = server().await;
     let folder = tempfile::tempdir().unwrap();
     for suite in [RELEASED, NEXT] {
         for (entry, words) in [("ping", "Stale baseline entries"), ("no-such-scenario", "not among what failed")] {
