@@ -17,17 +17,13 @@
 //!
 //! Everything else (`sslmode`, `connect_timeout`, ..) is as in libpq.
 
-mod conninfo;
-
 use std::collections::HashMap;
 
 use contract::Secret;
-use pg::{Surroundings, Target, TargetError};
+use pg::{Conninfo, Surroundings, Target, TargetError};
 
 use crate::problem::Problem;
 use crate::redaction;
-use conninfo::Text;
-pub(crate) use conninfo::is_uri;
 
 /// What one layer says of a connection. An empty text says nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -121,7 +117,7 @@ impl Fields {
             }
         }
         let dsn = self.dsn_secret.as_ref().map(Secret::expose).filter(|dsn| !dsn.is_empty());
-        if dsn.is_some_and(|dsn| !is_uri(dsn)) {
+        if dsn.is_some_and(|dsn| !Conninfo::is_uri(dsn)) {
             return Err(Problem::invalid("dsn_secret is no URL: one begins with postgresql:// or postgres://")
                 .hint("host=.. dbname=.. is a conninfo: give it as conninfo_secret"));
         }
@@ -165,37 +161,43 @@ impl Layers {
         for layer in layers {
             layer.check()?;
         }
-        let text = self.text(&layers)?;
-        Target::parse_in(&text, &self.surroundings).map_err(|error| unusable(&error))
+        let conninfo = self.conninfo(&layers)?;
+        Target::of(&conninfo, &self.surroundings).map_err(|error| unusable(&error))
     }
 
     /// One connection string for all of it.
-    fn text(&self, layers: &[&Fields; 4]) -> Result<String, Problem> {
+    fn conninfo(&self, layers: &[&Fields; 4]) -> Result<Conninfo, Problem> {
         let (depth, text) = base(layers)?;
-        let mut text = Text::new(text);
+        let mut conninfo = Conninfo::read(text).map_err(|error| unusable(&error))?;
         // PGHOSTADDR is about PGHOST, or about no name at all.
-        let is_named = text.says("host") || first(layers.get(..3).unwrap_or_default(), "host").is_some();
-        if is_named && !text.says("hostaddr") {
-            text.set("hostaddr", "");
+        let is_named = conninfo.says("host") || first(layers.get(..3).unwrap_or_default(), "host").is_some();
+        if is_named && !conninfo.says("hostaddr") {
+            conninfo.set("hostaddr", "");
         }
         // A service goes before libpq's variables and the defaults: those are then left to libpq's own rules.
-        let has_service = self.has_service || text.says("service");
+        let has_service = self.has_service || conninfo.says("service");
         let layers = if has_service { layers.get(..3).unwrap_or_default() } else { layers.as_slice() };
         let (over, below) = layers.split_at_checked(depth + 1).unwrap_or((layers, &[]));
-        if let Some(user) = first(over.get(..depth).unwrap_or_default(), "user") {
-            text.leave_password_unless_user(user);
+        // Its password is for its own user, and for another one as good as not there; a service has none for them either.
+        let user = first(over.get(..depth).unwrap_or_default(), "user");
+        let is_anothers = conninfo.says("password") && user.is_some_and(|user| conninfo.get("user") != Some(user));
+        if is_anothers {
+            conninfo.set("password", "");
         }
         for key in KEYS {
             if let Some(value) = first(over, key) {
-                text.set(key, value);
-            } else if !(text.says(key) || key == "host" && text.says("hostaddr")) {
+                conninfo.set(key, value);
+                continue;
+            }
+            let is_said = conninfo.says(key) && !(key == "password" && is_anothers);
+            if !(is_said || key == "host" && conninfo.says("hostaddr")) {
                 let default = DEFAULTS.iter().find(|(name, _)| *name == key && !has_service);
                 if let Some(value) = first(below, key).or(default.map(|(_, value)| *value)) {
-                    text.set(key, value);
+                    conninfo.set(key, value);
                 }
             }
         }
-        Ok(text.finish())
+        Ok(conninfo)
     }
 }
 

@@ -1,10 +1,11 @@
 //! The command line of `psql`: psql's flags, translated to those of `query` (promises B6-11 to B6-23). Nothing else is psql's:
 //! no variables in the text, no backslash commands, no tables.
 
-use crate::connection::is_uri;
+use contract::quoted;
+use pg::Conninfo;
+
 use crate::problem::Problem;
 use crate::redaction;
-use contract::quoted;
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
@@ -108,7 +109,7 @@ pub(crate) fn translate(argv: &[String]) -> Result<Vec<String>, Refused> {
             }
         } else if let Some(short) = argument.strip_prefix('-').filter(|short| !short.is_empty()) {
             push_short(&mut translated, argument, short, &mut arguments)?;
-        } else if is_uri(argument) {
+        } else if Conninfo::is_uri(argument) {
             translated.push(format!("--dsn-secret={argument}"));
         } else {
             let shown = quoted(&redaction::without_password(argument));
@@ -164,7 +165,7 @@ fn value_of(flag: &str, value: Option<&String>) -> Result<String, Problem> {
 /// A database is named, or a whole connection string is given in its place, as psql takes it.
 fn flag_of_database(value: &str) -> &'static str {
     match value {
-        uri if is_uri(uri) => "--dsn-secret",
+        uri if Conninfo::is_uri(uri) => "--dsn-secret",
         conninfo if conninfo.contains('=') => "--conninfo-secret",
         _ => "--dbname",
     }

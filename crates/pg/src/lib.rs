@@ -35,8 +35,8 @@ pub use reach::reach;
 pub use read::{Layer, ReadError, ReadLimits, ReadRequest, Reader, ResultSet, Room, RowForm};
 pub use session::{Explained, Keep, Outcome, RawColumn, RawShape, Session, Step, StepError, Whole};
 pub use target::{
-    Address, AuthMethod, ChannelBinding, ClientCertificate, DEFAULT_CONNECT_TIMEOUT, Keepalive, Login, Pooler, Roots,
-    SessionAttrs, Surroundings, Target, TargetError, Tls, TlsMode,
+    Address, AuthMethod, ChannelBinding, ClientCertificate, Conninfo, DEFAULT_CONNECT_TIMEOUT, Keepalive, Login,
+    Pooler, Roots, SessionAttrs, Surroundings, Target, TargetError, Tls, TlsMode,
 };
 pub use types::TypeCatalog;
 pub use write::Writer;

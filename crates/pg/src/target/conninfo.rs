@@ -3,15 +3,59 @@
 //!
 //! No message repeats a value: any part of a string that is read wrongly may be a piece of its password.
 
-/// Keys and values in the order in which they stand; of a repeated key the last one counts.
-pub(super) type Pairs = Vec<(String, String)>;
+use super::TargetError;
 
-/// Reads `postgresql://…` or `host=… dbname=…`.
-pub(super) fn pairs(text: &str) -> Result<Pairs, String> {
-    match ["postgresql://", "postgres://"].iter().find_map(|scheme| text.strip_prefix(scheme)) {
-        Some(rest) => from_uri(rest),
-        None => from_keywords(text),
+/// Keys and values in the order in which they stand; of a repeated key the last one counts.
+type Pairs = Vec<(String, String)>;
+
+/// What a connection string says, for whoever adds to it; [`super::Target::of`] says whether it makes sense. Not `Debug`:
+/// there may be a password in it.
+#[derive(Clone, Default)]
+pub struct Conninfo {
+    pairs: Pairs,
+}
+
+impl Conninfo {
+    /// Reads `postgresql://…` or `host=… dbname=…`.
+    ///
+    /// # Errors
+    /// [`TargetError::Malformed`] if the text is neither.
+    pub fn read(text: &str) -> Result<Self, TargetError> {
+        Ok(Self { pairs: pairs(text).map_err(TargetError::Malformed)? })
     }
+
+    /// Whether the text is meant as the form that begins with `postgresql://`.
+    pub fn is_uri(text: &str) -> bool {
+        behind_scheme(text).is_some()
+    }
+
+    /// The value of a key; it may be empty.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.pairs.iter().rev().find(|(said, _)| said == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether it has the key, even with an empty value.
+    pub fn says(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Adds a key; its value counts over one that is there.
+    pub fn set(&mut self, key: &str, value: &str) {
+        self.pairs.push((key.to_owned(), value.to_owned()));
+    }
+
+    /// All of it in its order.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+}
+
+fn pairs(text: &str) -> Result<Pairs, String> {
+    behind_scheme(text).map_or_else(|| from_keywords(text), from_uri)
+}
+
+fn behind_scheme(text: &str) -> Option<&str> {
+    ["postgresql://", "postgres://"].iter().find_map(|scheme| text.strip_prefix(scheme))
 }
 
 /// `key = value` pairs; a value in single quotes may hold spaces, and a backslash takes the next character as it is.

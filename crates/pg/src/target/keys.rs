@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::surroundings::Surroundings;
-use super::{TargetError, conninfo, service};
+use super::{Conninfo, TargetError, service};
 
 /// Every key of libpq, with the variable that gives its value where nothing else does.
 const KEYS: [(&str, Option<&str>); 51] = [
@@ -102,22 +102,22 @@ struct Value {
 }
 
 impl Given {
-    /// Everything that the text, the service that it names and the surroundings say.
-    pub(super) fn collect(text: &str, surroundings: &Surroundings) -> Result<Self, TargetError> {
+    /// Everything that the connection string, the service that it names and the surroundings say.
+    pub(super) fn collect(conninfo: &Conninfo, surroundings: &Surroundings) -> Result<Self, TargetError> {
         let mut given = Self::default();
-        let mut before = String::new();
-        for (key, value) in conninfo::pairs(text).map_err(TargetError::Malformed)? {
-            let Some(known) = known(&key) else {
+        let mut before = "";
+        for (key, value) in conninfo.pairs() {
+            let Some(known) = known(key) else {
                 // A password with a space and without quotes goes on as something that looks like a key.
                 return Err(if before == "password" {
                     TargetError::Malformed("what follows the password is no key; is it a part of it?".to_owned())
                 } else {
-                    TargetError::UnknownKey { key, place: "the connection string".to_owned() }
+                    TargetError::UnknownKey { key: key.to_owned(), place: "the connection string".to_owned() }
                 });
             };
             before = key;
             // Of a repeated key the last one counts.
-            given.values.insert(known, Value { text: value, origin: known.to_owned() });
+            given.values.insert(known, Value { text: value.to_owned(), origin: known.to_owned() });
         }
         service::add(&mut given, surroundings)?;
         for (key, variable) in KEYS {

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use contract::Secret;
 
+pub use conninfo::Conninfo;
 pub use hosts::{Address, SessionAttrs};
 use keys::Given;
 pub use login::{AuthMethod, ChannelBinding, Login};
@@ -132,7 +133,15 @@ impl Target {
     /// # Errors
     /// [`TargetError`] if the text is neither, or text, variables or files ask for what is not supported.
     pub fn parse_in(text: &str, surroundings: &Surroundings) -> Result<Self, TargetError> {
-        let given = Given::collect(text, surroundings)?;
+        Self::of(&Conninfo::read(text)?, surroundings)
+    }
+
+    /// The same of what has been read already.
+    ///
+    /// # Errors
+    /// [`TargetError`] if it asks for what is not supported, or variables or files do.
+    pub fn of(conninfo: &Conninfo, surroundings: &Surroundings) -> Result<Self, TargetError> {
+        let given = Given::collect(conninfo, surroundings)?;
         let text = |key: &str| given.get(key).map(str::to_owned);
         let user = text("user")
             .or_else(|| surroundings.os_user().map(str::to_owned))
