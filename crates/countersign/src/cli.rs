@@ -113,13 +113,20 @@ pub(crate) struct DoctorArgs {
     pub(crate) json: bool,
 }
 
-/// Everything that is configured of a server.
+/// Which database a command is about, and how it connects.
 #[derive(Debug, Args)]
-struct ServerKeys {
+pub(crate) struct ConnectionKeys {
     #[command(flatten)]
     database: DatabaseKeys,
     #[command(flatten)]
     connect: ConnectKeys,
+}
+
+/// Everything that is configured of a server.
+#[derive(Debug, Args)]
+struct ServerKeys {
+    #[command(flatten)]
+    connection: ConnectionKeys,
     #[command(flatten)]
     manifests: ManifestKeys,
     #[command(flatten)]
@@ -135,9 +142,7 @@ struct ServerKeys {
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
     #[command(flatten)]
-    database: DatabaseKeys,
-    #[command(flatten)]
-    connect: ConnectKeys,
+    connection: ConnectionKeys,
     /// The login of the servers: made without a password if there is no such role, and granted what the ledger needs.
     #[arg(long, env = "COUNTERSIGN_WRITER", value_name = "ROLE", default_value = ledger::DEFAULT_WRITER)]
     pub(crate) writer: String,
@@ -149,9 +154,7 @@ pub(crate) struct InitArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
-    database: DatabaseKeys,
-    #[command(flatten)]
-    connect: ConnectKeys,
+    connection: ConnectionKeys,
     #[command(flatten)]
     manifests: ManifestKeys,
 }
@@ -186,17 +189,11 @@ impl Cli {
             Command::Demo(_) | Command::Token(_) | Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {}
             Command::Serve(arguments) => arguments.server.fill(&mut keys),
             Command::Doctor(arguments) => arguments.server.fill(&mut keys),
-            Command::Audit(audit) => {
-                let (database, connect) = audit.keys();
-                (keys.database, keys.connect) = (database.clone(), connect.clone());
-            }
-            Command::Proposals(proposals) => {
-                let (database, connect) = proposals.keys();
-                (keys.database, keys.connect) = (database.clone(), connect.clone());
-            }
-            Command::Init(init) => (keys.database, keys.connect) = (init.database.clone(), init.connect.clone()),
+            Command::Audit(audit) => audit.connection().fill(&mut keys),
+            Command::Proposals(proposals) => proposals.connection().fill(&mut keys),
+            Command::Init(init) => init.connection.fill(&mut keys),
             Command::Check(check) => {
-                (keys.database, keys.connect) = (check.database.clone(), check.connect.clone());
+                check.connection.fill(&mut keys);
                 keys.manifests = check.manifests.clone();
             }
         }
@@ -204,9 +201,15 @@ impl Cli {
     }
 }
 
-impl ServerKeys {
+impl ConnectionKeys {
     fn fill(&self, keys: &mut Keys) {
         (keys.database, keys.connect) = (self.database.clone(), self.connect.clone());
+    }
+}
+
+impl ServerKeys {
+    fn fill(&self, keys: &mut Keys) {
+        self.connection.fill(keys);
         (keys.manifests, keys.serve) = (self.manifests.clone(), self.serve.clone());
         (keys.write, keys.http, keys.limits) = (self.write.clone(), self.http.clone(), self.limits.clone());
     }

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use contract::CorrelationId;
 use ledger::Status;
 
-use crate::settings::{ConnectKeys, DatabaseKeys};
+use crate::cli::ConnectionKeys;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
@@ -26,14 +26,14 @@ pub(crate) enum AuditCommand {
 
 impl AuditCommand {
     /// Which database it is about.
-    pub(crate) const fn keys(&self) -> (&DatabaseKeys, &ConnectKeys) {
+    pub(crate) const fn connection(&self) -> &ConnectionKeys {
         match self {
-            Self::List(arguments) => (&arguments.database, &arguments.connect),
-            Self::Show(arguments) => (&arguments.database, &arguments.connect),
-            Self::Counts(arguments) => (&arguments.database, &arguments.connect),
-            Self::Seal(arguments) => (&arguments.database, &arguments.connect),
-            Self::Verify(arguments) => (&arguments.database, &arguments.connect),
-            Self::Prune(arguments) => (&arguments.database, &arguments.connect),
+            Self::List(arguments) => &arguments.connection,
+            Self::Show(arguments) => &arguments.connection,
+            Self::Counts(arguments) => &arguments.connection,
+            Self::Seal(arguments) => &arguments.connection,
+            Self::Verify(arguments) => &arguments.connection,
+            Self::Prune(arguments) => &arguments.connection,
         }
     }
 }
@@ -41,9 +41,7 @@ impl AuditCommand {
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    pub(crate) database: DatabaseKeys,
-    #[command(flatten)]
-    pub(crate) connect: ConnectKeys,
+    connection: ConnectionKeys,
     /// At most so many records, 1 to 10000.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
@@ -67,9 +65,7 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     #[command(flatten)]
-    pub(crate) database: DatabaseKeys,
-    #[command(flatten)]
-    pub(crate) connect: ConnectKeys,
+    connection: ConnectionKeys,
     /// The receipt that the write was answered with.
     #[arg(value_parser = correlation_id)]
     pub(crate) correlation_id: CorrelationId,
@@ -81,9 +77,7 @@ pub(crate) struct ShowArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CountsArgs {
     #[command(flatten)]
-    pub(crate) database: DatabaseKeys,
-    #[command(flatten)]
-    pub(crate) connect: ConnectKeys,
+    connection: ConnectionKeys,
     /// Only records that are not older than this: 12h, 7d or 4w.
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) since: Option<u32>,
@@ -95,17 +89,13 @@ pub(crate) struct CountsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SealArgs {
     #[command(flatten)]
-    pub(crate) database: DatabaseKeys,
-    #[command(flatten)]
-    pub(crate) connect: ConnectKeys,
+    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
-    pub(crate) database: DatabaseKeys,
-    #[command(flatten)]
-    pub(crate) connect: ConnectKeys,
+    connection: ConnectionKeys,
     /// A file with lines that `countersign audit seal` printed; every one of them is compared.
     #[arg(long, value_name = "FILE")]
     pub(crate) checkpoint: Option<PathBuf>,
@@ -114,9 +104,7 @@ pub(crate) struct VerifyArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PruneArgs {
     #[command(flatten)]
-    pub(crate) database: DatabaseKeys,
-    #[command(flatten)]
-    pub(crate) connect: ConnectKeys,
+    connection: ConnectionKeys,
     /// Remove only records that were made longer ago than this: 36h, 90d or 52w, and 1d at least.
     #[arg(long, value_name = "AGE", value_parser = retention)]
     pub(crate) older_than: u32,

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use contract::{AccountId, ProposalId};
 use ledger::proposals::ProposalStatus;
 
-use crate::settings::{ConnectKeys, DatabaseKeys};
+use crate::cli::ConnectionKeys;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProposalsCommand {
@@ -33,12 +33,12 @@ pub(crate) enum ProposalsCommand {
 
 impl ProposalsCommand {
     /// Which database it is about.
-    pub(crate) const fn keys(&self) -> (&DatabaseKeys, &ConnectKeys) {
+    pub(crate) const fn connection(&self) -> &ConnectionKeys {
         match self {
-            Self::List(arguments) => (&arguments.database, &arguments.connect),
-            Self::Show(arguments) => (&arguments.database, &arguments.connect),
-            Self::Approve(arguments) => (&arguments.database, &arguments.connect),
-            Self::Reject(arguments) => (&arguments.database, &arguments.connect),
+            Self::List(arguments) => &arguments.connection,
+            Self::Show(arguments) => &arguments.connection,
+            Self::Approve(arguments) => &arguments.connection,
+            Self::Reject(arguments) => &arguments.connection,
         }
     }
 }
@@ -46,9 +46,7 @@ impl ProposalsCommand {
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
-    pub(crate) database: DatabaseKeys,
-    #[command(flatten)]
-    pub(crate) connect: ConnectKeys,
+    connection: ConnectionKeys,
     /// At most so many proposals, 1 to 1000.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) limit: u32,
@@ -66,9 +64,7 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     #[command(flatten)]
-    pub(crate) database: DatabaseKeys,
-    #[command(flatten)]
-    pub(crate) connect: ConnectKeys,
+    connection: ConnectionKeys,
     /// The proposal_id that the tool was answered with.
     #[arg(value_name = "ID", value_parser = proposal_id)]
     pub(crate) id: ProposalId,
@@ -80,9 +76,7 @@ pub(crate) struct ShowArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ApproveArgs {
     #[command(flatten)]
-    pub(crate) database: DatabaseKeys,
-    #[command(flatten)]
-    pub(crate) connect: ConnectKeys,
+    connection: ConnectionKeys,
     /// The proposal_id that the tool was answered with.
     #[arg(value_name = "ID", value_parser = proposal_id)]
     pub(crate) id: ProposalId,
@@ -100,9 +94,7 @@ pub(crate) struct ApproveArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RejectArgs {
     #[command(flatten)]
-    pub(crate) database: DatabaseKeys,
-    #[command(flatten)]
-    pub(crate) connect: ConnectKeys,
+    connection: ConnectionKeys,
     /// The proposal_id that the tool was answered with.
     #[arg(value_name = "ID", value_parser = proposal_id)]
     pub(crate) id: ProposalId,
