@@ -56,8 +56,10 @@ async fn an_outcome_that_cannot_be_recorded() {
     )
     .await;
     refuses(&db, &server, "53100").await;
-    let record = "select status, error_code from countersign.mutation_audit";
-    assert_eq!(db.rows(record).await, [["failure", "in_doubt_aborted"]]);
+    // The record says what the caller was told.
+    let record = "select status, error_code, error_sqlstate, error_message from countersign.mutation_audit";
+    let told = "the ledger cannot be written, so nothing was written";
+    assert_eq!(db.rows(record).await, [["failure", "db_error", "53100", told]]);
     db.run("drop trigger full_disk on countersign.undo_call").await;
     let tweet = untouched_tweet(&db).await;
     server.succeed("like_tweet", json!({"tweet_id": tweet})).await;

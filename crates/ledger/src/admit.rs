@@ -123,7 +123,7 @@ impl Admission<'_> {
     async fn abandoned(&self, error: pg::Error) -> Stopped {
         self.forget();
         // Nothing has been executed, so whatever it says, nothing was written.
-        let resolved = resolve::resolve(self.writer, self.intent, Instant::now() + RESOLVE_TIMEOUT).await;
+        let resolved = resolve::resolve(self.writer, self.intent, None, Instant::now() + RESOLVE_TIMEOUT).await;
         match (resolved, &error) {
             // The record was swept while it waited: it says so itself.
             (Err(failure), pg::Error::Server(server)) if server.sqlstate == FENCED => {

@@ -307,17 +307,13 @@ impl Protocol {
         }
     }
 
-    /// `cause` is what the caller is told when it turns out that nothing was written.
+    /// `cause` is what the caller is told, and the record says, when it turns out that nothing was written.
     async fn resolve(&self, intent: &Intent, cause: Option<Failure>) -> Result<Settled, Stopped> {
         self.writer.forget_idle();
         self.memory.forget_all();
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
-        resolve::resolve(&self.writer, intent, deadline).await.map_err(|failure| {
-            self.stopped(match (failure.code, cause) {
-                (ErrorCode::InDoubtAborted, Some(cause)) => cause,
-                _ => failure,
-            })
-        })
+        let resolved = resolve::resolve(&self.writer, intent, cause.as_ref(), deadline).await;
+        resolved.map_err(|failure| self.stopped(failure))
     }
 
     /// Nothing was written; the record should say so, if the ledger takes it.
@@ -332,7 +328,8 @@ impl Protocol {
                 admit::ledger_failure(&pg::Error::Server(Box::new(ServerError { message, ..error.clone() })))
             }
         };
-        let recorded = resolve::resolve(&self.writer, intent, Instant::now() + UNDONE_TIMEOUT).await;
+        let deadline = Instant::now() + UNDONE_TIMEOUT;
+        let recorded = resolve::resolve(&self.writer, intent, Some(&failure), deadline).await;
         tracing::debug!(?recorded, "the record of a write that was undone");
         self.stopped(failure)
     }
