@@ -56,6 +56,7 @@ fn dependencies() -> BTreeMap<String, Vec<String>> {
 
 #[test]
 fn crates_depend_on_each_other_in_one_direction_only() {
+    // C1-05, C2-01: mcp and the binary (routes), ledger::proposals (what orchestrates), tools::native (executors)
     let crates = dependencies();
     let known: Vec<&str> = ALLOWED.iter().map(|(name, _)| *name).collect();
     for (name, dependencies) in &crates {
@@ -71,20 +72,144 @@ fn crates_depend_on_each_other_in_one_direction_only() {
 
 #[test]
 fn only_mcp_knows_rmcp_and_only_pg_opens_connections() {
+    // B1-13, as decision 1 of ARCHITECTURE.md has it: one adapter, over postgres-protocol, with deadpool's pools.
     for (name, dependencies) in dependencies() {
         let has = |dependency: &str| dependencies.iter().any(|name| name == dependency);
         assert!(!has("rmcp") || name == "countersign-mcp", "{name} depends on rmcp");
         let may_connect = ["countersign-pg", "countersign-testkit"].contains(&name.as_str());
         assert!(!(has("tokio-postgres") || has("postgres-protocol")) || may_connect, "{name} opens connections");
+        let is_adapter = name == "countersign-pg";
+        assert_eq!(has("deadpool"), is_adapter, "{name}: whose pool");
+        assert!(!is_adapter || has("postgres-protocol"), "{name} is the adapter");
     }
 }
 
 #[test]
 fn no_layer_of_the_read_path_is_switched_off_but_in_tests() {
+    // B1-20
     let mut grep = Command::new("grep");
     grep.args(["-rlE", "(Reader|Layers)::without", "crates"]).current_dir(testkit::repository());
     let found = String::from_utf8(grep.output().unwrap().stdout).unwrap();
     assert_eq!(found.trim(), "crates/pg/src/read/mod.rs");
+}
+
+/// The Rust files below a folder of the repository with their text, but for tests.
+fn sources(folder: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(testkit::repository().join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let path = format!("{folder}/{}", entry.file_name().to_str().unwrap());
+        if ["/tests", "/tests.rs", "/testkit"].iter().any(|end| path.ends_with(end)) {
+            continue;
+        }
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(sources(&path));
+        } else if path.ends_with(".rs") {
+            let text = std::fs::read_to_string(entry.path()).unwrap();
+            found.push((path, text.split("#[cfg(test)]\nmod tests").next().unwrap().to_owned()));
+        }
+    }
+    found
+}
+
+/// What a text names of a module: `module::word` and `module::{word, word}`.
+fn words_of<'t>(module: &str, text: &'t str) -> Vec<&'t str> {
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    let mut words = Vec::new();
+    for (at, path) in text.match_indices(&format!("{module}::")) {
+        if text[..at].ends_with(is_word) {
+            continue;
+        }
+        let rest = &text[at + path.len()..];
+        let list = match rest.strip_prefix('{') {
+            Some(list) => list.split('}').next().unwrap(),
+            None => rest.split(|character| !is_word(character)).next().unwrap(),
+        };
+        words.extend(list.split(',').map(str::trim).filter(|word| !word.is_empty()));
+    }
+    words
+}
+
+/// What the front ends may name of `pg`: the boundary, what passes it, and where to connect.
+const BOUNDARY: [&str; 16] = [
+    "Begin",
+    "Chunk",
+    "Completed",
+    "ConnectError",
+    "DbExecutor",
+    "Delivery",
+    "Described",
+    "Executing",
+    "Failed",
+    "Place",
+    "Query",
+    "ServerError",
+    "Surroundings",
+    "Target",
+    "TargetError",
+    "Transaction",
+];
+
+#[test]
+fn the_front_ends_reach_the_database_through_their_executor_alone() {
+    // B1-12
+    let mut boundary = 0;
+    for (path, text) in sources("crates/agent-cli/src") {
+        // Handed on, for whoever brings an executor.
+        let handed_on: &[&str] = if path.ends_with("/executor.rs") { &["Direct", "Outlet"] } else { &[] };
+        for word in words_of("pg", &text) {
+            assert!(BOUNDARY.contains(&word) || handed_on.contains(&word), "{path} names pg::{word}");
+            boundary += usize::from(word == "DbExecutor");
+        }
+        for own in ["std::net", "tokio::net", "std::env", "tokio_postgres", "postgres_protocol"] {
+            assert!(!text.contains(own), "{path} names {own}");
+        }
+    }
+    assert!(boundary > 3, "the source was not read");
+}
+
+#[test]
+fn an_executor_is_found_in_the_registry_and_nowhere_else() {
+    // C1-05, C2-01, C6-02
+    let all = sources("crates");
+    let text_of = |wanted: &str| &all.iter().find(|(path, _)| path == wanted).unwrap_or_else(|| panic!("{wanted}")).1;
+    let registry = text_of("crates/ledger/src/executors.rs");
+    assert_eq!(words_of("crate", registry), ["executor"], "the registry knows what an executor is, and none by name");
+    let native = text_of("crates/tools/src/native/mod.rs");
+    assert!(!native.contains("pub mod") && !native.contains("pub use"), "{native}");
+    let types: Vec<&str> = all
+        .iter()
+        .filter(|(path, _)| path.starts_with("crates/tools/src/native/"))
+        .flat_map(|(_, text)| text.split("impl Executor for ").skip(1))
+        .map(|rest| rest.split(' ').next().unwrap())
+        .collect();
+    assert!(types.contains(&"DeletePackagePhoto"), "{types:?}");
+    let mut fill = Vec::new();
+    for (path, text) in all.iter().filter(|(path, _)| !path.starts_with("crates/tools/src/native/")) {
+        assert!(types.iter().all(|ty| !text.contains(ty)), "{path} names an executor itself");
+        assert!(!path.starts_with("crates/mcp/") || !text.contains("Executor"), "{path}");
+        if !words_of("native", text).is_empty() {
+            fill.push(path.as_str());
+        }
+    }
+    assert_eq!(fill, ["crates/countersign/src/wiring.rs"], "who fills the registry");
+}
+
+#[test]
+fn nothing_that_is_built_can_be_told_to_fail() {
+    // B1-20: neither the source, nor what it depends on, nor the program has the means.
+    let found = |words: &str| {
+        let mut grep = Command::new("grep");
+        grep.args(["-rliaE", words, "crates", "Cargo.lock", "--exclude-dir=testkit", "--exclude-dir=tests"]);
+        let output = grep.arg(testkit::countersign()).current_dir(testkit::repository()).output().unwrap();
+        assert!(output.stderr.is_empty(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(found("fail_?points?|fault[_-]?inject|^name = \"fail\"$"), "");
+    let seen = found("tokio");
+    for part in ["crates/", "Cargo.lock", "/countersign\n"] {
+        assert!(seen.contains(part), "{part} was not looked at: {seen}");
+    }
 }
 
 /// B8-04 to B8-07, B1-21: what clippy.toml and the workspace's lints ban does not compile under clippy.

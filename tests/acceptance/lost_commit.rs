@@ -97,7 +97,7 @@ async fn a_failure_whose_commit_is_cut_is_still_a_failure() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outcome_that_cannot_be_read_is_said_to_be_unknown_and_is_the_truth_once_it_can() {
-    // Takes the 10 s that the server looks for the truth.
+    // Takes the 10 s that the server looks for the truth.
     let (db, proxy, server) = behind_a_proxy().await;
     let call = json!({"text": "who knows"});
 

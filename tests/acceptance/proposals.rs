@@ -3,11 +3,14 @@
 
 mod altered;
 mod crashes;
+mod logged;
 mod races;
 mod registry;
 mod stale;
 mod states;
 mod stored;
+
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, database, repository};
@@ -69,10 +72,14 @@ pub(crate) async fn approve(db: &Database, proposal: &Value) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_is_proposed_shown_confirmed_and_only_then_made_with_its_record() {
-    // C1-06 to C1-10, C5-11 to C5-14, C6-01, C6-07, C3-10 to C3-13, C4-08
+    // C1-06 to C1-10, C3-10 to C3-14, C4-06, C4-08, C5-01, C5-03, C5-11 to C5-14, C6-01, C6-05, C6-07, C7-02
     let db = database().await;
     let server = studio(&db).await;
+    let shown = async || server.query(PRICE).await[0]["price"].to_string();
+    assert_eq!(shown().await, "120.00");
+    let asked = Instant::now();
     let proposal = propose(&server, "upsert_package", price("150.00")).await;
+    assert!(asked.elapsed() < Duration::from_secs(5), "it waits for nobody");
     assert_eq!((&proposal["action"], &proposal["tier"]), (&json!("upsert_package"), &json!("confirm")));
     assert_eq!(proposal["preview"]["rows_affected"], 1);
     assert_eq!(proposal["preview"]["before"][0]["price"].to_string(), "120.00");
@@ -82,9 +89,10 @@ async fn a_write_is_proposed_shown_confirmed_and_only_then_made_with_its_record(
     assert!(proposal["description"].as_str().unwrap().contains("1 row"), "{proposal}");
     assert_eq!(db.value(PRICE).await, "120.00", "nothing was written");
     assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "0", "and nothing recorded");
+    assert_eq!(shown().await, "120.00");
 
     let done = server.succeed("confirm_proposal", agreement(&proposal)).await;
-    assert_eq!(db.value(PRICE).await, "150.00");
+    assert_eq!((db.value(PRICE).await, shown().await), ("150.00".to_owned(), "150.00".to_owned()), "nothing is stale");
     assert_eq!((&done["data"]["status"], &done["data"]["action"]), (&json!("executed"), &json!("upsert_package")));
     assert_eq!(done["data"]["result"]["price"].to_string(), "150.00");
     assert_eq!(done["meta"]["rollback"]["undo_params"]["price"].to_string(), "120.00");
@@ -150,7 +158,7 @@ async fn a_call_that_is_repeated_while_it_waits_is_the_same_proposal_and_one_tha
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_a_person_with_the_role_approves_and_a_server_carries_it_out() {
-    // AP01, AP03; T3: no tool, no argument and no login of a server approves.
+    // C7-02, AP01, AP03; T3: no tool, no argument and no login of a server approves.
     let db = database().await;
     let server = studio(&db).await;
     let proposal = propose(&server, "delete_package", json!({"package_id": 3})).await;

@@ -43,6 +43,7 @@ async fn each_profile_has_its_tools_and_no_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_is_listed_as_in_its_golden_file_and_every_client_takes_its_schemas() {
+    // C3-02 to C3-04
     let db = database().await;
     let mut command = Server::command(&db);
     command.args(["--profile", "admin", "--execute-sql"]);

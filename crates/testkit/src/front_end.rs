@@ -61,8 +61,44 @@ impl Told {
 }
 
 fn parse(line: &str) -> Value {
-    serde_json::from_str(line).unwrap_or_else(|error| panic!("standard output carries events only: {line}: {error}"))
+    let event = serde_json::from_str(line);
+    let event = event.unwrap_or_else(|error| panic!("standard output carries events only: {line}: {error}"));
+    assert!(is_well_formed(&event), "no event of docs/agent-cli.md: {event}");
+    event
 }
+
+/// Whether it is an event that there is, and has, where it is a failure, its code for programs (promises B1-14, B1-17, B9-02 to
+/// B9-05).
+fn is_well_formed(event: &Value) -> bool {
+    let is_text = |key: &str| event[key].as_str().is_some_and(|text| !text.is_empty());
+    let has_trace = event["trace"].is_object();
+    match event["code"].as_str().unwrap_or_default() {
+        "error" => {
+            let is_code = event["error_code"].as_str().is_some_and(|code| ERROR_CODES.contains(&code));
+            is_code && is_text("error") && event["retryable"].is_boolean() && has_trace
+        }
+        "sql_error" | "notice" => {
+            event["sqlstate"].as_str().is_some_and(|it| it.len() == 5) && is_text("message") && has_trace
+        }
+        "result_start" | "result_rows" | "config" => true,
+        "result" | "result_end" | "dry_run" | "pong" | "close" | "log" => has_trace,
+        _ => false,
+    }
+}
+
+const ERROR_CODES: [&str; 11] = [
+    "invalid_request",
+    "invalid_params",
+    "connect_failed",
+    "connect_timeout",
+    "auth_failed",
+    "result_too_large",
+    "cancelled",
+    "connection_lost",
+    "commit_outcome_unknown",
+    "unsupported",
+    "internal_error",
+];
 
 /// A running `countersign pipe`.
 #[derive(Debug)]

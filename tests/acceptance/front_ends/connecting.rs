@@ -5,7 +5,7 @@ use testkit::{Told, bare_front_end, database};
 
 #[tokio::test]
 async fn every_way_to_name_the_database_connects() {
-    // B7-01 to B7-18, B6-13 to B6-20, B7-23
+    // B7-01 to B7-18, B6-13 to B6-20, B7-23, B9-24
     let db = database().await;
     let socket = db.value("select current_setting('unix_socket_directories')").await;
     let port = db.value("select current_setting('port')").await;

@@ -1,4 +1,5 @@
-//! Every accepted query has exactly one end: also at close, at the end of the input, at a signal, and when PostgreSQL goes away.
+//! Every accepted query has exactly one end (promise X-38): also at close, at the end of the input, at a signal, and when
+//! PostgreSQL goes away.
 
 use std::collections::HashMap;
 

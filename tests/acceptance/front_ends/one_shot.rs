@@ -31,7 +31,7 @@ async fn a_query_answers_one_result_in_the_order_of_its_columns() {
 
 #[tokio::test]
 async fn both_front_ends_give_the_same_events() {
-    // B1-06, B6-11, B6-17, B4-07, B4-10
+    // B1-06, B6-03, B6-11, B6-17, B4-07, B4-10
     let db = database().await;
     let sql = "select $1::int4 + 1 as n, $2::text as t";
     let query =
@@ -207,7 +207,7 @@ async fn yaml_is_yaml_whatever_is_in_the_rows() {
 
 #[tokio::test]
 async fn no_secret_is_in_any_log_and_rows_are_as_they_are() {
-    // B9-06 to B9-10, B9-16, B9-17, B3-53, B3-54
+    // B9-06 to B9-10, B9-16, B9-17, B2-16, B3-53, B3-54
     let db = database().await;
     db.run("create role keeper login superuser password 'geheim-7'").await;
     let mut command = front_end("query", &db);

@@ -1,6 +1,6 @@
 //! A session of JSON lines.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -39,6 +39,35 @@ async fn a_thousand_queries_use_as_many_backends_as_the_pool_has() {
         }
     }
     assert!((1..=5).contains(&backends.len()), "{backends:?}");
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn a_text_that_comes_again_is_prepared_once_a_connection_and_anew_when_it_does_not_fit_any_more() {
+    // B9-26: PostgreSQL itself tells when it prepared what runs.
+    let db = database().await;
+    db.run(
+        "create table t (a int); insert into t values (1); \
+         create function prepared_at() returns text language plpgsql as $$ begin return (select string_agg(name || prepare_time, ' ') \
+         from pg_prepared_statements where statement like 'select prepared_at()%'); end $$",
+    )
+    .await;
+    let mut pipe = Pipe::on(&db);
+    let sql = "select prepared_at() as at, pg_backend_pid() as pid, a from t";
+    let mut prepared = HashMap::new();
+    for _ in 0..30 {
+        let event = pipe.run("a", sql).await;
+        let row = &event["rows"][0];
+        let at = row["at"].as_str().unwrap_or_else(|| panic!("{event}")).to_owned();
+        let first = prepared.entry(row["pid"].to_string()).or_insert_with(|| at.clone()).clone();
+        assert_eq!(at, first, "{event}");
+    }
+    assert!((1..=5).contains(&prepared.len()), "{prepared:?}");
+    db.run("alter table t alter a type text").await;
+    for _ in 0..10 {
+        let event = pipe.run("a", sql).await;
+        assert_eq!((&event["rows"][0]["a"], &event["columns"][2]["type"]), (&json!("1"), &json!("text")), "{event}");
+    }
     pipe.finish().await;
 }
 
@@ -239,7 +268,7 @@ async fn notices_come_before_the_result() {
 
 #[tokio::test]
 async fn what_needs_a_session_of_its_own_is_refused_and_the_session_goes_on() {
-    // B9-28, B9-29: COPY, LISTEN, transaction control as a text
+    // B9-28, B9-29, X-33: COPY, LISTEN, transaction control as a text
     let db = database().await;
     db.run("drop schema countersign cascade; create table t (a int); insert into t values (1)").await;
     let mut pipe = Pipe::on(&db);
@@ -315,7 +344,7 @@ async fn what_is_sent_behind_a_change_of_its_session_goes_to_the_new_place() {
 
 #[tokio::test]
 async fn parameters_must_fit() {
-    // B4-01 to B4-04, B3-57
+    // B4-01 to B4-04, B3-57, B9-25
     let db = database().await;
     let mut pipe = Pipe::on(&db);
     for (sql, params) in [

@@ -77,7 +77,7 @@ async fn with_gate(db: &Database) -> tokio_postgres::Client {
 
 #[tokio::test]
 async fn the_first_batch_comes_while_the_query_still_runs() {
-    // B1-18, B1-04
+    // B1-18, B1-04, X-19
     let db = database().await;
     let holder = with_gate(&db).await;
     let mut pipe = Pipe::on(&db);

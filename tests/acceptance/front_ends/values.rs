@@ -61,7 +61,7 @@ const TYPES: &str = "create type mood as enum ('sad', 'happy'); create type pair
 
 #[tokio::test]
 async fn every_type_comes_back_as_it_went_in() {
-    // B4-12 to B4-38, B5-01 to B5-22
+    // B4-12 to B4-38, B5-01 to B5-22, B8-01
     let db = database().await;
     db.run(TYPES).await;
     db.run("alter database postgres set timezone = 'UTC'").await;
@@ -88,7 +88,7 @@ async fn every_type_comes_back_as_it_went_in() {
 
 #[tokio::test]
 async fn what_a_write_returns_is_converted_like_what_a_read_does() {
-    // B5-01 to B5-23 through RETURNING and CALL; SHOW and EXPLAIN give text
+    // B5-01 to B5-23, B8-01 through RETURNING and CALL; SHOW and EXPLAIN give text
     let db = database().await;
     db.run(&format!("drop schema countersign cascade; {TYPES}")).await;
     let mut pipe = Pipe::on(&db);

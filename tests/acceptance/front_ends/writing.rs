@@ -113,6 +113,7 @@ async fn a_write_that_is_cancelled_is_not_there() {
 /// Without a ledger nobody can say what became of it, and so that is what is said.
 #[tokio::test]
 async fn a_lost_answer_to_commit_is_an_unknown_outcome() {
+    //
     let db = database().await;
     drop(table(&db).await);
     for (number, (when, written)) in [(When::AfterCommit, "1"), (When::BeforeCommit, "0")].into_iter().enumerate() {

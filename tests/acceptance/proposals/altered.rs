@@ -57,7 +57,7 @@ async fn another_parameter_preview_tool_or_tenant_is_noticed_by_the_digest() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parameters_that_do_not_fit_the_tool_are_refused_again_when_it_is_carried_out() {
-    // C4-01, C4-02, C7-06, C2-03, C1-11: with a digest and a fingerprint that fit, whoever made them.
+    // C4-01, C4-02, C7-06, C2-03, C2-04, C1-11: with a digest and a fingerprint that fit, whoever made them.
     let db = database().await;
     let server = studio(&db).await;
     let hash =

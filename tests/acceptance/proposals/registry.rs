@@ -87,7 +87,7 @@ async fn every_tool_without_its_executor_is_named_and_nothing_is_answered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_needs_no_executor_in_rust_starts_without_one_and_the_shipped_one_is_there() {
-    // C2-02, C2-07, C5-02, C5-07, C6-06, C1-12
+    // C2-02, C2-07, C4-11, C5-02, C5-07, C6-06, C1-12
     let db = database().await;
     let reads = MANIFEST.split("[[tool]]").last().unwrap();
     let file = orphans(&format!("name = \"reads\"\nversion = \"1.0\"\n[[tool]]{reads}"));
@@ -106,7 +106,7 @@ async fn what_needs_no_executor_in_rust_starts_without_one_and_the_shipped_one_i
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_executor_in_rust_checks_the_owner_itself_and_says_no_more_of_a_foreign_row_than_of_a_missing_one() {
-    // C3-06 to C3-09, C4-02 to C4-04, C4-08
+    // C2-04, C3-05 to C3-09, C4-02 to C4-05, C4-08
     let db = database().await;
     let server = studio(&db).await;
     let mut said = Vec::new();

@@ -51,7 +51,7 @@ async fn a_row_that_has_changed_or_gone_since_stops_the_write() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_waits_for_the_row_is_seen_before_the_write_commits() {
-    // The comparison is made under the lock: a change that commits while the write waits counts.
+    // C4-12, C7-02. The comparison is made under the lock: a change that commits while the write waits counts.
     let db = database().await;
     let server = studio(&db).await;
     let proposal = propose(&server, "upsert_package", price("150")).await;
@@ -65,6 +65,14 @@ async fn a_change_that_waits_for_the_row_is_seen_before_the_write_commits() {
             "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'",
         )
         .await;
+        // The write waits, and nobody else does; one of tier auto is made at once.
+        assert_eq!(server.query(PRICE).await[0]["price"].to_string(), "120.00");
+        propose(&server, "delete_package", json!({"package_id": 3})).await;
+        let hours = json!({"weekday": 7, "opens": "10:00", "closes": "12:00"});
+        let written = server.succeed("manage_working_hours", hours).await;
+        assert_eq!((&written["meta"]["rows_affected"], written["data"].get("proposal")), (&json!(1), None));
+        let opens = "select opens from studio.working_hours where tenant_id = 'default' and weekday = 7";
+        assert_eq!(db.value(opens).await, "10:00:00");
         change.commit().await.unwrap();
     };
     let (answer, ()) = tokio::join!(confirm, commit);
@@ -128,7 +136,7 @@ async fn an_identical_write_in_between_makes_it_stale_and_is_not_made_twice() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_after_the_agreement_is_told_and_the_next_call_can_propose_again() {
-    // C6-08 to C6-10
+    // C4-10, C6-08 to C6-10
     let db = database().await;
     let mut command = command(&db);
     command.env("COUNTERSIGN_DUPLICATE_MEMORY_S", "0");

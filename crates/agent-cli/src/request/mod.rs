@@ -252,7 +252,7 @@ pub(crate) fn check_params(count: usize) -> Result<(), Problem> {
         return Ok(());
     }
     let message = format!("there are {count} parameters; a statement takes {MAX_PARAMS} at most");
-    Err(Problem::new(ErrorCode::InvalidParams, message).hint("give many values as one array: = any($1)"))
+    Err(Problem::invalid(message).hint("give many values as one array: = any($1)"))
 }
 
 /// Whether the text can be sent to PostgreSQL at all.

@@ -153,17 +153,20 @@ fn what_is_wrong_is_named_and_the_id_is_carried() {
 }
 
 #[test]
-fn parameters_of_a_wrong_shape_or_too_many_are_invalid_params() {
-    // B4-03, B3-57
+fn parameters_of_a_wrong_shape_are_invalid_params_and_too_many_an_invalid_request() {
+    // B4-03, B3-57, X-45
     let with = |params: &str| format!(r#"{{"code":"query","id":"q","sql":"x","params":{params}}}"#);
     let many = |count: usize| with(&format!("[{}]", vec!["1"; count].join(",")));
-    for line in [with("{}"), with("\"a\""), with("1"), with("null"), many(65_536), many(300_000)] {
+    for (line, code) in [
+        (with("{}"), ErrorCode::InvalidParams),
+        (with("\"a\""), ErrorCode::InvalidParams),
+        (with("1"), ErrorCode::InvalidParams),
+        (with("null"), ErrorCode::InvalidParams),
+        (many(65_536), ErrorCode::InvalidRequest),
+        (many(300_000), ErrorCode::InvalidRequest),
+    ] {
         let rejected = rejected(&line);
-        assert_eq!(
-            (rejected.problem.code, rejected.id.as_deref()),
-            (ErrorCode::InvalidParams, Some("q")),
-            "{rejected}"
-        );
+        assert_eq!((rejected.problem.code, rejected.id.as_deref()), (code, Some("q")), "{rejected}");
     }
     let Command::Query(query) = read(&many(65_535)) else { panic!() };
     assert_eq!(query.params.len(), 65_535);
@@ -173,6 +176,7 @@ fn parameters_of_a_wrong_shape_or_too_many_are_invalid_params() {
 
 #[test]
 fn lines_and_statements_have_a_limit() {
+    // X-45
     let line = |bytes: usize| {
         let empty = r#"{"code":"query","id":"q","sql":""}"#.len();
         format!(r#"{{"code":"query","id":"q","sql":"{}"}}"#, "x".repeat(bytes - empty))
@@ -180,7 +184,9 @@ fn lines_and_statements_have_a_limit() {
     assert!(matches!(read(&line(MAX_LINE_BYTES)), Command::Query(_)));
     let rejected = rejected(&line(MAX_LINE_BYTES + 1));
     assert_eq!((rejected.id.as_deref(), rejected.problem.code), (Some("q"), ErrorCode::InvalidRequest));
-    assert!(check_sql(&"x".repeat(MAX_SQL_BYTES + 1)).is_err());
+    assert!(check_sql(&"x".repeat(MAX_SQL_BYTES)).is_ok());
+    let problem = check_sql(&"x".repeat(MAX_SQL_BYTES + 1)).unwrap_err();
+    assert_eq!(problem.code, ErrorCode::InvalidRequest);
 }
 
 #[test]

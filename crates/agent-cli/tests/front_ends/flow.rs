@@ -57,7 +57,7 @@ async fn an_id_in_flight_is_refused_and_free_again_after_its_terminal_event() {
 
 #[tokio::test(start_paused = true)]
 async fn sixty_four_are_in_flight_and_one_more_is_refused_while_ping_and_cancel_are_heard() {
-    // B3-51, B9-35
+    // B3-51, B9-35, X-45
     let mut pipe = Pipe::start(&[]);
     for id in 0..65 {
         pipe.query(&format!("q{id}"), "wait", "").await;
@@ -303,7 +303,7 @@ async fn a_pipe_has_its_configuration_from_its_flags() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_accepted_query_has_exactly_one_terminal_event() {
-    // B6-07, B8-16
+    // B6-07, B8-16, X-38
     let scripts = ["rows 3", "half 20", "panic", "write 1", "wait", "nonsense", "notices 2", "begin-less"];
     let mut pipe = Pipe::start(&[]);
     let mut terminal = HashMap::<String, usize>::new();

@@ -1,12 +1,22 @@
-//! Whole sessions, line by line: `> ` is sent, `< ` is what must come next, `# ` says what for. `UPDATE_GOLDEN=1` writes what came
+//! Whole sessions over an executor that is not PostgreSQL (promise B1-12), line by line: `> ` is sent, `< ` is what must come next, `# ` says what for. `UPDATE_GOLDEN=1` writes what came
 //! into the place of what is expected (as many lines as there are).
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use countersign_agent_cli::problem::ErrorCode;
+use serde_json::Value;
 
 use crate::harness::{Pipe, in_time, settled};
 
+const NAMES: [&str; 4] = ["queries", "failures", "commands", "transactions"];
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.jsonl"))
+}
+
 async fn check(name: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.jsonl"));
+    let path = path(name);
     let text = std::fs::read_to_string(&path).unwrap();
     let mut pipe = Pipe::start(&["--log", "query.sql_error"]);
     let mut came = String::new();
@@ -34,19 +44,19 @@ async fn check(name: &str) {
 
 #[tokio::test]
 async fn queries_and_their_results() {
-    // B1-02, B2-01, B2-06 to B2-09, B3-01 to B3-14, B3-24 to B3-36, B4-01, B8-08 to B8-15
+    // B1-02, B1-14, B2-01, B2-06 to B2-09, B3-01 to B3-14, B3-24 to B3-36, B4-01, B8-08 to B8-15, B9-23
     check("queries").await;
 }
 
 #[tokio::test]
 async fn everything_that_can_go_wrong() {
-    // B2-10, B2-11, B2-12, B3-37 to B3-50, B3-56 to B3-62, B8-16, B9-01 to B9-05
+    // B1-14, B2-10, B2-11, B2-12, B3-37 to B3-50, B3-56 to B3-62, B8-16, B9-01 to B9-05
     check("failures").await;
 }
 
 #[tokio::test]
 async fn the_configuration_and_the_other_commands() {
-    // B2-02 to B2-05, B2-13 to B2-15, B3-15 to B3-23, B3-51, B3-52, B9-16, B9-31
+    // B2-02 to B2-05, B2-13 to B2-15, B3-15 to B3-23, B3-51, B3-52, B9-16, B9-22, B9-31
     check("commands").await;
 }
 
@@ -54,4 +64,58 @@ async fn the_configuration_and_the_other_commands() {
 async fn transactions() {
     // B9-27
     check("transactions").await;
+}
+
+/// The events of all these sessions.
+fn events() -> Vec<Value> {
+    let texts = NAMES.map(|name| std::fs::read_to_string(path(name)).unwrap());
+    let lines = texts.iter().flat_map(|text| text.lines()).filter_map(|line| line.strip_prefix("< "));
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn every_failure_has_a_code_for_programs_and_every_code_is_reached() {
+    // B1-17
+    let mut reached = BTreeSet::new();
+    for event in events() {
+        match event["code"].as_str().unwrap() {
+            "error" => {
+                reached.insert(event["error_code"].as_str().unwrap_or_else(|| panic!("{event}")).to_owned());
+            }
+            "sql_error" => assert_eq!(event["sqlstate"].as_str().map(str::len), Some(5), "{event}"),
+            _ => {}
+        }
+    }
+    let word = |code: ErrorCode| serde_json::to_value(code).unwrap().as_str().unwrap().to_owned();
+    assert_eq!(reached, BTreeSet::from(ErrorCode::ALL.map(word)));
+}
+
+/// What a number is, is the end of its name; these say it themselves.
+const UNITS: [&str; 6] = ["_ms", "_s", "_bytes", "_rows", "_count", "_total"];
+const NUMBERS: [&str; 2] = ["in_flight", "port"];
+
+fn says_what_it_is(key: &str, value: &Value, event: &Value) {
+    match value {
+        // Rows are the caller's own.
+        _ if key == "rows" => {}
+        Value::Object(fields) => fields.iter().for_each(|(key, value)| says_what_it_is(key, value, event)),
+        Value::Array(values) => values.iter().for_each(|value| says_what_it_is(key, value, event)),
+        Value::Number(_) => {
+            let has_unit = UNITS.iter().any(|unit| key.ends_with(unit)) || NUMBERS.contains(&key);
+            assert!(has_unit, "{key} does not say what it counts: {event}");
+        }
+        Value::String(text) => assert_eq!(text == "***", key.ends_with("_secret"), "{key}: {event}"),
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+#[test]
+fn every_number_says_its_unit_and_every_secret_that_it_is_one() {
+    // B9-11
+    let events = events();
+    events.iter().for_each(|event| says_what_it_is("", event, event));
+    let all: String = events.iter().map(Value::to_string).collect();
+    for key in ["duration_ms", "payload_bytes", "uptime_s", "dsn_secret", "password_secret"] {
+        assert!(all.contains(&format!("\"{key}\":")), "{key}");
+    }
 }

@@ -36,7 +36,7 @@ async fn a_result_is_0_and_a_failure_is_1() {
 
 #[tokio::test]
 async fn the_statement_is_an_argument_a_file_or_standard_input() {
-    // B6-12
+    // B6-12, X-45
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "rows 3").unwrap();
     let path = file.path().to_str().unwrap();
@@ -75,7 +75,7 @@ async fn a_dry_run_describes_and_does_not_run() {
 
 #[tokio::test]
 async fn both_parsers_give_the_same_events() {
-    // B1-06, B1-11, B1-19, B4-10, B6-11 to B6-22
+    // B1-06, B1-11, B1-19, B4-10, B6-03, B6-11 to B6-22
     let variables = [("COUNTERSIGN_DSN_SECRET", "postgresql://no:hunter2@nowhere/d"), ("PGHOST", "no")];
     let ours = ["--sql", "settings", "--host", "h", "--port", "7", "--user", "u", "--dbname", "d"];
     let ours = [&ours[..], &["--param", "1=a=b", "--param", "2=-5", "--stream-rows"]].concat();
@@ -101,7 +101,7 @@ async fn both_parsers_give_the_same_events() {
 
 #[tokio::test]
 async fn what_is_told_of_comes_with_the_filter_only() {
-    // B3-53, B3-54, B9-06 to B9-08, B9-17
+    // B2-16, B3-53, B3-54, B9-06 to B9-08, B9-17
     let arguments = ["--sql", "rows 1", "--password-secret", "hunter2", "--log", " Startup ,query.result"];
     let (lines, _, _) = command_in(Query, &arguments, "", &[("PGPASSWORD", "hunter2"), ("PGUSER", "u")]).await;
     assert!(!lines.concat().contains("hunter2"), "{lines:?}");

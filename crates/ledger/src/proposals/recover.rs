@@ -43,8 +43,9 @@ impl Proposals {
                 match this.take_up(id, &executors).await {
                     Some(Ok(_)) => tracing::info!(proposal_id = %id, "what was agreed to was carried out"),
                     Some(Err(stopped)) => {
+                        // Without its message, which may quote values. Who may see these finds it in the proposal.
                         let failure = &stopped.failure;
-                        tracing::warn!(proposal_id = %id, code = %failure.code, "what was agreed to was not carried out: {}", failure.message);
+                        tracing::warn!(proposal_id = %id, code = %failure.code, sqlstate = failure.sqlstate, "what was agreed to was not carried out");
                     }
                     None => {}
                 }

@@ -1,0 +1,80 @@
+//! What the log says of what was agreed to: whose it was, which, and how it ended, and no value of it.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use testkit::{RawServer, database};
+
+use super::{agreement, approve, command, id};
+use crate::writes::until_some;
+
+/// Has a value of the row in its error.
+const QUOTE: &str = "create function public.quote() returns trigger language plpgsql as $$ begin \
+    raise exception 'not %', to_jsonb(old) ->> tg_argv[0]; end $$; \
+    create trigger quote before update on studio.package_photo for each row execute function public.quote('caption'); \
+    create trigger quote before delete on studio.package for each row execute function public.quote('title')";
+
+async fn call(server: &mut RawServer, tool: &str, arguments: Value) -> Value {
+    let answer = server.request(1, "tools/call", json!({"name": tool, "arguments": arguments})).await;
+    answer["result"]["structuredContent"].clone()
+}
+
+async fn propose(server: &mut RawServer, tool: &str, arguments: Value) -> Value {
+    let envelope = call(server, tool, arguments).await;
+    assert_eq!(envelope["data"]["requires_approval"], true, "{envelope}");
+    envelope["data"]["proposal"].clone()
+}
+
+/// The one line that holds all of this.
+fn line<'l>(log: &'l str, parts: &[&str]) -> &'l str {
+    let found: Vec<&str> = log.lines().filter(|line| parts.iter().all(|part| line.contains(part))).collect();
+    let &[line] = found.as_slice() else { panic!("one line with {parts:?}, not {found:?}: {log}") };
+    line
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_says_whose_and_which_and_how_it_ended_and_no_value() {
+    // C4-05, C4-07, C4-09, C4-10
+    let db = database().await;
+    db.run("update studio.package_photo set caption = 'hunter2'; update studio.package set title = 'hunter2' where package_id = 3")
+        .await;
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut command = command(&db);
+    command.args(["--log", "info"]);
+    let mut server = RawServer::logging(command, Stdio::from(log.reopen().unwrap()), "2025-06-18").await;
+    let photo = |photo_id: i64| json!({"package_id": 1, "photo_id": photo_id});
+    let good = propose(&mut server, "delete_package_photo", photo(1)).await;
+    let done = call(&mut server, "confirm_proposal", agreement(&good)).await;
+    let bad = propose(&mut server, "delete_package_photo", photo(2)).await;
+    let approved = propose(&mut server, "delete_package", json!({"package_id": 3})).await;
+
+    // The photo goes, and the one behind it cannot move up: both stay, and whoever confirmed hears why.
+    db.run(QUOTE).await;
+    let photos = "select photo_id, position from studio.package_photo where package_id = 1 order by position";
+    assert_eq!(db.rows(photos).await, [["2", "1"], ["3", "2"]]);
+    let failed = call(&mut server, "confirm_proposal", agreement(&bad)).await;
+    assert_eq!(failed["error"]["code"], "sql_error", "{failed}");
+    assert_eq!((&failed["error"]["sqlstate"], &failed["error"]["message"]), (&json!("P0001"), &json!("not hunter2")));
+    assert_eq!(db.rows(photos).await, [["2", "1"], ["3", "2"]]);
+    // What a person approves is carried out by whichever server finds it.
+    assert_eq!(approve(&db, &approved).await, "done");
+    let is_over = |proposal: &Value| {
+        format!(
+            "select error_message from countersign.proposal where proposal_id = '{}' and status = 'failed'",
+            id(proposal)
+        )
+    };
+    assert_eq!(until_some(&db, &is_over(&approved)).await, "not hunter2");
+    assert!(server.close().await);
+
+    let log = std::fs::read_to_string(log.path()).unwrap();
+    let [done, failed] = [&done, &failed].map(|envelope| envelope["meta"]["correlation_id"].as_str().unwrap());
+    let whose = ["tool=\"delete_package_photo\"", "account=\"default\""];
+    for proposal in [&good, &bad] {
+        line(&log, &["carrying out", id(proposal), whose[0], whose[1]]);
+    }
+    line(&log, &["executed", done, whose[0], whose[1], "rows_affected=3"]);
+    line(&log, &["failed", failed, whose[0], whose[1], "sql_error"]);
+    line(&log, &["was not carried out", id(&approved), "sql_error", "P0001"]);
+    assert!(!log.contains("hunter2"), "{log}");
+}
