@@ -131,11 +131,12 @@ fn words_of<'t>(module: &str, text: &'t str) -> Vec<&'t str> {
 }
 
 /// What the front ends may name of `pg`: the boundary, what passes it, and where to connect.
-const BOUNDARY: [&str; 16] = [
+const BOUNDARY: [&str; 17] = [
     "Begin",
     "Chunk",
     "Completed",
     "ConnectError",
+    "Conninfo",
     "DbExecutor",
     "Delivery",
     "Described",

@@ -1,5 +1,5 @@
-//! Whole sessions over an executor that is not PostgreSQL (promise B1-12), line by line: `> ` is sent, `< ` is what must come next, `# ` says what for. `UPDATE_GOLDEN=1` writes what came
-//! into the place of what is expected (as many lines as there are).
+//! Whole sessions over an executor that is not PostgreSQL (promise B1-12), line by line: `> ` is sent, `< ` is what must come
+//! next, `# ` says what for. `UPDATE_GOLDEN=1` writes what came into the place of what is expected (as many lines as there are).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
