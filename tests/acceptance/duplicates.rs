@@ -1,5 +1,7 @@
 //! Which calls are the same call, and what the second one is answered (promises A1, A4; attacks ID01 to ID08).
 
+mod arguments;
+
 use serde_json::{Value, json};
 use testkit::{Database, Server, database};
 
@@ -15,7 +17,7 @@ async fn statuses(db: &Database) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_call_again_is_a_duplicate_also_in_another_server() {
-    // A1-04, A1-07, A4-01 to A4-07
+    // A1-04, A1-07, A4-01 to A4-07, A9-25, A9-30
     let db = database().await;
     let tweet = untouched_tweet(&db).await;
     let first = Server::on(&db).await;
@@ -41,7 +43,7 @@ async fn the_same_call_again_is_a_duplicate_also_in_another_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cached_result_is_whole_however_long_it_is() {
-    // A4-04
+    // A4-04, X-06
     let db = database().await;
     let server = Server::on(&db).await;
     let texts: Vec<String> = (0..20).map(|n| format!("{n}: {}", "é😀\"\\".repeat(20))).collect();
@@ -135,7 +137,7 @@ async fn the_window_is_300_seconds() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_of_the_callers_own_names_one_write_and_one_only() {
-    // A11-15, ID02, ID05
+    // A9-26, A11-15, ID02, ID05
     let db = database().await;
     let server = Server::on(&db).await;
     let keyed = |text: &str| json!({"text": text, "idempotency_key": "order-1"});

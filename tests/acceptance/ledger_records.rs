@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use testkit::{Server, database};
 
-use crate::writes::untouched_tweet;
+use crate::images::record;
+use crate::writes::{until_some, untouched_tweet};
 
 const LISTED: [&str; 9] = [
     "correlation_id",
@@ -19,7 +20,7 @@ const LISTED: [&str; 9] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn recent_mutations_are_listed_newest_first_with_these_fields_only() {
-    // A5-01 to A5-17
+    // A1-14, A5-01 to A5-17, A9-31
     let db = database().await;
     let server = Server::on(&db).await;
     let tweet = untouched_tweet(&db).await;
@@ -66,8 +67,54 @@ async fn recent_mutations_are_listed_newest_first_with_these_fields_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_write_is_on_record_while_it_runs_and_ends_as_what_came_of_it() {
+    // A1-11, A1-12, A5-02 to A5-10, A9-27, A9-28
+    let db = database().await;
+    let (server, other) = tokio::join!(Server::on(&db), Server::on(&db));
+    let call = json!({"tweet_id": untouched_tweet(&db).await});
+    let mut blocker = db.connect().await;
+    let lock = blocker.transaction().await.unwrap();
+    lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
+    let watching = async {
+        let blocked = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%tweet_like%' \
+                       and datname = current_database() and pid <> pg_backend_pid()";
+        until_some(&db, blocked).await;
+        // An identical call elsewhere waits for the outcome, and is on record as well.
+        let second = other.succeed("like_tweet", call.clone());
+        let look = async {
+            until_some(&db, "select 1 from countersign.mutation_audit having count(*) = 2").await;
+            let listed = server.succeed("get_recent_mutations", json!({"status": "pending"})).await["data"].clone();
+            lock.rollback().await.unwrap();
+            listed
+        };
+        tokio::join!(second, look)
+    };
+    let (first, (second, listed)) = tokio::join!(server.succeed("like_tweet", call.clone()), watching);
+    let pending = listed["mutations"].as_array().unwrap();
+    for (entry, envelope) in pending.iter().zip([&second, &first]) {
+        assert_eq!(entry["correlation_id"], envelope["meta"]["correlation_id"], "{listed}");
+        assert_eq!((&entry["tool_name"], &entry["status"]), (&json!("like_tweet"), &json!("pending")));
+        assert!(entry["created_at"].is_string() && entry["params_summary"].is_string(), "{entry}");
+        for field in ["completed_at", "elapsed_ms", "result_summary", "error_message"] {
+            assert_eq!(entry[field], Value::Null, "{field}: {entry}");
+        }
+        let ended = record(&server, envelope).await;
+        assert_eq!(ended["created_at"], entry["created_at"]);
+        assert!(
+            ended["completed_at"].as_str() >= ended["created_at"].as_str() && ended["elapsed_ms"].is_u64(),
+            "{ended}"
+        );
+    }
+    let statuses = [record(&server, &first).await["status"].clone(), record(&server, &second).await["status"].clone()];
+    assert_eq!((statuses, pending.len()), ([json!("success"), json!("duplicate")], 2));
+    let timing = "select count(*) from countersign.mutation_audit \
+                  where abs(extract(epoch from completed_at - created_at) * 1000 - elapsed_ms) < 1000";
+    assert_eq!(db.value(timing).await, "2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_record_is_found_whole_by_its_receipt() {
-    // A6-01 to A6-17
+    // A1-10, A1-15, A6-01 to A6-17, A9-32
     let db = database().await;
     let server = Server::on(&db).await;
     let key = json!({"text": "for the record", "idempotency_key": "abc-1"});

@@ -30,6 +30,7 @@ mod drift;
 mod duplicates;
 mod durability;
 mod elicitation;
+mod envelopes;
 mod execute_sql;
 mod executors;
 mod explain_query;

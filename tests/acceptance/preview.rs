@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testkit::{Database, RawServer, Server, database};
 
 use crate::images::Manifest;
-use crate::writes::{until_some, untouched_tweet};
+use crate::writes::{every_write, until_some, untouched_tweet};
 
 /// Every row of every table, the demo's and the ledger's.
 async fn everything(db: &Database) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
@@ -24,28 +24,8 @@ async fn a_preview_of_every_write_tool_shows_what_the_write_then_does_and_change
     // A11-05
     let db = database().await;
     let server = Server::on(&db).await;
-    let tweet = untouched_tweet(&db).await;
-    let stranger = "select min(user_id) from social.account a where account_id <> 'default' and not exists (
-                    select from social.follow f where f.account_id = 'default' and f.target_user_id = a.user_id)";
-    let on_user = json!({"target_user_id": db.value(stranger).await.parse::<i64>().unwrap()});
     let own = server.succeed("post_tweet", json!({"text": "to be deleted"})).await["data"]["id"].clone();
-    let on_tweet = json!({"tweet_id": tweet});
-    let calls = [
-        ("post_tweet", json!({"text": "hello"})),
-        ("reply_to_tweet", json!({"text": "a reply", "in_reply_to_id": tweet})),
-        ("quote_tweet", json!({"text": "a quote", "quoted_tweet_id": tweet})),
-        ("delete_tweet", json!({"tweet_id": own})),
-        ("post_thread", json!({"tweets": ["one", "two", "three"]})),
-        ("like_tweet", on_tweet.clone()),
-        ("unlike_tweet", on_tweet.clone()),
-        ("retweet", on_tweet.clone()),
-        ("unretweet", on_tweet.clone()),
-        ("bookmark_tweet", on_tweet.clone()),
-        ("unbookmark_tweet", on_tweet.clone()),
-        ("follow_user", on_user.clone()),
-        ("unfollow_user", on_user.clone()),
-        ("upload_media", json!({"media_type": "image/png", "data": "\\x89504e47"})),
-    ];
+    let calls = every_write(&db, &own).await;
     let listed = server.client().list_tools().await.unwrap();
     let writes = listed.iter().filter(|tool| tool["annotations"]["readOnlyHint"] == false).count();
     assert_eq!(calls.len(), writes, "every write tool is previewed");

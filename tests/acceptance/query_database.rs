@@ -1,5 +1,7 @@
 //! The read tool: one statement, within bounds, and nothing changes (promises D).
 
+mod forms;
+
 use serde_json::json;
 use testkit::{Server, database};
 
@@ -42,9 +44,12 @@ async fn the_row_cap_is_500_unless_asked_and_says_when_it_cut() {
     server.fail("query_database", json!({"query": "select 1", "row_limit": 0}), "invalid_params").await;
 }
 
+/// What whoever tries to write is told.
+const ONLY_READ_ONLY: &str = "Only read-only queries are allowed (SELECT, WITH, EXPLAIN, SHOW, VALUES, TABLE)";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_writes_is_refused_and_nothing_changes() {
-    // D2-02 to D2-13, X-23 to X-27
+    // D2-02 to D2-13, D2-15, D5-02, D5-04, X-23 to X-27
     let db = database().await;
     let server = Server::on(&db).await;
     db.run("create sequence social.counter; grant usage, update on sequence social.counter to countersign_reader")
@@ -55,6 +60,8 @@ async fn whatever_writes_is_refused_and_nothing_changes() {
         "update social.tweet set text = 'x'",
         "delete from social.tweet",
         "drop table social.tweet",
+        "alter table social.tweet add column n int",
+        "select * into social.t from social.tweet",
         "truncate social.tweet",
         "create table social.t (n int)",
         "create temp table t (n int)",
@@ -70,8 +77,10 @@ async fn whatever_writes_is_refused_and_nothing_changes() {
         "-- nothing",
     ] {
         let error = server.fail("query_database", json!({"query": statement}), "not_read_only").await;
-        assert!(error["message"].as_str().unwrap().starts_with("Only read-only queries are allowed"), "{error}");
+        assert_eq!(error["message"], ONLY_READ_ONLY, "{statement}: {error}");
+        assert_eq!(error.get("sqlstate"), None, "{statement}: it was never run: {error}");
     }
+    // PostgreSQL itself refuses what has rows to show.
     for statement in [
         "with d as (delete from social.tweet returning *) select * from d",
         "explain analyze insert into social.bookmark values ('default', 1)",
@@ -81,7 +90,7 @@ async fn whatever_writes_is_refused_and_nothing_changes() {
         "select setval('social.counter', 9)",
     ] {
         let error = server.fail("query_database", json!({"query": statement}), "not_read_only").await;
-        assert_eq!(error["sqlstate"], "25006", "{statement}: {error}");
+        assert_eq!((&error["message"], &error["sqlstate"]), (&json!(ONLY_READ_ONLY), &json!("25006")), "{statement}");
     }
     for statement in ["select 1; delete from social.tweet", "select 1; commit; delete from social.tweet"] {
         let error = server.fail("query_database", json!({"query": statement}), "sql_error").await;
@@ -230,7 +239,7 @@ async fn partitions_hide_nothing_of_what_is_called() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_call_cannot_affect_the_next() {
-    // D1-08, X-17, X-22
+    // D1-08, D2-01, X-17, X-22
     let db = database().await;
     let server = Server::on(&db).await;
     for statement in [

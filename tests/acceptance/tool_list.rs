@@ -33,7 +33,7 @@ async fn names(profile: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_profile_has_its_tools_and_no_other() {
-    // A9-39 to A9-41, A11-04
+    // A1-14, A1-15, A9-38 to A9-41, A11-04
     assert_eq!(names("readonly").await, READ_TOOLS);
     let mut all: Vec<&str> = WRITE_TOOLS.into_iter().chain(LEDGER_TOOLS).chain(READ_TOOLS).collect();
     all.sort_unstable();
@@ -43,7 +43,7 @@ async fn each_profile_has_its_tools_and_no_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_is_listed_as_in_its_golden_file_and_every_client_takes_its_schemas() {
-    // C3-02 to C3-04
+    // C3-02 to C3-04; D5-04: which statements query_database takes, its description says.
     let db = database().await;
     let mut command = Server::command(&db);
     command.args(["--profile", "admin", "--execute-sql"]);

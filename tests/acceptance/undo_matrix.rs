@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use testkit::{Server, database};
 
+use crate::images::Manifest;
 use crate::writes::untouched_tweet;
 
 /// The row that the default account has for these arguments.
@@ -25,6 +26,7 @@ fn undo_calls(envelope: &Value) -> Vec<(String, Value)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_reversible_tool_is_undone_by_exactly_the_calls_that_it_names() {
+    // A1-13, A7-01 to A7-03, A7-06 to A7-13, X-11
     let db = database().await;
     let server = Server::on(&db).await;
     let tweet = untouched_tweet(&db).await;
@@ -105,6 +107,49 @@ async fn a_thread_is_undone_last_tweet_first() {
         ids[0], ids[0], ids[1]
     );
     assert_eq!(db.value(&chain).await, "one two three");
+}
+
+const TAGS: &str = r#"
+[[tool]]
+name = "add_tags"
+access = "write"
+description = "Add the tags that are not there yet."
+sql = "insert into social.tag (name) select unnest($1::text[]) on conflict do nothing returning name"
+rows = "any"
+max_rows = 10
+param = [{ name = "names", description = "Which." }]
+undo = { tool = "drop_tag", params = { name = "result.name" }, for_each = "result" }
+
+[[tool]]
+name = "drop_tag"
+access = "write"
+description = "Drop a tag."
+sql = "delete from social.tag where name = $1 returning name"
+rows = "one"
+param = [{ name = "name", description = "Which." }]
+undo = { tool = "add_tags", params = { names = "before.names" } }
+before = "select array[name] as names from social.tag where name = $1 for update"
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_rows_that_were_really_inserted_are_undone() {
+    // A7-03
+    let db = database().await;
+    db.run("create table social.tag (name text primary key); insert into social.tag values ('old')").await;
+    let server = Manifest::new(TAGS).on(&db).await;
+    let before = db.social().await;
+    let done = server.succeed("add_tags", json!({"names": ["new", "old", "newer"]})).await;
+    assert_eq!(done["meta"]["rows_affected"], 2);
+    let calls = undo_calls(&done);
+    assert_eq!(calls, ["newer", "new"].map(|name| ("drop_tag".to_owned(), json!({"name": name}))));
+    for (undo, params) in calls {
+        server.succeed(&undo, params).await;
+    }
+    assert_eq!(db.social().await, before);
+    let nothing = server.succeed("add_tags", json!({"names": ["old"]})).await;
+    let rollback = &nothing["meta"]["rollback"];
+    assert_eq!(rollback.as_object().unwrap().keys().collect::<Vec<_>>(), ["reversible", "note"], "{nothing}");
+    assert_eq!(rollback["note"], "Nothing was changed, so there is nothing to undo.");
 }
 
 #[tokio::test(flavor = "multi_thread")]

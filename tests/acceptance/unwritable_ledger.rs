@@ -41,7 +41,9 @@ async fn a_record_that_cannot_be_claimed() {
 async fn a_read_only_database() {
     let db = database().await;
     db.run(&format!("alter database {} set default_transaction_read_only = on", db.name())).await;
+    // A1-18
     refuses(&db, &Server::on(&db).await, "25006").await;
+    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "0");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use testkit::{Database, RawServer, Server, database};
 
+use crate::images::Manifest;
+
 /// A tweet that the default account has not liked, retweeted or bookmarked.
 pub(crate) async fn untouched_tweet(db: &Database) -> i64 {
     let sql = "select min(id) from social.tweet t where not exists (
@@ -21,6 +23,32 @@ pub(crate) async fn likes(db: &Database, tweet: i64) -> String {
 
 async fn records(db: &Database) -> Vec<Vec<String>> {
     db.rows("select tool_name, status, coalesce(error_code, '') from countersign.mutation_audit order by id").await
+}
+
+/// Every write tool of the demo with arguments that are right for it, in an order in which each has something to do;
+/// `own` is the id of a tweet of the default account.
+pub(crate) async fn every_write(db: &Database, own: &Value) -> [(&'static str, Value); 14] {
+    let tweet = untouched_tweet(db).await;
+    let stranger = "select min(user_id) from social.account a where account_id <> 'default' and not exists (
+                    select from social.follow f where f.account_id = 'default' and f.target_user_id = a.user_id)";
+    let on_user = json!({"target_user_id": db.value(stranger).await.parse::<i64>().unwrap()});
+    let on_tweet = json!({"tweet_id": tweet});
+    [
+        ("post_tweet", json!({"text": "hello"})),
+        ("reply_to_tweet", json!({"text": "a reply", "in_reply_to_id": tweet})),
+        ("quote_tweet", json!({"text": "a quote", "quoted_tweet_id": tweet})),
+        ("delete_tweet", json!({"tweet_id": own})),
+        ("post_thread", json!({"tweets": ["one", "two", "three"]})),
+        ("like_tweet", on_tweet.clone()),
+        ("unlike_tweet", on_tweet.clone()),
+        ("retweet", on_tweet.clone()),
+        ("unretweet", on_tweet.clone()),
+        ("bookmark_tweet", on_tweet.clone()),
+        ("unbookmark_tweet", on_tweet),
+        ("follow_user", on_user.clone()),
+        ("unfollow_user", on_user),
+        ("upload_media", json!({"media_type": "image/png", "data": "\\x89504e47"})),
+    ]
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,6 +120,61 @@ async fn what_is_not_valid_is_refused_before_the_gate() {
         assert_eq!(envelope["meta"]["correlation_id"], Value::Null);
     }
     assert_eq!(records(&db).await, Vec::<Vec<String>>::new());
+}
+
+const STOCK: &str = r#"
+[[tool]]
+name = "sell"
+access = "write"
+description = "Sell some of it."
+sql = [
+    "update social.stock set pieces = pieces - 1 where item = $1 returning item",
+    "insert into social.sale (item, buyer) values ($1, $2)",
+    "update social.buyer set bought = bought + 1 where name = $2 returning name, bought",
+]
+rows = "one"
+param = [{ name = "item", description = "What." }, { name = "buyer", description = "Who." }]
+undo = { irreversible = "It is sold." }
+
+[[tool]]
+name = "add_buyers"
+access = "write"
+description = "Add several."
+sql = "insert into social.buyer select unnest($1::text[]), 0 returning name"
+rows = "some"
+max_rows = 10
+param = [{ name = "names", description = "Who." }]
+undo = { irreversible = "They stay." }
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_write_of_several_steps_all_happens_or_nothing() {
+    // A8-05
+    let db = database().await;
+    db.run(
+        "create table social.stock (item text primary key, pieces int);
+         create table social.sale (item text, buyer text check (buyer <> 'nobody'));
+         create table social.buyer (name text primary key, bought int);
+         insert into social.stock values ('lamp', 5); insert into social.buyer values ('ana', 0)",
+    )
+    .await;
+    let server = Manifest::new(STOCK).on(&db).await;
+    let before = db.social().await;
+    for (tool, arguments, code) in [
+        // The second step is an error, the third touches no row, and of four items the third is there already.
+        ("sell", json!({"item": "lamp", "buyer": "nobody"}), "sql_error"),
+        ("sell", json!({"item": "lamp", "buyer": "stranger"}), "row_count_mismatch"),
+        ("add_buyers", json!({"names": ["bob", "cid", "ana", "dan"]}), "sql_error"),
+    ] {
+        let envelope = server.call(tool, arguments).await;
+        assert_eq!(envelope["error"]["code"], code, "{envelope}");
+        assert_eq!(db.social().await, before, "{envelope}");
+        let record = crate::images::record(&server, &envelope).await;
+        assert_eq!((&record["status"], &record["error_code"]), (&json!("failure"), &json!(code)), "{record}");
+    }
+    let sold = server.succeed("sell", json!({"item": "lamp", "buyer": "ana"})).await;
+    assert_eq!(sold["data"], json!({"name": "ana", "bought": 1}));
+    assert_eq!(db.value("select pieces || ' ' || (select count(*) from social.sale) from social.stock").await, "4 1");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -150,6 +150,7 @@ mod tests {
 
     #[test]
     fn the_page_of_error_codes_lists_every_code_and_no_other() {
+        // A3-02, X-12: this is the published list.
         let page = include_str!("../../../docs/errors.md");
         let listed: Vec<&str> = page
             .lines()

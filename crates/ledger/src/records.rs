@@ -172,6 +172,7 @@ mod tests {
 
     #[test]
     fn a_summary_is_never_cut_inside_a_character() {
+        // A9-24, X-06
         for padding in 0..5 {
             let text = format!("{}{}", "x".repeat(490 + padding), "😀".repeat(10));
             let short = summary(&text);

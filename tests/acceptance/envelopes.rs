@@ -1,0 +1,85 @@
+//! One shape for every answer, whichever tool it is and whatever becomes of the call (promises A2, A3, X-11, X-12).
+
+mod failures;
+mod receipts;
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use testkit::{Database, Server, database, repository};
+
+use crate::writes::every_write;
+
+fn keys(object: &Value) -> Vec<&str> {
+    object.as_object().unwrap_or_else(|| panic!("no object: {object}")).keys().map(String::as_str).collect()
+}
+
+/// A server with every tool that there is: the demo's, the studio's and `execute_sql`.
+async fn with_every_tool(db: &Database) -> Server {
+    let mut command = Server::command(db);
+    command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
+    command.arg("--manifest").arg(repository().join("manifests/studio.toml"));
+    Server::start(command).await
+}
+
+/// These write through a proposal: `proposals.rs` has them.
+const PROPOSING: [&str; 6] = [
+    "upsert_package",
+    "delete_package",
+    "delete_package_photo",
+    "create_booking",
+    "confirm_proposal",
+    "reject_proposal",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_write_tool_answers_in_the_same_shape_and_leaves_one_record() {
+    // A1-08 to A1-10, A1-13, A2-10, A7-15, A7-16, X-11
+    let db = database().await;
+    let server = with_every_tool(&db).await;
+    let own = db.value("insert into social.tweet (account_id, text) values ('default', 'own') returning id").await;
+    let mut calls = every_write(&db, &json!(own.parse::<i64>().unwrap())).await.to_vec();
+    calls.push(("manage_working_hours", json!({"weekday": 6, "opens": "10:00", "closes": "12:00"})));
+    calls.push(("execute_sql", json!({"sql": "delete from social.media"})));
+    let listed = server.client().list_tools().await.unwrap();
+    let name = |tool: &Value| tool["name"].as_str().unwrap().to_owned();
+    let all: BTreeSet<String> = listed.iter().map(name).collect();
+    let writes = listed.iter().filter(|tool| tool["annotations"]["readOnlyHint"] == false).map(name);
+    let called: BTreeSet<String> = calls.iter().map(|call| call.0).chain(PROPOSING).map(str::to_owned).collect();
+    assert_eq!(called, writes.collect(), "every write tool is called");
+
+    let mut receipts = Vec::new();
+    for (tool, arguments) in &calls {
+        let envelope = server.succeed(tool, arguments.clone()).await;
+        assert_eq!(keys(&envelope), ["success", "data", "meta"], "{tool}");
+        let meta = &envelope["meta"];
+        assert_eq!(
+            keys(meta),
+            ["tool_version", "elapsed_ms", "correlation_id", "rows_affected", "rollback"],
+            "{tool}: {meta}"
+        );
+        let advice = &meta["rollback"];
+        assert!(!advice["note"].as_str().unwrap().trim().is_empty(), "{tool}: {advice}");
+        if advice["reversible"] == true {
+            assert!(all.contains(advice["undo_tool"].as_str().unwrap()), "{tool}: {advice}");
+            assert!(advice["undo_params"].is_object(), "{tool}: {advice}");
+        } else {
+            assert_eq!(keys(advice), ["reversible", "note"], "{tool}");
+            assert!(["delete_tweet", "upload_media", "execute_sql"].contains(tool), "{tool}: {advice}");
+        }
+        receipts.insert(0, [(*tool).to_owned(), meta["correlation_id"].as_str().unwrap().to_owned()]);
+    }
+    assert_eq!(receipts.iter().map(|[_, id]| id).collect::<BTreeSet<_>>().len(), calls.len());
+    let listed = server.succeed("get_recent_mutations", json!({})).await["data"]["mutations"].clone();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let recorded: Vec<[String; 2]> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| [text(&entry["tool_name"]), text(&entry["correlation_id"])])
+        .collect();
+    assert_eq!(recorded, receipts, "one record each, newest first");
+    let hashes =
+        "select count(distinct params_hash) from countersign.mutation_audit where params_hash ~ '^[0-9a-f]{64}$'";
+    assert_eq!(db.value(hashes).await, calls.len().to_string());
+}
