@@ -17,7 +17,7 @@ async fn statuses(db: &Database) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_call_again_is_a_duplicate_also_in_another_server() {
-    // A1-04, A1-07, A4-01 to A4-07, A9-25, A9-30
+    // A1-04, A1-07, A4-01 to A4-07, A9-25, A9-30, A10-03, A10-04, A10-07, A10-12
     let db = database().await;
     let tweet = untouched_tweet(&db).await;
     let first = Server::on(&db).await;
@@ -43,7 +43,7 @@ async fn the_same_call_again_is_a_duplicate_also_in_another_server() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cached_result_is_whole_however_long_it_is() {
-    // A4-04, X-06
+    // A4-04, A11-10, X-06
     let db = database().await;
     let server = Server::on(&db).await;
     let texts: Vec<String> = (0..20).map(|n| format!("{n}: {}", "é😀\"\\".repeat(20))).collect();
@@ -137,7 +137,7 @@ async fn the_window_is_300_seconds() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_of_the_callers_own_names_one_write_and_one_only() {
-    // A9-26, A11-15, ID02, ID05
+    // A9-26, A10-05, A11-15, ID02, ID05
     let db = database().await;
     let server = Server::on(&db).await;
     let keyed = |text: &str| json!({"text": text, "idempotency_key": "order-1"});

@@ -20,7 +20,7 @@ const LISTED: [&str; 9] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn recent_mutations_are_listed_newest_first_with_these_fields_only() {
-    // A1-14, A5-01 to A5-17, A9-31
+    // A1-14, A5-01 to A5-17, A9-31, A11-11
     let db = database().await;
     let server = Server::on(&db).await;
     let tweet = untouched_tweet(&db).await;
@@ -68,7 +68,7 @@ async fn recent_mutations_are_listed_newest_first_with_these_fields_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_is_on_record_while_it_runs_and_ends_as_what_came_of_it() {
-    // A1-11, A1-12, A5-02 to A5-10, A9-27, A9-28
+    // A1-11, A1-12, A5-02 to A5-10, A9-27, A9-28, A10-01, A10-11
     let db = database().await;
     let (server, other) = tokio::join!(Server::on(&db), Server::on(&db));
     let call = json!({"tweet_id": untouched_tweet(&db).await});
@@ -114,7 +114,7 @@ async fn a_write_is_on_record_while_it_runs_and_ends_as_what_came_of_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_is_found_whole_by_its_receipt() {
-    // A1-10, A1-15, A6-01 to A6-17, A9-32
+    // A1-10, A1-15, A6-01 to A6-17, A9-32, A11-08
     let db = database().await;
     let server = Server::on(&db).await;
     let key = json!({"text": "for the record", "idempotency_key": "abc-1"});
@@ -172,7 +172,7 @@ async fn a_final_record_cannot_be_changed_or_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ledger_has_the_columns_and_indexes_that_were_promised() {
-    // A9-01 to A9-21
+    // A9-01 to A9-21, A10-10
     let db = database().await;
     let columns = db
         .rows(

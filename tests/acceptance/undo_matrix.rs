@@ -26,7 +26,7 @@ fn undo_calls(envelope: &Value) -> Vec<(String, Value)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_reversible_tool_is_undone_by_exactly_the_calls_that_it_names() {
-    // A1-13, A7-01 to A7-03, A7-06 to A7-13, X-11
+    // A1-13, A7-01 to A7-03, A7-06 to A7-13, A10-16, A10-18, A10-19, A11-09, X-11
     let db = database().await;
     let server = Server::on(&db).await;
     let tweet = untouched_tweet(&db).await;
@@ -154,7 +154,7 @@ async fn only_the_rows_that_were_really_inserted_are_undone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_undone_says_so_and_why() {
-    // A7-04, A7-14
+    // A7-04, A7-14, A10-17, A10-21
     let db = database().await;
     let server = Server::on(&db).await;
     let posted = server.succeed("post_tweet", json!({"text": "short-lived"})).await;

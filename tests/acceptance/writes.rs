@@ -73,7 +73,7 @@ async fn a_write_answers_with_receipt_row_count_and_undo() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_write_leaves_a_record_and_nothing_else_and_can_be_repeated_at_once() {
-    // A1-22, A1-23, A3, A8-04, A10-13, X-09
+    // A1-22, A1-23, A3, A8-04, A10-02, A10-13, X-09
     let db = database().await;
     let server = Server::on(&db).await;
     let before = db.social().await;

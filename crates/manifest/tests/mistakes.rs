@@ -303,7 +303,7 @@ async fn each_mistake_is_named_with_its_place_and_has_no_consequences_that_are_n
 
 #[tokio::test]
 async fn a_write_without_an_undo_is_refused() {
-    // A7-15, A7-16, X-11: there is no default that a tool could fall into.
+    // A7-15, A7-16, A10-22, X-11: there is no default that a tool could fall into.
     let undo = HEALTHY.split("[tool.undo]").nth(1).unwrap().split("[[tool]]").next().unwrap();
     let found = mistakes(&*database(NOTES).await, &format!("[tool.undo]{undo}"), "").await;
     assert!(found.starts_with("m0.toml:12:8: tool put: a write says how it is undone"), "{found}");

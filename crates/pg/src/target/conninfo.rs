@@ -10,7 +10,6 @@ type Pairs = Vec<(String, String)>;
 
 /// What a connection string says, for whoever adds to it; [`super::Target::of`] says whether it makes sense. Not `Debug`:
 /// there may be a password in it.
-#[derive(Clone, Default)]
 pub struct Conninfo {
     pairs: Pairs,
 }

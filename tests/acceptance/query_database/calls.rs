@@ -1,0 +1,143 @@
+//! What a query may not call, and that it is seen however it is called.
+
+use serde_json::json;
+use testkit::{Server, database};
+
+use crate::writes::until_some;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_acts_beyond_the_transaction_is_not_called() {
+    // SE14, SE18, RD08: `layers.rs` has the rest.
+    let db = database().await;
+    db.run(
+        "create function social.own(int) returns int language sql as 'select $1';
+         create view social.hidden as select pg_cancel_backend(pid) from pg_stat_activity where pid = 0;
+         grant select on social.hidden to countersign_reader",
+    )
+    .await;
+    let server = Server::on(&db).await;
+    for (query, function) in [
+        ("select pg_cancel_backend(0)", "pg_cancel_backend"),
+        ("select 1 where pg_terminate_backend($1)", "pg_terminate_backend"),
+        ("select case when $1 = 0 then 1 else 1/0 end, pg_cancel_backend(0)", "pg_cancel_backend"),
+        ("table social.hidden", "pg_cancel_backend"),
+        ("select query_to_xml('select 1', true, true, '')", "query_to_xml"),
+    ] {
+        let params = if query.contains("$1") { json!([0]) } else { json!([]) };
+        let arguments = json!({"query": query, "params": params});
+        let error = server.fail("query_database", arguments, "not_permitted").await;
+        assert!(error["message"].as_str().unwrap().contains(&format!("{function} may not be called")), "{error}");
+    }
+    // A right that is missing in a part that is never reached is no way around it.
+    let query = "select case when $1 then pg_read_file('x') end, pg_cancel_backend(0)";
+    let error = server.fail("query_database", json!({"query": query, "params": [false]}), "not_permitted").await;
+    assert!(error["message"].as_str().unwrap().contains("pg_cancel_backend may not be called"), "{error}");
+    // Nobody sees what others have asked in the same session.
+    for secret in
+        ["select 'a secret question' as q", "select 'a secret question', 1/0", "select row('a secret question')"]
+    {
+        server.call("query_database", json!({"query": secret})).await;
+        server.call("explain_query", json!({"query": secret})).await;
+        let seen = server.query("select statement from pg_prepared_statements").await;
+        assert!(!json!(seen).to_string().contains("secret question"), "{seen:?}");
+    }
+    for query in [
+        "select table_to_xml('pg_catalog.pg_prepared_statements', true, false, '')",
+        "select table_to_xml_and_xmlschema('pg_catalog.pg_prepared_statements', true, false, '')",
+        "select schema_to_xml('pg_catalog', true, false, '')",
+        "select schema_to_xml_and_xmlschema('pg_catalog', true, false, '')",
+        "select database_to_xml(true, false, '')",
+        "select database_to_xml_and_xmlschema(true, false, '')",
+    ] {
+        let error = server.fail("query_database", json!({"query": query}), "not_permitted").await;
+        assert!(error["message"].as_str().unwrap().contains("by name"), "{error}");
+    }
+    server.query("select table_to_xmlschema('social.tweet', true, false, '')::text").await;
+    // What is harmless is not touched: also where a plan for any values cannot be made.
+    let query = "select case when $1 = 0 then 1 else 1/0 end as n, 'pg_cancel_backend(1)' as t, social.own(2) as own";
+    for _ in 0..2 {
+        let answer = server.succeed("query_database", json!({"query": query, "params": [0]})).await;
+        assert_eq!(answer["data"]["rows"], json!([{"n": 1, "t": "pg_cancel_backend(1)", "own": 2}]));
+    }
+    let error = server.fail("query_database", json!({"query": query, "params": [1]}), "sql_error").await;
+    assert_eq!(error["sqlstate"], "22012", "{error}");
+    // Not everybody's: refused until it is granted to the login by name.
+    db.run("revoke execute on function social.own(int) from public").await;
+    server.fail("query_database", json!({"query": "select social.own(3)"}), "not_permitted").await;
+    db.run("grant execute on function social.own(int) to countersign_reader").await;
+    assert_eq!(server.query("select social.own(4)").await, [json!({"own": 4})]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_have_asked_is_not_seen_while_a_query_is_planned_either() {
+    // SE18: planning calls functions that are STABLE, and fails with what they say.
+    let db = database().await;
+    let mut command = Server::command(&db);
+    command.args(["--read-sessions", "1"]);
+    let server = Server::start(command).await;
+    let query = "select 1 from social.tweet where id = \
+                 table_to_xml('pg_catalog.pg_prepared_statements', true, false, '')::text::int";
+    for tool in ["query_database", "explain_query"] {
+        server.query("select 'a secret question' as q").await;
+        let error = server.fail(tool, json!({"query": query}), "sql_error").await;
+        assert_eq!(error["sqlstate"], "22P02", "{error}");
+        assert!(!error.to_string().contains("secret question"), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_that_means_something_else_later_is_looked_at_again() {
+    // SE18: 'now' is the moment at which a text is parsed, so a text can wait until it has been looked at.
+    let db = database().await;
+    let mut command = Server::command(&db);
+    command.args(["--read-sessions", "1"]);
+    let server = Server::start(command).await;
+    let moment = db.value("select clock_timestamp() + interval '2 s'").await;
+    let query = format!(
+        "select case when 'now'::timestamptz > '{moment}' then pg_cancel_backend(0)::text else 'not yet' end as it"
+    );
+    assert_eq!(server.query(&query).await, [json!({"it": "not yet"})]);
+    db.run(&format!("select pg_sleep_until('{moment}')")).await;
+    let sessions = "from pg_stat_activity where usename = 'countersign_reader' and datname = current_database()";
+    db.run(&format!("select pg_terminate_backend(pid) {sessions}")).await;
+    until_some(&db, &format!("select 1 where not exists (select {sessions})")).await;
+    let error = server.fail("query_database", json!({"query": query}), "not_permitted").await;
+    assert!(error["message"].as_str().unwrap().contains("pg_cancel_backend may not be called"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_planned_does_not_run() {
+    // SE18: CS36 of `layers.rs` is the same as an attack.
+    let db = database().await;
+    let server = Server::on(&db).await;
+    // The setting that planning asks for is not a superuser's to see when it runs, only while it is planned.
+    let query = "select pg_cancel_backend(0) from social.account a where a.handle = \
+                 case when current_setting('plan_cache_mode') = 'auto' then 'x' else current_setting('data_directory') end";
+    let error = server.fail("query_database", json!({"query": query}), "not_permitted").await;
+    assert_eq!(error["sqlstate"], "42501", "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_hide_nothing_of_what_is_called() {
+    // SE18: CS37 of `layers.rs` is the same as an attack.
+    let db = database().await;
+    db.run(
+        "create table social.parted (id int) partition by list (id);
+         create table social.parted_1 partition of social.parted for values in (1);
+         create table social.parted_2 partition of social.parted for values in (2);
+         insert into social.parted values (1); grant select on social.parted to countersign_reader",
+    )
+    .await;
+    let server = Server::on(&db).await;
+    for params in [json!([1]), json!([2])] {
+        let query = "select pg_cancel_backend(0) from social.parted where id = $1";
+        let error = server.fail("query_database", json!({"query": query, "params": params}), "not_permitted").await;
+        assert!(error["message"].as_str().unwrap().contains("pg_cancel_backend may not be called"), "{error}");
+    }
+    // The plan that was looked at is not the one that runs: partitions are left out again.
+    let query = "select (select count(*) from social.parted where id = 7) as rows, (select count(*) from pg_locks \
+                 where pid = pg_backend_pid() and relation = 'social.parted_1'::regclass) as locks";
+    for _ in 0..2 {
+        assert_eq!(server.query(query).await, [json!({"rows": 0, "locks": 0})]);
+    }
+}
