@@ -20,7 +20,8 @@ mod server;
 mod stdio;
 
 pub use self::http::{
-    Allowances, Check, HttpOptions, Offer, Site, Tls, TlsError, anonymous, host, origin, proxy, read_tls, resource, serve_http,
+    Allowances, Check, HttpOptions, Offer, Site, Tls, TlsError, anonymous, host, origin, proxy, read_tls, resource,
+    serve_http,
 };
 pub use asking::{Asking, AskingError};
 pub use auth::{Authenticator, Identity, Refusal};

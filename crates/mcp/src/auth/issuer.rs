@@ -53,6 +53,11 @@ impl Verifier {
     }
 
     #[cfg(test)]
+    pub(super) const fn verifications(&self) -> &Semaphore {
+        &self.verifications
+    }
+
+    #[cfg(test)]
     pub(super) const fn keys(&self) -> &Keys {
         &self.keys
     }
@@ -129,7 +134,7 @@ impl Verifier {
 impl VerifiedToken {
     fn into_admission(self) -> Admission {
         // A time that no clock reaches is never.
-        let expires = OffsetDateTime::from_unix_timestamp(self.valid_until as i64).ok();
+        let expires = OffsetDateTime::from_unix_timestamp(self.valid_until.ceil() as i64).ok();
         Admission { identity: self.identity, expires }
     }
 }

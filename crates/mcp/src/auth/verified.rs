@@ -6,9 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::jwk::{Key, KeySet};
 use super::{Identity, TokenHash};
 
-/// Tokens that are remembered, the newest ones: a few hundred bytes each.
-const CAPACITY: usize = 10_000;
-
 /// A token that was accepted.
 #[derive(Debug, Clone)]
 pub(super) struct VerifiedToken {
@@ -31,6 +28,9 @@ struct Table {
 }
 
 impl VerifiedTokens {
+    /// Tokens that are remembered, the newest ones: a few hundred bytes each.
+    pub(super) const CAPACITY: usize = 10_000;
+
     /// The token with this hash, if it has not expired at `now` (in seconds since 1970) and the issuer still publishes its key.
     pub(super) fn get(&self, hash: TokenHash, keys: &KeySet, now: f64) -> Option<VerifiedToken> {
         let token = self.0.lock().unwrap_or_else(PoisonError::into_inner).by_hash.get(&hash).cloned()?;
@@ -42,7 +42,7 @@ impl VerifiedTokens {
         if table.by_hash.insert(hash, token).is_none() {
             table.order.push_back(hash);
         }
-        if table.order.len() > CAPACITY
+        if table.order.len() > Self::CAPACITY
             && let Some(oldest) = table.order.pop_front()
         {
             table.by_hash.remove(&oldest);

@@ -123,7 +123,8 @@ mod tests {
     #[test]
     fn only_a_trusted_proxy_names_its_client() {
         let proxies = TrustedProxies::new(&["10.0.0.0/8".to_owned(), "fd00::1".to_owned()]);
-        let client = |peer: &str, values: &[&str]| proxies.client(peer.parse().unwrap(), &forwarded(values)).to_string();
+        let client =
+            |peer: &str, values: &[&str]| proxies.client(peer.parse().unwrap(), &forwarded(values)).to_string();
         assert_eq!(client("203.0.113.9", &["198.51.100.1"]), "203.0.113.9", "a stranger's header");
         assert_eq!(client("10.0.0.1", &["198.51.100.1"]), "198.51.100.1");
         assert_eq!(client("fd00::1", &["198.51.100.1:4711"]), "198.51.100.1");

@@ -305,8 +305,10 @@ mod tests {
         let probe = admit(&all, "192.0.2.2").unwrap();
         probe.0.begin_request();
         assert!(probe.0.end_request(false), "it is closed with its answer");
-        let busy: Vec<Open> =
-            std::iter::from_fn(|| admit(&all, "192.0.2.4").ok()).take(10 * RESERVE).inspect(|one| one.0.begin_request()).collect();
+        let busy: Vec<Open> = std::iter::from_fn(|| admit(&all, "192.0.2.4").ok())
+            .take(10 * RESERVE)
+            .inspect(|one| one.0.begin_request())
+            .collect();
         assert!(busy.len() < RESERVE);
         assert_eq!(admit(&all, "192.0.2.5").err(), Some(ConnectionLimitError::OfAll));
     }

@@ -67,7 +67,14 @@ impl Exchange {
         B::Error: Into<axum::BoxError>,
     {
         let end = self.state.lock().unwrap_or_else(PoisonError::into_inner).end.take();
-        Body::new(Answer { body: Box::pin(body), rest: Bytes::new(), exchange: self, is_whole: false, is_cut: false, end })
+        Body::new(Answer {
+            body: Box::pin(body),
+            rest: Bytes::new(),
+            exchange: self,
+            is_whole: false,
+            is_cut: false,
+            end,
+        })
     }
 
     fn end(&self, is_whole: bool) {

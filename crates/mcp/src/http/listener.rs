@@ -115,7 +115,8 @@ pub async fn serve_http(listener: TcpListener, tls: Option<Tls>, site: Arc<Site>
                 continue;
             }
         };
-        let service = RequestService { router: TowerToHyperService::new(router.clone()), connection: connection.clone() };
+        let service =
+            RequestService { router: TowerToHyperService::new(router.clone()), connection: connection.clone() };
         let (tls, watcher, since) = (tls.clone(), graceful.watcher(), Instant::now());
         tokio::spawn(async move {
             let _slot = slot;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::{Extension, Json};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use http::{HeaderMap, StatusCode, header};
 use serde_json::json;
 use tools::metrics::CONTENT_TYPE;

@@ -82,7 +82,8 @@ impl Refusal {
             Self::Unauthenticated { refusal, .. } => refusal.message(),
             Self::TooManyAttempts(why) => why.to_string(),
             Self::NoConnection => {
-                "the server has as many connections as it may have: wait a second, then send the request again".to_owned()
+                "the server has as many connections as it may have: wait a second, then send the request again"
+                    .to_owned()
             }
             Self::Exhausted(what) => what.to_string(),
             Self::TooManySessions { most } => {
@@ -113,7 +114,9 @@ impl Refusal {
             Self::Misaddressed(Misaddressed::Origin | Misaddressed::Site) => Reason::Origin,
             Self::Unauthenticated { .. } if status == StatusCode::FORBIDDEN => Reason::Forbidden,
             Self::Unauthenticated { .. } if status == StatusCode::UNAUTHORIZED => Reason::Unauthenticated,
-            Self::Exhausted(Exhausted::Rate { .. } | Exhausted::Weight) | Self::TooManyAttempts(_) => Reason::RateLimited,
+            Self::Exhausted(Exhausted::Rate { .. } | Exhausted::Weight) | Self::TooManyAttempts(_) => {
+                Reason::RateLimited
+            }
             Self::NoConnection => Reason::TooManyConnections,
             Self::Exhausted(Exhausted::Streams { .. }) => Reason::TooManyStreams,
             Self::TooManySessions { .. } => Reason::TooManySessions,

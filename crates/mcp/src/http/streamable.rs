@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
 use axum::Extension;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
