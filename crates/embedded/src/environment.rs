@@ -17,7 +17,7 @@ const COMMON: [&str; 8] = [
 ];
 
 /// For a package client: its configuration, its cache, and the way to its registry.
-const PACKAGE_CLIENT: [&str; 24] = [
+const PACKAGE_CLIENT: [&str; 25] = [
     "HOME",
     "USER",
     "LOGNAME",
@@ -37,6 +37,7 @@ const PACKAGE_CLIENT: [&str; 24] = [
     "no_proxy",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
+    "NIX_SSL_CERT_FILE",
     "CURL_CA_BUNDLE",
     "REQUESTS_CA_BUNDLE",
     "NETRC",
