@@ -121,7 +121,10 @@ async fn behind_a_trusted_proxy_each_client_has_its_own_limit_and_nobody_else_na
         assert_eq!(status(&of("198.51.100.2")).await, elsewhere);
         assert_eq!(status(&of("198.51.100.1")).await, StatusCode::TOO_MANY_REQUESTS);
         let client = if is_trusted { "client=198.51.100.1 " } else { "client=127.0.0.1 " };
-        assert!(server.log().contains(client), "{}", server.log());
+        let log = server.log();
+        assert!(log.contains(client), "{log}");
+        let warnings = log.lines().filter(|line| line.contains("list it there")).count();
+        assert_eq!(warnings, usize::from(!is_trusted), "{log}");
     }
 }
 

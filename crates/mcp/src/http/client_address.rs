@@ -27,6 +27,11 @@ impl TrustedProxies {
         Self(texts.iter().filter_map(|text| parse_network(text)).collect())
     }
 
+    /// Whether a request over a connection with this peer looks as if a proxy sent it that nobody has named.
+    pub(crate) fn is_unnamed_proxy(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
+        headers.contains_key(FORWARDED_FOR) && !self.contains(peer)
+    }
+
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }

@@ -38,6 +38,7 @@ mod visit;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use contract::AccountId;
@@ -117,6 +118,8 @@ pub struct Site {
     allowances: Allowances,
     connections: Arc<Connections>,
     proxies: TrustedProxies,
+    /// Once is enough.
+    has_warned_of_proxy: AtomicBool,
     attempts: Attempts,
     refusals: Arc<RefusalLog>,
     public_url: Option<String>,
@@ -171,6 +174,7 @@ impl Site {
             accounts,
             connections: Connections::new(options.connections, options.connections_per_address, proxies.clone()),
             proxies,
+            has_warned_of_proxy: AtomicBool::new(false),
             attempts: Attempts::default(),
             refusals: RefusalLog::new(),
             public_url,

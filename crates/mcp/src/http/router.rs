@@ -2,6 +2,7 @@
 //! counted and, if it is a refusal, logged.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, State};
@@ -56,6 +57,15 @@ async fn on_every_route(
     next: Next,
 ) -> Response<Body> {
     connection.begin_request();
+    if site.proxies.is_unnamed_proxy(connection.peer(), request.headers())
+        && !site.has_warned_of_proxy.swap(true, Ordering::Relaxed)
+    {
+        tracing::warn!(
+            peer = %connection.peer(),
+            "a request carries X-Forwarded-For, which counts only from trusted_proxies: if a proxy of yours is at this address, \
+             list it there; until then all of its clients have the limits of one"
+        );
+    }
     let caller = Caller::new(Arc::clone(&connection), &site.proxies, request.headers());
     request.extensions_mut().insert(caller.clone());
     let path = request.uri().path().to_owned();
