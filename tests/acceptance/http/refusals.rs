@@ -138,7 +138,7 @@ async fn a_line_of_a_refusal_says_from_where_and_to_what_and_no_more_than_that()
     let mut connection = RawConnection::to(&server).await;
     assert_eq!(connection.ask(&get("/mcp?access_token=hidden", &[])).await.unwrap().status, 401);
     let line = server.logged("a request was refused").await;
-    for part in ["status=401", "client=127.0.0.1", "path=\"\\\"/mcp\\\"\"", "this server wants a token"] {
+    for part in ["status=401", "client=127.0.0.1", "path=\"/mcp\"", "this server wants a token"] {
         assert!(line.contains(part), "{part}: {line}");
     }
     assert_eq!(status(&server.visitor().bearing(&expired)).await, StatusCode::UNAUTHORIZED);

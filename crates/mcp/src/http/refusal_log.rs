@@ -25,6 +25,9 @@ const MAX_ADDRESSES: usize = 1_000;
 /// Addresses that a summary names, those with the most refusals.
 const NAMED_ADDRESSES: usize = 3;
 
+/// The most of a path that a line repeats.
+const MAX_PATH_CHARS: usize = 64;
+
 /// What was refused.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Refused<'a> {
@@ -87,7 +90,7 @@ fn write_line(client: IpAddr, refused: Refused<'_>) {
     match refused {
         Refused::Request { status, path, message } => {
             // The path alone: a query string may hold a token that does not belong there.
-            let path = contract::quoted(path);
+            let path: String = path.chars().take(MAX_PATH_CHARS).collect();
             tracing::info!(status = status.as_u16(), %client, path, "a request was refused: {message}");
         }
         Refused::Connection { message } => tracing::info!(%client, "a connection was refused: {message}"),
