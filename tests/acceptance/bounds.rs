@@ -13,8 +13,6 @@ use mcp::ClientError;
 use serde_json::{Value, json};
 use testkit::{Database, Server, arguments, database};
 
-use crate::writes::until_some;
-
 const MIB: f64 = 1024.0;
 
 /// What the server may take beyond its idle level, in KiB.
@@ -154,7 +152,7 @@ impl Watched {
         assert_eq!(self.server.query("select 1 as n").await, [json!({"n": 1})], "{name}");
         let free = "select 1 where not exists (select from pg_stat_activity where usename = 'countersign_reader' \
                     and datname = current_database() and state <> 'idle')";
-        until_some(&self.db, free).await;
+        self.db.first_value(free).await;
     }
 
     async fn query(&self, name: &str, sql: &str, expected: Expected) {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testkit::{Database, Server, database};
 
 use crate::images::Manifest;
-use crate::writes::{likes, until_some, untouched_tweet};
+use crate::writes::{likes, untouched_tweet};
 
 /// How many records there are of each status.
 async fn statuses(db: &Database) -> String {
@@ -340,7 +340,7 @@ async fn undo_calls_that_finish_together_reverse_their_write_all_the_same() {
     let release = async {
         let waiting = "select 1 from (select count(*) as n from pg_stat_activity where wait_event_type = 'Lock' \
                        and usename = 'countersign_writer' and datname = current_database()) s where n = 2";
-        until_some(&db, waiting).await;
+        db.first_value(waiting).await;
         lock.rollback().await.unwrap();
     };
     tokio::join!(both, release);

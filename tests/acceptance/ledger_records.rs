@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testkit::{Server, database};
 
 use crate::images::record;
-use crate::writes::{until_some, untouched_tweet};
+use crate::writes::untouched_tweet;
 
 const LISTED: [&str; 9] = [
     "correlation_id",
@@ -78,11 +78,11 @@ async fn a_write_is_on_record_while_it_runs_and_ends_as_what_came_of_it() {
     let watching = async {
         let blocked = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%tweet_like%' \
                        and datname = current_database() and pid <> pg_backend_pid()";
-        until_some(&db, blocked).await;
+        db.first_value(blocked).await;
         // An identical call elsewhere waits for the outcome, and is on record as well.
         let second = other.succeed("like_tweet", call.clone());
         let look = async {
-            until_some(&db, "select 1 from countersign.mutation_audit having count(*) = 2").await;
+            db.first_value("select 1 from countersign.mutation_audit having count(*) = 2").await;
             let listed = server.succeed("get_recent_mutations", json!({"status": "pending"})).await["data"].clone();
             lock.rollback().await.unwrap();
             listed

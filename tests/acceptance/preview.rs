@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testkit::{Database, RawServer, Server, database};
 
 use crate::images::Manifest;
-use crate::writes::{every_write, until_some, untouched_tweet};
+use crate::writes::{every_write, untouched_tweet};
 
 /// Every row of every table, the demo's and the ledger's.
 async fn everything(db: &Database) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
@@ -155,7 +155,7 @@ async fn a_preview_that_is_cancelled_or_loses_its_backend_leaves_nothing() {
         let lock = blocker.transaction().await.unwrap();
         lock.batch_execute("lock table social.tweet in access exclusive mode").await.unwrap();
         server.send(&json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": call}).to_string()).await;
-        let pid = until_some(&db, waiting).await;
+        let pid = db.first_value(waiting).await;
         if cancel {
             server.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#).await;
         } else {
@@ -170,7 +170,7 @@ async fn a_preview_that_is_cancelled_or_loses_its_backend_leaves_nothing() {
             assert!(error["message"].as_str().unwrap().contains("nothing was written"), "{error}");
         }
         // While the lock is still held: the backend is gone.
-        until_some(&db, &format!("select 1 where not exists (select from pg_stat_activity where pid = {pid})")).await;
+        db.first_value(&format!("select 1 where not exists (select from pg_stat_activity where pid = {pid})")).await;
         lock.rollback().await.unwrap();
     }
     assert_eq!(everything(&db).await, before);

@@ -195,11 +195,8 @@ async fn only_a_person_with_the_role_approves_and_a_server_carries_it_out() {
     assert_eq!(state(&db, &proposal).await, "pending");
 
     assert_eq!(approve(&db, &proposal).await, "done");
-    crate::writes::until_some(
-        &db,
-        &format!("select 1 from countersign.proposal where proposal_id = '{id}' and status = 'executed'"),
-    )
-    .await;
+    db.first_value(&format!("select 1 from countersign.proposal where proposal_id = '{id}' and status = 'executed'"))
+        .await;
     assert_eq!(db.value("select count(*) from studio.package where package_id = 3").await, "0");
     let decision = db.rows(&format!("select p.decided_by, p.decided_via, a.approval->>'decided_by', a.status, a.tool_name, a.account_id \
         from countersign.proposal p join countersign.mutation_audit a using (correlation_id) where p.proposal_id = '{id}'")).await;
@@ -240,7 +237,7 @@ async fn a_statement_of_an_admins_own_is_not_tried_before_somebody_has_approved_
         "select correlation_id from countersign.proposal where proposal_id = '{}' and status = 'executed'",
         id(&broad)
     );
-    crate::writes::until_some(&db, &executed).await;
+    db.first_value(&executed).await;
     assert_eq!(db.value("select count(*) from social.tweet_like").await, "0");
     server.close().await;
 }

@@ -4,11 +4,10 @@
 mod terminal;
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use nix::unistd::{Uid, User};
 use serde_json::{Value, json};
-use testkit::{Database, Server, countersign, database, repository};
+use testkit::{Database, Server, countersign, database, poll, repository};
 use tokio::process::Command;
 
 use crate::audit::{Ran, countersign_on};
@@ -73,15 +72,8 @@ async fn stored(url: &str, id: &str) -> Value {
 
 /// The proposal once it reads this state, by the database's clock.
 async fn once_it_is(url: &str, id: &str, state: &str) -> Value {
-    let wait = async {
-        loop {
-            let proposal = stored(url, id).await;
-            if proposal["status"] == state {
-                return proposal;
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), wait).await.unwrap_or_else(|_| panic!("{id} never became {state}"))
+    let in_state = async || Some(stored(url, id).await).filter(|proposal| proposal["status"] == state);
+    poll::until_some(&format!("proposal {id} becomes {state}"), in_state).await
 }
 
 async fn successes(db: &Database) -> String {

@@ -9,7 +9,6 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStderr, Command};
 
 use crate::configuration::Folder;
-use crate::writes::until_some;
 
 fn tool(name: &str, sql: &str) -> String {
     format!(
@@ -178,7 +177,7 @@ async fn a_write_that_runs_through_the_change_ends_with_the_tool_it_began_with_o
     let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": call});
     logged.server.send(&message.to_string()).await;
     let waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-    until_some(&setup.db, waiting).await;
+    setup.db.first_value(waiting).await;
 
     setup.write(&[tool("other", NEW)]);
     hang_up(logged.server.pid());

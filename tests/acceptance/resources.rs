@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use testkit::{Database, RawServer, Server, database};
 
 use crate::configuration::Folder;
-use crate::writes::until_some;
 
 const PROTOCOL: &str = "2025-06-18";
 
@@ -240,13 +239,12 @@ async fn a_cancelled_read_of_a_resource_frees_its_backend_and_one_that_hangs_end
     let request = json!({"jsonrpc": "2.0", "id": 7, "method": "resources/read", "params": {"uri": "countersign://database/social"}});
     server.send(&request.to_string()).await;
     let waiting = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-    let pid = until_some(&db, waiting).await;
+    let pid = db.first_value(waiting).await;
     let started = std::time::Instant::now();
     server.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#).await;
-    until_some(
-        &db,
-        &format!("select 1 where not exists (select from pg_stat_activity where pid = {pid} and state = 'active')"),
-    )
+    db.first_value(&format!(
+        "select 1 where not exists (select from pg_stat_activity where pid = {pid} and state = 'active')"
+    ))
     .await;
     assert!(started.elapsed().as_millis() < 2000, "before its deadline: {:?}", started.elapsed());
     changing.batch_execute("rollback").await.unwrap();

@@ -3,7 +3,7 @@
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use testkit::{Database, Server, countersign, database, repository};
+use testkit::{Database, Server, countersign, database, poll, repository};
 use tokio::process::Command;
 
 async fn refused(command: &mut Command) -> String {
@@ -76,7 +76,8 @@ async fn wrong_credentials_and_a_missing_database_are_told_apart() {
     let guarded = url.replace("user=postgres", "user=guarded");
     // The reload is a signal: the server takes it in when it comes to it.
     let open = format!("{guarded} password=wrong");
-    while tokio_postgres::connect(&open, tokio_postgres::NoTls).await.is_ok() {}
+    let refuses = async || tokio_postgres::connect(&open, tokio_postgres::NoTls).await.is_err();
+    poll::until("the role is asked for its password", refuses).await;
     let said = refused(&mut serve(&format!("{guarded} password=hunter2"))).await;
     assert_says(&said, &["Authentication failed - check connection string credentials"]);
     let said = refused(&mut serve(&guarded)).await;

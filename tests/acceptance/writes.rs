@@ -1,7 +1,5 @@
 //! Writes through the gate: recorded before they start, once, or not at all (promises A1 to A4, A8).
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use testkit::{Database, RawServer, Server, database};
 
@@ -210,10 +208,10 @@ async fn a_backend_killed_in_the_middle_leaves_the_truth_in_the_record() {
         // The write waits for the lock: its record is there, and pending.
         let waiting = "select pid from pg_stat_activity where wait_event_type = 'Lock' and query like '%tweet_like%' \
                        and datname = current_database() and pid <> pg_backend_pid()";
-        let pid = until_some(&db, waiting).await;
+        let pid = db.first_value(waiting).await;
         assert_eq!(records(&db).await, [["like_tweet", "pending", ""]]);
         db.run(&format!("select pg_terminate_backend({pid})")).await;
-        until_some(&db, "select 1 from countersign.mutation_audit where status = 'failure'").await;
+        db.first_value("select 1 from countersign.mutation_audit where status = 'failure'").await;
         lock.rollback().await.unwrap();
     };
     let (envelope, ()) = tokio::join!(call, kill);
@@ -224,18 +222,6 @@ async fn a_backend_killed_in_the_middle_leaves_the_truth_in_the_record() {
     assert_eq!(likes(&db, tweet).await, "0");
     server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
     assert_eq!(records(&db).await, [["like_tweet", "failure", "in_doubt_aborted"], ["like_tweet", "success", ""]]);
-}
-
-/// The one value of a query, as soon as it has a row.
-pub(crate) async fn until_some(db: &Database, sql: &str) -> String {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-    loop {
-        if let Some(row) = db.rows(sql).await.into_iter().next() {
-            return row.into_iter().next().unwrap();
-        }
-        assert!(tokio::time::Instant::now() < deadline, "never: {sql}");
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -250,10 +236,10 @@ async fn what_a_killed_server_left_pending_is_ended_by_the_next_one_and_can_be_r
     let params = json!({"name": "like_tweet", "arguments": {"tweet_id": tweet}});
     killed.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()).await;
     let waiting = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-    let pid = until_some(&db, waiting).await;
+    let pid = db.first_value(waiting).await;
     drop(killed);
     lock.rollback().await.unwrap();
-    until_some(&db, &format!("select 1 where not exists (select from pg_stat_activity where pid = {pid})")).await;
+    db.first_value(&format!("select 1 where not exists (select from pg_stat_activity where pid = {pid})")).await;
     assert_eq!(records(&db).await, [["like_tweet", "pending", ""]]);
     // An hour later, as far as the record knows.
     db.run(
@@ -262,7 +248,7 @@ async fn what_a_killed_server_left_pending_is_ended_by_the_next_one_and_can_be_r
     )
     .await;
     let next = Server::on(&db).await;
-    until_some(&db, "select 1 from countersign.mutation_audit where status = 'failure'").await;
+    db.first_value("select 1 from countersign.mutation_audit where status = 'failure'").await;
     assert_eq!(records(&db).await, [["like_tweet", "failure", "in_doubt_aborted"]]);
     assert_eq!(next.succeed("like_tweet", json!({"tweet_id": tweet})).await["data"]["liked"], true);
     assert_eq!(likes(&db, tweet).await, "1");
@@ -281,16 +267,15 @@ async fn a_call_that_is_swept_while_it_waits_takes_nothing_with_it() {
     let rest = async {
         let blocked = "select pid from pg_stat_activity where wait_event_type = 'Lock' and query like '%tweet_like%' \
                        and datname = current_database() and pid <> pg_backend_pid()";
-        let pid = until_some(&db, blocked).await;
+        let pid = db.first_value(blocked).await;
         let second = waiting.call("like_tweet", call.clone());
         let sweep = async {
-            until_some(&db, "select 1 from countersign.mutation_audit where status = 'pending' having count(*) = 2")
+            db.first_value("select 1 from countersign.mutation_audit where status = 'pending' having count(*) = 2")
                 .await;
             // The first one is locked by its T2, so it is the second one that goes.
-            until_some(&db, "select countersign.sweep(interval '0', 10)").await;
+            db.first_value("select countersign.sweep(interval '0', 10)").await;
             db.run(&format!("select pg_terminate_backend({pid})")).await;
-            until_some(
-                &db,
+            db.first_value(
                 "select 1 where not exists (select from countersign.mutation_audit where status = 'pending')",
             )
             .await;

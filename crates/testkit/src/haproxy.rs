@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
 use crate::http::{HttpServer, Visitor};
+use crate::poll;
 
 /// A proxy that ends with the test.
 #[derive(Debug)]
@@ -60,12 +61,9 @@ impl HaProxy {
     }
 
     async fn until_it_serves(&self) {
-        let asking = async {
-            while !reqwest::get(format!("{}/readyz", self.base)).await.is_ok_and(|answer| answer.status() == 200) {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(std::time::Duration::from_secs(20), asking).await.expect("haproxy serves");
+        let (client, url) = (reqwest::Client::new(), format!("{}/readyz", self.base));
+        let serves = async || client.get(&url).send().await.is_ok_and(|answer| answer.status() == 200);
+        poll::until("HAProxy has a server that is ready", serves).await;
     }
 
     /// Somebody who comes through it.

@@ -12,13 +12,16 @@
     reason = "a test that cannot be set up has failed, and says where"
 )]
 
+mod background;
 mod cluster;
 mod front_end;
 mod golden;
 mod haproxy;
 mod http;
+mod idle_connection;
 mod issuer;
 mod pgbouncer;
+pub mod poll;
 mod proxy;
 mod raw;
 mod server;

@@ -27,7 +27,7 @@ async fn a_client_that_does_not_read_holds_no_transaction_and_no_memory_and_gets
                  and datname = current_database() and state = 'idle' and query like '%pg_advisory_unlock_all%') = 8 \
                  and not exists (select from pg_stat_activity where usename = 'countersign_reader' \
                  and datname = current_database() and (state <> 'idle' or state_change > clock_timestamp() - interval '0.3 s'))";
-    until_some(&db, quiet).await;
+    db.first_value(quiet).await;
     let held = memory.peak_above_idle_kib();
     println!("{CALLS} answers of 1 MB that nobody reads: peak +{:.1} MiB", held as f64 / MIB);
     assert!(held < HELD_KIB, "{held} KiB");

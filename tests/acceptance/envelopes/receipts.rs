@@ -7,7 +7,6 @@ use testkit::{Database, Server, database};
 
 use super::keys;
 use crate::images::{Manifest, record};
-use crate::writes::until_some;
 
 const TOOLS: &str = r#"
 [[tool]]
@@ -105,7 +104,7 @@ async fn a_failure_behind_the_gate_has_the_receipt_of_its_record_whatever_its_co
                    and datname = current_database() and pid <> pg_backend_pid()";
     let db = world.db.clone();
     let second = async {
-        let pid = until_some(&db, waiting).await;
+        let pid = db.first_value(waiting).await;
         let told = hasty.call("put_item", json!({"id": 5})).await;
         db.run(&format!("select pg_terminate_backend({pid})")).await;
         told

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use serde_json::json;
-use testkit::{Told, bare_front_end, database, front_end};
+use testkit::{Told, bare_front_end, database, front_end, poll};
 
 #[tokio::test]
 async fn a_query_answers_one_result_in_the_order_of_its_columns() {
@@ -300,7 +300,7 @@ async fn a_statement_that_does_not_come_does_not_hold_up_the_end() {
             let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
             u64::from_str_radix(line.trim(), 16).unwrap() & (1 << 14) != 0
         };
-        while !catches(&caught()) {}
+        poll::until("it catches signals", async || catches(&caught())).await;
         let asked = std::time::Instant::now();
         std::process::Command::new("kill").arg(pid.to_string()).status().unwrap();
         let input = child.stdin.take();

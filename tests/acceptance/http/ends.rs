@@ -7,7 +7,7 @@ use testkit::{Database, HttpServer, database};
 use tokio::task::JoinHandle;
 
 use super::HANDSHAKE;
-use crate::writes::{until_some, untouched_tweet};
+use crate::writes::untouched_tweet;
 
 const SLEEPING: &str = "from pg_stat_activity where usename = 'countersign_reader' and datname = current_database() \
                         and state = 'active' and query like '%pg_sleep%'";
@@ -21,7 +21,7 @@ fn whole(request: RequestBuilder) -> JoinHandle<reqwest::Result<String>> {
 }
 
 async fn until_nobody_sleeps(db: &Database) {
-    until_some(db, &format!("select 1 where not exists (select {SLEEPING})")).await;
+    db.first_value(&format!("select 1 where not exists (select {SLEEPING})")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -32,7 +32,7 @@ async fn a_read_ends_with_its_client_in_every_era() {
     for client in [server.session(HANDSHAKE).await, server.visitor()] {
         let call = client.calling(1, "query_database", &json!({"query": "select pg_sleep(60)"}));
         let calling = whole(call);
-        until_some(&db, &format!("select 1 {SLEEPING}")).await;
+        db.first_value(&format!("select 1 {SLEEPING}")).await;
         let gone = tokio::time::Instant::now();
         calling.abort();
         until_nobody_sleeps(&db).await;
@@ -51,7 +51,7 @@ async fn a_write_goes_on_without_its_client_and_its_repetition_writes_nothing_mo
         let lock = blocker.transaction().await.unwrap();
         lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
         let calling = whole(client.calling(41, "like_tweet", &json!({"tweet_id": tweet})));
-        until_some(&db, WAITING).await;
+        db.first_value(WAITING).await;
         calling.abort();
         assert!(calling.await.unwrap_err().is_cancelled());
         lock.commit().await.unwrap();
@@ -76,7 +76,7 @@ async fn a_server_that_is_told_to_stop_answers_its_writes_first_and_leaves_nothi
         let lock = blocker.transaction().await.unwrap();
         lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
         let calling = whole(client.calling(1, "like_tweet", &json!({"tweet_id": tweet})));
-        until_some(&db, WAITING).await;
+        db.first_value(WAITING).await;
         // A stream that nobody closes must not keep the server.
         let stream = client.request(reqwest::Method::GET, "/sse").send().await.unwrap();
         super::signal(&server, Signal::SIGTERM);
@@ -98,7 +98,7 @@ async fn reads_have_a_moment_to_end_when_the_server_stops_and_then_they_are_cut_
     let long = whole(client.calling(1, "query_database", &json!({"query": "select pg_sleep(600)"})));
     let short = json!({"query": "select pg_sleep(1), 'in time' as said"});
     let short = whole(client.calling(2, "query_database", &short));
-    until_some(&db, &format!("select 1 where (select count(*) {SLEEPING}) = 2")).await;
+    db.first_value(&format!("select 1 where (select count(*) {SLEEPING}) = 2")).await;
     super::signal(&server, Signal::SIGTERM);
     assert!(short.await.unwrap().unwrap().contains("in time"));
     let cut = long.await.unwrap().unwrap();
@@ -120,7 +120,7 @@ async fn a_second_signal_ends_the_server_at_once_and_the_next_one_ends_its_write
     let lock = blocker.transaction().await.unwrap();
     lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
     let calling = whole(client.calling(1, "like_tweet", &json!({"tweet_id": tweet})));
-    until_some(&db, WAITING).await;
+    db.first_value(WAITING).await;
     super::signal(&server, Signal::SIGTERM);
     server.logged("stopping: ").await;
     super::signal(&server, Signal::SIGTERM);
@@ -128,7 +128,7 @@ async fn a_second_signal_ends_the_server_at_once_and_the_next_one_ends_its_write
     assert!(calling.await.unwrap().is_err(), "nobody answers any more");
     lock.rollback().await.unwrap();
     // What every server does each minute with what is old enough to be nobody's any more.
-    until_some(&db, "select countersign.sweep(interval '0', 1000)").await;
+    db.first_value("select countersign.sweep(interval '0', 1000)").await;
     let next = HttpServer::on(&db).await;
     let again = next.visitor().call("like_tweet", json!({"tweet_id": tweet})).await;
     assert_eq!(again["success"], true, "{again}");

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use testkit::{HttpServer, database};
 
 use super::HANDSHAKE;
-use crate::writes::until_some;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_answered_without_a_token_that_counts_and_the_answer_says_how_to_get_in() {
@@ -105,7 +104,7 @@ async fn the_protocol_without_sessions_is_no_way_into_anothers_session() {
         async move { bob.send(request).await }
     });
     let waits = "select 1 from pg_locks where not granted and relation = 'social.tweet'::regclass";
-    until_some(&db, waits).await;
+    db.first_value(waits).await;
 
     // The id of a request that is being answered, in a session that is in hand.
     let thief = server.visitor().bearing(&ana).with("mcp-session-id", &session);

@@ -5,8 +5,6 @@ use serde_json::{Value, json};
 use testkit::{PgBouncer, Server, database};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use crate::writes::until_some;
-
 /// One backend for each login, and no reset.
 async fn unclean() -> PgBouncer {
     PgBouncer::with(&database().await, &[("default_pool_size", "1"), ("server_reset_query_always", "0")]).await
@@ -65,7 +63,7 @@ async fn nothing_of_a_read_is_left() {
             assert_eq!(left(&neighbour).await, Vec::<String>::new(), "{call}");
         }
     }
-    until_some(pooler.database(), "select 1 where not exists (select from pg_locks where locktype = 'advisory')").await;
+    pooler.database().first_value("select 1 where not exists (select from pg_locks where locktype = 'advisory')").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

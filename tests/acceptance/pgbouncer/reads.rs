@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use testkit::{PgBouncer, Server, arguments, database};
 
 use super::behind_a_pooler;
-use crate::writes::until_some;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parameters_types_errors_and_limits_are_as_without_a_pooler() {
@@ -104,11 +103,11 @@ async fn a_read_out_of_time_or_without_its_client_frees_its_backend() {
     let call = leaving.client().call("query_database", arguments(slow));
     tokio::select! {
         answer = call => panic!("{answer:?}"),
-        _ = until_some(pooler.database(), &asleep) => {}
+        _ = pooler.database().first_value(&asleep) => {}
     }
     let left = Instant::now();
     leaving.close().await;
-    until_some(pooler.database(), &format!("select 1 where not exists ({AT_WORK})")).await;
+    pooler.database().first_value(&format!("select 1 where not exists ({AT_WORK})")).await;
     assert!(left.elapsed() < Duration::from_secs(5), "{:?}", left.elapsed());
 }
 

@@ -2,7 +2,7 @@
 //! and the configuration of docs/deploy.md is one that works.
 
 use serde_json::{Value, json};
-use testkit::{Database, PgBouncer, Server, database, lone_database};
+use testkit::{Database, PgBouncer, Server, database, lone_database, poll};
 use tokio::process::Command;
 
 use super::behind_a_pooler;
@@ -113,5 +113,6 @@ async fn ask_for_passwords(db: &Database) {
     db.run("select pg_reload_conf()").await;
     let url = db.writer_url();
     // The postmaster takes the rules in when it gets round to it.
-    while tokio_postgres::connect(&url, tokio_postgres::NoTls).await.is_ok() {}
+    let refuses = async || tokio_postgres::connect(&url, tokio_postgres::NoTls).await.is_err();
+    poll::until("PostgreSQL asks for passwords", refuses).await;
 }

@@ -167,8 +167,8 @@ async fn an_altered_one_holds_nothing_up_and_ends_like_any_other() {
             id(proposal)
         )
     };
-    assert_eq!(crate::writes::until_some(&db, &ended(&stuck)).await, "failed");
-    crate::writes::until_some(&db, "select 1 from countersign.proposal where status = 'expired'").await;
+    assert_eq!(db.first_value(&ended(&stuck)).await, "failed");
+    db.first_value("select 1 from countersign.proposal where status = 'expired'").await;
     // What comes behind it is carried out, and the account can go on proposing.
     let next = propose(&server, "upsert_package", price("152")).await;
     server.succeed("confirm_proposal", agreement(&next)).await;

@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use testkit::{Database, RawServer, Server, database};
 
 use super::{PRICE, agreement, approve, command, id, price, propose, state, studio};
-use crate::writes::until_some;
 
 fn kill(pid: u32) {
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), nix::sys::signal::Signal::SIGKILL).unwrap();
@@ -43,7 +42,7 @@ async fn a_server_that_is_killed_right_after_the_agreement_leaves_it_to_the_next
     assert_eq!(db.value(&agreed).await, "done");
     assert_eq!((state(&db, &proposal).await, db.value(PRICE).await), ("confirmed".to_owned(), "120.00".to_owned()));
     let server = studio(&db).await;
-    assert_eq!(until_some(&db, &ended(&proposal)).await, "executed");
+    assert_eq!(db.first_value(&ended(&proposal)).await, "executed");
     assert_eq!(db.value(PRICE).await, "150.00");
     assert_eq!(db.rows("select status from countersign.mutation_audit").await, [["success"]]);
     let answer = server.succeed("confirm_proposal", agreement(&proposal)).await;
@@ -63,14 +62,14 @@ async fn a_server_that_is_killed_in_the_middle_of_the_write_leaves_it_to_the_nex
     lock.batch_execute("select from studio.package where package_id = 1 for update").await.unwrap();
     let call = json!({"name": "confirm_proposal", "arguments": agreement(&proposal)});
     killed.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).to_string()).await;
-    until_some(&db, "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'")
+    db.first_value("select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'")
         .await;
     kill(killed.pid());
     attempts_are_over(&db).await;
     // The next one comes while the backend of the first still waits with the record locked: it must not run beside it.
     let server = studio(&db).await;
     lock.commit().await.unwrap();
-    assert_eq!(until_some(&db, &ended(&proposal)).await, "executed");
+    assert_eq!(db.first_value(&ended(&proposal)).await, "executed");
     assert_eq!(db.value(PRICE).await, "150.00");
     let records = db.rows("select status, coalesce(error_code, '') from countersign.mutation_audit order by id").await;
     assert_eq!(
@@ -90,7 +89,7 @@ async fn a_server_that_is_killed_between_the_write_and_its_answer_has_written_on
     let proposal = proposed["result"]["structuredContent"]["data"]["proposal"].clone();
     let call = json!({"name": "confirm_proposal", "arguments": agreement(&proposal)});
     killed.send(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}).to_string()).await;
-    assert_eq!(until_some(&db, &ended(&proposal)).await, "executed");
+    assert_eq!(db.first_value(&ended(&proposal)).await, "executed");
     kill(killed.pid());
     let server = studio(&db).await;
     let answer = server.succeed("confirm_proposal", agreement(&proposal)).await;
@@ -129,14 +128,14 @@ async fn a_database_that_goes_away_leaves_the_agreement_standing_and_it_is_carri
     let lock = blocker.transaction().await.unwrap();
     lock.batch_execute("select from studio.package where package_id = 1 for update").await.unwrap();
     let crash = async {
-        until_some(&db, "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'")
+        db.first_value("select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'")
             .await;
         let cluster = std::sync::Arc::clone(db.cluster());
         tokio::task::spawn_blocking(move || cluster.kill9().and_then(|()| cluster.restart())).await.unwrap().unwrap();
     };
     let (answer, ()) = tokio::join!(server.call("confirm_proposal", agreement(&proposal)), crash);
     assert_eq!(answer["error"]["retryable"], true, "{answer}");
-    assert_eq!(until_some(&db, &ended(&proposal)).await, "executed", "without anybody asking again: {answer}");
+    assert_eq!(db.first_value(&ended(&proposal)).await, "executed", "without anybody asking again: {answer}");
     assert_eq!(db.value(PRICE).await, "150.00");
     assert_eq!(db.value("select count(*) from countersign.mutation_audit where status = 'success'").await, "1");
     let again = server.succeed("confirm_proposal", agreement(&proposal)).await;
@@ -181,14 +180,14 @@ async fn whatever_is_killed_when_each_agreement_is_carried_out_once_or_not_at_al
             "select 1 where (select count(*) from countersign.proposal where status = 'executed') > {}",
             round * EACH + 1
         );
-        until_some(&db, &some).await;
+        db.first_value(&some).await;
         servers.iter().for_each(|server| kill(server.pid()));
     }
     attempts_are_over(&db).await;
     let mut command = command(&db);
     command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
     let server = Server::start(command).await;
-    until_some(&db, "select 1 where not exists (select from countersign.proposal where status = 'confirmed')").await;
+    db.first_value("select 1 where not exists (select from countersign.proposal where status = 'confirmed')").await;
     let states: BTreeMap<String, String> = db
         .rows("select params->>'sql', status from countersign.proposal")
         .await
@@ -239,16 +238,14 @@ async fn a_statement_of_ones_own_that_was_interrupted_is_not_begun_again() {
     lock.batch_execute("select from studio.package where package_id = 1 for update").await.unwrap();
     let call = json!({"name": "confirm_proposal", "arguments": agreement(&proposal)});
     killed.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).to_string()).await;
-    until_some(
-        &db,
-        "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%price = 1%'",
+    db.first_value("select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%price = 1%'",
     )
     .await;
     kill(killed.pid());
     attempts_are_over(&db).await;
     let server = Server::start(admin()).await;
     lock.commit().await.unwrap();
-    assert_eq!(until_some(&db, &ended(&proposal)).await, "failed");
+    assert_eq!(db.first_value(&ended(&proposal)).await, "failed");
     assert_eq!(db.value(PRICE).await, "120.00");
     let error = server.fail("confirm_proposal", agreement(&proposal), "proposal_closed").await;
     assert!(error["message"].as_str().unwrap().contains("outside"), "{error}");

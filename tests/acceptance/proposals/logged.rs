@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use testkit::{RawServer, database};
 
 use super::{agreement, approve, command, id};
-use crate::writes::until_some;
 
 /// Has a value of the row in its error.
 const QUOTE: &str = "create function public.quote() returns trigger language plpgsql as $$ begin \
@@ -64,7 +63,7 @@ async fn the_log_says_whose_and_which_and_how_it_ended_and_no_value() {
             id(proposal)
         )
     };
-    assert_eq!(until_some(&db, &is_over(&approved)).await, "not hunter2");
+    assert_eq!(db.first_value(&is_over(&approved)).await, "not hunter2");
     assert!(server.close().await);
 
     let log = std::fs::read_to_string(log.path()).unwrap();

@@ -66,11 +66,7 @@ async fn several_servers_that_carry_out_what_was_approved_do_it_once() {
     for proposal in &proposals {
         assert_eq!(approve(&db, proposal).await, "done");
     }
-    crate::writes::until_some(
-        &db,
-        "select 1 where (select count(*) from countersign.proposal where status = 'executed') = 12",
-    )
-    .await;
+    db.first_value("select 1 where (select count(*) from countersign.proposal where status = 'executed') = 12").await;
     let written = "select count(*), count(distinct text) from social.tweet where text like 'approved %'";
     assert_eq!(db.rows(written).await, [["12", "12"]]);
     let records = "select status, count(*) from countersign.mutation_audit group by status";

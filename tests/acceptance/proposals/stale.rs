@@ -60,9 +60,7 @@ async fn a_change_that_waits_for_the_row_is_seen_before_the_write_commits() {
     change.batch_execute("update studio.package set price = 121 where package_id = 1").await.unwrap();
     let confirm = server.call("confirm_proposal", agreement(&proposal));
     let commit = async {
-        crate::writes::until_some(
-            &db,
-            "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'",
+        db.first_value("select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'",
         )
         .await;
         // The write waits, and nobody else does; one of tier auto is made at once.
@@ -199,7 +197,7 @@ async fn a_conflict_with_others_does_not_use_up_an_agreement() {
         "select 1 from countersign.proposal where proposal_id = '{}' and status = 'executed'",
         super::id(&proposal)
     );
-    crate::writes::until_some(&db, &executed).await;
+    db.first_value(&executed).await;
     assert_eq!(db.value(PRICE).await, "150.00");
     let records =
         db.rows("select status, coalesce(error_sqlstate, '') from countersign.mutation_audit order by id").await;
@@ -223,7 +221,7 @@ async fn a_conflict_that_never_ends_is_a_failure_after_five_times() {
         "select error_message from countersign.proposal where proposal_id = '{}' and status = 'failed'",
         super::id(&proposal)
     );
-    assert!(crate::writes::until_some(&db, &failed).await.contains("5 times"));
+    assert!(db.first_value(&failed).await.contains("5 times"));
     assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "5");
     assert_eq!(db.value(PRICE).await, "120.00");
     server.close().await;

@@ -4,7 +4,6 @@ use serde_json::json;
 use testkit::{Server, database};
 
 use super::{agreement, command, id, price, propose, state, studio};
-use crate::writes::until_some;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_nobody_agrees_to_in_time_expires_by_the_databases_clock() {
@@ -14,7 +13,7 @@ async fn one_that_nobody_agrees_to_in_time_expires_by_the_databases_clock() {
     command.env("COUNTERSIGN_PROPOSAL_LIFETIME_S", "1");
     let server = Server::start(command).await;
     let proposal = propose(&server, "upsert_package", price("150")).await;
-    until_some(&db, "select 1 from countersign.proposal where expires_at <= clock_timestamp()").await;
+    db.first_value("select 1 from countersign.proposal where expires_at <= clock_timestamp()").await;
     let stored = server.succeed("get_proposal", json!({"proposal_id": proposal["proposal_id"]})).await;
     assert_eq!(stored["data"]["status"], "expired", "also before anybody has ended it");
     server.fail("confirm_proposal", agreement(&proposal), "proposal_expired").await;
@@ -43,7 +42,7 @@ async fn what_was_agreed_to_and_not_carried_out_in_time_expires_too() {
     db.run("update countersign.proposal p set digest = countersign.proposal_digest(p)").await;
     db.run("alter table countersign.proposal enable trigger user").await;
     let server = studio(&db).await;
-    until_some(&db, "select 1 from countersign.proposal where status = 'expired'").await;
+    db.first_value("select 1 from countersign.proposal where status = 'expired'").await;
     let stored = server.succeed("get_proposal", json!({"proposal_id": proposal["proposal_id"]})).await;
     assert_eq!((&stored["data"]["status"], &stored["data"]["decided_by"]), (&json!("expired"), &json!("default")));
     assert_eq!(db.value(super::PRICE).await, "120.00");
@@ -74,13 +73,10 @@ async fn rejected_and_expired_ones_are_removed_after_seven_days_and_executed_one
     }
     db.run("alter table countersign.proposal enable trigger user").await;
     let server = studio(&db).await;
-    until_some(
-        &db,
-        &format!(
-            "select 1 where not exists (select from countersign.proposal where proposal_id = '{}')",
-            id(&proposals[1])
-        ),
-    )
+    db.first_value(&format!(
+        "select 1 where not exists (select from countersign.proposal where proposal_id = '{}')",
+        id(&proposals[1])
+    ))
     .await;
     let left = server.succeed("list_proposals", json!({})).await;
     let left: Vec<&str> = left["data"]["proposals"].as_array().unwrap().iter().map(id).collect();
