@@ -1,8 +1,7 @@
 //! Every committed record is sealed exactly once, in whatever order transactions end (attack AU06).
 
+use testkit::audit::audit;
 use testkit::{Database, database};
-
-use crate::audit::audit;
 
 const INSERT: &str = "insert into countersign.mutation_audit \
     (correlation_id, tool_name, params_hash, params, params_summary, status, error_code, completed_at) \

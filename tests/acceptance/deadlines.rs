@@ -4,9 +4,8 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use testkit::social::untouched_tweet;
 use testkit::{Server, database, lone_database};
-
-use crate::writes::untouched_tweet;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_that_takes_too_long_is_stopped_after_30_seconds_and_its_backend_is_free() {

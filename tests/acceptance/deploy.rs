@@ -5,10 +5,9 @@ use std::process::Stdio;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use testkit::{HttpServer, Server, countersign, lone_database, repository};
+use testkit::{HttpServer, Server, TestManifest, countersign, lone_database, repository, run_countersign};
 use tokio::process::Command;
 
-use crate::audit::countersign_on;
 use crate::clients::python::python;
 
 /// The first fenced block of docs/deploy.md of this kind.
@@ -98,7 +97,7 @@ async fn the_pods_of_kubernetes_serve_and_their_probes_are_answered() {
         [("tokens.toml", "sha256:...", hash.as_str()), ("fingerprint-key", "change me", "sixteen characters or more")]
     {
         let refused =
-            countersign_on(&db.writer_url(), &["--config", &format!("{place}/countersign.toml"), "serve"]).await;
+            run_countersign(&db.writer_url(), &["--config", &format!("{place}/countersign.toml"), "serve"]).await;
         assert!(refused.code != 0 && refused.err.contains(name), "{name}: {}", refused.err);
         let path = folder.path().join(name);
         let text = std::fs::read_to_string(&path).unwrap();
@@ -140,13 +139,13 @@ async fn init_needs_no_superuser_but_a_role_that_may_create_roles_and_owns_the_d
     tokio::spawn(connection);
     client.batch_execute(own).await.unwrap();
     // The cluster has the roles of other tests' ledgers: this one gets a writer of its own.
-    let ran = countersign_on(&provided, &["init", "--writer", "shop_writer"]).await;
+    let ran = run_countersign(&provided, &["init", "--writer", "shop_writer"]).await;
     assert_eq!(ran.code, 0, "{}", ran.err);
     client
         .batch_execute("grant usage on schema shop to shop_writer; grant select, update on shop.item to shop_writer")
         .await
         .unwrap();
-    let tools = crate::images::Manifest::new(
+    let tools = TestManifest::new(
         r#"
 [[tool]]
 name = "rename_item"

@@ -3,9 +3,8 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
+use testkit::social::untouched_tweet;
 use testkit::{Database, RawServer, Server, lone_database, poll};
-
-use crate::writes::untouched_tweet;
 
 /// PostgreSQL, whose write-ahead log reaches the disk only when somebody waits for it: the process that would write it
 /// meanwhile is stopped. Killing it is a crash of the server: what was not flushed is gone.

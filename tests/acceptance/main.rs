@@ -8,7 +8,6 @@
 )]
 
 mod architecture;
-mod audit;
 mod audit_order;
 mod audit_prune;
 mod audit_read;

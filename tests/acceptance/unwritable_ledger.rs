@@ -6,9 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::json;
+use testkit::social::untouched_tweet;
 use testkit::{Database, Server, database, lone_database};
-
-use crate::writes::untouched_tweet;
 
 /// Tries a write that must fail with this SQLSTATE, and makes sure that nothing has changed.
 async fn refuses(db: &Database, server: &Server, sqlstate: &str) {

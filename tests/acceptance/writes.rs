@@ -1,52 +1,11 @@
 //! Writes through the gate: recorded before they start, once, or not at all (promises A1 to A4, A8).
 
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, database};
-
-use crate::images::Manifest;
-
-/// A tweet that the default account has not liked, retweeted or bookmarked.
-pub(crate) async fn untouched_tweet(db: &Database) -> i64 {
-    let sql = "select min(id) from social.tweet t where not exists (
-                   select from social.tweet_like l where l.tweet_id = t.id and l.account_id = 'default')
-               and not exists (select from social.retweet l where l.tweet_id = t.id and l.account_id = 'default')
-               and not exists (select from social.bookmark l where l.tweet_id = t.id and l.account_id = 'default')";
-    db.value(sql).await.parse().unwrap()
-}
-
-pub(crate) async fn likes(db: &Database, tweet: i64) -> String {
-    let sql = format!("select count(*) from social.tweet_like where account_id = 'default' and tweet_id = {tweet}");
-    db.value(&sql).await
-}
+use testkit::social::{likes, untouched_tweet};
+use testkit::{Database, RawServer, Server, TestManifest, database};
 
 async fn records(db: &Database) -> Vec<Vec<String>> {
     db.rows("select tool_name, status, coalesce(error_code, '') from countersign.mutation_audit order by id").await
-}
-
-/// Every write tool of the demo with arguments that are right for it, in an order in which each has something to do;
-/// `own` is the id of a tweet of the default account.
-pub(crate) async fn every_write(db: &Database, own: &Value) -> [(&'static str, Value); 14] {
-    let tweet = untouched_tweet(db).await;
-    let stranger = "select min(user_id) from social.account a where account_id <> 'default' and not exists (
-                    select from social.follow f where f.account_id = 'default' and f.target_user_id = a.user_id)";
-    let on_user = json!({"target_user_id": db.value(stranger).await.parse::<i64>().unwrap()});
-    let on_tweet = json!({"tweet_id": tweet});
-    [
-        ("post_tweet", json!({"text": "hello"})),
-        ("reply_to_tweet", json!({"text": "a reply", "in_reply_to_id": tweet})),
-        ("quote_tweet", json!({"text": "a quote", "quoted_tweet_id": tweet})),
-        ("delete_tweet", json!({"tweet_id": own})),
-        ("post_thread", json!({"tweets": ["one", "two", "three"]})),
-        ("like_tweet", on_tweet.clone()),
-        ("unlike_tweet", on_tweet.clone()),
-        ("retweet", on_tweet.clone()),
-        ("unretweet", on_tweet.clone()),
-        ("bookmark_tweet", on_tweet.clone()),
-        ("unbookmark_tweet", on_tweet),
-        ("follow_user", on_user.clone()),
-        ("unfollow_user", on_user),
-        ("upload_media", json!({"media_type": "image/png", "data": "\\x89504e47"})),
-    ]
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,7 +115,7 @@ async fn of_a_write_of_several_steps_all_happens_or_nothing() {
          insert into social.stock values ('lamp', 5); insert into social.buyer values ('ana', 0)",
     )
     .await;
-    let server = Manifest::new(STOCK).on(&db).await;
+    let server = TestManifest::new(STOCK).serve(&db).await;
     let before = db.social().await;
     for (tool, arguments, code) in [
         // The second step is an error, the third touches no row, and of four items the third is there already.
@@ -167,7 +126,7 @@ async fn of_a_write_of_several_steps_all_happens_or_nothing() {
         let envelope = server.call(tool, arguments).await;
         assert_eq!(envelope["error"]["code"], code, "{envelope}");
         assert_eq!(db.social().await, before, "{envelope}");
-        let record = crate::images::record(&server, &envelope).await;
+        let record = server.record(&envelope).await;
         assert_eq!((&record["status"], &record["error_code"]), (&json!("failure"), &json!(code)), "{record}");
     }
     let sold = server.succeed("sell", json!({"item": "lamp", "buyer": "ana"})).await;

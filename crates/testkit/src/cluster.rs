@@ -10,6 +10,7 @@ use tokio::sync::OnceCell;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::background::background;
+use crate::exclusive;
 use crate::idle_connection::IdleConnection;
 use crate::poll;
 
@@ -38,6 +39,7 @@ const SCHEMAS: [(&str, [&str; 2]); 2] = [
 
 /// A database with the ledger and the demo's schemas in it, for one test alone.
 pub async fn database() -> Database {
+    exclusive::shared().await;
     const TEMPLATE: &str = "template_demo";
     static TEMPLATE_LOADED: OnceCell<()> = OnceCell::const_new();
     static NEXT: AtomicUsize = AtomicUsize::new(1);
@@ -48,6 +50,7 @@ pub async fn database() -> Database {
 
 /// The same on a cluster that nobody else uses: it may be killed. It ends with the last of its databases.
 pub async fn lone_database() -> Database {
+    exclusive::shared().await;
     let cluster = tokio::task::spawn_blocking(|| Arc::new(start())).await.expect("a cluster");
     let database = create(&Database::there(&cluster, "postgres"), "lone", "template0").await;
     database.load_demo().await;
@@ -101,6 +104,7 @@ impl Drop for Made {
 impl Database {
     /// An empty database: no ledger, no demo.
     pub async fn empty(name: &str) -> Self {
+        exclusive::shared().await;
         create(maintenance(), name, "template0").await.for_one_test()
     }
 

@@ -2,10 +2,8 @@
 
 use nix::sys::signal::Signal;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
-use testkit::{HttpServer, database};
+use testkit::{HttpServer, database, send_signal};
 use tokio::process::Command;
-
-use super::signal;
 
 /// Writes a new certificate, and shows it.
 fn renew(folder: &tempfile::TempDir) -> String {
@@ -41,14 +39,14 @@ async fn a_certificate_is_shown_and_renewed_at_sighup() {
     assert_eq!(curl(&server, &folder, &first).await.as_deref(), Some("ok\n"));
 
     let second = renew(&folder);
-    signal(&server, Signal::SIGHUP);
+    send_signal(server.pid(), Signal::SIGHUP);
     server.logged("are served").await;
     assert_eq!(curl(&server, &folder, &second).await.as_deref(), Some("ok\n"));
     assert_eq!(curl(&server, &folder, &first).await, None, "the old one is not shown any more");
 
     // What cannot be used is not shown.
     std::fs::write(folder.path().join("tls.key"), "no key").unwrap();
-    signal(&server, Signal::SIGHUP);
+    send_signal(server.pid(), Signal::SIGHUP);
     server.logged("cannot be used").await;
     assert_eq!(curl(&server, &folder, &second).await.as_deref(), Some("ok\n"));
 }

@@ -2,7 +2,7 @@
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;
-use testkit::{HttpServer, database, poll};
+use testkit::{HttpServer, database, poll, send_signal};
 
 use super::HANDSHAKE;
 
@@ -16,7 +16,7 @@ async fn a_session_goes_on_at_another_server_of_the_same_ledger_and_survives_its
     let at_second = at_first.moved_to(&second);
     let again = at_second.call("post_tweet", json!({"text": "moving"})).await;
     assert_eq!(again["data"]["original_correlation_id"], written["meta"]["correlation_id"], "{again}");
-    super::signal(&first, nix::sys::signal::Signal::SIGKILL);
+    send_signal(first.pid(), nix::sys::signal::Signal::SIGKILL);
     first.ended().await;
     assert_eq!(at_second.call("query_database", json!({"query": "select 1"})).await["success"], true);
     // Several at once that find the session not there take it up once.

@@ -3,7 +3,7 @@
 use futures_util::StreamExt;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use testkit::{HttpAnswer, HttpServer, Visitor, database};
+use testkit::{HttpAnswer, HttpServer, Visitor, database, send_signal};
 
 /// A session: messages go by POST, and come as events.
 pub(super) struct Session {
@@ -152,6 +152,6 @@ async fn a_request_that_was_cancelled_keeps_nothing_and_nobody_waits_for_it_at_t
     session.post(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}})).await;
     db.first_value(&format!("select 1 where not exists (select {sleeping})")).await;
     assert_eq!(session.request(6, "ping", json!({})).await["result"], json!({}));
-    super::signal(&server, nix::sys::signal::Signal::SIGTERM);
+    send_signal(server.pid(), nix::sys::signal::Signal::SIGTERM);
     assert!(server.ended().await.success(), "it does not wait for what was cancelled");
 }

@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use testkit::{HttpServer, database};
+use testkit::{HttpServer, database, send_signal};
 
 use super::HANDSHAKE;
 
@@ -142,7 +142,7 @@ async fn a_token_that_is_taken_out_of_the_file_counts_no_more_after_sighup() {
 
     let path = folder.path().join("countersign.toml");
     std::fs::write(&path, &kept_table).unwrap();
-    super::signal(&server, Signal::SIGHUP);
+    send_signal(server.pid(), Signal::SIGHUP);
     server.logged("are served").await;
     let call = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"});
     assert_eq!(session.post(&call).await.status, StatusCode::UNAUTHORIZED);
@@ -150,7 +150,7 @@ async fn a_token_that_is_taken_out_of_the_file_counts_no_more_after_sighup() {
 
     // Without any token everybody would be let in: that is no change to make by a signal.
     std::fs::write(&path, "log = \"info\"\n").unwrap();
-    super::signal(&server, Signal::SIGHUP);
+    send_signal(server.pid(), Signal::SIGHUP);
     server.logged("neither tokens nor an issuer").await;
     assert_eq!(server.visitor().post(&call).await.status, StatusCode::UNAUTHORIZED);
     assert_eq!(kept.call("query_database", json!({"query": "select 1"})).await["success"], true);

@@ -2,11 +2,11 @@
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use testkit::social::untouched_tweet;
 use testkit::{PgBouncer, Server, database};
 
 use super::behind_a_pooler;
-use crate::proposals::{PRICE, agreement, price, propose};
-use crate::writes::untouched_tweet;
+use crate::proposals::{PRICE, agreement, price};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_its_duplicate_and_its_undo_are_as_without_a_pooler() {
@@ -90,7 +90,7 @@ async fn a_proposal_is_shown_and_confirmed() {
     command.env("DATABASE_URL", pooler.url()).env("COUNTERSIGN_POOLER", "transaction");
     let server = Server::start(command).await;
     let was = pooler.database().value(PRICE).await;
-    let proposal = propose(&server, "upsert_package", price("120.00")).await;
+    let proposal = server.propose("upsert_package", price("120.00")).await;
     assert_eq!(pooler.database().value(PRICE).await, was);
     let done = server.succeed("confirm_proposal", agreement(&proposal)).await;
     assert_eq!(done["meta"]["rows_affected"], 1, "{done}");
