@@ -89,7 +89,7 @@ async fn accounted_for(db: &Database, journal: &Journal) {
     assert_eq!(db.value(likes).await, told.len().to_string());
 }
 
-/// ProcessMemory above idle, and when.
+/// Memory above idle, and when.
 type Sample = (Duration, u64);
 
 async fn watch(memory: ProcessMemory, begun: Instant, length: Duration) -> Vec<Sample> {
