@@ -57,6 +57,7 @@ mod reload;
 mod resources;
 mod roles;
 mod sensitive;
+mod skips;
 mod standby;
 mod startup;
 mod studio;

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
+use crate::external::External;
 use crate::http::{HttpServer, Visitor};
 use crate::poll;
 
@@ -52,9 +53,9 @@ impl HaProxy {
         }
         let path = folder.path().join("haproxy.cfg");
         std::fs::write(&path, config).expect("its configuration");
-        let mut haproxy = Command::new("/usr/sbin/haproxy");
+        let mut haproxy = Command::new(External::HaProxy.expected_path());
         haproxy.arg("-db").arg("-f").arg(path).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-        let child = haproxy.spawn().expect("haproxy is installed (.ci/run does)");
+        let child = haproxy.spawn().expect("HAProxy can be started");
         let this = Self { _child: child, _folder: folder, base: format!("http://{free}") };
         this.until_it_serves().await;
         this

@@ -13,6 +13,7 @@ use tokio::net::UnixStream;
 use tokio_postgres::NoTls;
 
 use crate::cluster::Database;
+use crate::external::External;
 use crate::poll;
 use crate::proxy::Proxy;
 
@@ -199,14 +200,10 @@ fn run(database: &Database, folder: &TempDir) -> Child {
     command
         .args(["-c", WATCHER, "watcher"])
         .arg(folder.path().join("running"))
-        .args(["pgbouncer", "-q"])
+        .arg(External::PgBouncer.expected_path())
+        .arg("-q")
         .arg(folder.path().join("ini"));
-    command
-        .current_dir("/")
-        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     if nix::unistd::geteuid().is_root() {
         command.uid(owner.uid()).gid(owner.gid());
     }

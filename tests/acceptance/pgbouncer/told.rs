@@ -2,7 +2,9 @@
 //! and the configuration of docs/deploy.md is one that works.
 
 use serde_json::{Value, json};
-use testkit::{Database, PgBouncer, Server, database, lone_database, poll, run_countersign, startup_error};
+use testkit::{
+    Database, External, PgBouncer, Server, database, lone_database, poll, run_countersign, skip_without, startup_error,
+};
 
 use super::behind_a_pooler;
 use crate::deploy::documented;
@@ -13,6 +15,9 @@ const IGNORED: &str = "DateStyle,IntervalStyle,extra_float_digits,bytea_output,s
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_was_not_told_of_the_pooler_does_not_start() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     let db = database().await;
     for settings in [&[][..], &[("ignore_startup_parameters", IGNORED)]] {
         let pooler = PgBouncer::with(&db, settings).await;
@@ -33,6 +38,9 @@ async fn a_server_that_was_not_told_of_the_pooler_does_not_start() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_needs_a_session_of_its_own_is_refused() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     let (pooler, _server) = behind_a_pooler().await;
     let ran = run_countersign(&pooler.url(), &["init", "--pooler", "transaction"]).await;
     assert_ne!(ran.code, 0);
@@ -54,6 +62,9 @@ async fn pooler_findings(url: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_sees_whether_there_is_a_pooler_and_whether_it_resets() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     let db = database().await;
     let found = pooler_findings(&db.writer_url()).await;
     assert!(
@@ -77,6 +88,9 @@ async fn doctor_sees_whether_there_is_a_pooler_and_whether_it_resets() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_configuration_works_with_passwords_all_the_way() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     // A cluster of its own: it asks for passwords, and roles belong to all of its databases.
     let db = lone_database().await;
     db.run(&documented("sql").replace("'a password'", "'bouncing'")).await;
