@@ -4,7 +4,7 @@ use serde_json::json;
 use testkit::{Database, Server, Told, front_end, repository};
 
 use super::{named, run_as, succeed, url_as};
-use crate::proposals::{price, propose};
+use crate::proposals::price;
 
 const HOSTILE: &str = include_str!("../../attacks/hostile_database.sql");
 
@@ -46,8 +46,8 @@ async fn no_command_calls_a_function_of_a_hostile_database() {
         db.run(&format!("alter role {role} in database {} {path}", db.name())).await;
     }
     let studio = repository().join("manifests/studio.toml");
-    let mut command = testkit::Server::command(&db);
-    command.args(["--profile", "admin"]);
+    let mut command = Server::command(&db);
+    command.arg("--manifest").arg(&studio).args(["--profile", "admin"]);
     let server = Server::start(command).await;
     server
         .succeed(
@@ -60,8 +60,8 @@ async fn no_command_calls_a_function_of_a_hostile_database() {
     server.fail("query_database", json!({"query": "select * from social.twet"}), "sql_error").await;
     server.succeed("post_tweet", json!({"text": "on a hostile database"})).await;
     server.succeed("get_recent_mutations", json!({})).await;
-    let proposal = propose(&server, "delete_package", json!({"package_id": 3})).await;
-    propose(&server, "upsert_package", price("150")).await;
+    let proposal = server.propose("delete_package", json!({"package_id": 3})).await;
+    server.propose("upsert_package", price("150")).await;
 
     let approver = url_as(&db, &approver);
     let id = proposal["proposal_id"].as_str().unwrap();

@@ -7,7 +7,7 @@ use testkit::{Database, Server, countersign, database};
 use tokio::process::Command;
 
 use super::{named, run_as, url_as};
-use crate::proposals::{command, decide_as_person, price, propose};
+use crate::proposals::{decide_as_person, price};
 
 /// What a server says at its start.
 async fn start(db: &Database) -> String {
@@ -63,10 +63,10 @@ async fn settings_of_a_servers_login_are_named_and_do_not_decide_whose_functions
 async fn one_call_in_an_approvers_session_approves_nothing() {
     // F-102: a statement that an approver is made to run is one transaction.
     let db = database().await;
-    let mut server = command(&db);
+    let mut server = Server::studio_command(&db);
     server.args(["--profile", "admin"]);
     let server = Server::start(server).await;
-    let proposal = propose(&server, "delete_package", json!({"package_id": 3})).await;
+    let proposal = server.propose("delete_package", json!({"package_id": 3})).await;
     let (id, digest) = (proposal["proposal_id"].as_str().unwrap(), proposal["digest"].as_str().unwrap());
     let anna = named(&db, "anna");
     db.run(&format!("create role {anna} login; grant countersign_approver to {anna}")).await;
@@ -97,7 +97,7 @@ async fn one_call_in_an_approvers_session_approves_nothing() {
     assert_eq!(said, "done");
     let said: String = client.query_one(&decide(&format!("'{nonce}'")), &[]).await.unwrap().get(0);
     assert_eq!(said, "nonce_unknown", "a second time");
-    let other = propose(&server, "upsert_package", price("150")).await;
+    let other = server.propose("upsert_package", price("150")).await;
     assert_eq!(decide_as_person(&db, &other, "rejected", "anna").await, "done");
     server.close().await;
 }
