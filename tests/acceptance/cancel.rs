@@ -15,11 +15,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, database};
+use testkit::{Database, RawServer, Server, TestManifest, database, exclusive};
 use tokio::process::{Child, Command};
 use tokio_postgres::Client;
-
-use crate::images::Manifest;
 
 /// What a backend may take to be idle or gone.
 const ALLOWED: Duration = Duration::from_millis(200);

@@ -8,7 +8,6 @@
 )]
 
 mod architecture;
-mod audit;
 mod audit_order;
 mod audit_prune;
 mod audit_read;
@@ -35,6 +34,7 @@ mod execute_sql;
 mod executors;
 mod explain_query;
 mod front_ends;
+mod hardening;
 mod hostile_arguments;
 mod http;
 mod images;
@@ -58,6 +58,7 @@ mod reload;
 mod resources;
 mod roles;
 mod sensitive;
+mod skips;
 mod standby;
 mod startup;
 mod studio;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use testkit::{Database, HttpServer};
+use testkit::{Database, HttpServer, external};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -97,7 +97,7 @@ pub(super) fn network_address() -> Option<IpAddr> {
     let address = socket.connect(("198.51.100.1", 9)).ok().and_then(|()| Some(socket.local_addr().ok()?.ip()));
     let address = address.filter(|address| !address.is_loopback() && !address.is_unspecified());
     if address.is_none() {
-        crate::chaos::say("skipped: this machine has no address besides loopback");
+        external::skip_unprivileged("this machine has no address besides loopback");
     }
     address
 }
