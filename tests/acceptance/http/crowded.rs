@@ -33,7 +33,7 @@ async fn a_connection_without_a_whole_request_in_five_seconds_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn silent_connections_keep_nobody_out() {
+async fn silent_connections_keep_no_client_out() {
     let Some(address) = network_address() else { return };
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();

@@ -110,7 +110,7 @@ async fn forged_signatures_are_not_looked_at_without_end_and_verified_tokens_kee
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_a_trusted_proxy_each_client_has_its_own_limit_and_nobody_else_names_an_address() {
+async fn behind_a_trusted_proxy_each_client_has_its_own_limit_and_no_other_peer_can_name_one() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let key = SigningKey::new("first");

@@ -56,7 +56,7 @@ async fn reason(visitor: &Visitor) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn why_a_server_is_not_ready_is_for_this_machine_and_for_who_has_a_token() {
+async fn the_reason_of_readyz_is_for_this_machine_and_for_callers_with_a_token() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let (token, table) = HttpServer::token("default", &[]).await;
