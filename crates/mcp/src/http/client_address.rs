@@ -1,5 +1,5 @@
 //! The address that a request comes from: the peer of its connection, or, if that is a trusted proxy, the client that the
-//! proxy names. A header of anybody else counts for nothing.
+//! proxy names. The header of any other peer is ignored.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 const PROXY_HEADERS: [&str; 6] =
     [FORWARDED_FOR, "forwarded", "via", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
 
-/// The proxies whose word on their clients' addresses is taken.
+/// The proxies that name their clients' addresses.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TrustedProxies(Vec<IpNet>);
 
@@ -27,8 +27,8 @@ impl TrustedProxies {
         Self(texts.iter().filter_map(|text| parse_network(text)).collect())
     }
 
-    /// Whether a request over a connection with this peer looks as if a proxy sent it that nobody has named.
-    pub(crate) fn is_unnamed_proxy(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
+    /// Whether a request over a connection with this peer looks as if a proxy sent it that is not listed.
+    pub(crate) fn is_unlisted_proxy(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
         headers.contains_key(FORWARDED_FOR) && !self.contains(peer)
     }
 
@@ -99,8 +99,8 @@ impl Caller {
         ClientNetwork::of(self.address)
     }
 
-    /// Whether a program on this machine asks for itself: not a proxy for somebody elsewhere, as far as that shows. A proxy on
-    /// this machine that is not among the trusted ones, adds no header and passes on a Host that names loopback does not show.
+    /// Whether a program on this machine sent the request for itself. A proxy on this machine cannot be told from one if it is
+    /// not listed, adds no header and passes on a Host header that names loopback.
     pub(crate) fn is_local(&self, proxies: &TrustedProxies, headers: &HeaderMap) -> bool {
         let peer = self.connection.peer();
         peer.is_loopback()
@@ -142,7 +142,7 @@ mod tests {
         for unreadable in [[].as_slice(), &["unknown"], &[""], &["198.51.100.1, x"], &["\u{e9}"]] {
             assert_eq!(client("10.0.0.1", unreadable), "10.0.0.1", "{unreadable:?}");
         }
-        assert_eq!(client("10.0.0.1", &["10.0.0.3"]), "10.0.0.3", "nobody but proxies");
+        assert_eq!(client("10.0.0.1", &["10.0.0.3"]), "10.0.0.3", "proxies only");
     }
 
     /// F-109, F-110

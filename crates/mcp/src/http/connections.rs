@@ -1,7 +1,7 @@
 //! How many connections there are, of all clients and of each: what has not shown a credential yet gives way first.
 //!
 //! ```text
-//! connection   general lane: any request            reserve lane: probes of anybody, any request from loopback
+//! connection   general lane: any request            reserve lane: probes, and any request from loopback
 //! is counted   by the network of its peer, unless that is loopback or a trusted proxy
 //! gives way    while it waits for a request and none of its requests has been authenticated, the oldest first
 //! ```
@@ -283,7 +283,7 @@ mod tests {
             let open: Vec<Open> = (0..5).map(|_| admit(&all, unbounded).unwrap()).collect();
             assert!(open.iter().all(|one| !one.has_given_way()), "{unbounded}");
         }
-        // One that has its share replaces its own silent ones, and nobody else's.
+        // One that has its share replaces its own silent ones, and no others.
         let other = admit(&all, "192.0.2.1").unwrap();
         let own: Vec<Open> = (0..3).map(|_| admit(&all, "192.0.2.2").unwrap()).collect();
         assert!(own[0].has_given_way() && !own[1].has_given_way() && !other.has_given_way());

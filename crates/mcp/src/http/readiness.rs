@@ -82,8 +82,8 @@ impl Readiness {
         self.current()
     }
 
-    /// Whether calls can be answered now; why not. Anybody may ask, so the database is asked once a second at most, in a task
-    /// that goes on without whoever asked.
+    /// Whether calls can be answered now; why not. Every client may ask, so the database is asked once a second at most, in a task
+    /// that goes on without the client.
     pub(crate) async fn check(self: &Arc<Self>) -> Result<(), String> {
         let this = Arc::clone(self);
         let asking = tokio::spawn(async move { this.check_in_turn().await });

@@ -10,7 +10,7 @@ use std::time::Duration;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use http::StatusCode;
 
-/// Lines a second on average: anybody who reaches the port can make the server write them.
+/// Lines a second on average: every client that reaches the port can make the server write them.
 const LINES_PER_S: NonZeroU32 = NonZeroU32::new(10).unwrap();
 
 /// Lines at once.

@@ -57,7 +57,7 @@ async fn on_every_route(
     next: Next,
 ) -> Response<Body> {
     connection.begin_request();
-    if site.proxies.is_unnamed_proxy(connection.peer(), request.headers())
+    if site.proxies.is_unlisted_proxy(connection.peer(), request.headers())
         && !site.has_warned_of_proxy.swap(true, Ordering::Relaxed)
     {
         tracing::warn!(
@@ -87,7 +87,7 @@ async fn on_every_route(
     response
 }
 
-/// A path as metrics have it: never what somebody made up.
+/// A path as a metric's label: never a client's own text.
 fn route(path: &str) -> &'static str {
     ["/", "/mcp", "/sse", "/message", "/healthz", "/readyz", "/metrics"]
         .into_iter()
