@@ -46,8 +46,8 @@ async fn no_command_calls_a_function_of_a_hostile_database() {
         db.run(&format!("alter role {role} in database {} {path}", db.name())).await;
     }
     let studio = repository().join("manifests/studio.toml");
-    let mut command = testkit::Server::command(&db);
-    command.args(["--profile", "admin"]);
+    let mut command = Server::command(&db);
+    command.arg("--manifest").arg(&studio).args(["--profile", "admin"]);
     let server = Server::start(command).await;
     server
         .succeed(
