@@ -3,6 +3,7 @@
 
 mod database;
 mod init;
+mod inventory;
 mod logins;
 mod prepared;
 mod reads;

@@ -1,4 +1,4 @@
-//! The ledger's own schema: made by `init`, checked before anything is served.
+//! The ledger's own schema: its migrations, and the check before anything is served.
 
 use std::io;
 

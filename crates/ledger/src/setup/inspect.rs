@@ -10,7 +10,7 @@ use super::{Setup, privileges, rows};
 use crate::roles::OWNER;
 use crate::schema::SchemaError;
 
-/// What `init` makes, as `inventory.sql` writes it. `UPDATE_GOLDEN=1` rewrites it (`tests/acceptance/hardening`).
+/// What `init` makes, as `inventory.sql` writes it. `UPDATE_GOLDEN=1` rewrites it (`tests/acceptance/hardening/inventory.rs`).
 const EXPECTED: &str = include_str!("expected.txt");
 const INVENTORY_SQL: &str = include_str!("inventory.sql");
 const FOREIGN_SQL: &str = include_str!("foreign.sql");

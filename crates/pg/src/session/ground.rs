@@ -147,10 +147,10 @@ mod tests {
     fn what_a_session_would_be_started_with_is_said_in_every_transaction() {
         let settings = SessionSettings::default().with("jit", "off");
         let reader = Ground::new(&settings.clone().with("default_transaction_read_only", "on"));
-        let [begin, settings] = reader.opening(None);
+        let [begin, query] = reader.opening(None);
         assert_eq!(begin, "begin read only");
         for (name, value) in settings.iter() {
-            assert!(settings.contains(&format!("set_config('{name}', '{value}', true)")), "{settings}");
+            assert!(query.contains(&format!("set_config('{name}', '{value}', true)")), "{query}");
         }
         let writer = Ground::new(&settings.with("default_transaction_isolation", "read committed"));
         assert_eq!(writer.opening(None)[0], "begin isolation level read committed");
