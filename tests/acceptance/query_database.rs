@@ -121,7 +121,7 @@ async fn one_call_cannot_affect_the_next() {
             )
             .await;
         let path = rows[0]["path"].as_str().unwrap();
-        assert_eq!(path, r#""$user", public"#);
+        assert_eq!(path, r#"pg_catalog, "public", pg_temp"#);
         assert_eq!((&rows[0]["ro"], &rows[0]["tx"], &rows[0]["locks"]), (&json!("on"), &json!("on"), &json!(0)));
     }
     db.first_value("select 1 where not exists (select from pg_locks where locktype = 'advisory')").await;

@@ -200,7 +200,7 @@ async fn init_can_run_many_times_at_once_and_again() {
         let output = tokio::spawn(run).await.unwrap().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    assert_eq!(db.value("select count(*) from countersign.schema_history").await, "8");
+    assert_eq!(db.value("select count(*) from countersign.schema_history").await, "9");
     let server = Server::on(&db).await;
     assert_eq!(server.query("select count(*) > 0 as loaded from social.tweet").await[0]["loaded"], true);
 }
@@ -224,7 +224,7 @@ async fn an_owner_who_may_not_create_roles_gets_the_ledger_and_is_told_what_read
     db.run("create role limited login; alter database limited_owner owner to limited").await;
     let url = db.url().replace("user=postgres", "user=limited");
     let output = Command::new(countersign()).env("DATABASE_URL", &url).args(["init", "--demo"]).output().await.unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert!(output.status.success() && said.contains("query_database needs --read-url"), "{said}");
     let mut command = Server::command(&db);
     command.env("DATABASE_URL", &url).args(["--log", "off"]);

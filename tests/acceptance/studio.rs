@@ -82,11 +82,11 @@ async fn init_adds_the_schema_of_the_demo_that_is_missing_and_leaves_the_other_a
     let (studio, mut social) = (db.contents("studio").await, db.social().await);
     db.run("drop schema studio cascade; delete from social.media").await;
     social.retain(|row| row[0] != "media");
-    for said in ["\"studio\" and its data are loaded", "\"studio\" is there already"] {
+    for said in ["\"studio\" and its data are loaded", "\"studio\" exists already"] {
         let mut command = Command::new(countersign());
         let output = command.env("DATABASE_URL", db.url()).args(["init", "--demo"]).output().await.unwrap();
         let out = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        assert!(out.contains(said) && out.contains("\"social\" is there already"), "{out}");
+        assert!(out.contains(said) && out.contains("\"social\" exists already"), "{out}");
         assert_eq!((db.contents("studio").await, db.social().await), (studio.clone(), social.clone()));
     }
     let client = writer(&db).await;

@@ -47,6 +47,15 @@ pub enum SchemaError {
          session. Run this once with a connection string of PostgreSQL itself, and without that setting"
     )]
     Pooled,
+    /// The ledger's owner exists, and this role may not act as it.
+    #[error(
+        "the role {user} may not make itself a member of countersign_owner, which another role has created: \
+         run `grant countersign_owner to {user}` as an administrator first. Nothing was changed"
+    )]
+    NotAMember {
+        /// The role.
+        user: String,
+    },
     /// Another user may have prepared the schema or the roles of the ledger, and could use them against the one who runs `init`.
     #[error(
         "database \"{database}\" has a schema countersign, or roles of this name, that cannot be trusted:\n  {}\n\

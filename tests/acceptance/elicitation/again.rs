@@ -246,9 +246,8 @@ async fn the_answer_may_come_to_another_server_of_the_database() {
     let answer = session(&db).again("upsert_package", &change(), &state, "accept").await;
     assert_eq!((&envelope(&answer)["success"], price(&db).await), (&json!(true), "99.00".into()), "{answer}");
 
-    // A server of another ledger knows nothing of it.
+    // F-114: a server of another ledger refuses it, although that ledger is a copy with the same keys.
     let other = database().await;
-    other.run("update countersign.request_state_key set key = sha256('another ledger')").await;
     let answer = session(&other).again("upsert_package", &change(), &state, "accept").await;
     assert_refused(&answer);
     assert_eq!((price(&other).await, successes(&other).await), ("120.00".into(), "0".into()));

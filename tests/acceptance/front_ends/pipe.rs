@@ -176,9 +176,9 @@ async fn options_hold_for_one_query_and_the_configuration_for_all() {
     }
     pipe.send(json!({"code": "config"})).await;
     let before = pipe.coded("config").await;
-    pipe.send(json!({"code": "config", "inline_max_rows": 2, "statement_timeout_ms": 60})).await;
+    pipe.send(json!({"code": "config", "inline_max_rows": 2, "statement_timeout_ms": 500})).await;
     let after = pipe.coded("config").await;
-    assert_eq!((&after["inline_max_rows"], &after["statement_timeout_ms"]), (&json!(2), &json!(60)));
+    assert_eq!((&after["inline_max_rows"], &after["statement_timeout_ms"]), (&json!(2), &json!(500)));
     assert_eq!((&before["inline_max_rows"], &before["lock_timeout_ms"]), (&json!(1000), &after["lock_timeout_ms"]));
     assert_eq!(pipe.run("d", sql).await["error_code"], "result_too_large");
     assert_eq!(pipe.run("e", "select pg_sleep(60)").await["sqlstate"], "57014");

@@ -22,9 +22,11 @@ where r.rolname = any ($1::name[]) group by r.rolname order by 1";
 
 /// Who may act as a role of ours, or let others do so: superusers and the role that runs `init` aside.
 const MEMBERS_SQL: &str = "\
-select g.rolname, string_agg(distinct r.rolname || case when m.admin_option then ' (with ADMIN OPTION)' else '' end, ', ') \
-from pg_roles g join pg_auth_members m on m.roleid = g.oid join pg_roles r on r.oid = m.member \
-where g.rolname = any ($1::name[]) and not r.rolsuper and r.rolname <> current_user group by g.rolname order by 1";
+select m.role, string_agg(m.member || case when m.admin then ' (with ADMIN OPTION)' else '' end, ', ' order by m.member) \
+from (select g.rolname as role, r.rolname as member, bool_or(m.admin_option) as admin \
+      from pg_roles g join pg_auth_members m on m.roleid = g.oid join pg_roles r on r.oid = m.member \
+      where g.rolname = any ($1::name[]) and not r.rolsuper and r.rolname <> current_user group by 1, 2) m \
+group by m.role order by m.role";
 
 /// What the roles of ours that nobody logs in as are, and should not be, each with what to run.
 async fn problems(session: &mut Session) -> Result<Vec<String>, pg::Error> {
@@ -111,8 +113,14 @@ impl Setup {
         }
         if self.creates_roles {
             let user = identifier(&self.user);
-            self.execute(format!("grant {OWNER} to {user}")).await?;
-            return Ok(OWNER.to_owned());
+            return match self.execute(format!("grant {OWNER} to {user}")).await {
+                Ok(()) => Ok(OWNER.to_owned()),
+                // From PostgreSQL 16 on CREATEROLE alone is not enough for a role that somebody else has created.
+                Err(SchemaError::Database(error)) if error.server().is_some_and(|error| error.sqlstate == "42501") => {
+                    Err(SchemaError::NotAMember { user: self.user.clone() })
+                }
+                Err(error) => Err(error),
+            };
         }
         Ok(self.own_ledger())
     }
