@@ -18,6 +18,7 @@ mod golden;
 mod haproxy;
 mod http;
 mod issuer;
+pub mod long_form;
 mod pgbouncer;
 mod proxy;
 mod raw;

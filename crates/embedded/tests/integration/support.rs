@@ -1,7 +1,5 @@
 //! Plumbing of the tests: folders, queries, and other processes that use a cluster.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
-
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::fs::PermissionsExt;

@@ -1,13 +1,9 @@
 //! A cluster starts, survives, is shared, and ends with its last user.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod support;
-
 use std::thread;
 
+use crate::support::{Other, folder, kept_in, query, query_at, runs, signal, start, wait_for};
 use countersign_embedded::Options;
-use support::{Other, folder, kept_in, query, query_at, runs, signal, start, wait_for};
 
 #[test]
 fn an_ephemeral_cluster_answers_and_leaves_nothing_behind() {
@@ -242,10 +238,4 @@ fn a_server_that_another_process_takes_for_granted_and_that_was_killed_is_starte
     assert_eq!(query(&cluster, "select 1"), Ok("1".to_owned()));
     other.leave();
     assert_eq!(query(&cluster, "select 1"), Ok("1".to_owned()));
-}
-
-#[test]
-#[ignore = "not a test: other tests run it as a process of its own"]
-fn another_process() {
-    support::be_another_process();
 }

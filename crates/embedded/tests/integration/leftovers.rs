@@ -1,15 +1,11 @@
 //! Whatever an earlier run left behind, a start does the right thing or says what to do.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use crate::support::{Other, folder, kept_in, query, runs, signal, start, wait_for};
 use countersign_embedded::{Options, Progress};
-use support::{Other, folder, kept_in, query, runs, signal, start, wait_for};
 
 #[test]
 fn data_is_kept_between_runs_and_removed_by_fresh() {
@@ -206,10 +202,4 @@ fn a_name_that_would_lead_elsewhere_is_refused() {
 fn entries_that_start_with(folder: &Path, start: &str) -> usize {
     let entries = fs::read_dir(folder).unwrap().flatten();
     entries.into_iter().filter(|entry| entry.file_name().to_string_lossy().starts_with(start)).count()
-}
-
-#[test]
-#[ignore = "not a test: other tests run it as a process of its own"]
-fn another_process() {
-    support::be_another_process();
 }
