@@ -176,7 +176,8 @@ async fn even_a_superuser_does_no_harm_with_all_layers() {
             Layer::Functions => {
                 did("SE12", |harm| harm.changed);
                 did("SE14", |harm| harm.network);
-                did("SE18", |harm| harm.stopped);
+                // A signal may arrive only after the next attack.
+                assert!(harms.iter().any(|(_, harm)| harm.stopped), "without {layer:?}: {harms:?}");
                 did("RD02", |harm| harm.file);
             }
             Layer::ResultColumns => did("SE10", |harm| harm.file),

@@ -206,12 +206,6 @@ impl World {
         !self.look("select 1 from pg_stat_activity where pid = $1 and state = 'active'", &[&sibling]).await.is_empty()
     }
 
-    /// What has happened since the last time.
-    pub(crate) async fn harm(&mut self, seen: &[String]) -> Harm {
-        let Harm { file, network, .. } = self.harm_outside(seen);
-        Harm { file, network, ..self.harm_inside().await }
-    }
-
     /// What has happened to files and on the network since the last time.
     pub(crate) fn harm_outside(&mut self, seen: &[String]) -> Harm {
         let now = self.traps.connections.load(Ordering::SeqCst);
