@@ -1,8 +1,7 @@
 //! Every committed record is sealed exactly once, in whatever order transactions end (attack AU06).
 
+use testkit::audit::audit;
 use testkit::{Database, database};
-
-use crate::audit::audit;
 
 const INSERT: &str = "insert into countersign.mutation_audit \
     (correlation_id, tool_name, params_hash, params, params_summary, status, error_code, completed_at) \
@@ -91,9 +90,8 @@ async fn an_id_that_was_drawn_before_its_transaction_had_an_id_is_not_given_up()
     let slow = db.connect().await;
     let slow_insert = INSERT.replace("tool_name,", "tool_name, actor,").replace("'race',", "'race', 'slow',");
     let slow = tokio::spawn(async move { slow.batch_execute(&slow_insert).await });
-    while db.value("select count(*) from pg_locks where locktype = 'advisory' and objid = 60 and not granted").await
-        == "0"
-    {}
+    let waits = "select count(*) from pg_locks where locktype = 'advisory' and objid = 60 and not granted";
+    db.until_value(waits, "1").await;
     db.run(INSERT).await;
     assert_eq!(db.value("select string_agg(id::text, ',') from countersign.mutation_audit").await, "1,3");
     for _ in 0..3 {

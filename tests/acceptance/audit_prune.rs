@@ -1,9 +1,9 @@
 //! Pruning: old final records go and the ledger says so; everything that is still needed stays (promises A11-16, C7-10).
 
 use serde_json::json;
+use testkit::audit::{audit, audit_discrepancy, insert_failed_records, insert_pending_record, run_audit, tamper};
+use testkit::social::untouched_tweet;
 use testkit::{Database, Server, database};
-
-use crate::audit::{audit, disagrees, failed_records, pending_record, run, tamper};
 
 async fn ids(db: &Database) -> String {
     db.value("select coalesce(string_agg(id::text, ',' order by id), '') from countersign.mutation_audit").await
@@ -13,14 +13,14 @@ async fn ids(db: &Database) -> String {
 async fn after_90_days_a_final_record_goes_and_a_pending_one_stays() {
     // A11-16
     let db = database().await;
-    failed_records(&db, 1, 91).await;
-    failed_records(&db, 1, 89).await;
+    insert_failed_records(&db, 1, 91).await;
+    insert_failed_records(&db, 1, 89).await;
     let would = audit(&db, &["prune", "--older-than", "90d", "--dry-run"]).await;
     assert!(would.starts_with("Would remove 1 record made before 20"), "{would}");
     assert_eq!(ids(&db).await, "1,2", "a dry run removes nothing");
     // Behind the pending record nothing is sealed, and what is not sealed stays.
-    pending_record(&db, 92).await;
-    failed_records(&db, 1, 91).await;
+    insert_pending_record(&db, 92).await;
+    insert_failed_records(&db, 1, 91).await;
     let said = audit(&db, &["prune", "--older-than", "90d"]).await;
     assert!(said.starts_with("Removed 1 record made before 20"), "{said}");
     assert!(said.contains("Left 1 record of that age: pending."), "{said}");
@@ -46,13 +46,13 @@ async fn after_90_days_a_final_record_goes_and_a_pending_one_stays() {
     assert!(said.contains("2 records in 2 entries, 1 pruned since"), "{said}");
     // The entry does not cover up for anything else.
     tamper(&db, "delete from countersign.mutation_audit where id = 2").await;
-    assert!(disagrees(&db, &["verify"]).await.contains("record 2 is missing"));
+    assert!(audit_discrepancy(&db, &["verify"]).await.contains("record 2 is missing"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_something_that_stays_points_to_stays() {
     let db = database().await;
-    failed_records(&db, 12, 100).await;
+    insert_failed_records(&db, 12, 100).await;
     // By id: 1 has an old duplicate 2, 3 a young duplicate 11; 4 was reversed by 5; 6 is reversed and has the young duplicate
     // 12, so its reversal 7 stays, and what reversed that one in turn, 8; 9 holds a guard that is alive, 10 a dead one.
     tamper(
@@ -83,8 +83,8 @@ async fn what_something_that_stays_points_to_stays() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_records_go_in_batches_and_a_duplicate_in_another_batch_is_no_obstacle() {
     let db = database().await;
-    failed_records(&db, 2500, 100).await;
-    failed_records(&db, 1, 0).await;
+    insert_failed_records(&db, 2500, 100).await;
+    insert_failed_records(&db, 1, 0).await;
     tamper(
         &db,
         "update countersign.mutation_audit set status = 'success', error_code = null, result = '{}', exec_xid = '5' where id = 1; \
@@ -104,7 +104,7 @@ async fn many_records_go_in_batches_and_a_duplicate_in_another_batch_is_no_obsta
 async fn a_write_is_admitted_and_reversed_while_old_records_go() {
     let db = database().await;
     let server = Server::on(&db).await;
-    let tweet = crate::writes::untouched_tweet(&db).await;
+    let tweet = untouched_tweet(&db).await;
     let liked = server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
     tamper(
         &db,
@@ -115,7 +115,7 @@ async fn a_write_is_admitted_and_reversed_while_old_records_go() {
     // An open transaction has the undo call that an old record would take with it: pruning gives way, not the write.
     let writer = db.connect().await;
     writer.batch_execute("begin; select from countersign.undo_call for update").await.unwrap();
-    let ran = run(&db.url(), &["prune", "--older-than", "90d"]).await;
+    let ran = run_audit(&db.url(), &["prune", "--older-than", "90d"]).await;
     assert!(ran.code == 1 && ran.err.contains("can be run again") && ran.err.contains("55P03"), "{}", ran.err);
     writer.batch_execute("rollback").await.unwrap();
     assert!(audit(&db, &["prune", "--older-than", "90d"]).await.starts_with("Removed 1 record"));
@@ -130,7 +130,7 @@ async fn a_write_is_admitted_and_reversed_while_old_records_go() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_record_goes_without_an_entry_that_says_so() {
     let db = database().await;
-    failed_records(&db, 2, 100).await;
+    insert_failed_records(&db, 2, 100).await;
     audit(&db, &["seal"]).await;
     let client = db.connect().await;
     let too_young =
@@ -153,17 +153,17 @@ async fn no_record_goes_without_an_entry_that_says_so() {
         .batch_execute(&format!("begin; {forged}; delete from countersign.mutation_audit where id = 1; commit"))
         .await
         .unwrap();
-    let said = disagrees(&db, &["verify"]).await;
+    let said = audit_discrepancy(&db, &["verify"]).await;
     assert!(said.contains("entry 2 of the chain was altered: its hash does not fit"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pruned_record_that_comes_back_is_named() {
     let db = database().await;
-    failed_records(&db, 3, 100).await;
+    insert_failed_records(&db, 3, 100).await;
     db.run("create table copy as select * from countersign.mutation_audit").await;
     audit(&db, &["prune", "--older-than", "2d"]).await;
     db.run("insert into countersign.mutation_audit overriding system value select * from copy where id = 2").await;
-    let said = disagrees(&db, &["verify"]).await;
+    let said = audit_discrepancy(&db, &["verify"]).await;
     assert!(said.contains("record 2 (correlation id") && said.contains("a pruning says that it was removed"), "{said}");
 }

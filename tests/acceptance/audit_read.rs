@@ -1,11 +1,10 @@
 //! `countersign audit list`, `show` and `counts`: what people see, of all accounts.
 
 use serde_json::{Value, json};
+use testkit::audit::{audit, insert_failed_records, insert_pending_record, run_audit};
+use testkit::social::untouched_tweet;
 use testkit::{Database, Server, countersign, database};
 use tokio::process::Command;
-
-use crate::audit::{audit, failed_records, pending_record, run};
-use crate::writes::untouched_tweet;
 
 fn lines(printed: &str) -> Vec<Value> {
     printed.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))).collect()
@@ -42,7 +41,7 @@ async fn people_list_the_records_of_all_accounts_with_filters() {
     let db = database().await;
     assert_eq!(audit(&db, &["list"]).await, "No records.\n");
     some_records(&db).await;
-    failed_records(&db, 1, 3).await;
+    insert_failed_records(&db, 1, 3).await;
     let all = listed(&db, &[]).await;
     let column = |name: &str| all.iter().map(|record| record[name].clone()).collect::<Vec<_>>();
     assert_eq!(column("id"), [6, 5, 4, 3, 2, 1], "newest first");
@@ -62,7 +61,7 @@ async fn people_list_the_records_of_all_accounts_with_filters() {
         assert_eq!(found, ids, "{arguments:?}");
     }
     // More than one answer of the database holds.
-    failed_records(&db, 1200, 0).await;
+    insert_failed_records(&db, 1200, 0).await;
     let many = listed(&db, &["--limit", "1100"]).await;
     let found: Vec<_> = many.iter().map(|record| record["id"].as_i64().unwrap()).collect();
     assert_eq!(found, (107..=1206).rev().collect::<Vec<_>>());
@@ -129,8 +128,8 @@ async fn records_are_counted_by_state_in_a_window_overall_and_by_tool() {
     // A9-33, A10-08
     let db = database().await;
     some_records(&db).await;
-    failed_records(&db, 2, 3).await;
-    pending_record(&db, 0).await;
+    insert_failed_records(&db, 2, 3).await;
+    insert_pending_record(&db, 0).await;
     let counts = lines(&audit(&db, &["counts", "--json"]).await);
     let row = |tool: Value, numbers: [u32; 5]| {
         let [pending, success, failure, duplicate, total] = numbers;
@@ -174,12 +173,12 @@ async fn wrong_options_are_named_with_what_would_be_right() {
         (&["seal", "now"], "unexpected argument 'now'"),
         (&["burn"], "unrecognized subcommand 'burn'"),
     ] {
-        let ran = run(&db.url(), arguments).await;
+        let ran = run_audit(&db.url(), arguments).await;
         assert!(ran.code == 2 && ran.err.contains(named) && ran.out.is_empty(), "{arguments:?}: {}", ran.err);
     }
-    let ran = run(&db.url(), &["show", "00000000-0000-4000-8000-000000000001"]).await;
+    let ran = run_audit(&db.url(), &["show", "00000000-0000-4000-8000-000000000001"]).await;
     assert!(ran.code == 1 && ran.err.contains("no record has the correlation id 00000000-"), "{}", ran.err);
-    let ran = run("host=/nowhere user=me dbname=shop", &["verify"]).await;
+    let ran = run_audit("host=/nowhere user=me dbname=shop", &["verify"]).await;
     assert!(ran.code == 1 && ran.err.contains("Cannot connect to database"), "{}", ran.err);
     let mut command = Command::new(countersign());
     let empty = Database::empty("audit_without_a_ledger").await;

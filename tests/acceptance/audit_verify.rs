@@ -1,13 +1,15 @@
 //! Sealing and verifying: what was changed behind the ledger's back is named (attacks AU02 to AU05).
 
 use serde_json::{Value, json};
+use testkit::audit::{
+    REBUILD_SEALS, audit, audit_discrepancy, insert_failed_records, insert_pending_record, run_audit, tamper,
+};
+use testkit::social::untouched_tweet;
 use testkit::{Server, database};
-
-use crate::audit::{REBUILD, audit, disagrees, failed_records, pending_record, run, tamper};
 
 async fn three_sealed_records() -> testkit::Database {
     let db = database().await;
-    failed_records(&db, 3, 0).await;
+    insert_failed_records(&db, 3, 0).await;
     audit(&db, &["seal"]).await;
     db
 }
@@ -16,7 +18,7 @@ async fn three_sealed_records() -> testkit::Database {
 async fn what_agents_wrote_is_sealed_once_and_agrees_also_after_a_reversal() {
     let db = database().await;
     let server = Server::forgetful(&db).await;
-    let tweet = crate::writes::untouched_tweet(&db).await;
+    let tweet = untouched_tweet(&db).await;
     server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
     server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
     server.fail("like_tweet", json!({"tweet_id": 999_999}), "sql_error").await;
@@ -25,8 +27,8 @@ async fn what_agents_wrote_is_sealed_once_and_agrees_also_after_a_reversal() {
     // The reversal is noted at a record that is sealed by now: that is no alteration.
     server.succeed("unlike_tweet", json!({"tweet_id": tweet})).await;
     assert_eq!(db.value("select count(*) from countersign.undo_call where reversed_by is not null").await, "1");
-    pending_record(&db, 0).await;
-    failed_records(&db, 1, 0).await;
+    insert_pending_record(&db, 0).await;
+    insert_failed_records(&db, 1, 0).await;
     let said = audit(&db, &["verify"]).await;
     assert!(said.contains("agrees with its seals: 4 records in ") && said.contains(" 0 pruned"), "{said}");
     // What is behind a pending record waits.
@@ -48,10 +50,10 @@ async fn what_agents_wrote_is_sealed_once_and_agrees_also_after_a_reversal() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_seals_by_itself() {
     let db = database().await;
-    failed_records(&db, 2, 0).await;
+    insert_failed_records(&db, 2, 0).await;
     let server = Server::forgetful(&db).await;
-    // Within its first sweep, which begins when it starts. Each round trip is the pause.
-    while db.value("select count(*) from countersign.seal").await == "0" {}
+    // Within its first sweep, which begins when it starts.
+    db.first_value("select 1 from countersign.seal").await;
     assert_eq!(db.value("select record_ids from countersign.seal").await, "{1,2}");
     server.close().await;
 }
@@ -115,7 +117,7 @@ async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
         "completed_at = 'infinity'",
     ] {
         tamper(&db, &format!("update countersign.mutation_audit set {change} where id >= 2")).await;
-        let said = disagrees(&db, &["verify"]).await;
+        let said = audit_discrepancy(&db, &["verify"]).await;
         let named =
             format!("record 2 (correlation id {second}) was altered after it was sealed (entry 1 of the chain)");
         assert!(said.contains(&named), "{change}: {said}");
@@ -133,13 +135,13 @@ async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
     }
     let db = three_sealed_records().await;
     tamper(&db, "delete from countersign.mutation_audit where id >= 2").await;
-    let said = disagrees(&db, &["verify"]).await;
+    let said = audit_discrepancy(&db, &["verify"]).await;
     assert!(said.contains("record 2 is missing: it was sealed and never pruned (entry 1"), "{said}");
 
     let db = database().await;
     // An id that was drawn and never committed is no record, and nobody can put one there later.
     db.run("begin; select nextval(pg_get_serial_sequence('countersign.mutation_audit', 'id')); rollback").await;
-    failed_records(&db, 1, 0).await;
+    insert_failed_records(&db, 1, 0).await;
     audit(&db, &["seal"]).await;
     for id in ["1", "-7"] {
         db.run(&format!(
@@ -147,7 +149,7 @@ async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
              overriding system value values ({id}, '00000000-0000-4000-8000-000000000001', 'x', repeat('0', 64), '{{}}', '')"
         ))
         .await;
-        let said = disagrees(&db, &["verify"]).await;
+        let said = audit_discrepancy(&db, &["verify"]).await;
         let named = format!("record {id} (correlation id 00000000-0000-4000-8000-000000000001) was inserted");
         assert!(said.contains(&named), "{said}");
         tamper(&db, &format!("delete from countersign.mutation_audit where id = {id}")).await;
@@ -162,7 +164,7 @@ async fn the_undo_calls_of_a_write_are_sealed_with_it() {
     server.succeed("post_tweet", json!({"text": "sealed"})).await;
     audit(&db, &["verify"]).await;
     db.run("update countersign.undo_call set fingerprint = repeat('1', 64)").await;
-    assert!(disagrees(&db, &["verify"]).await.contains("record 1 (correlation id"));
+    assert!(audit_discrepancy(&db, &["verify"]).await.contains("record 1 (correlation id"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,11 +188,11 @@ async fn an_entry_that_was_altered_or_removed_is_named() {
     ] {
         let db = database().await;
         for _ in 0..3 {
-            failed_records(&db, 2, 0).await;
+            insert_failed_records(&db, 2, 0).await;
             audit(&db, &["seal"]).await;
         }
         tamper(&db, change).await;
-        let said = disagrees(&db, &["verify"]).await;
+        let said = audit_discrepancy(&db, &["verify"]).await;
         assert!(said.contains(named), "{change}: {said}");
     }
 }
@@ -205,7 +207,7 @@ async fn a_verifier_does_not_ask_functions_that_the_tampering_hand_may_have_repl
              language sql as $$ select e.hash $$",
     )
     .await;
-    assert!(disagrees(&db, &["verify"]).await.contains("record 3 (correlation id"));
+    assert!(audit_discrepancy(&db, &["verify"]).await.contains("record 3 (correlation id"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -218,11 +220,11 @@ async fn a_checkpoint_shows_a_cut_tail_and_a_rewritten_history() {
     let mut kept = audit(&db, &["seal"]).await;
     assert!(kept.starts_with(r#"{"entries":0,"records":0,"last_id":0,"hash":"","at":"#), "{kept}");
     for _ in 0..3 {
-        failed_records(&db, 3, 0).await;
+        insert_failed_records(&db, 3, 0).await;
         kept += &audit(&db, &["seal"]).await;
     }
     std::fs::write(&path, &kept).unwrap();
-    failed_records(&db, 1, 0).await;
+    insert_failed_records(&db, 1, 0).await;
     let said = audit(&db, &["verify", "--checkpoint", file]).await;
     assert!(said.contains("10 records in 4 entries") && said.contains("agree with all 4 checkpoints"), "{said}");
 
@@ -230,17 +232,17 @@ async fn a_checkpoint_shows_a_cut_tail_and_a_rewritten_history() {
     // verifying with it does not seal over the cut, so it says the same again.
     tamper(&db, "delete from countersign.seal where no >= 3; delete from countersign.mutation_audit where id > 6")
         .await;
-    failed_records(&db, 1, 0).await;
+    insert_failed_records(&db, 1, 0).await;
     for _ in 0..2 {
-        let said = disagrees(&db, &["verify", "--checkpoint", file]).await;
+        let said = audit_discrepancy(&db, &["verify", "--checkpoint", file]).await;
         assert!(said.contains("the chain ends before entry 3") && said.contains("checkpoints, line 4"), "{said}");
     }
     assert!(audit(&db, &["verify"]).await.contains("7 records in 3 entries"));
 
     // The last three leaves are cut off and the whole chain is built anew.
-    tamper(&db, &format!("delete from countersign.mutation_audit where id > 3; {REBUILD}")).await;
+    tamper(&db, &format!("delete from countersign.mutation_audit where id > 3; {REBUILD_SEALS}")).await;
     assert!(audit(&db, &["verify"]).await.contains("3 records in 1 entries"));
-    let said = disagrees(&db, &["verify", "--checkpoint", file]).await;
+    let said = audit_discrepancy(&db, &["verify", "--checkpoint", file]).await;
     assert!(said.contains("entry 1 of the chain is not the one that the checkpoint names"), "{said}");
     assert!(said.contains("history was rewritten") && said.contains("line 2"), "{said}");
 }
@@ -251,7 +253,7 @@ async fn a_file_that_holds_no_checkpoint_is_refused_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("kept");
     let file = path.to_str().unwrap();
-    let ran = run(&db.url(), &["verify", "--checkpoint", file]).await;
+    let ran = run_audit(&db.url(), &["verify", "--checkpoint", file]).await;
     assert!(ran.code == 1 && ran.err.contains("kept cannot be read: No such file"), "{}", ran.err);
     let good = audit(&db, &["seal"]).await;
     for (content, named) in [
@@ -264,7 +266,7 @@ async fn a_file_that_holds_no_checkpoint_is_refused_with_its_place() {
         (&format!("{good}{{"), "line 2: not a checkpoint"),
     ] {
         std::fs::write(&path, content).unwrap();
-        let ran = run(&db.url(), &["verify", "--checkpoint", file]).await;
+        let ran = run_audit(&db.url(), &["verify", "--checkpoint", file]).await;
         assert!(ran.code == 1 && ran.err.contains(named), "{content}: {}", ran.err);
     }
 }
@@ -277,8 +279,8 @@ async fn an_auditor_who_may_only_read_can_verify() {
             grant select on countersign.schema_history, countersign.mutation_audit, countersign.undo_call, countersign.seal to auditor_of_this",
     )
     .await;
-    failed_records(&db, 1, 0).await;
-    let ran = run(&db.url().replace("user=postgres", "user=auditor_of_this"), &["verify"]).await;
+    insert_failed_records(&db, 1, 0).await;
+    let ran = run_audit(&db.url().replace("user=postgres", "user=auditor_of_this"), &["verify"]).await;
     assert!(ran.code == 0 && ran.out.contains("3 records in 1 entries"), "{} {}", ran.out, ran.err);
     assert!(ran.out.contains("Not sealed yet: 1 final records"), "{}", ran.out);
 }

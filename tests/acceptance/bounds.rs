@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 
 use mcp::ClientError;
 use serde_json::{Value, json};
-use testkit::{Database, Server, arguments, database};
-
-use crate::writes::until_some;
+use testkit::{Database, ProcessMemory, Server, arguments, database, exclusive};
 
 const MIB: f64 = 1024.0;
 
@@ -48,48 +46,12 @@ const TOO_LARGE: Expected = Error("result_too_large", "larger than");
 /// statement_too_complex: PostgreSQL's own limit on its stack.
 const TOO_DEEP: Expected = Error("sql_error", "54001");
 
-/// The resident memory of a process, in KiB.
-pub(crate) struct Memory {
-    pid: u32,
-    idle_kib: u64,
-}
-
-impl Memory {
-    /// From now on; the process is idle now.
-    pub(crate) fn of(pid: u32) -> Self {
-        let mut memory = Self { pid, idle_kib: 0 };
-        memory.idle_kib = memory.read("VmRSS");
-        memory.forget_peak();
-        memory
-    }
-
-    /// A line of /proc/PID/status.
-    fn read(&self, line: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
-        let value = status.lines().find_map(|it| it.strip_prefix(line)?.strip_prefix(':')).unwrap();
-        value.trim().strip_suffix(" kB").unwrap().parse().unwrap()
-    }
-
-    /// From here on `VmHWM` is the peak (proc(5), clear_refs).
-    pub(crate) fn forget_peak(&self) {
-        std::fs::write(format!("/proc/{}/clear_refs", self.pid), "5").unwrap();
-    }
-
-    pub(crate) fn peak_above_idle_kib(&self) -> u64 {
-        self.read("VmHWM").saturating_sub(self.idle_kib)
-    }
-
-    pub(crate) fn above_idle_kib(&self) -> u64 {
-        self.read("VmRSS").saturating_sub(self.idle_kib)
-    }
-}
-
 /// A server under watch: its memory, its time, its backends.
 struct Watched {
     db: Database,
     server: Server,
     deadline: Duration,
-    memory: Memory,
+    memory: ProcessMemory,
 }
 
 impl Watched {
@@ -97,20 +59,25 @@ impl Watched {
         let mut command = Server::bare_command(db);
         command.args(["--query-timeout-ms", &deadline_ms.to_string()]);
         let server = Server::start(command).await;
-        let memory = Memory { pid: server.client().pid().unwrap(), idle_kib: 0 };
-        let mut watched = Self { db: db.clone(), server, deadline: Duration::from_millis(deadline_ms), memory };
+        let pid = server.client().pid().unwrap();
+        let mut watched = Self {
+            db: db.clone(),
+            server,
+            deadline: Duration::from_millis(deadline_ms),
+            memory: ProcessMemory::of(pid),
+        };
         // What every server does in its first minutes: connections opened, errors answered, code read from the disk.
         for query in ["select 1 as n", "select nothing", "select generate_series(1, 2000)", "table social.tweet"] {
             let calls: Vec<_> =
                 (0..8).map(|_| watched.server.call("query_database", json!({"query": query}))).collect();
             futures_util::future::join_all(calls).await;
         }
-        watched.memory = Memory::of(watched.memory.pid);
+        watched.memory = ProcessMemory::of(pid);
         watched
     }
 
     async fn explode(&self, name: &str, tool: &str, params: Value, expected: Expected) {
-        self.memory.forget_peak();
+        self.memory.reset_peak();
         let started = Instant::now();
         let call = self.server.client().call(tool, arguments(params));
         // A client drops an answer that is too long for it, and then waits for ever.
@@ -146,7 +113,7 @@ impl Watched {
             above as f64 / MIB,
             after as f64 / MIB
         );
-        assert!(above < ALLOWED_KIB, "{name}: {above} KiB above the idle level of {} KiB", self.memory.idle_kib);
+        assert!(above < ALLOWED_KIB, "{name}: {above} KiB above the idle level of {} KiB", self.memory.idle_kib());
     }
 
     /// The same server answers, and no backend of its reader is at work.
@@ -154,7 +121,7 @@ impl Watched {
         assert_eq!(self.server.query("select 1 as n").await, [json!({"n": 1})], "{name}");
         let free = "select 1 where not exists (select from pg_stat_activity where usename = 'countersign_reader' \
                     and datname = current_database() and state <> 'idle')";
-        until_some(&self.db, free).await;
+        self.db.first_value(free).await;
     }
 
     async fn query(&self, name: &str, sql: &str, expected: Expected) {
@@ -247,6 +214,7 @@ async fn many_rows_and_wide_rows_are_cut() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_does_not_end_is_ended_at_the_deadline() {
     // D3-01, D4-05, DO02, DO08, DO10, DO12, DO18, DO20, DO24, DO26, X-31
+    exclusive().await;
     let db = database().await;
     db.run(
         "create function public.sleeps(n int) returns int immutable language sql as 'select 1 from pg_sleep(60)';
@@ -368,7 +336,7 @@ async fn eight_bombs_at_once_take_no_more_than_one() {
             "cut",
         ),
     ] {
-        watched.memory.forget_peak();
+        watched.memory.reset_peak();
         let started = Instant::now();
         let calls: Vec<_> =
             (0..8).map(|_| watched.server.call("query_database", json!({"query": sql, "row_limit": 10000}))).collect();

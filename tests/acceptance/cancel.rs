@@ -15,12 +15,10 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, database, long_form};
+use testkit::{Database, RawServer, Server, TestManifest, database, exclusive, long_form};
 use tokio::process::{Child, Command};
 use tokio::task::spawn_blocking;
 use tokio_postgres::Client;
-
-use crate::images::Manifest;
 
 /// What a backend may take to be idle or gone.
 const ALLOWED: Duration = Duration::from_millis(200);

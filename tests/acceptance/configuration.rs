@@ -1,62 +1,17 @@
 //! `countersign.toml`: where it is taken from, what goes before it, and that what it says holds.
 
-use std::path::{Path, PathBuf};
-use std::process::Output;
-
 use serde_json::json;
-use testkit::{Database, Server, countersign, database, repository};
+use testkit::{ConfigDir, Database, Server, countersign, database, repository, startup_error};
 use tokio::process::Command;
-
-/// A folder with a configuration file in it.
-pub(crate) struct Folder {
-    folder: tempfile::TempDir,
-}
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-
-    /// A server that has nothing but this configuration, and the folder as its working directory.
-    pub(crate) fn command(&self, config: &str) -> Command {
-        let mut command = Command::new(countersign());
-        for (name, _) in std::env::vars_os() {
-            let name = name.to_string_lossy().into_owned();
-            if name.starts_with("COUNTERSIGN_") || name.starts_with("PG") || name == "DATABASE_URL" {
-                command.env_remove(name);
-            }
-        }
-        command.current_dir(self.path()).arg("--config").arg(self.write("countersign.toml", config));
-        command.kill_on_drop(true);
-        command
-    }
-}
 
 fn social() -> String {
     repository().join("manifests/social.toml").display().to_string()
 }
 
-async fn refused(command: &mut Command) -> String {
-    let output: Output = command.stdin(std::process::Stdio::null()).output().await.unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(output.stdout.is_empty());
-    String::from_utf8(output.stderr).unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_can_stand_in_the_file_and_secrets_in_files_of_their_own() {
     let db = database().await;
-    let folder = Folder::new();
+    let folder = ConfigDir::new();
     folder.write("url", &format!("{}\n", db.url()));
     db.run("insert into social.account (account_id, handle, display_name) values ('acme', 'acme', 'Acme')").await;
     folder.write("shop.toml", &std::fs::read_to_string(social()).unwrap());
@@ -91,7 +46,7 @@ async fn everything_can_stand_in_the_file_and_secrets_in_files_of_their_own() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_ends_at_the_configured_deadline() {
     let db = database().await;
-    let folder = Folder::new();
+    let folder = ConfigDir::new();
     let mut command = folder.command(&format!(
         "database_url = {:?}\nmanifests = [{:?}]\nlog = \"error\"\n[limits]\ncall_deadline_ms = 400\n",
         db.url(),
@@ -113,7 +68,7 @@ async fn a_write_ends_at_the_configured_deadline() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flag_goes_before_a_variable_before_the_file_before_database_url() {
     let db = database().await;
-    let folder = Folder::new();
+    let folder = ConfigDir::new();
     let wrong = "postgresql://me@127.0.0.1:1/wrong";
     let count = async |database: &Database, change: &dyn Fn(&mut Command)| {
         let config =
@@ -141,7 +96,7 @@ async fn a_flag_goes_before_a_variable_before_the_file_before_database_url() {
     assert_eq!(count(&db, &secret).await, 3);
     let mut command = folder.command("");
     command.arg("serve").env("COUNTERSIGN_DATABASE_URL", wrong).env("COUNTERSIGN_DATABASE_URL_FILE", &url);
-    let said = refused(&mut command).await;
+    let said = startup_error(&mut command).await;
     assert!(said.contains("--database-url (COUNTERSIGN_DATABASE_URL) and database_url_file are both given"), "{said}");
 }
 
@@ -149,7 +104,7 @@ async fn a_flag_goes_before_a_variable_before_the_file_before_database_url() {
 async fn a_file_in_the_working_directory_is_not_taken() {
     // A server that an agent starts in a hostile checkout.
     let db = database().await;
-    let folder = Folder::new();
+    let folder = ConfigDir::new();
     folder.write("countersign.toml", "account = \"attacker\"\nnonsense = true\n");
     let mut command = Server::command(&db);
     command.current_dir(folder.path());
@@ -161,24 +116,24 @@ async fn a_file_in_the_working_directory_is_not_taken() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_is_wrong_or_not_there_stops_every_command_and_shows_no_secret() {
     //
-    let folder = Folder::new();
+    let folder = ConfigDir::new();
     for verb in ["serve", "init", "check"] {
         let mut command =
             folder.command("database_url = \"postgresql://me:hunter2@h/d\"\nprofil = \"x\"\n[limits]\nrow_limit = 0\n");
-        let said = refused(command.arg(verb)).await;
+        let said = startup_error(command.arg(verb)).await;
         assert!(said.contains("countersign.toml:2:1: there is no key profil"), "{said}");
         assert!(said.contains("countersign.toml:4:13: row_limit: 0 is out of bounds"), "{said}");
         assert!(!said.contains("hunter2"), "{said}");
-        let said = refused(Command::new(countersign()).args([verb, "--config", "/nowhere/c.toml"])).await;
+        let said = startup_error(Command::new(countersign()).args([verb, "--config", "/nowhere/c.toml"])).await;
         assert!(said.contains("--config, COUNTERSIGN_CONFIG") && said.contains("/nowhere/c.toml"), "{said}");
     }
     let mut command = folder.command("database_url = \"postgres:/hunter2\"");
-    let said = refused(command.arg("init")).await;
+    let said = startup_error(command.arg("init")).await;
     assert!(
         said.contains("database_url in ") && said.contains("cannot be read") && !said.contains("hunter2"),
         "{said}"
     );
-    let said = refused(folder.command("").env("DATABASE_URL", "postgresql://h/d").arg("check")).await;
+    let said = startup_error(folder.command("").env("DATABASE_URL", "postgresql://h/d").arg("check")).await;
     assert!(said.contains("no manifest to check"), "{said}");
 }
 
@@ -187,8 +142,8 @@ async fn connecting_takes_no_longer_than_configured() {
     // D5-06
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("postgresql://me@127.0.0.1:{}/shop", silent.local_addr().unwrap().port());
-    let folder = Folder::new();
+    let folder = ConfigDir::new();
     let mut command = folder.command(&format!("database_url = {url:?}\n[limits]\nconnect_timeout_ms = 250\n"));
-    let said = refused(command.arg("init")).await;
+    let said = startup_error(command.arg("init")).await;
     assert!(said.contains("no answer within 250 ms"), "{said}");
 }

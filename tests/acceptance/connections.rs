@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 use testkit::{Database, RawServer, Server, database};
-
-use crate::writes::until_some;
 
 /// A server with these limits.
 async fn limited(db: &Database, limits: &[(&str, &str)]) -> Server {
@@ -30,6 +29,7 @@ async fn most_backends(db: Database, over: Arc<AtomicBool>) -> u64 {
     while !over.load(Ordering::SeqCst) {
         let count: i64 = client.query_one(BACKENDS, &[]).await.unwrap().get(0);
         most = most.max(u64::try_from(count).unwrap());
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
     most
 }
@@ -70,7 +70,7 @@ async fn reads_beyond_the_limit_wait_and_run_and_there_are_never_more_backends_t
     let lock = barrier(&db).await;
     let reads = join_all((0..9).map(|_| server.query(WAITING)));
     let release = async {
-        until_some(&db, &format!("select 1 where ({HAVE_COME}) = 2")).await;
+        db.first_value(&format!("select 1 where ({HAVE_COME}) = 2")).await;
         lock.batch_execute("select pg_advisory_unlock(7)").await.unwrap();
     };
     let (answers, ()) = tokio::join!(reads, release);
@@ -98,7 +98,7 @@ async fn a_read_that_finds_no_connection_free_in_time_is_told_so_and_what_to_do(
     let sleeping = server.call("query_database", json!({"query": "select pg_sleep(60)"}));
     let second = async {
         let pid = "select pid from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()";
-        let pid = Pid::from_raw(until_some(&db, pid).await.parse().unwrap());
+        let pid = Pid::from_raw(db.first_value(pid).await.parse().unwrap());
         // A backend that does not even hear that it is cancelled keeps its place beyond its deadline.
         kill(pid, Signal::SIGSTOP).unwrap();
         let error = server.fail("query_database", json!({"query": "select 1"}), "database_unavailable").await;
@@ -126,7 +126,7 @@ async fn a_write_that_finds_no_connection_free_in_time_is_told_so_and_leaves_no_
     let second = async {
         let pid = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() \
                    and usename = 'countersign_writer'";
-        let pid = Pid::from_raw(until_some(&db, pid).await.parse().unwrap());
+        let pid = Pid::from_raw(db.first_value(pid).await.parse().unwrap());
         kill(pid, Signal::SIGSTOP).unwrap();
         let error = server.fail("post_tweet", json!({"text": "second"}), "database_unavailable").await;
         kill(pid, Signal::SIGCONT).unwrap();
@@ -152,11 +152,11 @@ async fn a_client_that_does_not_read_its_answers_holds_no_transaction() {
         stalled.send(&call.to_string()).await;
     }
     // They have been asked for, and every one is at its end.
-    until_some(&db, &format!("select 1 where ({BACKENDS}) > 0")).await;
+    db.first_value(&format!("select 1 where ({BACKENDS}) > 0")).await;
     let idle = format!(
         "select 1 where ({BACKENDS} and (state <> 'idle' or backend_xmin is not null)) = 0 and ({BACKENDS}) > 0"
     );
-    until_some(&db, &idle).await;
+    db.first_value(&idle).await;
     db.run("create table public.free ()").await;
     for id in 1..=20 {
         assert_eq!(stalled.receive().await["result"]["isError"], false, "{id}");

@@ -1,9 +1,7 @@
 //! Errors that let a model correct itself: the line that is meant, and the nearest names that exist.
 
 use serde_json::{Value, json};
-use testkit::{Server, database};
-
-use crate::configuration::Folder;
+use testkit::{ConfigDir, Server, database};
 
 async fn failure(server: &Server, query: &str) -> Value {
     server.fail("query_database", json!({"query": query}), "sql_error").await
@@ -136,7 +134,7 @@ async fn what_may_not_be_read_is_answered_in_postgresqls_words_with_what_to_do()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manifest_tool_never_points_into_a_text_that_the_agent_does_not_see() {
     let db = database().await;
-    let folder = Folder::new();
+    let folder = ConfigDir::new();
     let tool = "name = 'm'\nversion = '1'\n[[tool]]\nname = 'read_bookmarks'\naccess = 'read'\ndescription = 'x'\n\
                 sql = 'select b.tweet_id, (select 1 / count(*) from vault.gold) from social.bookmark b'\n";
     db.run("create schema vault; create table vault.gold (n int); grant usage on schema vault to countersign_writer")

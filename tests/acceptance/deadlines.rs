@@ -4,9 +4,8 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use testkit::social::untouched_tweet;
 use testkit::{Server, database, lone_database};
-
-use crate::writes::{until_some, untouched_tweet};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_that_takes_too_long_is_stopped_after_30_seconds_and_its_backend_is_free() {
@@ -19,7 +18,7 @@ async fn a_query_that_takes_too_long_is_stopped_after_30_seconds_and_its_backend
     assert_eq!(error["retryable"], true);
     let free = "select 1 where not exists (select from pg_stat_activity \
                 where wait_event = 'PgSleep' and datname = current_database())";
-    until_some(&db, free).await;
+    db.first_value(free).await;
     assert_eq!(server.query("select 1 as n").await, [json!({"n": 1})]);
 }
 
@@ -35,7 +34,7 @@ async fn a_write_that_takes_too_long_wrote_nothing_and_its_duplicate_is_told_tha
     // The second call is made first in time by a little: its deadline ends while the first one still runs.
     let running = first.call("like_tweet", like.clone());
     let waiting = async {
-        until_some(&db, "select 1 from countersign.mutation_audit where exec_xid is null and status = 'pending'").await;
+        db.first_value("select 1 from countersign.mutation_audit where exec_xid is null and status = 'pending'").await;
         second.call("like_tweet", like.clone()).await
     };
     let (running, waiting) = tokio::join!(running, waiting);
@@ -90,7 +89,7 @@ async fn a_preview_that_takes_too_long_says_so_and_holds_nothing() {
     assert_eq!(envelope["meta"].get("correlation_id"), None);
     let waiting = "select 1 where not exists (select from pg_stat_activity \
                    where wait_event_type = 'Lock' and datname = current_database())";
-    until_some(&db, waiting).await;
+    db.first_value(waiting).await;
     lock.rollback().await.unwrap();
     server.succeed("preview_mutation", preview).await;
 }

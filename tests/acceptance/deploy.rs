@@ -5,11 +5,10 @@ use std::process::Stdio;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use testkit::{HttpServer, Server, countersign, lone_database, repository};
+use testkit::{
+    External, HttpServer, Server, TestManifest, countersign, lone_database, repository, run_countersign, skip_without,
+};
 use tokio::process::Command;
-
-use crate::audit::countersign_on;
-use crate::clients::python::python;
 
 /// The first fenced block of docs/deploy.md of this kind.
 pub(crate) fn documented(kind: &str) -> String {
@@ -18,9 +17,12 @@ pub(crate) fn documented(kind: &str) -> String {
     block.split_once("\n```").expect("it ends").0.to_owned()
 }
 
-/// What this program says of a file; `None` if it is not installed.
-async fn said(program: &str, arguments: &[&str], file: &Path) -> Option<(bool, String)> {
-    let output = Command::new(program).args(arguments).arg(file).stdin(Stdio::null()).output().await.ok()?;
+/// Whether this program accepts a file, and what it says; `None` without the program.
+async fn said(program: External, arguments: &[&str], file: &Path) -> Option<(bool, String)> {
+    if skip_without(&[program]) {
+        return None;
+    }
+    let output = Command::new(program.path()?).args(arguments).arg(file).stdin(Stdio::null()).output().await.unwrap();
     Some((output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()))
 }
 
@@ -33,10 +35,8 @@ async fn the_unit_of_systemd_is_one() {
     let here = text.replace("/usr/local/bin/countersign", countersign().to_str().unwrap());
     assert_ne!(here, text);
     std::fs::write(&unit, here).unwrap();
-    // Where there is no systemd, there is nobody to ask.
-    if let Some((is_fine, said)) = said("systemd-analyze", &["verify"], &unit).await {
-        assert!(is_fine && said.trim().is_empty(), "{said}");
-    }
+    let Some((is_fine, said)) = said(External::SystemdAnalyze, &["verify"], &unit).await else { return };
+    assert!(is_fine && said.trim().is_empty(), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,33 +45,28 @@ async fn the_configuration_of_haproxy_is_one() {
     let path = folder.path().join("haproxy.cfg");
     let text = documented("haproxy").replace(" ssl crt /etc/haproxy/mcp.pem", "");
     std::fs::write(&path, format!("{text}\n")).unwrap();
-    let (is_fine, said) = said("/usr/sbin/haproxy", &["-c", "-f"], &path).await.expect("haproxy is installed");
+    let Some((is_fine, said)) = said(External::HaProxy, &["-c", "-f"], &path).await else { return };
     assert!(is_fine, "{said}");
 }
 
 /// The documents of the Kubernetes manifest, as PyYAML reads them.
 async fn kubernetes() -> Option<Vec<Value>> {
-    let python = python()?;
+    if skip_without(&[External::Python]) {
+        return None;
+    }
+    let python = External::Python.path()?;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("countersign.yaml");
     std::fs::write(&path, documented("yaml")).unwrap();
     let script = "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
     let output = Command::new(python).args(["-c", script]).arg(path).output().await.unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    if said.contains("No module named 'yaml'") {
-        return None;
-    }
-    assert!(output.status.success(), "{said}");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(serde_json::from_slice(&output.stdout).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pods_of_kubernetes_serve_and_their_probes_are_answered() {
-    let Some(documents) = kubernetes().await else {
-        crate::chaos::say("SKIPPED: no Python with PyYAML; CONTRIBUTING.md says how to make .venv");
-        assert!(std::env::var_os("CI").is_none(), "CI never skips this test");
-        return;
-    };
+    let Some(documents) = kubernetes().await else { return };
     let of = |kind: &str| documents.iter().find(|it| it["kind"] == kind).unwrap_or_else(|| panic!("{kind}"));
     let pod = &of("Deployment")["spec"]["template"];
     assert_eq!(of("Service")["spec"]["selector"], pod["metadata"]["labels"]);
@@ -98,7 +93,7 @@ async fn the_pods_of_kubernetes_serve_and_their_probes_are_answered() {
         [("tokens.toml", "sha256:...", hash.as_str()), ("fingerprint-key", "change me", "sixteen characters or more")]
     {
         let refused =
-            countersign_on(&db.writer_url(), &["--config", &format!("{place}/countersign.toml"), "serve"]).await;
+            run_countersign(&db.writer_url(), &["--config", &format!("{place}/countersign.toml"), "serve"]).await;
         assert!(refused.code != 0 && refused.err.contains(name), "{name}: {}", refused.err);
         let path = folder.path().join(name);
         let text = std::fs::read_to_string(&path).unwrap();
@@ -140,13 +135,13 @@ async fn init_needs_no_superuser_but_a_role_that_may_create_roles_and_owns_the_d
     tokio::spawn(connection);
     client.batch_execute(own).await.unwrap();
     // The cluster has the roles of other tests' ledgers: this one gets a writer of its own.
-    let ran = countersign_on(&provided, &["init", "--writer", "shop_writer"]).await;
+    let ran = run_countersign(&provided, &["init", "--writer", "shop_writer"]).await;
     assert_eq!(ran.code, 0, "{}", ran.err);
     client
         .batch_execute("grant usage on schema shop to shop_writer; grant select, update on shop.item to shop_writer")
         .await
         .unwrap();
-    let tools = crate::images::Manifest::new(
+    let tools = TestManifest::new(
         r#"
 [[tool]]
 name = "rename_item"

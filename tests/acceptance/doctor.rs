@@ -1,12 +1,11 @@
 //! `countersign doctor`: what is stuck or wrong, and what to do (promises C5-06, C5-09, C5-10).
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, database, lone_database, repository};
+use testkit::audit::{audit, insert_failed_records, insert_pending_record, tamper};
+use testkit::{CommandOutput, Database, Server, database, lone_database, repository, run_countersign};
 
-use crate::audit::{Ran, audit, countersign_on, failed_records, pending_record, tamper};
-
-async fn doctor(url: &str, arguments: &[&str]) -> Ran {
-    countersign_on(url, &[&["doctor"], arguments].concat()).await
+async fn doctor(url: &str, arguments: &[&str]) -> CommandOutput {
+    run_countersign(url, &[&["doctor"], arguments].concat()).await
 }
 
 /// The findings of the servers' login, and the exit code.
@@ -68,8 +67,8 @@ async fn where_nothing_is_wrong_it_says_so_and_who_is_missing_it_says_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_that_are_pending_for_too_long_are_listed_until_a_server_ends_them() {
     let db = database().await;
-    pending_record(&db, 2).await;
-    pending_record(&db, 0).await;
+    insert_pending_record(&db, 2).await;
+    insert_pending_record(&db, 0).await;
     let old = "select correlation_id from countersign.mutation_audit order by id limit 1";
     let correlation_id = db.value(old).await;
     let (found, code) = findings(&db.writer_url(), &[]).await;
@@ -86,10 +85,8 @@ async fn writes_that_are_pending_for_too_long_are_listed_until_a_server_ends_the
     tamper(&db, "update countersign.mutation_audit set created_at = clock_timestamp() - interval '40 minutes'").await;
     finding(&findings(&db.writer_url(), &deadline).await.0, "ok", "records", "no write is pending");
     let server = Server::on(&db).await;
-    let ended = async {
-        while db.value("select count(*) from countersign.mutation_audit where status = 'pending'").await != "0" {}
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(20), ended).await.expect("the server's sweep");
+    // The server's sweep ends it.
+    db.until_value("select count(*) from countersign.mutation_audit where status = 'pending'", "0").await;
     assert_eq!(problems(&findings(&db.writer_url(), &[]).await.0), 0);
     server.close().await;
 }
@@ -159,20 +156,17 @@ async fn of_many_that_are_stuck_the_newest_are_listed_and_all_are_counted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_waits_for_a_person_and_what_is_not_sealed_is_said() {
     let db = database().await;
-    failed_records(&db, 3, 1).await;
-    let mut command = Server::bare_command(&db);
-    command.arg("--manifest").arg(repository().join("manifests/studio.toml"));
-    let server = Server::start(command).await;
+    insert_failed_records(&db, 3, 1).await;
+    let server = Server::studio(&db).await;
     server.succeed("delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
-    let sealed = async { while db.value("select count(*) from countersign.seal").await == "0" {} };
-    tokio::time::timeout(std::time::Duration::from_secs(20), sealed).await.expect("the server seals");
+    db.first_value("select 1 from countersign.seal").await;
     server.close().await;
     let (found, code) = findings(&db.writer_url(), &[]).await;
     assert_eq!((code, problems(&found)), (0, 0), "{found:#?}");
     finding(&found, "ok", "proposals", "1 of tier confirm wait for somebody to decide; the next one expires at 20");
     finding(&found, "ok", "seals", "what was final 10 minutes ago is sealed");
 
-    failed_records(&db, 2, 1).await;
+    insert_failed_records(&db, 2, 1).await;
     let (found, _) = findings(&db.writer_url(), &[]).await;
     let unsealed = finding(&found, "warning", "seals", "2 final records are not sealed, the oldest since 20");
     assert!(unsealed["advice"].as_str().unwrap().contains("countersign audit seal"), "{unsealed}");
@@ -201,7 +195,7 @@ async fn a_login_that_can_do_too_much_or_too_little_is_named() {
 
     // AP01: of all logins that servers use, whoever asks.
     let second = format!("second_{}", db.name());
-    let made = countersign_on(&db.url(), &["init", "--writer", &second]).await;
+    let made = run_countersign(&db.url(), &["init", "--writer", &second]).await;
     assert_eq!(made.code, 0, "{}", made.err);
     db.run(&format!("grant countersign_approver to {second}")).await;
     let says = format!("servers log in as \"{second}\", which may approve what its agents propose");

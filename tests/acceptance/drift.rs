@@ -1,9 +1,7 @@
 //! The database changes under a running server: a tool that no longer fits is refused, and says why (attack MA04).
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, database};
-
-use crate::images::Manifest;
+use testkit::{Database, Server, TestManifest, database};
 
 const ITEMS: &str = "create table social.item (id bigint primary key, name text, price numeric, extra int);
                      create table social.gone (id bigint);
@@ -78,8 +76,8 @@ async fn a_tool_whose_tables_have_changed_is_refused_until_the_next_start() {
     for warmed in [true, false] {
         let db = database().await;
         db.run(ITEMS).await;
-        let manifest = Manifest::new(TOOLS);
-        let server = manifest.on(&db).await;
+        let manifest = TestManifest::new(TOOLS);
+        let server = manifest.serve(&db).await;
         if warmed {
             warm(&server).await;
         }
@@ -95,7 +93,7 @@ async fn a_tool_whose_tables_have_changed_is_refused_until_the_next_start() {
         is_outdated(&db, &server, "read_item", json!({"id": 1}), "name (text) and is price (text) now").await;
         let codes = "select distinct error_code from countersign.mutation_audit where status = 'failure'";
         assert_eq!(db.rows(codes).await, [["tool_outdated"]]);
-        assert!(manifest.refused(&db).await.contains("rename_item"), "and the next start names the tools");
+        assert!(manifest.compile_error(&db).await.contains("rename_item"), "and the next start names the tools");
     }
 }
 
@@ -104,7 +102,7 @@ async fn a_parameter_whose_column_has_another_type_is_refused() {
     // MA04
     let db = database().await;
     db.run(ITEMS).await;
-    let server = Manifest::new(TOOLS).on(&db).await;
+    let server = TestManifest::new(TOOLS).serve(&db).await;
     warm(&server).await;
     db.run("alter table social.item alter column id type text").await;
     is_outdated(&db, &server, "rename_item", json!({"id": 1, "name": "eins"}), "text = bigint").await;
@@ -115,7 +113,7 @@ async fn a_parameter_whose_column_has_another_type_is_refused() {
 async fn a_change_that_a_tool_does_not_see_does_not_stop_it_and_a_function_that_fails_is_no_drift() {
     let db = database().await;
     db.run(ITEMS).await;
-    let server = Manifest::new(TOOLS).on(&db).await;
+    let server = TestManifest::new(TOOLS).serve(&db).await;
     warm(&server).await;
     db.run("alter table social.item drop column extra, add column other text").await;
     server.succeed("rename_item", json!({"id": 1, "name": "eins"})).await;

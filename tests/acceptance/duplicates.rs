@@ -3,10 +3,8 @@
 mod arguments;
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, database};
-
-use crate::images::Manifest;
-use crate::writes::{likes, until_some, untouched_tweet};
+use testkit::social::{likes, untouched_tweet};
+use testkit::{Database, Server, TestManifest, database};
 
 /// How many records there are of each status.
 async fn statuses(db: &Database) -> String {
@@ -326,8 +324,8 @@ undo = { irreversible = "It is a test." }
 async fn undo_calls_that_finish_together_reverse_their_write_all_the_same() {
     let db = database().await;
     db.run("create table social.half (n int primary key)").await;
-    let manifest = Manifest::new(PAIRS);
-    let (here, there) = tokio::join!(manifest.on(&db), manifest.on(&db));
+    let manifest = TestManifest::new(PAIRS);
+    let (here, there) = tokio::join!(manifest.serve(&db), manifest.serve(&db));
     let added = here.succeed("add_pair", json!({})).await;
     assert_eq!(added["meta"]["rollback"]["undo_calls"].as_array().unwrap().len(), 2);
     // Both have dropped their row, and neither has finished, when the guard of the write comes free.
@@ -340,7 +338,7 @@ async fn undo_calls_that_finish_together_reverse_their_write_all_the_same() {
     let release = async {
         let waiting = "select 1 from (select count(*) as n from pg_stat_activity where wait_event_type = 'Lock' \
                        and usename = 'countersign_writer' and datname = current_database()) s where n = 2";
-        until_some(&db, waiting).await;
+        db.first_value(waiting).await;
         lock.rollback().await.unwrap();
     };
     tokio::join!(both, release);
@@ -355,20 +353,20 @@ async fn what_a_record_takes_it_gives_back() {
         let sql = format!(
             "insert into social.blob select n, repeat('x', 900000) from generate_series(1, {count}) n returning id, body"
         );
-        Manifest::new(&format!(
+        TestManifest::new(&format!(
             "[[tool]]\nname = \"fill\"\naccess = \"write\"\ndescription = \"Fill.\"\nsql = \"{sql}\"\nrows = \"some\"\n\
              max_rows = 100\nundo = {{ irreversible = \"No.\" }}\n"
         ))
     };
-    let refused = rows(5).on(&db).await.fail("fill", json!({}), "result_too_large").await;
+    let refused = rows(5).serve(&db).await.fail("fill", json!({}), "result_too_large").await;
     assert!(refused["message"].as_str().unwrap().contains("a record keeps 4194304; nothing was written"), "{refused}");
     assert_eq!(db.value("select count(*) from social.blob").await, "0");
 
     let manifest = rows(4);
-    let server = manifest.on(&db).await;
+    let server = manifest.serve(&db).await;
     let original = server.succeed("fill", json!({})).await;
     assert_eq!(server.succeed("fill", json!({})).await["data"]["cached_result"], original["data"], "from memory");
-    let other = manifest.on(&db).await;
+    let other = manifest.serve(&db).await;
     assert_eq!(other.succeed("fill", json!({})).await["data"]["cached_result"], original["data"], "from the ledger");
     let receipt = json!({"correlation_id": original["meta"]["correlation_id"]});
     assert_eq!(server.succeed("get_mutation_detail", receipt).await["data"]["result"], original["data"]);

@@ -1,13 +1,10 @@
 //! What an acknowledged write survives, and what the intent of one does (attacks CR04, CR09).
 
-use std::time::Duration;
-
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
-use testkit::{Database, RawServer, Server, lone_database};
-
-use crate::writes::{until_some, untouched_tweet};
+use testkit::social::untouched_tweet;
+use testkit::{Database, RawServer, Server, lone_database, poll};
 
 /// PostgreSQL, whose write-ahead log reaches the disk only when somebody waits for it: the process that would write it
 /// meanwhile is stopped. Killing it is a crash of the server: what was not flushed is gone.
@@ -18,7 +15,7 @@ struct Crash<'a> {
 
 impl<'a> Crash<'a> {
     async fn prepare(db: &'a Database) -> Self {
-        let pid = until_some(db, "select pid from pg_stat_activity where backend_type = 'walwriter'").await;
+        let pid = db.first_value("select pid from pg_stat_activity where backend_type = 'walwriter'").await;
         let wal_writer = Pid::from_raw(pid.parse().unwrap());
         kill(wal_writer, Signal::SIGSTOP).unwrap();
         Self { db, wal_writer }
@@ -29,24 +26,16 @@ impl<'a> Crash<'a> {
         kill(self.wal_writer, Signal::SIGKILL).unwrap();
         // The postmaster ends every backend and recovers; until then connections are refused or die.
         let url = self.db.url();
-        tokio::time::timeout(Duration::from_secs(30), async {
-            loop {
-                if let Ok((client, connection)) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await {
-                    let running = tokio::spawn(connection);
-                    let other = format!(
-                        "select 1 from pg_stat_activity where backend_type = 'walwriter' and pid <> {}",
-                        self.wal_writer
-                    );
-                    if client.query(&other, &[]).await.is_ok_and(|rows| !rows.is_empty()) {
-                        break;
-                    }
-                    running.abort();
-                }
-                tokio::task::yield_now().await;
-            }
-        })
-        .await
-        .expect("PostgreSQL recovers");
+        let other =
+            format!("select 1 from pg_stat_activity where backend_type = 'walwriter' and pid <> {}", self.wal_writer);
+        let has_recovered = async || {
+            let Ok((client, connection)) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await else {
+                return false;
+            };
+            tokio::spawn(connection);
+            client.query(&other, &[]).await.is_ok_and(|rows| !rows.is_empty())
+        };
+        poll::until("PostgreSQL recovers", has_recovered).await;
         assert_eq!(self.db.value("select pg_postmaster_start_time()").await, started, "a crash, not a restart");
     }
 }
@@ -98,11 +87,8 @@ async fn records_after_losing_both(durable: bool) -> Vec<Vec<String>> {
     // Whoever else waits for the disk takes the intent with it: autovacuum, and a server that seals records when it starts.
     db.run("alter system set autovacuum = off").await;
     db.run("select pg_reload_conf()").await;
-    until_some(
-        &db,
-        "select 1 where not exists (select from pg_stat_activity where backend_type = 'autovacuum worker')",
-    )
-    .await;
+    db.first_value("select 1 where not exists (select from pg_stat_activity where backend_type = 'autovacuum worker')")
+        .await;
     db.run("revoke execute on function countersign.seal_records(integer) from countersign_writer").await;
     if !durable {
         db.run("alter role countersign_writer set synchronous_commit = off").await;
@@ -115,7 +101,7 @@ async fn records_after_losing_both(durable: bool) -> Vec<Vec<String>> {
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": {"name": "like_tweet", "arguments": {"tweet_id": tweet}}});
     server.send(&call.to_string()).await;
-    until_some(&db, "select 1 from pg_stat_activity where wait_event_type = 'Lock' and usename = 'countersign_writer'")
+    db.first_value("select 1 from pg_stat_activity where wait_event_type = 'Lock' and usename = 'countersign_writer'")
         .await;
     kill(Pid::from_raw(i32::try_from(server.pid()).unwrap()), Signal::SIGKILL).unwrap();
     crash.now().await;

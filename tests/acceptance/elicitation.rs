@@ -55,10 +55,7 @@ async fn server_with_user(db: &Database, says: Option<UserAnswer>) -> (Server, A
 
 /// Proposes the change with a client that cannot ask; the arguments of `confirm_proposal`.
 async fn propose(db: &Database) -> Value {
-    let server = Server::start(Server::studio_command(db)).await;
-    let envelope = server.succeed("upsert_package", change()).await;
-    assert_eq!(envelope["data"]["requires_approval"], true, "{envelope}");
-    let proposal = &envelope["data"]["proposal"];
+    let proposal = Server::studio(db).await.propose("upsert_package", change()).await;
     json!({"proposal_id": proposal["proposal_id"], "digest": proposal["digest"]})
 }
 

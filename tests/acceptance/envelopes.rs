@@ -6,9 +6,8 @@ mod receipts;
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+use testkit::social::every_write;
 use testkit::{Database, Server, database, repository};
-
-use crate::writes::every_write;
 
 fn keys(object: &Value) -> Vec<&str> {
     object.as_object().unwrap_or_else(|| panic!("no object: {object}")).keys().map(String::as_str).collect()

@@ -4,8 +4,6 @@
 use serde_json::{Value, json};
 use testkit::{Database, Server, database};
 
-use crate::writes::until_some;
-
 async fn admin(db: &Database) -> Server {
     let mut command = Server::command(db);
     command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
@@ -293,9 +291,9 @@ async fn no_statement_ends_the_transaction_of_its_record_or_reaches_the_next_wri
         db.rows("select * from public.seen where synchronous_commit <> 'on'").await
     );
     // Nothing that belongs to a session outlived its statement.
-    until_some(&db, "select 1 where not exists (select from pg_locks where locktype = 'advisory' and objid = 4711)")
+    db.first_value("select 1 where not exists (select from pg_locks where locktype = 'advisory' and objid = 4711)")
         .await;
-    until_some(&db, "select 1 where to_regclass('pg_temp.left_behind') is null").await;
+    db.first_value("select 1 where to_regclass('pg_temp.left_behind') is null").await;
     assert_eq!(db.value("select count(*) from pg_prepared_xacts").await, "0");
 }
 

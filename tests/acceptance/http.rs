@@ -14,12 +14,4 @@ mod standby;
 mod tokens;
 mod who;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use testkit::HttpServer;
-
 const HANDSHAKE: &str = "2025-06-18";
-
-fn signal(server: &HttpServer, signal: Signal) {
-    kill(Pid::from_raw(i32::try_from(server.pid()).unwrap()), signal).unwrap();
-}

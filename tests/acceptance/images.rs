@@ -1,57 +1,7 @@
 //! The rows as a write found them and as it left them are in its record (promise A11-12).
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, database};
-
-/// A folder with one manifest in it, and what starts a server with that manifest instead of the usual one.
-pub(crate) struct Manifest {
-    folder: tempfile::TempDir,
-}
-
-impl Manifest {
-    /// A manifest with these tools.
-    pub(crate) fn new(tools: &str) -> Self {
-        Self::whole(&format!("name = \"test\"\nversion = \"1\"\n{tools}"))
-    }
-
-    /// A manifest with this text.
-    pub(crate) fn whole(text: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("test.toml"), text).unwrap();
-        Self { folder }
-    }
-
-    /// Its text.
-    pub(crate) fn text(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("test.toml")).unwrap()
-    }
-
-    /// What starts a server with it.
-    pub(crate) fn command(&self, db: &Database) -> tokio::process::Command {
-        let mut command = Server::bare_command(db);
-        command.arg("--manifest").arg(self.folder.path().join("test.toml"));
-        command
-    }
-
-    /// A server with it.
-    pub(crate) async fn on(&self, db: &Database) -> Server {
-        Server::start(self.command(db)).await
-    }
-
-    /// What `countersign serve` says when it refuses it: as the superuser, so that it is the compiler who refuses.
-    pub(crate) async fn refused(&self, db: &Database) -> String {
-        let output =
-            self.command(db).env("DATABASE_URL", db.url()).stdin(std::process::Stdio::null()).output().await.unwrap();
-        assert!(!output.status.success() && output.stdout.is_empty());
-        String::from_utf8(output.stderr).unwrap()
-    }
-}
-
-/// The record of a write that was answered with this envelope.
-pub(crate) async fn record(server: &Server, envelope: &Value) -> Value {
-    let receipt = json!({"correlation_id": envelope["meta"]["correlation_id"]});
-    server.succeed("get_mutation_detail", receipt).await["data"].clone()
-}
+use testkit::{TestManifest, database};
 
 const NOTES: &str = "create table social.note (id bigint primary key, body text);
                      insert into social.note values (1, 'one'), (2, 'two')";
@@ -94,7 +44,7 @@ async fn an_update_is_on_record_with_the_row_before_and_the_row_after() {
     // A11-12
     let db = database().await;
     db.run(NOTES).await;
-    let server = Manifest::new(RENAME).on(&db).await;
+    let server = TestManifest::new(RENAME).serve(&db).await;
     let done = server.succeed("rename_note", json!({"id": 1, "body": "first"})).await;
     assert_eq!(
         done["meta"]["rollback"]["undo_params"],
@@ -102,17 +52,17 @@ async fn an_update_is_on_record_with_the_row_before_and_the_row_after() {
         "before.x is the image before"
     );
     assert_eq!(done["meta"]["rows_affected"], 1, "what the images look at is not counted");
-    let found = record(&server, &done).await;
+    let found = server.record(&done).await;
     assert_eq!(found["before_image"], json!([{"id": 1, "body": "one"}]));
     assert_eq!(found["after_image"], json!([{"id": 1, "body": "first"}]));
 
     // A query of its own for the rows after, with and without one for the rows before.
-    let moved = record(&server, &server.succeed("renumber_note", json!({"id": 2, "new_id": 7})).await).await;
+    let moved = server.record(&server.succeed("renumber_note", json!({"id": 2, "new_id": 7})).await).await;
     assert_eq!(
         (&moved["before_image"], &moved["after_image"]),
         (&json!([{"id": 2, "body": "two"}]), &json!([{"id": 7}]))
     );
-    let added = record(&server, &server.succeed("add_note", json!({"id": 3, "body": "three"})).await).await;
+    let added = server.record(&server.succeed("add_note", json!({"id": 3, "body": "three"})).await).await;
     assert_eq!((&added["before_image"], &added["after_image"]), (&Value::Null, &json!([{"id": 3, "body": "three"}])));
 }
 
@@ -131,10 +81,10 @@ rows = "one"
 param = [{ name = "id", description = "Which." }]
 undo = { tool = "add_note", params = { id = "before.id", body = "before.body" } }
 "#;
-    let server = Manifest::new(&format!("{RENAME}{drop}")).on(&db).await;
+    let server = TestManifest::new(&format!("{RENAME}{drop}")).serve(&db).await;
     // One after the other, so on one session.
     server.succeed("rename_note", json!({"id": 1, "body": "first"})).await;
-    let dropped = record(&server, &server.succeed("drop_note", json!({"id": 1})).await).await;
+    let dropped = server.record(&server.succeed("drop_note", json!({"id": 1})).await).await;
     assert_eq!(dropped["before_image"], json!([{"id": 1, "body": "first"}]));
 }
 
@@ -142,7 +92,7 @@ undo = { tool = "add_note", params = { id = "before.id", body = "before.body" } 
 async fn a_write_whose_images_are_too_large_for_a_record_does_not_happen() {
     let db = database().await;
     db.run(NOTES).await;
-    let server = Manifest::new(RENAME).on(&db).await;
+    let server = TestManifest::new(RENAME).serve(&db).await;
     let half = "x".repeat(524_000);
     db.run("update social.note set body = repeat('x', 524000) where id = 1").await;
     // Each image alone would do.

@@ -1,10 +1,8 @@
 //! Looking back: get_recent_mutations and get_mutation_detail (promises A5, A6), and the ledger's own rules (A9).
 
 use serde_json::{Value, json};
+use testkit::social::untouched_tweet;
 use testkit::{Server, database};
-
-use crate::images::record;
-use crate::writes::{until_some, untouched_tweet};
 
 const LISTED: [&str; 9] = [
     "correlation_id",
@@ -78,11 +76,11 @@ async fn a_write_is_on_record_while_it_runs_and_ends_as_what_came_of_it() {
     let watching = async {
         let blocked = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%tweet_like%' \
                        and datname = current_database() and pid <> pg_backend_pid()";
-        until_some(&db, blocked).await;
+        db.first_value(blocked).await;
         // An identical call elsewhere waits for the outcome, and is on record as well.
         let second = other.succeed("like_tweet", call.clone());
         let look = async {
-            until_some(&db, "select 1 from countersign.mutation_audit having count(*) = 2").await;
+            db.first_value("select 1 from countersign.mutation_audit having count(*) = 2").await;
             let listed = server.succeed("get_recent_mutations", json!({"status": "pending"})).await["data"].clone();
             lock.rollback().await.unwrap();
             listed
@@ -98,14 +96,14 @@ async fn a_write_is_on_record_while_it_runs_and_ends_as_what_came_of_it() {
         for field in ["completed_at", "elapsed_ms", "result_summary", "error_message"] {
             assert_eq!(entry[field], Value::Null, "{field}: {entry}");
         }
-        let ended = record(&server, envelope).await;
+        let ended = server.record(envelope).await;
         assert_eq!(ended["created_at"], entry["created_at"]);
         assert!(
             ended["completed_at"].as_str() >= ended["created_at"].as_str() && ended["elapsed_ms"].is_u64(),
             "{ended}"
         );
     }
-    let statuses = [record(&server, &first).await["status"].clone(), record(&server, &second).await["status"].clone()];
+    let statuses = [server.record(&first).await["status"].clone(), server.record(&second).await["status"].clone()];
     assert_eq!((statuses, pending.len()), ([json!("success"), json!("duplicate")], 2));
     let timing = "select count(*) from countersign.mutation_audit \
                   where abs(extract(epoch from completed_at - created_at) * 1000 - elapsed_ms) < 1000";

@@ -7,8 +7,6 @@ use serde_json::{Value, json};
 use testkit::{Database, Proxy, Server, What, When, database};
 use tokio::sync::oneshot;
 
-use crate::writes::until_some;
-
 /// A server that reaches its database through a proxy.
 async fn behind_a_proxy() -> (Database, Proxy, Server) {
     let db = database().await;
@@ -148,7 +146,7 @@ async fn while_a_commit_hangs_an_identical_call_waits_and_then_is_a_duplicate() 
         let thaw = async {
             let waiting = "select 1 from pg_stat_activity \
                            where wait_event_type = 'Lock' and datname = current_database() and pid <> pg_backend_pid()";
-            until_some(&db, waiting).await;
+            db.first_value(waiting).await;
             assert_eq!(posted(&db, "frozen").await.len(), 0);
             proxy.thaw();
         };

@@ -8,7 +8,6 @@
 )]
 
 mod architecture;
-mod audit;
 mod audit_order;
 mod audit_prune;
 mod audit_read;
@@ -58,6 +57,7 @@ mod reload;
 mod resources;
 mod roles;
 mod sensitive;
+mod skips;
 mod standby;
 mod startup;
 mod studio;

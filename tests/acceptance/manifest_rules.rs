@@ -1,20 +1,18 @@
 //! What a manifest cannot do, whatever its text says (attacks MA01 to MA03, MA06 to MA08, AU12; promises C3-08, C6-07).
 
 use serde_json::json;
-use testkit::{Database, database};
-
-use crate::images::Manifest;
+use testkit::{Database, TestManifest, database};
 
 /// A write tool with this statement and these further lines.
-fn tool(sql: &str, more: &str) -> Manifest {
+fn tool(sql: &str, more: &str) -> TestManifest {
     let start = "[[tool]]\nname = \"change_it\"\naccess = \"write\"\ndescription = \"Change it.\"";
     let undo = if more.contains("undo") { "" } else { "undo = { irreversible = \"It is.\" }\n" };
-    Manifest::new(&format!("{start}\nsql = '''{sql}'''\n{undo}{more}\n"))
+    TestManifest::new(&format!("{start}\nsql = '''{sql}'''\n{undo}{more}\n"))
 }
 
-async fn refused(db: &Database, manifest: &Manifest, said: &str) {
+async fn refused(db: &Database, manifest: &TestManifest, said: &str) {
     let before = (db.social().await, db.rows("select * from countersign.mutation_audit").await);
-    let message = manifest.refused(db).await;
+    let message = manifest.compile_error(db).await;
     assert!(message.contains("change_it") && message.contains(said), "{message}");
     assert_eq!((db.social().await, db.rows("select * from countersign.mutation_audit").await), before);
 }
@@ -104,7 +102,7 @@ async fn a_write_of_more_rows_than_its_bound_is_rolled_back() {
     let db = database().await;
     let shout = "update social.tweet set text = upper(text) where id <= $1 returning id";
     let param = "param = [{ name = \"up_to\", description = \"The last id.\" }]";
-    let server = tool(shout, &format!("rows = \"some\"\nmax_rows = 3\n{param}")).on(&db).await;
+    let server = tool(shout, &format!("rows = \"some\"\nmax_rows = 3\n{param}")).serve(&db).await;
     db.run("update social.tweet set text = 'low'").await;
     let ids = db.rows("select id from social.tweet order by id limit 4").await.concat();
     let before = db.social().await;
@@ -119,7 +117,7 @@ async fn a_write_of_more_rows_than_its_bound_is_rolled_back() {
     let two = "'update social.tweet set text = upper(text) where id <= $1', 'select count(*) as n from social.tweet'";
     let text =
         tool("x", &format!("rows = \"any\"\nmax_rows = 3\n{param}")).text().replace("'''x'''", &format!("[{two}]"));
-    let server = Manifest::whole(&text).on(&db).await;
+    let server = TestManifest::from_text(&text).serve(&db).await;
     let call = |id: &str| json!({"up_to": id.parse::<i64>().unwrap(), "idempotency_key": "of-two-statements"});
     server.fail("change_it", call(&ids[2]), "row_count_mismatch").await;
     server.succeed("change_it", json!({"up_to": ids[1].parse::<i64>().unwrap()})).await;
@@ -138,7 +136,7 @@ async fn no_table_in_front_of_the_search_path_takes_a_write() {
     .await;
     let insert = "insert into social.tweet (account_id, text) values ('default', lower('MINE')) returning id";
     db.run("create function evil.lower(text) returns text language sql as $$ select 'evil' $$").await;
-    let server = tool(insert, "rows = \"one\"").on(&db).await;
+    let server = tool(insert, "rows = \"one\"").serve(&db).await;
     server.succeed("change_it", json!({})).await;
     assert_eq!(db.value("select count(*) from social.tweet where text = 'mine'").await, "1");
     assert_eq!(db.value("select (select count(*) from evil.tweet) + (select count(*) from public.tweet)").await, "0");

@@ -13,7 +13,7 @@ use contract::Principal;
 use ledger::read::{ReadLimits, Reader};
 use ledger::{Ledger, Settings, Target};
 use serde_json::{Value, json};
-use testkit::{Database, arguments, database, repository};
+use testkit::{Database, arguments, database, poll, repository};
 use tools::{Backends, Metrics, Registry};
 
 /// What a server has, without a transport: its tools, over the logins that servers have.
@@ -180,13 +180,5 @@ async fn calls_that_run_wait_or_are_given_up_are_seen() {
 
 /// Asks until it is like this; within the deadlines of calls.
 async fn until(world: &World, like_this: impl Fn(&Scraped) -> bool) -> Scraped {
-    let asked = async {
-        loop {
-            let scraped = world.scrape().await;
-            if like_this(&scraped) {
-                return scraped;
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(15), asked).await.expect("soon")
+    poll::until_some("the metrics are as wanted", async || Some(world.scrape().await).filter(&like_this)).await
 }

@@ -1,9 +1,7 @@
 //! What the manifests say of the schema, in `describe_database`: the operator's notes, and which tools touch a table.
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, database};
-
-use crate::configuration::Folder;
+use testkit::{ConfigDir, Database, Server, database};
 
 const SETUP: &str = "
     create table social.visit (at date not null, n int) partition by range (at);
@@ -77,12 +75,12 @@ sql = "select handle from social.handles"
 "#;
 
 struct Setup {
-    folder: Folder,
+    folder: ConfigDir,
     db: Database,
 }
 
 async fn setup() -> Setup {
-    let setup = Setup { folder: Folder::new(), db: database().await };
+    let setup = Setup { folder: ConfigDir::new(), db: database().await };
     setup.db.run(SETUP).await;
     setup.folder.write("m.toml", &MANIFEST.replace("tier = \"confirm\"\n", ""));
     setup

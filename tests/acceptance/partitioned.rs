@@ -2,9 +2,7 @@
 //! it scales").
 
 use serde_json::json;
-use testkit::database;
-
-use crate::images::{Manifest, record};
+use testkit::{TestManifest, database};
 
 const VISITS: &str = "
     create table social.visit (id bigint not null, at date not null, guest text not null, primary key (id, at))
@@ -50,14 +48,14 @@ async fn a_write_to_a_partitioned_table_shows_its_rows_and_is_undone_also_across
     // A7-06 to A7-13: an update with the rows before is undone by an update, a delete by an insert.
     let db = database().await;
     db.run(VISITS).await;
-    let server = Manifest::new(TOOLS).on(&db).await;
+    let server = TestManifest::new(TOOLS).serve(&db).await;
     let places = "select tableoid::regclass || ' ' || id || ' ' || at || ' ' || guest from social.visit order by id";
     let before = db.rows(places).await;
 
     // From one partition to another: the rows are found again by their key.
     let moved = server.succeed("move_visit", json!({"id": 1, "at": "2026-03-01"})).await;
     assert_eq!(db.rows(places).await[0], ["social.visit_2026 1 2026-03-01 Ana"]);
-    let kept = record(&server, &moved).await;
+    let kept = server.record(&moved).await;
     assert_eq!(kept["before_image"].to_string(), r#"[{"id":1,"at":"2025-06-01"}]"#, "{kept}");
     assert_eq!(kept["after_image"].to_string(), r#"[{"id":1,"at":"2026-03-01"}]"#, "{kept}");
     let undo = &moved["meta"]["rollback"];

@@ -1,10 +1,8 @@
 //! A preview shows what a write would do, and does nothing (promise A11-05, attack AR08).
 
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, database};
-
-use crate::images::Manifest;
-use crate::writes::{every_write, until_some, untouched_tweet};
+use testkit::social::{every_write, untouched_tweet};
+use testkit::{Database, RawServer, Server, TestManifest, database};
 
 /// Every row of every table, the demo's and the ledger's.
 async fn everything(db: &Database) -> (Vec<Vec<String>>, Vec<Vec<String>>) {
@@ -40,7 +38,7 @@ async fn a_preview_of_every_write_tool_shows_what_the_write_then_does_and_change
         assert_eq!(shown["params"]["account_id"], "default");
 
         let done = server.succeed(tool, params).await;
-        let record = crate::images::record(&server, &done).await;
+        let record = server.record(&done).await;
         assert_eq!(shown["rows_affected"], done["meta"]["rows_affected"], "{tool}");
         assert_eq!(shown["rollback"]["reversible"], done["meta"]["rollback"]["reversible"]);
         assert_eq!(shown["rollback"]["undo_tool"], done["meta"]["rollback"]["undo_tool"]);
@@ -94,9 +92,9 @@ async fn a_profile_previews_its_own_tools_only() {
     let db = database().await;
     let admin = "[[tool]]\nname = 'wipe'\naccess = 'admin'\ndescription = 'It.'\n\
                  sql = 'delete from social.media returning id'\nrows = 'any'\nmax_rows = 5\nundo = { irreversible = 'x' }\n";
-    let manifest = Manifest::new(admin);
+    let manifest = TestManifest::new(admin);
     let call = json!({"tool": "wipe", "params": {}});
-    manifest.on(&db).await.fail("preview_mutation", call.clone(), "invalid_params").await;
+    manifest.serve(&db).await.fail("preview_mutation", call.clone(), "invalid_params").await;
     let mut command = manifest.command(&db);
     command.args(["--profile", "admin"]);
     Server::start(command).await.succeed("preview_mutation", call).await;
@@ -124,14 +122,14 @@ async fn a_preview_shows_no_sensitive_value() {
     // AU08
     let db = database().await;
     db.run("create table social.login (id int, token text); insert into social.login values (1, 'former-token')").await;
-    let server = Manifest::new(
+    let server = TestManifest::new(
         "[[tool]]\nname = 'set_token'\naccess = 'write'\ndescription = 'It.'\nrows = 'one'\n\
          before = 'select id, token from social.login where id = $1 for update'\n\
          sql = 'update social.login set token = $2 where id = $1 returning id, token'\n\
          param = [{ name = 'id', description = 'It.' }, { name = 'token', description = 'It.', sensitive = true }]\n\
          undo = { tool = 'set_token', params = { id = 'param.id', token = 'before.token' } }\n",
     )
-    .on(&db)
+    .serve(&db)
     .await;
     let shown = preview(&server, "set_token", json!({"id": 1, "token": "new-t\u{43e}ken"})).await;
     let text = shown.to_string();
@@ -155,7 +153,7 @@ async fn a_preview_that_is_cancelled_or_loses_its_backend_leaves_nothing() {
         let lock = blocker.transaction().await.unwrap();
         lock.batch_execute("lock table social.tweet in access exclusive mode").await.unwrap();
         server.send(&json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": call}).to_string()).await;
-        let pid = until_some(&db, waiting).await;
+        let pid = db.first_value(waiting).await;
         if cancel {
             server.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#).await;
         } else {
@@ -170,7 +168,7 @@ async fn a_preview_that_is_cancelled_or_loses_its_backend_leaves_nothing() {
             assert!(error["message"].as_str().unwrap().contains("nothing was written"), "{error}");
         }
         // While the lock is still held: the backend is gone.
-        until_some(&db, &format!("select 1 where not exists (select from pg_stat_activity where pid = {pid})")).await;
+        db.first_value(&format!("select 1 where not exists (select from pg_stat_activity where pid = {pid})")).await;
         lock.rollback().await.unwrap();
     }
     assert_eq!(everything(&db).await, before);

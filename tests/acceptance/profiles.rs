@@ -1,9 +1,7 @@
 //! The operator's own profiles: what is not in one does not exist, and none goes around the ledger.
 
 use serde_json::{Value, json};
-use testkit::{RawServer, Server, database, repository};
-
-use crate::configuration::Folder;
+use testkit::{ConfigDir, RawServer, Server, database, repository};
 
 const SUPPORT: &str =
     "[profiles.support]\naccess = [\"read\"]\ntools = [\"like_tweet\"]\nexcept = [\"explain_query\"]\n";
@@ -17,7 +15,7 @@ fn config(url: &str, rest: &str) -> String {
 async fn a_profile_has_its_tools_and_no_other_and_each_write_leaves_its_record() {
     // A1-19, A8-06, X-10
     let db = database().await;
-    let folder = Folder::new();
+    let folder = ConfigDir::new();
     let mut command = folder.command(&config(&db.url(), SUPPORT));
     command.args(["serve", "--profile", "support"]);
     let mut server = RawServer::start(command, "2025-06-18").await;
@@ -42,7 +40,7 @@ async fn a_profile_has_its_tools_and_no_other_and_each_write_leaves_its_record()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_profile_can_be_chosen_in_the_file_and_the_builtin_ones_stay() {
     let db = database().await;
-    let folder = Folder::new();
+    let folder = ConfigDir::new();
     for (head, count) in [("profile = \"support\"\n", 3), ("profile = \"readonly\"\n", 3), ("", 20)] {
         let mut command = folder.command(&config(&db.url(), &format!("{head}{SUPPORT}")));
         command.arg("serve");
@@ -53,7 +51,7 @@ async fn a_profile_can_be_chosen_in_the_file_and_the_builtin_ones_stay() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_that_is_not_there_and_a_profile_without_any_stop_the_start_with_their_place() {
     let db = database().await;
-    let folder = Folder::new();
+    let folder = ConfigDir::new();
     let wrong = "[profiles.a]\ntools = [\"like_tweet\", \"like_twet\"]\n[profiles.b]\naccess = [\"admin\"]\nexcept = [\"nope\"]\n";
     for verb in ["serve", "check"] {
         let mut command = folder.command(&config(&db.url(), wrong));

@@ -13,19 +13,7 @@ mod stored;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, database, repository};
-use tokio::process::Command;
-
-/// What serves the studio on this database.
-pub(crate) fn command(db: &Database) -> Command {
-    let mut command = Server::bare_command(db);
-    command.arg("--manifest").arg(repository().join("manifests/studio.toml"));
-    command
-}
-
-pub(crate) async fn studio(db: &Database) -> Server {
-    Server::start(command(db)).await
-}
+use testkit::{Database, Server, database};
 
 /// The arguments that give package 1 another price.
 pub(crate) fn price(price: &str) -> Value {
@@ -37,17 +25,6 @@ pub(crate) fn price(price: &str) -> Value {
 }
 
 pub(crate) const PRICE: &str = "select price from studio.package where package_id = 1";
-
-/// Calls a tool that must propose; the proposal.
-pub(crate) async fn propose(server: &Server, tool: &str, arguments: Value) -> Value {
-    let envelope = server.succeed(tool, arguments).await;
-    assert_eq!(envelope["data"]["requires_approval"], true, "{envelope}");
-    assert!(
-        envelope["meta"].get("correlation_id").is_none(),
-        "nothing was written, so there is no receipt: {envelope}"
-    );
-    envelope["data"]["proposal"].clone()
-}
 
 /// What confirms it.
 pub(crate) fn agreement(proposal: &Value) -> Value {
@@ -74,11 +51,11 @@ pub(crate) async fn approve(db: &Database, proposal: &Value) -> String {
 async fn a_write_is_proposed_shown_confirmed_and_only_then_made_with_its_record() {
     // C1-06 to C1-10, C3-10 to C3-14, C4-06, C4-08, C5-01, C5-03, C5-11 to C5-14, C6-01, C6-05, C6-07, C7-02
     let db = database().await;
-    let server = studio(&db).await;
+    let server = Server::studio(&db).await;
     let shown = async || server.query(PRICE).await[0]["price"].to_string();
     assert_eq!(shown().await, "120.00");
     let asked = Instant::now();
-    let proposal = propose(&server, "upsert_package", price("150.00")).await;
+    let proposal = server.propose("upsert_package", price("150.00")).await;
     assert!(asked.elapsed() < Duration::from_secs(20), "it waits for nobody");
     assert_eq!((&proposal["action"], &proposal["tier"]), (&json!("upsert_package"), &json!("confirm")));
     assert_eq!(proposal["preview"]["rows_affected"], 1);
@@ -123,17 +100,17 @@ async fn a_write_is_proposed_shown_confirmed_and_only_then_made_with_its_record(
 async fn a_call_that_is_repeated_while_it_waits_is_the_same_proposal_and_one_that_was_reversed_a_new_one() {
     // C6-11
     let db = database().await;
-    let server = studio(&db).await;
-    let first = propose(&server, "upsert_package", price("150")).await;
-    assert_eq!(propose(&server, "upsert_package", price("150")).await, first);
-    let other = propose(&server, "upsert_package", price("160")).await;
+    let server = Server::studio(&db).await;
+    let first = server.propose("upsert_package", price("150")).await;
+    assert_eq!(server.propose("upsert_package", price("150")).await, first);
+    let other = server.propose("upsert_package", price("160")).await;
     assert_ne!(other["proposal_id"], first["proposal_id"]);
     let keyed = |key: &str| {
         let mut arguments = price("150");
         arguments["idempotency_key"] = json!(key);
         arguments
     };
-    let third = propose(&server, "upsert_package", keyed("a")).await;
+    let third = server.propose("upsert_package", keyed("a")).await;
     assert_ne!(third["proposal_id"], first["proposal_id"], "a key names one intent");
     server.succeed("confirm_proposal", agreement(&third)).await;
     server
@@ -148,9 +125,9 @@ async fn a_call_that_is_repeated_while_it_waits_is_the_same_proposal_and_one_tha
         )
         .await;
     // The undo call is a proposal as well; once it is made, the first call counts no more.
-    let undo = propose(&server, "upsert_package", price("120.00")).await;
+    let undo = server.propose("upsert_package", price("120.00")).await;
     server.succeed("confirm_proposal", agreement(&undo)).await;
-    let again = propose(&server, "upsert_package", price("150")).await;
+    let again = server.propose("upsert_package", price("150")).await;
     server.succeed("confirm_proposal", agreement(&again)).await;
     assert_eq!(db.value(PRICE).await, "150.00");
     server.close().await;
@@ -160,8 +137,8 @@ async fn a_call_that_is_repeated_while_it_waits_is_the_same_proposal_and_one_tha
 async fn only_a_person_with_the_role_approves_and_a_server_carries_it_out() {
     // C7-02, AP01, AP03; T3: no tool, no argument and no login of a server approves.
     let db = database().await;
-    let server = studio(&db).await;
-    let proposal = propose(&server, "delete_package", json!({"package_id": 3})).await;
+    let server = Server::studio(&db).await;
+    let proposal = server.propose("delete_package", json!({"package_id": 3})).await;
     assert_eq!(proposal["tier"], "approve");
     let error = server.fail("confirm_proposal", agreement(&proposal), "not_permitted").await;
     assert!(error["message"].as_str().unwrap().contains("person"), "{error}");
@@ -195,11 +172,8 @@ async fn only_a_person_with_the_role_approves_and_a_server_carries_it_out() {
     assert_eq!(state(&db, &proposal).await, "pending");
 
     assert_eq!(approve(&db, &proposal).await, "done");
-    crate::writes::until_some(
-        &db,
-        &format!("select 1 from countersign.proposal where proposal_id = '{id}' and status = 'executed'"),
-    )
-    .await;
+    db.first_value(&format!("select 1 from countersign.proposal where proposal_id = '{id}' and status = 'executed'"))
+        .await;
     assert_eq!(db.value("select count(*) from studio.package where package_id = 3").await, "0");
     let decision = db.rows(&format!("select p.decided_by, p.decided_via, a.approval->>'decided_by', a.status, a.tool_name, a.account_id \
         from countersign.proposal p join countersign.mutation_audit a using (correlation_id) where p.proposal_id = '{id}'")).await;
@@ -211,26 +185,25 @@ async fn only_a_person_with_the_role_approves_and_a_server_carries_it_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_of_an_admins_own_is_not_tried_before_somebody_has_approved_it() {
     let db = database().await;
-    let mut command = command(&db);
+    let mut command = Server::studio_command(&db);
     command.args(["--profile", "admin", "--execute-sql"]);
     let server = Server::start(command).await;
     let next = "select nextval(pg_get_serial_sequence('social.tweet', 'id'))";
     let before: i64 = db.value(next).await.parse().unwrap();
     // What no rollback would take back, and what nobody may want an agent to read.
-    let taking = propose(&server, "execute_sql", json!({"sql": next})).await;
+    let taking = server.propose("execute_sql", json!({"sql": next})).await;
     assert_eq!(db.value(next).await, (before + 1).to_string(), "the statement did not run");
     assert_eq!(taking["preview"].get("rows_affected"), None);
     assert!(taking["preview"]["warnings"][0].as_str().unwrap().contains("not tried"), "{taking}");
     let broad =
-        propose(&server, "execute_sql", json!({"sql": "delete from social.tweet_like where $1", "params": [true]}))
-            .await;
+        server.propose("execute_sql", json!({"sql": "delete from social.tweet_like where $1", "params": [true]})).await;
     assert_eq!(broad["preview"]["result"]["tables"], json!([{"table": "social.tweet_like", "written": true}]));
     assert!(broad["preview"]["result"]["estimated_rows"].as_u64().unwrap() > 1, "{broad}");
-    let secret = propose(&server, "execute_sql", json!({"sql": "select handle from social.account"})).await;
+    let secret = server.propose("execute_sql", json!({"sql": "select handle from social.account"})).await;
     assert!(!secret.to_string().contains("anaferreira"), "no row is shown before somebody agrees: {secret}");
     // An error of the statement's own values is not shown either: it did not run.
     let quoting = "select cast(handle as integer) from social.account";
-    assert!(!propose(&server, "execute_sql", json!({"sql": quoting})).await.to_string().contains("anaferreira"));
+    assert!(!server.propose("execute_sql", json!({"sql": quoting})).await.to_string().contains("anaferreira"));
     server.fail("execute_sql", json!({"sql": "selec 1"}), "sql_error").await;
     server.fail("execute_sql", json!({"sql": ""}), "invalid_params").await;
     server.fail("execute_sql", json!({"sql": "select $1::int", "params": ["x"]}), "invalid_params").await;
@@ -240,7 +213,7 @@ async fn a_statement_of_an_admins_own_is_not_tried_before_somebody_has_approved_
         "select correlation_id from countersign.proposal where proposal_id = '{}' and status = 'executed'",
         id(&broad)
     );
-    crate::writes::until_some(&db, &executed).await;
+    db.first_value(&executed).await;
     assert_eq!(db.value("select count(*) from social.tweet_like").await, "0");
     server.close().await;
 }

@@ -4,21 +4,12 @@
 mod terminal;
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use nix::unistd::{Uid, User};
 use serde_json::{Value, json};
-use testkit::{Database, Server, countersign, database, repository};
+use testkit::audit::tamper;
+use testkit::{CommandOutput, Database, Server, countersign, database, poll, run_countersign};
 use tokio::process::Command;
-
-use crate::audit::{Ran, countersign_on};
-
-/// What starts a server with the studio's tools.
-fn studio(db: &Database) -> Command {
-    let mut command = Server::bare_command(db);
-    command.arg("--manifest").arg(repository().join("manifests/studio.toml"));
-    command
-}
 
 /// A package of this tenant that nobody has booked.
 async fn spare_package(db: &Database, tenant: &str, title: &str) -> i64 {
@@ -34,10 +25,8 @@ async fn is_there(db: &Database, package: i64) -> bool {
 }
 
 /// Proposes to delete the package; the proposal.
-async fn propose(server: &Server, package: i64) -> Value {
-    let answer = server.succeed("delete_package", json!({"package_id": package})).await;
-    assert_eq!(answer["data"]["proposal"]["status"], "pending", "{answer}");
-    answer["data"]["proposal"].clone()
+async fn propose_deletion(server: &Server, package: i64) -> Value {
+    server.propose("delete_package", json!({"package_id": package})).await
 }
 
 fn text<'a>(proposal: &'a Value, key: &str) -> &'a str {
@@ -55,8 +44,8 @@ fn as_role(db: &Database, role: &str) -> String {
     db.url().replace("user=postgres", &format!("user={role}"))
 }
 
-async fn proposals(url: &str, arguments: &[&str]) -> Ran {
-    countersign_on(url, &[&["proposals"], arguments].concat()).await
+async fn proposals(url: &str, arguments: &[&str]) -> CommandOutput {
+    run_countersign(url, &[&["proposals"], arguments].concat()).await
 }
 
 /// The user of the operating system who runs the tests.
@@ -73,15 +62,8 @@ async fn stored(url: &str, id: &str) -> Value {
 
 /// The proposal once it reads this state, by the database's clock.
 async fn once_it_is(url: &str, id: &str, state: &str) -> Value {
-    let wait = async {
-        loop {
-            let proposal = stored(url, id).await;
-            if proposal["status"] == state {
-                return proposal;
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), wait).await.unwrap_or_else(|_| panic!("{id} never became {state}"))
+    let in_state = async || Some(stored(url, id).await).filter(|proposal| proposal["status"] == state);
+    poll::until_some(&format!("proposal {id} becomes {state}"), in_state).await
 }
 
 async fn successes(db: &Database) -> String {
@@ -93,11 +75,11 @@ async fn a_person_sees_everything_approves_it_and_it_is_carried_out_once() {
     // AP08, X-39
     let db = database().await;
     let url = approver(&db).await;
-    let mut command = studio(&db);
+    let mut command = Server::studio_command(&db);
     command.env("COUNTERSIGN_ACTOR", "claude");
     let server = Server::start(command).await;
     let package = spare_package(&db, "default", "Spare").await;
-    let proposal = propose(&server, package).await;
+    let proposal = propose_deletion(&server, package).await;
     let (id, digest) = (text(&proposal, "proposal_id"), text(&proposal, "digest"));
 
     let listed = proposals(&url, &["list", "--status", "pending", "--account", "default"]).await;
@@ -176,19 +158,19 @@ async fn the_record_says_who_agreed(db: &Database, server: &Server, receipt: &st
     }
     assert!(approval["decided_at"].is_string() && approval["reason"].is_null(), "{approval}");
     for arguments in [&["audit", "show", "--json", receipt][..], &["audit", "list", "--json", "--limit", "1"]] {
-        let ran = countersign_on(&db.url(), arguments).await;
+        let ran = run_countersign(&db.url(), arguments).await;
         let record: Value = serde_json::from_str(&ran.out).unwrap();
         assert_eq!(&record["approval"], approval, "{arguments:?}");
     }
-    let shown = countersign_on(&db.url(), &["audit", "show", receipt]).await.out;
+    let shown = run_countersign(&db.url(), &["audit", "show", receipt]).await.out;
     assert!(shown.contains(&format!("\"decided_by\": \"{}\"", os_user())), "{shown}");
 
-    assert_eq!(countersign_on(&db.url(), &["audit", "verify"]).await.code, 0);
+    assert_eq!(run_countersign(&db.url(), &["audit", "verify"]).await.code, 0);
     let forged = "update countersign.mutation_audit set approval = \
                   replace(approval::text, '\"tier\" : \"approve\"', '\"tier\" : \"confirm\"')::json \
                   where approval is not null";
-    crate::audit::tamper(db, forged).await;
-    let verified = countersign_on(&db.url(), &["audit", "verify"]).await;
+    tamper(db, forged).await;
+    let verified = run_countersign(&db.url(), &["audit", "verify"]).await;
     assert!(verified.code == 1 && verified.out.contains("was altered"), "{}", verified.out);
 }
 
@@ -197,9 +179,9 @@ async fn what_was_not_shown_is_not_approved() {
     // AP02, X-40
     let db = database().await;
     let url = approver(&db).await;
-    let server = Server::start(studio(&db)).await;
+    let server = Server::studio(&db).await;
     let package = spare_package(&db, "default", "Spare").await;
-    let proposal = propose(&server, package).await;
+    let proposal = propose_deletion(&server, package).await;
     let (id, digest) = (text(&proposal, "proposal_id"), text(&proposal, "digest"));
     let other = "0".repeat(64);
     for (arguments, code, named) in [
@@ -235,16 +217,16 @@ async fn neither_the_server_nor_the_proposer_nor_anybody_without_the_role_approv
     let url = approver(&db).await;
     let (account, user) = (os_user(), os_user());
     db.run(&format!("insert into studio.studio values ('{account}', 'Own', 'UTC', 'EUR')")).await;
-    let mut as_account = studio(&db);
+    let mut as_account = Server::studio_command(&db);
     as_account.env("COUNTERSIGN_ACCOUNT", &account);
     let as_account = Server::start(as_account).await;
-    let mut as_actor = studio(&db);
+    let mut as_actor = Server::studio_command(&db);
     as_actor.env("COUNTERSIGN_ACTOR", &user);
     let as_actor = Server::start(as_actor).await;
-    let other = Server::start(studio(&db)).await;
-    let own = propose(&as_account, spare_package(&db, &account, "Own").await).await;
-    let labelled = propose(&as_actor, spare_package(&db, "default", "Labelled").await).await;
-    let foreign = propose(&other, spare_package(&db, "default", "Foreign").await).await;
+    let other = Server::studio(&db).await;
+    let own = propose_deletion(&as_account, spare_package(&db, &account, "Own").await).await;
+    let labelled = propose_deletion(&as_actor, spare_package(&db, "default", "Labelled").await).await;
+    let foreign = propose_deletion(&other, spare_package(&db, "default", "Foreign").await).await;
     let photo = other.succeed("delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
     let to_confirm = photo["data"]["proposal"].clone();
     let stranger = format!("stranger_{}", db.name());
@@ -283,9 +265,9 @@ async fn neither_the_server_nor_the_proposer_nor_anybody_without_the_role_approv
 async fn what_a_person_rejects_stays_unwritten() {
     let db = database().await;
     let url = approver(&db).await;
-    let server = Server::start(studio(&db)).await;
+    let server = Server::studio(&db).await;
     let package = spare_package(&db, "default", "Spare").await;
-    let proposal = propose(&server, package).await;
+    let proposal = propose_deletion(&server, package).await;
     let (id, digest) = (text(&proposal, "proposal_id"), text(&proposal, "digest"));
     let rejected = format!("Rejected by {}; nothing was written.", os_user());
     for _ in 0..2 {
@@ -302,7 +284,7 @@ async fn what_a_person_rejects_stays_unwritten() {
     let photo = server.succeed("delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
     let to_confirm = text(&photo["data"]["proposal"], "proposal_id").to_owned();
     assert_eq!(proposals(&url, &["reject", &to_confirm]).await.code, 0);
-    let proposal = propose(&server, package).await;
+    let proposal = propose_deletion(&server, package).await;
     let id = text(&proposal, "proposal_id");
     assert_eq!(proposals(&url, &["approve", id, "--yes"]).await.code, 0);
     let ran = proposals(&url, &["reject", id]).await;
@@ -314,11 +296,11 @@ async fn an_approval_comes_too_late_by_the_database_s_clock() {
     // AP05
     let db = database().await;
     let url = approver(&db).await;
-    let mut command = studio(&db);
+    let mut command = Server::studio_command(&db);
     command.env("COUNTERSIGN_PROPOSAL_LIFETIME_S", "1");
     let server = Server::start(command).await;
     let package = spare_package(&db, "default", "Spare").await;
-    let proposal = propose(&server, package).await;
+    let proposal = propose_deletion(&server, package).await;
     let id = text(&proposal, "proposal_id");
     once_it_is(&url, id, "expired").await;
     let ran = proposals(&url, &["approve", id, "--digest", text(&proposal, "digest")]).await;
@@ -331,9 +313,9 @@ async fn an_approval_comes_too_late_by_the_database_s_clock() {
 async fn what_is_approved_while_no_server_runs_waits_for_the_next_one_and_runs_once() {
     let db = database().await;
     let url = approver(&db).await;
-    let server = Server::start(studio(&db)).await;
+    let server = Server::studio(&db).await;
     let package = spare_package(&db, "default", "Spare").await;
-    let proposal = propose(&server, package).await;
+    let proposal = propose_deletion(&server, package).await;
     let (id, digest) = (text(&proposal, "proposal_id"), text(&proposal, "digest"));
     server.close().await;
     for arguments in [&["approve", id, "--digest", digest, "--wait", "0"][..], &["approve", id, "--yes", "--wait", "1"]]
@@ -345,7 +327,7 @@ async fn what_is_approved_while_no_server_runs_waits_for_the_next_one_and_runs_o
         assert!(until.starts_with("20") && until.ends_with("Z."), "{until}");
     }
     assert!(is_there(&db, package).await);
-    let servers = [Server::start(studio(&db)).await, Server::start(studio(&db)).await];
+    let servers = [Server::studio(&db).await, Server::studio(&db).await];
     let executed = once_it_is(&url, id, "executed").await;
     let ran = proposals(&url, &["approve", id, "--yes"]).await;
     let receipt = text(&executed, "correlation_id");
@@ -362,11 +344,11 @@ async fn an_approved_write_that_cannot_be_is_told_with_its_reason() {
     // AP04
     let db = database().await;
     let url = approver(&db).await;
-    let server = Server::start(studio(&db)).await;
+    let server = Server::studio(&db).await;
     let [changed, refused] =
         [spare_package(&db, "default", "Changed").await, spare_package(&db, "default", "Refused").await];
-    let stale = propose(&server, changed).await;
-    let failed = propose(&server, refused).await;
+    let stale = propose_deletion(&server, changed).await;
+    let failed = propose_deletion(&server, refused).await;
     db.run(&format!("update studio.package set price = 11 where package_id = {changed}")).await;
     let id = text(&stale, "proposal_id");
     let ran = proposals(&url, &["approve", id, "--yes"]).await;
@@ -389,7 +371,7 @@ async fn nothing_that_an_agent_wrote_controls_the_terminal_or_looks_like_a_line_
     // AP09, AU11
     let db = database().await;
     let url = approver(&db).await;
-    let mut command = studio(&db);
+    let mut command = Server::studio_command(&db);
     command.env("COUNTERSIGN_ACTOR", "agent\u{1b}[2K\nstate            executed");
     let server = Server::start(command).await;
     let hostile = "Looks fine.\nstate            executed\u{1b}[2K\u{9b}31m\u{202e}\u{200b}";

@@ -3,8 +3,6 @@
 use serde_json::{Value, json};
 use testkit::{RawServer, Server, database};
 
-use crate::writes::until_some;
-
 const PROTOCOL: &str = "2025-06-18";
 
 async fn lives(server: &mut RawServer) {
@@ -108,12 +106,12 @@ async fn a_cancelled_call_frees_its_backend() {
         "params": {"name": "query_database", "arguments": {"query": "select pg_sleep(25)"}}});
     server.send(&call.to_string()).await;
     let sleeping = "select pid from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()";
-    let pid = until_some(&db, sleeping).await;
+    let pid = db.first_value(sleeping).await;
     server.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#).await;
     let gone =
         format!("select 1 where not exists (select from pg_stat_activity where pid = {pid} and state = 'active')");
     let started = std::time::Instant::now();
-    until_some(&db, &gone).await;
+    db.first_value(&gone).await;
     assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
 }
 
@@ -125,7 +123,7 @@ async fn a_client_that_goes_away_ends_the_server_and_its_backends() {
     assert!(server.close().await);
     let gone = "select 1 where not exists (select from pg_stat_activity \
                 where application_name = 'countersign' and datname = current_database())";
-    until_some(&db, gone).await;
+    db.first_value(gone).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,7 +136,7 @@ async fn a_write_whose_client_went_away_still_gets_its_outcome() {
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
         "params": {"name": "post_tweet", "arguments": {"text": "said into the void"}}});
     server.send(&call.to_string()).await;
-    until_some(&db, "select 1 from countersign.mutation_audit where exec_xid is null and status = 'pending'").await;
+    db.first_value("select 1 from countersign.mutation_audit where exec_xid is null and status = 'pending'").await;
     server.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#).await;
     let closing = tokio::spawn(server.close());
     lock.rollback().await.unwrap();
@@ -157,7 +155,7 @@ async fn a_server_that_is_told_to_stop_finishes_its_write_first() {
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
         "params": {"name": "post_tweet", "arguments": {"text": "last words"}}});
     server.send(&call.to_string()).await;
-    until_some(&db, "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()")
+    db.first_value("select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()")
         .await;
     let pid = server.pid().to_string();
     assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());

@@ -6,8 +6,6 @@ mod forms;
 use serde_json::json;
 use testkit::{Server, database};
 
-use crate::writes::until_some;
-
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_come_with_columns_count_and_no_trace_of_a_write() {
     let db = database().await;
@@ -126,7 +124,7 @@ async fn one_call_cannot_affect_the_next() {
         assert_eq!(path, r#""$user", public"#);
         assert_eq!((&rows[0]["ro"], &rows[0]["tx"], &rows[0]["locks"]), (&json!("on"), &json!("on"), &json!(0)));
     }
-    until_some(&db, "select 1 where not exists (select from pg_locks where locktype = 'advisory')").await;
+    db.first_value("select 1 where not exists (select from pg_locks where locktype = 'advisory')").await;
     // A session is cleaned after the answer, so the next call may find it busy and open another; never more than the pool.
     let readers = "select count(*) <= 8 from pg_stat_activity \
                    where usename = 'countersign_reader' and datname = current_database()";

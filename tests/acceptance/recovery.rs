@@ -8,8 +8,6 @@ use futures_util::future::join_all;
 use serde_json::json;
 use testkit::{Database, Server, lone_database};
 
-use crate::writes::until_some;
-
 type Stop = fn(&Cluster) -> Result<(), embedded::Error>;
 
 /// In order, at once, and by SIGKILL; each followed by a start.
@@ -26,7 +24,7 @@ const WAITING: &str = "select pg_advisory_lock_shared(7), 'read' as it";
 
 /// The backend of the read that waits, other than this one.
 async fn waiting_backend(db: &Database, other_than: &str) -> String {
-    until_some(db, &format!("select pid from pg_stat_activity where wait_event = 'advisory' and pid <> {other_than}"))
+    db.first_value(&format!("select pid from pg_stat_activity where wait_event = 'advisory' and pid <> {other_than}"))
         .await
 }
 
@@ -46,7 +44,7 @@ async fn no_call_notices_that_postgresql_was_restarted_between_two_calls() {
         let filling = join_all((0..8).map(|_| server.query(WAITING)));
         let release = async {
             let eight = "select 1 where (select count(*) from pg_stat_activity where wait_event = 'advisory') = 8";
-            until_some(&db, eight).await;
+            db.first_value(eight).await;
             lock.batch_execute("select pg_advisory_unlock(7)").await.unwrap();
         };
         tokio::join!(filling, release);
@@ -128,7 +126,7 @@ async fn a_read_whose_backend_is_killed_or_cancelled_by_somebody_runs_once_more(
             db.run(&format!("select {end}({first})")).await;
             let again =
                 format!("select pid from pg_stat_activity where wait_event = 'advisory' and query_start > '{started}'");
-            until_some(&db, &again).await;
+            db.first_value(&again).await;
             lock.batch_execute("select pg_advisory_unlock(7)").await.unwrap();
         };
         let (answer, ()) = tokio::join!(server.call("query_database", json!({"query": WAITING})), plan);
@@ -152,7 +150,7 @@ async fn whoever_kills_or_cancels_a_read_twice_means_it_and_the_agent_reads_why(
                 let waiting = format!(
                     "select query_start from pg_stat_activity where wait_event = 'advisory' and query_start > '{started}'"
                 );
-                started = until_some(&db, &waiting).await;
+                started = db.first_value(&waiting).await;
                 db.run(&format!("select {end}(pid) from pg_stat_activity where wait_event = 'advisory'")).await;
             }
         };

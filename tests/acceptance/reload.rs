@@ -1,15 +1,13 @@
 //! SIGHUP: the tools change while the server runs, whole or not at all.
 
+use nix::sys::signal::Signal;
 use std::path::PathBuf;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, database};
+use testkit::{ConfigDir, Database, RawServer, Server, database, send_signal};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStderr, Command};
-
-use crate::configuration::Folder;
-use crate::writes::until_some;
 
 fn tool(name: &str, sql: &str) -> String {
     format!(
@@ -26,14 +24,14 @@ const OLD: &str = "update social.tweet set text = 'old' where id = $1 returning 
 const NEW: &str = "update social.tweet set text = 'new' where id = $1 returning text";
 
 struct Setup {
-    folder: Folder,
+    folder: ConfigDir,
     db: Database,
 }
 
 impl Setup {
     /// A server's files, with the tool `change` as OLD has it.
     async fn new() -> Self {
-        let setup = Self { folder: Folder::new(), db: database().await };
+        let setup = Self { folder: ConfigDir::new(), db: database().await };
         setup.write(&[tool("change", OLD)]);
         setup
     }
@@ -56,11 +54,6 @@ impl Setup {
 /// Waits for the next `notifications/tools/list_changed`.
 async fn told(changes: &mut tokio::sync::watch::Receiver<u64>) {
     tokio::time::timeout(std::time::Duration::from_secs(20), changes.changed()).await.expect("a notification").unwrap();
-}
-
-fn hang_up(pid: u32) {
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).unwrap();
 }
 
 /// A session whose server's log can be read: proof of what a reload came to.
@@ -110,7 +103,7 @@ async fn a_client_is_told_of_the_change_and_sees_the_new_tools() {
     assert_eq!(server.succeed("change", json!({"id": 1})).await["data"]["text"], "old");
 
     setup.write(&[tool("change", NEW), tool("added", OLD)]);
-    hang_up(server.client().pid().unwrap());
+    send_signal(server.client().pid().unwrap(), Signal::SIGHUP);
     told(&mut changes).await;
     assert!(server.tool_names().await.contains(&"added".to_owned()));
     // Another row: the same call would be a duplicate of the first one, whatever the tool is now.
@@ -121,7 +114,7 @@ async fn a_client_is_told_of_the_change_and_sees_the_new_tools() {
 
     // And away again: it is an unknown tool then.
     setup.write(&[tool("added", OLD)]);
-    hang_up(server.client().pid().unwrap());
+    send_signal(server.client().pid().unwrap(), Signal::SIGHUP);
     told(&mut changes).await;
     assert!(!server.tool_names().await.contains(&"change".to_owned()));
     let gone = server.client().call("change", testkit::arguments(json!({"id": 4}))).await.unwrap_err();
@@ -138,7 +131,7 @@ async fn a_manifest_or_a_configuration_that_is_wrong_keeps_the_old_tools_and_eve
     logged.until("ready").await;
 
     setup.write(&[tool("change", NEW), tool("broken", "update social.nowhere set x = $1"), tool("worse", "selec $1")]);
-    hang_up(pid);
+    send_signal(pid, Signal::SIGHUP);
     let said = logged.until("tool worse").await;
     assert!(said.contains("were not reloaded, the old ones stay"), "{said}");
     assert!(said.contains("m.toml:19:15: tool broken: ") && said.contains("m.toml:30:8: "), "{said}");
@@ -147,10 +140,10 @@ async fn a_manifest_or_a_configuration_that_is_wrong_keeps_the_old_tools_and_eve
 
     setup.write(&[tool("change", NEW)]);
     setup.folder.write("countersign.toml", &setup.config("[profiles.own]\ntools = [\"chnge\"]\n"));
-    hang_up(pid);
+    send_signal(pid, Signal::SIGHUP);
     assert!(logged.until("chnge").await.contains("countersign.toml:5:10: profile own: there is no tool"));
     setup.folder.write("countersign.toml", "profil = 3\n");
-    hang_up(pid);
+    send_signal(pid, Signal::SIGHUP);
     logged.until("countersign.toml:1:1: there is no key profil").await;
     let call = json!({"name": "change", "arguments": {"id": 1}});
     let answer = logged.server.request(3, "tools/call", call).await;
@@ -159,7 +152,7 @@ async fn a_manifest_or_a_configuration_that_is_wrong_keeps_the_old_tools_and_eve
     // Nobody was told of a change, since there was none: the next thing to come is that of the right files.
     setup.folder.write("countersign.toml", &setup.config("account = \"later\"\n"));
     setup.write(&[tool("changed", NEW)]);
-    hang_up(pid);
+    send_signal(pid, Signal::SIGHUP);
     assert!(logged.until("are served").await.contains("count from the next start"));
     assert_eq!(logged.server.receive().await["method"], "notifications/tools/list_changed");
     let after: Vec<String> =
@@ -178,10 +171,10 @@ async fn a_write_that_runs_through_the_change_ends_with_the_tool_it_began_with_o
     let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": call});
     logged.server.send(&message.to_string()).await;
     let waiting = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-    until_some(&setup.db, waiting).await;
+    setup.db.first_value(waiting).await;
 
     setup.write(&[tool("other", NEW)]);
-    hang_up(logged.server.pid());
+    send_signal(logged.server.pid(), Signal::SIGHUP);
     logged.until("are served").await;
     assert_eq!(logged.server.receive().await["method"], "notifications/tools/list_changed");
     let answer = logged.server.request(8, "tools/call", call).await;
@@ -196,7 +189,7 @@ async fn a_write_that_runs_through_the_change_ends_with_the_tool_it_began_with_o
 
     // It is the same call to the new tools as well: once, whatever was reloaded in between.
     setup.write(&[tool("change", NEW)]);
-    hang_up(logged.server.pid());
+    send_signal(logged.server.pid(), Signal::SIGHUP);
     logged.until("are served").await;
     assert_eq!(logged.server.receive().await["method"], "notifications/tools/list_changed");
     let again = json!({"name": "change", "arguments": {"id": 1}});
@@ -224,7 +217,7 @@ async fn the_newest_protocol_is_told_by_a_subscription() {
     let acknowledged = server.receive().await;
     assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged", "{acknowledged}");
     setup.write(&[tool("change", OLD), tool("added", OLD)]);
-    hang_up(server.pid());
+    send_signal(server.pid(), Signal::SIGHUP);
     let told: Value = server.receive().await;
     assert_eq!(told["method"], "notifications/tools/list_changed", "{told}");
     let tools = server.request(3, "tools/list", json!({"_meta": meta})).await;

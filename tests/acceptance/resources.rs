@@ -1,11 +1,9 @@
 //! What `describe_database` answers, as MCP resources: in every protocol revision, for whoever has the tool, and for
 //! nobody else.
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, database};
-
-use crate::configuration::Folder;
-use crate::writes::until_some;
+use testkit::{ConfigDir, Database, RawServer, Server, database, send_signal};
 
 const PROTOCOL: &str = "2025-06-18";
 
@@ -197,7 +195,7 @@ async fn templates_say_how_addresses_are_made_and_their_variables_are_completed(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_profile_without_the_tool_has_no_resource() {
     let db = database().await;
-    let folder = Folder::new();
+    let folder = ConfigDir::new();
     let config = format!(
         "database_url = {:?}\nlog = \"error\"\n[profiles.blind]\naccess = [\"read\"]\nexcept = [\"describe_database\"]\n",
         db.writer_url()
@@ -240,13 +238,12 @@ async fn a_cancelled_read_of_a_resource_frees_its_backend_and_one_that_hangs_end
     let request = json!({"jsonrpc": "2.0", "id": 7, "method": "resources/read", "params": {"uri": "countersign://database/social"}});
     server.send(&request.to_string()).await;
     let waiting = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-    let pid = until_some(&db, waiting).await;
+    let pid = db.first_value(waiting).await;
     let started = std::time::Instant::now();
     server.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#).await;
-    until_some(
-        &db,
-        &format!("select 1 where not exists (select from pg_stat_activity where pid = {pid} and state = 'active')"),
-    )
+    db.first_value(&format!(
+        "select 1 where not exists (select from pg_stat_activity where pid = {pid} and state = 'active')"
+    ))
     .await;
     assert!(started.elapsed().as_millis() < 2000, "before its deadline: {:?}", started.elapsed());
     changing.batch_execute("rollback").await.unwrap();
@@ -319,13 +316,13 @@ async fn the_newest_protocol_has_them_as_it_wants_them() {
 }
 
 struct Changing {
-    folder: Folder,
+    folder: ConfigDir,
     db: Database,
 }
 
 impl Changing {
     async fn new() -> Self {
-        let changing = Self { folder: Folder::new(), db: database().await };
+        let changing = Self { folder: ConfigDir::new(), db: database().await };
         changing.write("Old.", "");
         changing
     }
@@ -348,11 +345,6 @@ impl Changing {
     }
 }
 
-fn hang_up(pid: u32) {
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
-    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_is_told_when_the_notes_or_its_right_to_the_resources_change() {
     let changing = Changing::new().await;
@@ -360,12 +352,12 @@ async fn a_client_is_told_when_the_notes_or_its_right_to_the_resources_change() 
     let tweet = "countersign://database/social/tweet";
     assert_eq!(content(&read(&mut server, tweet).await)["table"]["notes"], json!(["Old."]));
     changing.write("New.", "");
-    hang_up(server.pid());
+    send_signal(server.pid(), Signal::SIGHUP);
     assert_eq!(server.receive().await["method"], "notifications/resources/list_changed");
     assert_eq!(content(&read(&mut server, tweet).await)["table"]["notes"], json!(["New."]));
 
     changing.write("New.", "except = [\"describe_database\"]\n");
-    hang_up(server.pid());
+    send_signal(server.pid(), Signal::SIGHUP);
     assert_eq!(server.receive().await["method"], "notifications/tools/list_changed");
     assert_eq!(server.receive().await["method"], "notifications/resources/list_changed");
     assert_eq!(read(&mut server, tweet).await["error"]["code"], -32002);
@@ -373,7 +365,7 @@ async fn a_client_is_told_when_the_notes_or_its_right_to_the_resources_change() 
 
     // Nobody is told when neither has changed: the next word is that of the tools alone.
     changing.write("New.", "except = [\"describe_database\", \"explain_query\"]\n");
-    hang_up(server.pid());
+    send_signal(server.pid(), Signal::SIGHUP);
     assert_eq!(server.receive().await["method"], "notifications/tools/list_changed");
     assert_eq!(list(&mut server).await, [Value::Null; 0]);
     assert!(server.close().await);
@@ -393,7 +385,7 @@ async fn a_subscription_is_told_of_what_it_asked_for_and_of_nothing_else() {
         // Both change twice.
         for (note, except) in [("New.", "explain_query"), ("Newer.", "query_database")] {
             changing.write(note, &format!("except = [\"{except}\"]\n"));
-            hang_up(server.pid());
+            send_signal(server.pid(), Signal::SIGHUP);
             assert_eq!(server.receive().await["method"], format!("notifications/{told}/list_changed"));
         }
         assert!(server.close().await);

@@ -4,9 +4,7 @@
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, database};
-
-use crate::images::{Manifest, record};
+use testkit::{Database, RawServer, Server, TestManifest, database};
 
 const SECRET: &str = "hunter2-Geheim";
 const OLD: &str = "former-Passwort";
@@ -86,11 +84,11 @@ async fn the_ledger_and_later_answers_have_redacted_instead_of_a_sensitive_value
     // AU08
     let db = database().await;
     db.run(LOGINS).await;
-    let server = Manifest::new(TOOLS).on(&db).await;
+    let server = TestManifest::new(TOOLS).serve(&db).await;
     let first = server.succeed("set_password", arguments("ok")).await;
     assert_eq!(first["data"]["said"], format!("now {SECRET}"), "the first answer is what the statement returned");
     assert_eq!(first["meta"]["rollback"]["undo_params"]["password"], OLD, "and its undo can be called");
-    let found = record(&server, &first).await;
+    let found = server.record(&first).await;
     assert_eq!(found["params"], json!({"id": 1, "password": "[redacted]", "pin": "[redacted]", "note": "ok"}));
     assert_eq!(found["before_image"], json!([{"id": 1, "password": "[redacted]", "pin": "[redacted]"}]));
     assert_eq!(found["after_image"], found["before_image"]);
@@ -106,7 +104,7 @@ async fn the_ledger_and_later_answers_have_redacted_instead_of_a_sensitive_value
     let failed = server.call("set_password", arguments("fail")).await;
     let said = failed["error"]["message"].as_str().unwrap();
     assert_eq!(said, "cannot set [redacted] and [redacted]");
-    assert_free("the record of a failure", &record(&server, &failed).await.to_string());
+    assert_free("the record of a failure", &server.record(&failed).await.to_string());
     // PostgreSQL quotes the value itself.
     let read = server.fail("check_password", json!({"password": SECRET}), "invalid_params").await;
     assert!(read["message"].as_str().unwrap().contains("[redacted]"), "{read}");
@@ -126,7 +124,7 @@ async fn a_refused_argument_is_not_quoted() {
     // AU08
     let db = database().await;
     db.run(LOGINS).await;
-    let server = Manifest::new(TOOLS).on(&db).await;
+    let server = TestManifest::new(TOOLS).serve(&db).await;
     for (key, wrong) in [
         ("pin", json!(SECRET)),
         ("pin", json!([SECRET])),
@@ -150,7 +148,7 @@ async fn no_log_level_brings_a_sensitive_value_into_the_log() {
     let db = database().await;
     db.run(LOGINS).await;
     for level in ["debug", "trace", "rmcp=trace", "trace,rmcp=trace,rmcp::service=trace,tokio_postgres=trace"] {
-        let manifest = Manifest::new(TOOLS);
+        let manifest = TestManifest::new(TOOLS);
         let mut command = manifest.command(&db);
         command.args(["--log", level]);
         let log = tempfile::NamedTempFile::new().unwrap();
@@ -179,8 +177,8 @@ async fn no_log_level_brings_a_sensitive_value_into_the_log() {
 async fn an_undo_that_would_repeat_a_sensitive_parameter_stops_the_start() {
     let db = database().await;
     db.run(LOGINS).await;
-    let manifest = Manifest::new(&TOOLS.replace("before.password", "param.password"));
-    let said = manifest.refused(&db).await;
+    let manifest = TestManifest::new(&TOOLS.replace("before.password", "param.password"));
+    let said = manifest.compile_error(&db).await;
     assert!(said.contains("password is sensitive, and the answer would show it"), "{said}");
     drop(Server::on(&db).await);
 }

@@ -3,8 +3,6 @@
 use serde_json::{Value, json};
 use testkit::{Database, Server, Standby, lone_database};
 
-use crate::writes::until_some;
-
 /// A connection string for the reader's login on this server. The sockets of test clusters let their user in.
 pub(crate) fn reader_url(db: &Database) -> String {
     db.url().replace("user=postgres", "user=countersign_reader")
@@ -56,7 +54,7 @@ async fn reads_come_from_the_standby_and_writes_go_to_the_primary() {
     // What the primary removes while it is read here ends the read, and the agent can ask again.
     let reading = json!({"query": "select (select count(*) from public.read_here), pg_sleep(60)"});
     let conflict = async {
-        until_some(&standby.database, "select 1 from pg_stat_activity where wait_event = 'PgSleep'").await;
+        standby.database.first_value("select 1 from pg_stat_activity where wait_event = 'PgSleep'").await;
         primary.run("truncate public.read_here").await;
     };
     let (error, ()) = tokio::join!(server.fail("query_database", reading, "sql_error"), conflict);

@@ -4,14 +4,12 @@ use std::collections::HashSet;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
-use testkit::database;
+use testkit::{ConfigDir, database};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use crate::configuration::Folder;
-
 /// A command that knows no database.
-fn token(folder: &Folder, config: &str, arguments: &[&str]) -> Command {
+fn token(folder: &ConfigDir, config: &str, arguments: &[&str]) -> Command {
     let mut command = folder.command(config);
     command.arg("token").args(arguments).stdin(Stdio::null());
     command
@@ -21,12 +19,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-async fn new(folder: &Folder, config: &str, arguments: &[&str]) -> Output {
+async fn new(folder: &ConfigDir, config: &str, arguments: &[&str]) -> Output {
     token(folder, config, &[&["new"], arguments].concat()).output().await.unwrap()
 }
 
 async fn hash(input: &[u8]) -> Output {
-    let folder = Folder::new();
+    let folder = ConfigDir::new();
     let mut child = token(&folder, "", &["hash"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -52,7 +50,7 @@ fn printed(output: &Output) -> (String, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_token_is_shown_once_and_the_configuration_takes_what_is_printed() {
-    let folder = Folder::new();
+    let folder = ConfigDir::new();
     let label = "Anna's \"bot\"\\";
     let arguments = ["--account", "team-a", "--profile", "readonly", "--label", label, "--expires-in", "90d"];
     // Whatever is logged, the token is not.
@@ -87,7 +85,7 @@ async fn a_new_token_is_shown_once_and_the_configuration_takes_what_is_printed()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn as_json_it_is_one_object_with_the_same() {
-    let folder = Folder::new();
+    let folder = ConfigDir::new();
     let arguments = ["--account", "team-a", "--label", "bot", "--expires-in", "12h", "--json"];
     let output = new(&folder, "", &arguments).await;
     let object: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -106,7 +104,7 @@ async fn as_json_it_is_one_object_with_the_same() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_a_token_of_anybody_is_refused() {
-    let folder = Folder::new();
+    let folder = ConfigDir::new();
     for (arguments, why) in [
         (&["--account", "a", "--profile", "Big"][..], "a lower-case letter, then at most 31"),
         (&["--account", ""], "1 to 255 bytes"),
@@ -148,7 +146,7 @@ async fn what_cannot_be_a_token_of_anybody_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mistake_in_who_may_call_stops_every_command_and_check_reads_the_keys() {
     let db = database().await;
-    let folder = Folder::new();
+    let folder = ConfigDir::new();
     let manifest = testkit::repository().join("manifests/social.toml");
     let oauth = "[oauth]\nissuer = \"https://login.example.com/\"\naudience = \"me\"\njwks_file = \"jwks.json\"\nscopes = { a = \"write\" }\n";
     let run = async |verb: &str, rest: &str| {

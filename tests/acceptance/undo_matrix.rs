@@ -2,10 +2,8 @@
 //! envelope names, compare every table with the state before, and do it once more.
 
 use serde_json::{Value, json};
-use testkit::{Server, database};
-
-use crate::images::Manifest;
-use crate::writes::untouched_tweet;
+use testkit::social::untouched_tweet;
+use testkit::{Server, TestManifest, database};
 
 /// The row that the default account has for these arguments.
 fn arguments_of_default(arguments: &Value) -> Value {
@@ -136,7 +134,7 @@ async fn only_the_rows_that_were_really_inserted_are_undone() {
     // A7-03
     let db = database().await;
     db.run("create table social.tag (name text primary key); insert into social.tag values ('old')").await;
-    let server = Manifest::new(TAGS).on(&db).await;
+    let server = TestManifest::new(TAGS).serve(&db).await;
     let before = db.social().await;
     let done = server.succeed("add_tags", json!({"names": ["new", "old", "newer"]})).await;
     assert_eq!(done["meta"]["rows_affected"], 2);

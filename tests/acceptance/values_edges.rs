@@ -96,11 +96,7 @@ async fn a_cast_that_fails_or_never_ends_is_an_error_of_the_query() {
     server.fail("query_database", call, "timeout").await;
     let busy = "select count(*) from pg_stat_activity where query like '%to_json%' and state = 'active' \
                 and pid <> pg_backend_pid() and datname = current_database()";
-    let freed = async {
-        while db.value(busy).await != "0" {
-            tokio::task::yield_now().await;
-        }
-    };
+    let freed = db.until_value(busy, "0");
     tokio::time::timeout(Duration::from_secs(5), freed).await.expect("the backend is freed");
     assert_eq!(server.query("select 1 as one").await[0]["one"], 1);
 }

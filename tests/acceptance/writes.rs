@@ -1,54 +1,11 @@
 //! Writes through the gate: recorded before they start, once, or not at all (promises A1 to A4, A8).
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, database};
-
-use crate::images::Manifest;
-
-/// A tweet that the default account has not liked, retweeted or bookmarked.
-pub(crate) async fn untouched_tweet(db: &Database) -> i64 {
-    let sql = "select min(id) from social.tweet t where not exists (
-                   select from social.tweet_like l where l.tweet_id = t.id and l.account_id = 'default')
-               and not exists (select from social.retweet l where l.tweet_id = t.id and l.account_id = 'default')
-               and not exists (select from social.bookmark l where l.tweet_id = t.id and l.account_id = 'default')";
-    db.value(sql).await.parse().unwrap()
-}
-
-pub(crate) async fn likes(db: &Database, tweet: i64) -> String {
-    let sql = format!("select count(*) from social.tweet_like where account_id = 'default' and tweet_id = {tweet}");
-    db.value(&sql).await
-}
+use testkit::social::{likes, untouched_tweet};
+use testkit::{Database, RawServer, Server, TestManifest, database};
 
 async fn records(db: &Database) -> Vec<Vec<String>> {
     db.rows("select tool_name, status, coalesce(error_code, '') from countersign.mutation_audit order by id").await
-}
-
-/// Every write tool of the demo with arguments that are right for it, in an order in which each has something to do;
-/// `own` is the id of a tweet of the default account.
-pub(crate) async fn every_write(db: &Database, own: &Value) -> [(&'static str, Value); 14] {
-    let tweet = untouched_tweet(db).await;
-    let stranger = "select min(user_id) from social.account a where account_id <> 'default' and not exists (
-                    select from social.follow f where f.account_id = 'default' and f.target_user_id = a.user_id)";
-    let on_user = json!({"target_user_id": db.value(stranger).await.parse::<i64>().unwrap()});
-    let on_tweet = json!({"tweet_id": tweet});
-    [
-        ("post_tweet", json!({"text": "hello"})),
-        ("reply_to_tweet", json!({"text": "a reply", "in_reply_to_id": tweet})),
-        ("quote_tweet", json!({"text": "a quote", "quoted_tweet_id": tweet})),
-        ("delete_tweet", json!({"tweet_id": own})),
-        ("post_thread", json!({"tweets": ["one", "two", "three"]})),
-        ("like_tweet", on_tweet.clone()),
-        ("unlike_tweet", on_tweet.clone()),
-        ("retweet", on_tweet.clone()),
-        ("unretweet", on_tweet.clone()),
-        ("bookmark_tweet", on_tweet.clone()),
-        ("unbookmark_tweet", on_tweet),
-        ("follow_user", on_user.clone()),
-        ("unfollow_user", on_user),
-        ("upload_media", json!({"media_type": "image/png", "data": "\\x89504e47"})),
-    ]
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -158,7 +115,7 @@ async fn of_a_write_of_several_steps_all_happens_or_nothing() {
          insert into social.stock values ('lamp', 5); insert into social.buyer values ('ana', 0)",
     )
     .await;
-    let server = Manifest::new(STOCK).on(&db).await;
+    let server = TestManifest::new(STOCK).serve(&db).await;
     let before = db.social().await;
     for (tool, arguments, code) in [
         // The second step is an error, the third touches no row, and of four items the third is there already.
@@ -169,7 +126,7 @@ async fn of_a_write_of_several_steps_all_happens_or_nothing() {
         let envelope = server.call(tool, arguments).await;
         assert_eq!(envelope["error"]["code"], code, "{envelope}");
         assert_eq!(db.social().await, before, "{envelope}");
-        let record = crate::images::record(&server, &envelope).await;
+        let record = server.record(&envelope).await;
         assert_eq!((&record["status"], &record["error_code"]), (&json!("failure"), &json!(code)), "{record}");
     }
     let sold = server.succeed("sell", json!({"item": "lamp", "buyer": "ana"})).await;
@@ -210,10 +167,10 @@ async fn a_backend_killed_in_the_middle_leaves_the_truth_in_the_record() {
         // The write waits for the lock: its record is there, and pending.
         let waiting = "select pid from pg_stat_activity where wait_event_type = 'Lock' and query like '%tweet_like%' \
                        and datname = current_database() and pid <> pg_backend_pid()";
-        let pid = until_some(&db, waiting).await;
+        let pid = db.first_value(waiting).await;
         assert_eq!(records(&db).await, [["like_tweet", "pending", ""]]);
         db.run(&format!("select pg_terminate_backend({pid})")).await;
-        until_some(&db, "select 1 from countersign.mutation_audit where status = 'failure'").await;
+        db.first_value("select 1 from countersign.mutation_audit where status = 'failure'").await;
         lock.rollback().await.unwrap();
     };
     let (envelope, ()) = tokio::join!(call, kill);
@@ -224,18 +181,6 @@ async fn a_backend_killed_in_the_middle_leaves_the_truth_in_the_record() {
     assert_eq!(likes(&db, tweet).await, "0");
     server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
     assert_eq!(records(&db).await, [["like_tweet", "failure", "in_doubt_aborted"], ["like_tweet", "success", ""]]);
-}
-
-/// The one value of a query, as soon as it has a row.
-pub(crate) async fn until_some(db: &Database, sql: &str) -> String {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-    loop {
-        if let Some(row) = db.rows(sql).await.into_iter().next() {
-            return row.into_iter().next().unwrap();
-        }
-        assert!(tokio::time::Instant::now() < deadline, "never: {sql}");
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -250,10 +195,10 @@ async fn what_a_killed_server_left_pending_is_ended_by_the_next_one_and_can_be_r
     let params = json!({"name": "like_tweet", "arguments": {"tweet_id": tweet}});
     killed.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()).await;
     let waiting = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-    let pid = until_some(&db, waiting).await;
+    let pid = db.first_value(waiting).await;
     drop(killed);
     lock.rollback().await.unwrap();
-    until_some(&db, &format!("select 1 where not exists (select from pg_stat_activity where pid = {pid})")).await;
+    db.first_value(&format!("select 1 where not exists (select from pg_stat_activity where pid = {pid})")).await;
     assert_eq!(records(&db).await, [["like_tweet", "pending", ""]]);
     // An hour later, as far as the record knows.
     db.run(
@@ -262,7 +207,7 @@ async fn what_a_killed_server_left_pending_is_ended_by_the_next_one_and_can_be_r
     )
     .await;
     let next = Server::on(&db).await;
-    until_some(&db, "select 1 from countersign.mutation_audit where status = 'failure'").await;
+    db.first_value("select 1 from countersign.mutation_audit where status = 'failure'").await;
     assert_eq!(records(&db).await, [["like_tweet", "failure", "in_doubt_aborted"]]);
     assert_eq!(next.succeed("like_tweet", json!({"tweet_id": tweet})).await["data"]["liked"], true);
     assert_eq!(likes(&db, tweet).await, "1");
@@ -281,16 +226,15 @@ async fn a_call_that_is_swept_while_it_waits_takes_nothing_with_it() {
     let rest = async {
         let blocked = "select pid from pg_stat_activity where wait_event_type = 'Lock' and query like '%tweet_like%' \
                        and datname = current_database() and pid <> pg_backend_pid()";
-        let pid = until_some(&db, blocked).await;
+        let pid = db.first_value(blocked).await;
         let second = waiting.call("like_tweet", call.clone());
         let sweep = async {
-            until_some(&db, "select 1 from countersign.mutation_audit where status = 'pending' having count(*) = 2")
+            db.first_value("select 1 from countersign.mutation_audit where status = 'pending' having count(*) = 2")
                 .await;
             // The first one is locked by its T2, so it is the second one that goes.
-            until_some(&db, "select countersign.sweep(interval '0', 10)").await;
+            db.first_value("select countersign.sweep(interval '0', 10)").await;
             db.run(&format!("select pg_terminate_backend({pid})")).await;
-            until_some(
-                &db,
+            db.first_value(
                 "select 1 where not exists (select from countersign.mutation_audit where status = 'pending')",
             )
             .await;

@@ -2,17 +2,19 @@
 
 use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread;
-use std::time::Duration;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use embedded::{Cluster, Options};
 use ledger::Target;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tokio::runtime;
 use tokio::sync::OnceCell;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+use crate::background::background;
+use crate::exclusive;
+use crate::idle_connection::IdleConnection;
+use crate::poll;
 
 /// The cluster of this test binary. It ends with the process.
 pub fn cluster() -> &'static Arc<Cluster> {
@@ -42,20 +44,18 @@ const SCHEMAS: [(&str, [&str; 2]); 2] = [
 
 /// A database with the ledger and the demo's schemas in it, for one test alone.
 pub async fn database() -> Database {
-    static TEMPLATE: OnceCell<Database> = OnceCell::const_new();
+    exclusive::shared().await;
+    const TEMPLATE: &str = "template_demo";
+    static TEMPLATE_LOADED: OnceCell<()> = OnceCell::const_new();
     static NEXT: AtomicUsize = AtomicUsize::new(1);
-    let template = TEMPLATE
-        .get_or_init(|| async {
-            let template = create(cluster(), "template_demo", "template0").await;
-            template.load_demo().await;
-            template
-        })
-        .await;
-    create(cluster(), &format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed)), &template.name).await.for_one_test()
+    // PostgreSQL copies only a database without connections, so no handle of the template is kept.
+    TEMPLATE_LOADED.get_or_init(async || create(maintenance(), TEMPLATE, "template0").await.load_demo().await).await;
+    create(maintenance(), &format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed)), TEMPLATE).await.for_one_test()
 }
 
 /// The same on a cluster that nobody else uses: it may be killed. It ends with the last of its databases.
 pub async fn lone_database() -> Database {
+    exclusive::shared().await;
     let options = options().copy_of(stopped_cluster().await.data_dir());
     let cluster = tokio::task::spawn_blocking(|| Arc::new(start(options))).await.expect("a cluster");
     Database::there(&cluster, LONE)
@@ -70,25 +70,27 @@ async fn stopped_cluster() -> &'static Arc<Cluster> {
     static STOPPED: OnceCell<Arc<Cluster>> = OnceCell::const_new();
     let stop = async || {
         let cluster = tokio::task::spawn_blocking(|| Arc::new(start(options()))).await.expect("a cluster");
-        create(&cluster, LONE, "template0").await.load_demo().await;
+        create(&Database::there(&cluster, "postgres"), LONE, "template0").await.load_demo().await;
         // With a checkpoint: a copy starts without recovery.
         kill(Pid::from_raw(cluster.pid()), Signal::SIGINT).expect("a server of ours");
-        let mut ticks = tokio::time::interval(Duration::from_millis(5));
-        while cluster.is_alive() {
-            ticks.tick().await;
-        }
+        poll::until("the server has stopped", async || !cluster.is_alive()).await;
         cluster
     };
     STOPPED.get_or_init(stop).await
 }
 
-async fn create(cluster: &Arc<Cluster>, name: &str, template: &str) -> Database {
+/// The database of the shared cluster in which others are created and dropped.
+fn maintenance() -> &'static Database {
+    static MAINTENANCE: LazyLock<Database> = LazyLock::new(|| Database::existing("postgres"));
+    &MAINTENANCE
+}
+
+async fn create(maintenance: &Database, name: &str, template: &str) -> Database {
     // CREATE DATABASE locks its template: tests of one binary take turns.
     static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let _turn = TURN.lock().await;
-    let maintenance = Database::there(cluster, "postgres");
     maintenance.run(&format!("create database {name} template {template}")).await;
-    Database::there(cluster, name)
+    maintenance.beside(name)
 }
 
 /// A database of a test cluster. One that was made for a test is dropped with the last clone of its handle.
@@ -96,6 +98,7 @@ async fn create(cluster: &Arc<Cluster>, name: &str, template: &str) -> Database 
 pub struct Database {
     cluster: Arc<Cluster>,
     name: String,
+    idle_connection: Arc<IdleConnection>,
     made: Option<Arc<Made>>,
 }
 
@@ -108,17 +111,14 @@ struct Made {
 }
 
 impl Drop for Made {
-    /// In a thread, because nothing can be awaited here and the test is over. What it does not come to ends with the cluster.
+    /// In the background, because nothing can be awaited here. A database that is left over ends with the cluster.
     fn drop(&mut self) {
         let (url, statement) = (mem::take(&mut self.url), format!("drop database {} with (force)", self.name));
-        thread::spawn(move || {
-            let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-            runtime.block_on(async {
-                if let Ok((client, connection)) = tokio_postgres::connect(&url, NoTls).await {
-                    tokio::spawn(connection);
-                    let _cluster_gone = client.batch_execute(&statement).await;
-                }
-            });
+        background().spawn(async move {
+            if let Ok((client, connection)) = tokio_postgres::connect(&url, NoTls).await {
+                tokio::spawn(connection);
+                let _cluster_gone = client.batch_execute(&statement).await;
+            }
         });
     }
 }
@@ -126,7 +126,8 @@ impl Drop for Made {
 impl Database {
     /// An empty database: no ledger, no demo.
     pub async fn empty(name: &str) -> Self {
-        create(cluster(), name, "template0").await.for_one_test()
+        exclusive::shared().await;
+        create(maintenance(), name, "template0").await.for_one_test()
     }
 
     /// One that is there already, on the cluster of this test binary.
@@ -150,7 +151,7 @@ impl Database {
     }
 
     fn there(cluster: &Arc<Cluster>, name: &str) -> Self {
-        Self { cluster: Arc::clone(cluster), name: name.to_owned(), made: None }
+        Self { cluster: Arc::clone(cluster), name: name.to_owned(), idle_connection: Arc::default(), made: None }
     }
 
     async fn load_demo(&self) {
@@ -202,14 +203,14 @@ impl Database {
         client
     }
 
-    /// Runs statements as the superuser.
+    /// Runs statements as the superuser, in a session without any state of an earlier one.
     pub async fn run(&self, sql: &str) {
-        self.connect().await.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        self.simple_query(sql).await;
     }
 
     /// The rows of a query, as text; NULL is the word `NULL`.
     pub async fn rows(&self, sql: &str) -> Vec<Vec<String>> {
-        let messages = self.connect().await.simple_query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        let messages = self.simple_query(sql).await;
         messages
             .iter()
             .filter_map(|message| match message {
@@ -219,6 +220,22 @@ impl Database {
                 _ => None,
             })
             .collect()
+    }
+
+    async fn simple_query(&self, sql: &str) -> Vec<SimpleQueryMessage> {
+        let result = self.idle_connection.simple_query(&self.url(), sql).await;
+        result.unwrap_or_else(|error| panic!("{sql}: {error:?}"))
+    }
+
+    /// Runs a query every few milliseconds until it has a row; the first value of that row.
+    pub async fn first_value(&self, sql: &str) -> String {
+        let first = async || Some(self.rows(sql).await.into_iter().next()?.into_iter().next()?);
+        poll::until_some(sql, first).await
+    }
+
+    /// Runs a query every few milliseconds until its value is this one.
+    pub async fn until_value(&self, sql: &str, wanted: &str) {
+        poll::until(&format!("{wanted} from {sql}"), async || self.value(sql).await == wanted).await;
     }
 
     /// The one value of a query.

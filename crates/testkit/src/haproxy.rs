@@ -7,7 +7,9 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
+use crate::external::External;
 use crate::http::{HttpServer, Visitor};
+use crate::poll;
 
 /// A proxy that ends with the test.
 #[derive(Debug)]
@@ -51,21 +53,18 @@ impl HaProxy {
         }
         let path = folder.path().join("haproxy.cfg");
         std::fs::write(&path, config).expect("its configuration");
-        let mut haproxy = Command::new("/usr/sbin/haproxy");
+        let mut haproxy = Command::new(External::HaProxy.expected_path());
         haproxy.arg("-db").arg("-f").arg(path).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-        let child = haproxy.spawn().expect("haproxy is installed (.ci/run does)");
+        let child = haproxy.spawn().expect("HAProxy can be started");
         let this = Self { _child: child, _folder: folder, base: format!("http://{free}") };
         this.until_it_serves().await;
         this
     }
 
     async fn until_it_serves(&self) {
-        let asking = async {
-            while !reqwest::get(format!("{}/readyz", self.base)).await.is_ok_and(|answer| answer.status() == 200) {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(std::time::Duration::from_secs(20), asking).await.expect("haproxy serves");
+        let (client, url) = (reqwest::Client::new(), format!("{}/readyz", self.base));
+        let serves = async || client.get(&url).send().await.is_ok_and(|answer| answer.status() == 200);
+        poll::until("HAProxy has a server that is ready", serves).await;
     }
 
     /// Somebody who comes through it.

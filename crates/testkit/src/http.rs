@@ -11,6 +11,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
 use crate::cluster::Database;
+use crate::poll;
 use crate::server::{countersign, repository};
 
 /// How long something may take before the test fails.
@@ -115,16 +116,13 @@ impl HttpServer {
 
     /// Waits until a path is answered like this; the body.
     pub async fn until_status(&self, path: &str, wanted: StatusCode) -> String {
-        let asking = async {
-            loop {
-                let answer = reqwest::get(self.url(path)).await.expect("the server listens");
-                if answer.status() == wanted {
-                    return answer.text().await.expect("its body");
-                }
-                tokio::task::yield_now().await;
-            }
+        let (client, url) = (reqwest::Client::new(), self.url(path));
+        let answer = async || {
+            let answer = client.get(&url).send().await.expect("the server listens");
+            (answer.status() == wanted).then_some(answer)
         };
-        tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{path} never says {wanted}"))
+        let answer = poll::until_some(&format!("{path} answers {wanted}"), answer).await;
+        answer.text().await.expect("its body")
     }
 
     /// Somebody without a token and without a session.

@@ -12,27 +12,44 @@
     reason = "a test that cannot be set up has failed, and says where"
 )]
 
+pub mod audit;
+mod background;
 mod cluster;
+mod command;
+mod config_dir;
+mod exclusive;
+pub mod external;
 mod front_end;
 mod golden;
 mod haproxy;
 mod http;
+mod idle_connection;
 mod issuer;
 pub mod long_form;
+mod manifest;
 mod pgbouncer;
+pub mod poll;
+mod process;
 mod proxy;
 mod raw;
 mod server;
+pub mod social;
 mod standby;
 
 pub use cluster::{Database, cluster, database, lone_database};
+pub use command::{CommandOutput, run_countersign, startup_error};
+pub use config_dir::ConfigDir;
+pub use exclusive::exclusive;
+pub use external::{External, skip_without};
 pub use front_end::{Pipe, Told, bare_front_end, front_end, is_terminal};
 pub use golden::assert_golden;
 pub use haproxy::HaProxy;
 pub use http::{HttpAnswer, HttpServer, Visitor};
 pub use issuer::{KeyServer, SigningKey, now_s};
+pub use manifest::TestManifest;
 pub use mcp::{Client, Era, UserAnswer};
 pub use pgbouncer::PgBouncer;
+pub use process::{ProcessMemory, send_signal};
 pub use proxy::{Proxy, What, When};
 pub use raw::RawServer;
 pub use server::{Server, arguments, countersign, repository};

@@ -5,7 +5,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -14,6 +13,8 @@ use tokio::net::UnixStream;
 use tokio_postgres::NoTls;
 
 use crate::cluster::Database;
+use crate::external::External;
+use crate::poll;
 use crate::proxy::Proxy;
 
 /// PgBouncer in front of the server of a database, on a socket of its own. It ends when this is dropped, and also when the
@@ -155,15 +156,10 @@ impl PgBouncer {
     /// Waits until it has connections to PostgreSQL again: after one that failed it tries no other for a second
     /// (`server_login_retry`), and refuses new clients meanwhile.
     pub async fn until_it_serves(&self) {
-        let serves = async {
-            for login in [ledger::DEFAULT_WRITER, "countersign_reader"] {
-                while !self.serves(login).await {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-            }
-        };
-        let serves = tokio::time::timeout(Duration::from_secs(30), serves).await;
-        serves.unwrap_or_else(|_| panic!("PgBouncer does not reach PostgreSQL: {}", self.log()));
+        for login in [ledger::DEFAULT_WRITER, "countersign_reader"] {
+            let serves = poll::within_deadline(async || self.serves(login).await.then_some(())).await;
+            serves.unwrap_or_else(|| panic!("PgBouncer does not reach PostgreSQL: {}", self.log()));
+        }
     }
 
     async fn serves(&self, login: &str) -> bool {
@@ -179,13 +175,8 @@ impl PgBouncer {
 
     async fn until_it_listens(&self) {
         let socket = self.folder.path().join(format!(".s.PGSQL.{}", self.database.cluster().port()));
-        let listening = async {
-            while UnixStream::connect(&socket).await.is_err() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let listening = tokio::time::timeout(Duration::from_secs(20), listening).await;
-        listening.unwrap_or_else(|_| panic!("PgBouncer does not start: {}", self.log()));
+        let listens = poll::within_deadline(async || UnixStream::connect(&socket).await.ok()).await;
+        listens.unwrap_or_else(|| panic!("PgBouncer does not start: {}", self.log()));
     }
 }
 
@@ -209,14 +200,10 @@ fn run(database: &Database, folder: &TempDir) -> Child {
     command
         .args(["-c", WATCHER, "watcher"])
         .arg(folder.path().join("running"))
-        .args(["pgbouncer", "-q"])
+        .arg(External::PgBouncer.expected_path())
+        .arg("-q")
         .arg(folder.path().join("ini"));
-    command
-        .current_dir("/")
-        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     if nix::unistd::geteuid().is_root() {
         command.uid(owner.uid()).gid(owner.gid());
     }

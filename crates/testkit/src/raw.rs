@@ -94,6 +94,12 @@ impl RawServer {
         answer
     }
 
+    /// Calls a tool; its envelope.
+    pub async fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        let answer = self.request(1, "tools/call", json!({"name": tool, "arguments": arguments})).await;
+        answer["result"]["structuredContent"].clone()
+    }
+
     /// Closes standard input and waits for the end: the lines until then, and whether it was a good one.
     pub async fn close_and_read(self) -> (Vec<Value>, bool) {
         let Self { child, input, output } = self;

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use mcp::{Client, ToolAnswer, UserAnswer};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
 use crate::cluster::Database;
@@ -126,6 +126,11 @@ impl Server {
         command
     }
 
+    /// A server with the studio manifest on this database.
+    pub async fn studio(database: &Database) -> Self {
+        Self::start(Self::studio_command(database)).await
+    }
+
     /// The usual server on this database.
     pub async fn on(database: &Database) -> Self {
         Self::start(Self::command(database)).await
@@ -174,8 +179,23 @@ impl Server {
 
     /// Runs a query that must succeed; its rows.
     pub async fn query(&self, sql: &str) -> Vec<Value> {
-        let envelope = self.succeed("query_database", serde_json::json!({"query": sql})).await;
+        let envelope = self.succeed("query_database", json!({"query": sql})).await;
         envelope["data"]["rows"].as_array().expect("rows").clone()
+    }
+
+    /// The record of a write that was answered with this envelope.
+    pub async fn record(&self, envelope: &Value) -> Value {
+        let receipt = json!({"correlation_id": envelope["meta"]["correlation_id"]});
+        self.succeed("get_mutation_detail", receipt).await["data"].clone()
+    }
+
+    /// Calls a tool that must propose its write and write nothing; the proposal.
+    pub async fn propose(&self, tool: &str, json: Value) -> Value {
+        let envelope = self.succeed(tool, json).await;
+        assert_eq!(envelope["data"]["requires_approval"], true, "{envelope}");
+        assert_eq!(envelope["data"]["proposal"]["status"], "pending", "{envelope}");
+        assert!(envelope["meta"].get("correlation_id").is_none(), "nothing written, so no receipt: {envelope}");
+        envelope["data"]["proposal"].clone()
     }
 
     /// Ends the session and the server.

@@ -52,8 +52,7 @@ impl Standby {
     pub async fn catch_up(&self, primary: &Database) {
         let now = primary.value("select pg_current_wal_lsn()").await;
         let is_there = format!("select coalesce(pg_last_wal_replay_lsn() >= '{now}', false)");
-        let caught_up = async { while self.database.value(&is_there).await != "t" {} };
-        tokio::time::timeout(std::time::Duration::from_secs(20), caught_up).await.expect("replication goes on");
+        self.database.until_value(&is_there, "t").await;
     }
 }
 

@@ -49,7 +49,7 @@ async fn a_read_is_executed_once_whatever_becomes_of_it() {
     // A backend reports what it has counted when it ends, if not before.
     let gone = "select 1 where not exists (select from pg_stat_activity where usename = 'countersign_reader' \
                 and datname = current_database())";
-    until_some(&db, gone).await;
+    db.first_value(gone).await;
     let counted = "select calls from pg_stat_user_functions where funcname = 'counted'";
     assert_eq!(db.value(counted).await, expected.to_string());
 }

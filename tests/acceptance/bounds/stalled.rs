@@ -18,7 +18,7 @@ async fn a_client_that_does_not_read_holds_no_transaction_and_no_memory_and_gets
     let mut server = RawServer::start(command, "2025-06-18").await;
     let large = json!({"name": "query_database", "arguments": {"query": "select repeat('x', 1000000) as x"}});
     assert_eq!(server.request(0, "tools/call", large.clone()).await["result"]["isError"], false);
-    let memory = Memory::of(server.pid());
+    let memory = ProcessMemory::of(server.pid());
     for id in 1..=CALLS {
         server.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": large}).to_string()).await;
     }
@@ -27,7 +27,7 @@ async fn a_client_that_does_not_read_holds_no_transaction_and_no_memory_and_gets
                  and datname = current_database() and state = 'idle' and query like '%pg_advisory_unlock_all%') = 8 \
                  and not exists (select from pg_stat_activity where usename = 'countersign_reader' \
                  and datname = current_database() and (state <> 'idle' or state_change > clock_timestamp() - interval '0.3 s'))";
-    until_some(&db, quiet).await;
+    db.first_value(quiet).await;
     let held = memory.peak_above_idle_kib();
     println!("{CALLS} answers of 1 MB that nobody reads: peak +{:.1} MiB", held as f64 / MIB);
     assert!(held < HELD_KIB, "{held} KiB");
@@ -49,7 +49,7 @@ async fn a_client_that_does_not_read_holds_no_transaction_and_no_memory_and_gets
 async fn more_requests_than_there_is_memory_for_are_refused_and_the_others_answered() {
     let db = database().await;
     let mut server = RawServer::start(Server::bare_command(&db), "2025-06-18").await;
-    let memory = Memory::of(server.pid());
+    let memory = ProcessMemory::of(server.pid());
     let long = "x".repeat(3 << 20);
     let mut blocker = db.connect().await;
     let lock = blocker.transaction().await.unwrap();
@@ -82,7 +82,7 @@ async fn more_requests_than_there_is_memory_for_are_refused_and_the_others_answe
 async fn a_message_of_too_many_values_is_refused_under_its_own_id_before_they_are_kept() {
     let db = database().await;
     let mut server = RawServer::start(Server::bare_command(&db), "2025-06-18").await;
-    let memory = Memory::of(server.pid());
+    let memory = ProcessMemory::of(server.pid());
     // Just within the length, and far beyond it, where the id stands behind all that is passed over.
     for (count, code) in [(1_900_000, -32602), (7_000_000, -32600)] {
         let numbers = format!("{}1", "1,".repeat(count));

@@ -92,6 +92,7 @@ fn give(data: &Path, name: &str, text: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_takes_the_way_of_its_connection() {
+    exclusive().await;
     let listening = Listening::start().await;
     assert!(listening.command("disable", &["init"]).output().await.unwrap().status.success());
     let url = listening.cluster.connection_string("postgres");

@@ -37,6 +37,7 @@ async fn several(session: &mut Session, watch: &Watch, name: &str, tool: &str, a
 #[tokio::test(flavor = "multi_thread")]
 async fn a_notification_frees_the_backend_in_both_eras_whatever_the_call_does() {
     // X-15, D4-05
+    exclusive().await;
     let db = database().await;
     db.run(
         "create function public.folded(n int) returns int immutable language sql as 'select 1 from pg_sleep(61)';
@@ -45,7 +46,7 @@ async fn a_notification_frees_the_backend_in_both_eras_whatever_the_call_does() 
     )
     .await;
     let watch = Watch::on(&db).await;
-    let manifest = Manifest::new(
+    let manifest = TestManifest::new(
         "[[tool]]\nname = \"read_slowly\"\naccess = \"read\"\ndescription = \"Read slowly.\"\n\
          sql = \"select 1 as n from pg_sleep(61)\"\n",
     );
@@ -81,6 +82,7 @@ async fn a_notification_frees_the_backend_in_both_eras_whatever_the_call_does() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_that_comes_before_the_query_has_begun_stops_it_too() {
     // PostgreSQL takes no notice of a cancel that arrives before the statement does.
+    exclusive().await;
     let db = database().await;
     let watch = Watch::on(&db).await;
     let mut session = Session::start(quick(&db), HANDSHAKE).await;
@@ -140,6 +142,7 @@ async fn a_call_that_waits_for_a_connection_is_cancelled_without_disturbing_the_
 #[tokio::test(flavor = "multi_thread")]
 async fn the_deadline_frees_the_backend_and_covers_the_whole_call() {
     // D3-01, D4-05, X-31: statement_timeout begins anew with each pipeline, so that parsing and running may each take it.
+    exclusive().await;
     let db = database().await;
     db.run("create table public.held (n int); grant select on public.held to countersign_reader").await;
     let watch = Watch::on(&db).await;
@@ -181,6 +184,7 @@ async fn ended(db: &Database, watch: &Watch, end: impl AsyncFnOnce(RawServer)) -
 #[tokio::test(flavor = "multi_thread")]
 async fn a_closed_stream_and_a_signal_free_the_backend_and_end_the_server() {
     // X-15, X-32
+    exclusive().await;
     let db = database().await;
     let watch = Watch::on(&db).await;
     let (mut closed, mut terminated, mut interrupted) = (Vec::new(), Vec::new(), Vec::new());
@@ -234,6 +238,7 @@ async fn a_read_that_is_cut_off_is_told_whether_its_server_stops_or_its_client_h
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_is_killed_frees_the_backend() {
+    exclusive().await;
     let db = database().await;
     let watch = Watch::on(&db).await;
     let mut times = Vec::new();

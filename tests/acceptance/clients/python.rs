@@ -1,18 +1,9 @@
 //! The Python SDK's client, which most agent frameworks are built on.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
 
-use testkit::{Database, HttpServer, countersign, database, repository};
+use testkit::{Database, External, HttpServer, countersign, database, repository, skip_without};
 use tokio::process::Command;
-
-use super::skipped;
-
-/// A Python that has the `mcp` package: `COUNTERSIGN_TEST_PYTHON`, else the repository's `.venv`.
-pub(crate) fn python() -> Option<PathBuf> {
-    let named = std::env::var_os("COUNTERSIGN_TEST_PYTHON").map(PathBuf::from);
-    named.or_else(|| Some(repository().join(".venv/bin/python")).filter(|python| python.exists()))
-}
 
 /// What a script of tests/python says that is given the server and a manifest; `None` without a Python to run it.
 async fn said(db: &Database, script: &str, manifest: &str) -> Option<String> {
@@ -26,11 +17,10 @@ async fn said_over_http(db: &Database, server: &HttpServer, script: &str, path: 
 }
 
 async fn said_with(db: &Database, script: &str, arguments: &[&OsStr]) -> Option<String> {
-    let Some(python) = python() else {
-        skipped("no Python with the mcp package");
+    if skip_without(&[External::Python]) {
         return None;
-    };
-    let output = Command::new(python)
+    }
+    let output = Command::new(External::Python.path()?)
         .arg(repository().join("tests/python").join(script))
         .args(arguments)
         .env("DATABASE_URL", db.url())

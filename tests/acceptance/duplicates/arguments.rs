@@ -1,10 +1,9 @@
 //! Every effective argument counts, also one that may be left out (promise X-05).
 
 use serde_json::{Value, json};
-use testkit::{Server, database};
+use testkit::{Server, TestManifest, database};
 
 use super::statuses;
-use crate::images::Manifest;
 
 const NOTE: &str = r#"
 [[tool]]
@@ -27,7 +26,7 @@ async fn calls_that_differ_in_one_optional_argument_are_different_calls() {
     // X-05
     let db = database().await;
     db.run("create table social.noted (text text, size numeric, kind text, tags text[])").await;
-    let manifest = Manifest::new(NOTE);
+    let manifest = TestManifest::new(NOTE);
     let mut command = manifest.command(&db);
     command.env("COUNTERSIGN_DUPLICATE_MEMORY_S", "0");
     let server = Server::start(command).await;

@@ -6,7 +6,6 @@ use testkit::{Database, RawServer, Server, database};
 use tokio::process::Command;
 
 use super::{assert_pending, change, envelope, price, proposals, propose, successes};
-use crate::writes::until_some;
 
 /// A server that has been asked nothing yet, and the ids of the requests to it.
 pub(super) struct Session {
@@ -267,8 +266,7 @@ async fn of_two_answers_at_once_one_is_carried_out() {
     let arguments = change();
     let release = async {
         // One of them is at the row, so the other one cannot be before it.
-        until_some(
-            &db,
+        db.first_value(
             "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
         )
         .await;
@@ -300,7 +298,7 @@ async fn a_yes_to_a_proposal_that_has_expired_comes_too_late() {
     command.env("COUNTERSIGN_PROPOSAL_LIFETIME_S", "1");
     let mut session = Session::new(command);
     let (_, state) = session.asked("upsert_package", &change()).await;
-    until_some(&db, "select 1 from countersign.proposal where expires_at <= clock_timestamp()").await;
+    db.first_value("select 1 from countersign.proposal where expires_at <= clock_timestamp()").await;
     let answer = session.again("upsert_package", &change(), &state, "accept").await;
     assert_eq!(envelope(&answer)["error"]["code"], "proposal_expired", "{answer}");
     assert_eq!((price(&db).await, successes(&db).await), ("120.00".into(), "0".into()));

@@ -1,18 +1,17 @@
 //! The tools change between the question and the answer: an answer is worth what the tool asked for then, and no more.
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, database, repository};
+use testkit::{Database, Server, TestManifest, database, repository};
 
 use super::again::Session;
 use super::{assert_pending, change, envelope, price, proposals, propose, successes};
-use crate::images::Manifest;
 
 /// The studio manifest with all tools at this tier.
-fn manifest(tier: &str) -> Manifest {
+fn manifest(tier: &str) -> TestManifest {
     let text = std::fs::read_to_string(repository().join("manifests/studio.toml")).unwrap();
     let changed = text.replace("tier = \"confirm\"", &format!("tier = \"{tier}\""));
     assert_ne!(text, changed);
-    Manifest::whole(&changed)
+    TestManifest::from_text(&changed)
 }
 
 async fn state(db: &Database) -> Value {
@@ -41,7 +40,7 @@ async fn a_yes_of_the_user_is_not_enough_where_somebody_else_has_to_approve_by_n
     assert_eq!(proposals(&db).await[0][0], "stale");
 
     let confirm = propose(&db).await;
-    let server = manifest.on(&db).await;
+    let server = manifest.serve(&db).await;
     server.fail("confirm_proposal", confirm, "proposal_stale").await;
     // A proposal from before does not stand for one of now.
     let envelope = server.succeed("upsert_package", change()).await;

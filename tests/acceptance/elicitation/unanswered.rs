@@ -4,7 +4,7 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, database};
+use testkit::{Database, RawServer, Server, database, poll};
 
 use super::within::{asked, say};
 use super::{assert_pending, change, envelope, price, proposals, propose, server_with_user};
@@ -61,9 +61,7 @@ async fn a_user_who_never_answers_holds_up_nobody_else() {
     let db = database().await;
     let (server, questions) = server_with_user(&db, None).await;
     let working = async {
-        while questions.lock().unwrap().is_empty() {
-            tokio::task::yield_now().await;
-        }
+        poll::until("a question", async || !questions.lock().unwrap().is_empty()).await;
         server.query("select 1 as n").await
     };
     tokio::select! {

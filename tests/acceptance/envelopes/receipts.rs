@@ -3,11 +3,9 @@
 use std::future::Future;
 
 use serde_json::{Value, json};
-use testkit::{Database, Server, database};
+use testkit::{Database, Server, TestManifest, database};
 
 use super::keys;
-use crate::images::{Manifest, record};
-use crate::writes::until_some;
 
 const TOOLS: &str = r#"
 [[tool]]
@@ -65,7 +63,7 @@ impl World {
             "{envelope}"
         );
         assert_eq!(keys(&envelope["meta"]), ["tool_version", "elapsed_ms", "correlation_id"], "{envelope}");
-        let found = record(&self.server, &envelope).await;
+        let found = self.server.record(&envelope).await;
         assert_eq!((&found["status"], &found["error_code"]), (&json!("failure"), &json!(code)), "{found}");
         self.failed += 1;
     }
@@ -76,7 +74,7 @@ async fn a_failure_behind_the_gate_has_the_receipt_of_its_record_whatever_its_co
     // A3-04, A3-06, A9-29, A9-36; commit_outcome_unknown is in `lost_commit.rs`.
     let db = database().await;
     db.run("create table social.item (id bigint primary key, name text); insert into social.item values (1)").await;
-    let manifest = Manifest::new(TOOLS);
+    let manifest = TestManifest::new(TOOLS);
     let start = |limits: &[(&str, &str)]| {
         let mut command = manifest.command(&db);
         command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]).envs(limits.to_vec());
@@ -105,7 +103,7 @@ async fn a_failure_behind_the_gate_has_the_receipt_of_its_record_whatever_its_co
                    and datname = current_database() and pid <> pg_backend_pid()";
     let db = world.db.clone();
     let second = async {
-        let pid = until_some(&db, waiting).await;
+        let pid = db.first_value(waiting).await;
         let told = hasty.call("put_item", json!({"id": 5})).await;
         db.run(&format!("select pg_terminate_backend({pid})")).await;
         told

@@ -1,7 +1,7 @@
 //! Writes of the command line that the ledger records: mutations of the tool `cli_write`, so that the history has no hole.
 
 use serde_json::{Value, json};
-use testkit::{Database, Pipe, Proxy, Told, What, When, bare_front_end, database, front_end};
+use testkit::{Database, Pipe, Proxy, Told, What, When, bare_front_end, database, front_end, poll};
 
 async fn records(db: &Database) -> Vec<Vec<String>> {
     db.rows(
@@ -106,10 +106,7 @@ async fn what_does_not_fit_or_is_cancelled_is_rolled_back_and_recorded_so() {
     pipe.send(json!({"code": "query", "id": "b", "sql": sql, "options": {"read_only": false}})).await;
     let running = "select count(*) from pg_stat_activity where query like 'insert%' and state = 'active' \
                    and datname = current_database() and pid <> pg_backend_pid()";
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while db.value(running).await != "1" {
-        assert!(std::time::Instant::now() < deadline);
-    }
+    db.until_value(running, "1").await;
     pipe.send(json!({"code": "cancel", "id": "b"})).await;
     assert_eq!(pipe.end_of("b").await["error_code"], "cancelled");
     let streamed = json!({"options": {"read_only": false, "stream_rows": true}});
@@ -238,8 +235,9 @@ async fn a_ledger_that_is_made_while_a_pipe_lives_is_used() {
     assert_eq!((&before["code"], before["correlation_id"].is_null()), (&json!("result"), true), "{before}");
     ledger::init(&db.target(), ledger::DEFAULT_WRITER).await.unwrap();
     let started = std::time::Instant::now();
-    while pipe.run_with("b", "insert into t values (2)", may_write.clone()).await["correlation_id"].is_null() {
-        assert!(started.elapsed() < std::time::Duration::from_secs(10), "it is noticed");
-    }
+    let is_recorded =
+        async || !pipe.run_with("b", "insert into t values (2)", may_write.clone()).await["correlation_id"].is_null();
+    poll::until("the new ledger is noticed", is_recorded).await;
+    assert!(started.elapsed() < std::time::Duration::from_secs(10), "{:?}", started.elapsed());
     pipe.finish().await;
 }

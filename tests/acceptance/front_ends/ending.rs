@@ -23,13 +23,9 @@ async fn busy(db: &Database) -> Pipe {
         pipe.query(&format!("never{number}"), "select pg_sleep(600)").await;
     }
     pipe.query("soon", "select pg_sleep(1) as v").await;
-    let watch = db.connect().await;
     let running = "select count(*) from pg_stat_activity where datname = current_database() and state = 'active' \
                    and query like 'select pg_sleep(%' and pid <> pg_backend_pid()";
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while watch.query_one(running, &[]).await.unwrap().get::<_, i64>(0) < 4 {
-        assert!(std::time::Instant::now() < deadline);
-    }
+    db.until_value(running, "4").await;
     pipe
 }
 

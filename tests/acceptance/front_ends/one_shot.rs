@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use serde_json::json;
-use testkit::{Told, bare_front_end, database, front_end};
+use testkit::{External, Told, bare_front_end, database, front_end, poll, skip_without};
 
 #[tokio::test]
 async fn a_query_answers_one_result_in_the_order_of_its_columns() {
@@ -182,7 +182,9 @@ async fn yaml_and_plain_format_what_is_around_rows_and_nothing_in_them() {
 
 #[tokio::test]
 async fn yaml_is_yaml_whatever_is_in_the_rows() {
-    let Some(python) = crate::clients::python::python() else { return };
+    if skip_without(&[External::Python]) {
+        return;
+    }
     let db = database().await;
     let sql = "select 'no' as \"yes\", '1e3' as n, e'a: b\\n- c #d\\t\"' as t, '2024-01-01' as d, null as z, 1.10 as x, \
                array['~', '', ' '] as a, '{\"k: \": [true, \"&x\"]}'::jsonb as j, 'null' as \"null\"";
@@ -191,7 +193,7 @@ async fn yaml_is_yaml_whatever_is_in_the_rows() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("event.yaml");
     std::fs::write(&file, &yaml.stdout).unwrap();
-    let mut reading = tokio::process::Command::new(python);
+    let mut reading = tokio::process::Command::new(External::Python.path().unwrap());
     reading.arg(testkit::repository().join("tests/python/documents.py")).stdin(std::fs::File::open(&file).unwrap());
     let read = reading.output().await.unwrap();
     let said = String::from_utf8(read.stdout).unwrap();
@@ -300,7 +302,7 @@ async fn a_statement_that_does_not_come_does_not_hold_up_the_end() {
             let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
             u64::from_str_radix(line.trim(), 16).unwrap() & (1 << 14) != 0
         };
-        while !catches(&caught()) {}
+        poll::until("it catches signals", async || catches(&caught())).await;
         let asked = std::time::Instant::now();
         std::process::Command::new("kill").arg(pid.to_string()).status().unwrap();
         let input = child.stdin.take();

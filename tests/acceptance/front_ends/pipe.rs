@@ -109,21 +109,14 @@ async fn cancel_reaches_the_backend() {
     let db = database().await;
     let mut pipe = Pipe::on(&db);
     pipe.query("long", "select pg_sleep(600)").await;
-    let watch = db.connect().await;
     let running = "select count(*) from pg_stat_activity where datname = current_database() and query like '%pg_sleep(600)%' \
                    and state = 'active' and pid <> pg_backend_pid()";
-    let until = async |wanted: i64| {
-        let deadline = Instant::now() + std::time::Duration::from_secs(20);
-        while watch.query_one(running, &[]).await.unwrap().get::<_, i64>(0) != wanted {
-            assert!(Instant::now() < deadline, "the backend is not as it should be");
-        }
-    };
-    until(1).await;
+    db.until_value(running, "1").await;
     let asked = Instant::now();
     pipe.send(json!({"code": "cancel", "id": "long"})).await;
     let ended = pipe.end_of("long").await;
     assert_eq!((&ended["code"], &ended["error_code"]), (&json!("error"), &json!("cancelled")));
-    until(0).await;
+    db.until_value(running, "0").await;
     assert!(asked.elapsed().as_secs() < 5, "{:?}", asked.elapsed());
     for id in ["long", "never"] {
         pipe.send(json!({"code": "cancel", "id": id})).await;

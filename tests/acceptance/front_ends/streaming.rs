@@ -1,6 +1,6 @@
 //! Rows as they arrive, in bounded memory, as slow as their reader.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use testkit::{Database, Pipe, database, front_end, is_terminal};
@@ -126,10 +126,7 @@ async fn a_reader_that_stops_stops_the_query_and_memory_stays_where_it_is() {
     streamed(&mut pipe, "a", &sql, json!({"statement_timeout_ms": 0})).await;
     let waits =
         "select count(*) from pg_stat_activity where wait_event = 'ClientWrite' and datname = current_database()";
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while db.value(waits).await != "1" {
-        assert!(Instant::now() < deadline, "PostgreSQL waits for a reader that reads nothing");
-    }
+    db.until_value(waits, "1").await;
     let (events, received) = all(&mut pipe, "a").await;
     assert_eq!((received.len(), codes(&events).last().copied()), (rows, Some("result_end")));
     let grown = resident_kib(pipe.id()) - idle;
@@ -137,25 +134,18 @@ async fn a_reader_that_stops_stops_the_query_and_memory_stays_where_it_is() {
 
     // Nobody reads, and the query is cancelled all the same.
     streamed(&mut pipe, "b", &sql, json!({"statement_timeout_ms": 0})).await;
-    while db.value(waits).await != "1" {
-        assert!(Instant::now() < deadline + Duration::from_secs(20));
-    }
+    db.until_value(waits, "1").await;
     pipe.send(json!({"code": "cancel", "id": "b"})).await;
     let active = "select count(*) from pg_stat_activity where state = 'active' and query like '%repeat(''y''%' \
                   and pid <> pg_backend_pid()";
-    while db.value(active).await != "0" {
-        assert!(Instant::now() < deadline + Duration::from_secs(40), "the backend is told, whoever reads");
-    }
+    // The backend is told, whoever reads.
+    db.until_value(active, "0").await;
     assert_eq!(all(&mut pipe, "b").await.0.last().unwrap()["error_code"], "cancelled");
 
     // Nobody reads, and the statement's time passes (X-31, X-32).
     streamed(&mut pipe, "c", &sql, json!({"statement_timeout_ms": 1000})).await;
-    while db.value(waits).await != "1" {
-        assert!(Instant::now() < deadline + Duration::from_secs(60));
-    }
-    while db.value(active).await != "0" {
-        assert!(Instant::now() < deadline + Duration::from_secs(60), "the backend is free, whoever reads");
-    }
+    db.until_value(waits, "1").await;
+    db.until_value(active, "0").await;
     assert_eq!(all(&mut pipe, "c").await.0.last().unwrap()["sqlstate"], "57014");
     pipe.finish().await;
 }

@@ -50,18 +50,11 @@ async fn a_write_whose_reader_has_gone_before_it_ends_is_rolled_back() {
         tokio::io::AsyncWriteExt::write_all(&mut input, format!("{line}\n").as_bytes()).await.unwrap();
         let waits =
             "select count(*) from pg_stat_activity where wait_event = 'advisory' and datname = current_database()";
-        let started = Instant::now();
-        while db.value(waits).await != "1" {
-            assert!(started.elapsed() < Duration::from_secs(30), "{front_end_name}: it never began");
-        }
+        db.until_value(waits, "1").await;
         drop(child.stdout.take());
         let gone = Instant::now();
-        while db.value(waits).await != "0" {
-            assert!(
-                gone.elapsed() < Duration::from_secs(10),
-                "{front_end_name}: it is noticed while the statement waits"
-            );
-        }
+        db.until_value(waits, "0").await;
+        assert!(gone.elapsed() < Duration::from_secs(10), "{front_end_name}: it is noticed while the statement waits");
         let status = tokio::time::timeout(Duration::from_secs(20), child.wait()).await.unwrap().unwrap();
         assert_eq!(status.code(), Some(1), "{front_end_name}");
         gate.batch_execute("select pg_advisory_unlock(7); select pg_advisory_lock(7)").await.unwrap();
@@ -85,10 +78,7 @@ async fn a_write_whose_rows_nobody_takes_is_rolled_back() {
     assert_eq!(status.code(), Some(1));
     let settled = "select count(*) from pg_stat_activity where datname = current_database() and query like 'insert%' \
                    and pid <> pg_backend_pid() and state <> 'idle'";
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
-    while db.value(settled).await != "0" {
-        assert!(std::time::Instant::now() < deadline);
-    }
+    db.until_value(settled, "0").await;
     assert_eq!(db.value("select count(*) from t").await, "0");
 }
 
@@ -100,10 +90,7 @@ async fn a_write_that_is_cancelled_is_not_there() {
     pipe.send(json!({"code": "query", "id": "a", "sql": sql, "options": {"read_only": false}})).await;
     let running = "select count(*) from pg_stat_activity where query like 'insert%' and state = 'active' \
                    and datname = current_database() and pid <> pg_backend_pid()";
-    let deadline = std::time::Instant::now() + Duration::from_secs(20);
-    while db.value(running).await != "1" {
-        assert!(std::time::Instant::now() < deadline);
-    }
+    db.until_value(running, "1").await;
     pipe.send(json!({"code": "cancel", "id": "a"})).await;
     assert_eq!(pipe.end_of("a").await["error_code"], "cancelled");
     assert_eq!(db.value("select count(*) from t").await, "0");

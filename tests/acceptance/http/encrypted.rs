@@ -2,10 +2,8 @@
 
 use nix::sys::signal::Signal;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
-use testkit::{HttpServer, database};
+use testkit::{External, HttpServer, database, send_signal, skip_without};
 use tokio::process::Command;
-
-use super::signal;
 
 /// Writes a new certificate, and shows it.
 fn renew(folder: &tempfile::TempDir) -> String {
@@ -20,7 +18,7 @@ fn renew(folder: &tempfile::TempDir) -> String {
 async fn curl(server: &HttpServer, folder: &tempfile::TempDir, trusted: &str) -> Option<String> {
     let roots = folder.path().join("trusted.pem");
     std::fs::write(&roots, trusted).unwrap();
-    let mut curl = Command::new("curl");
+    let mut curl = Command::new(External::Curl.path().expect("the test is skipped without it"));
     curl.args(["--silent", "--show-error", "--max-time", "20", "--cacert"]).arg(roots).arg(server.url("/healthz"));
     let output = curl.output().await.expect("curl");
     output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
@@ -28,6 +26,9 @@ async fn curl(server: &HttpServer, folder: &tempfile::TempDir, trusted: &str) ->
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_is_shown_and_renewed_at_sighup() {
+    if skip_without(&[External::Curl]) {
+        return;
+    }
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let first = renew(&folder);
@@ -41,14 +42,14 @@ async fn a_certificate_is_shown_and_renewed_at_sighup() {
     assert_eq!(curl(&server, &folder, &first).await.as_deref(), Some("ok\n"));
 
     let second = renew(&folder);
-    signal(&server, Signal::SIGHUP);
+    send_signal(server.pid(), Signal::SIGHUP);
     server.logged("are served").await;
     assert_eq!(curl(&server, &folder, &second).await.as_deref(), Some("ok\n"));
     assert_eq!(curl(&server, &folder, &first).await, None, "the old one is not shown any more");
 
     // What cannot be used is not shown.
     std::fs::write(folder.path().join("tls.key"), "no key").unwrap();
-    signal(&server, Signal::SIGHUP);
+    send_signal(server.pid(), Signal::SIGHUP);
     server.logged("cannot be used").await;
     assert_eq!(curl(&server, &folder, &second).await.as_deref(), Some("ok\n"));
 }

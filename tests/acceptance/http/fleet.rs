@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{Database, HaProxy, HttpServer, PgBouncer, Visitor, database};
+use testkit::{Database, External, HaProxy, HttpServer, PgBouncer, Visitor, database, skip_without};
 use tokio::process::Command;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -29,6 +29,9 @@ async fn servers_with(db: &Database, settings: impl Fn(&mut Command)) -> Vec<Htt
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_session_works_through_every_server_and_a_repeated_call_has_one_effect() {
+    if skip_without(&[External::HaProxy]) {
+        return;
+    }
     let db = database().await;
     let servers = servers(&db).await;
     let proxy = HaProxy::before(&servers).await;
@@ -94,6 +97,9 @@ pub(super) async fn sweep(db: Database) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_killed_in_the_middle_of_writes_loses_none_and_doubles_none() {
+    if skip_without(&[External::HaProxy]) {
+        return;
+    }
     let db = database().await;
     let mut servers = servers(&db).await;
     let proxy = HaProxy::before(&servers).await;
@@ -107,6 +113,9 @@ async fn a_server_killed_in_the_middle_of_writes_loses_none_and_doubles_none() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_holds_with_a_pooler_that_is_killed_as_well() {
+    if skip_without(&[External::HaProxy, External::PgBouncer]) {
+        return;
+    }
     let db = database().await;
     let pooler = PgBouncer::start(&db).await;
     let behind = |command: &mut Command| {

@@ -4,12 +4,10 @@ use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use testkit::{HttpServer, Visitor, database};
+use testkit::{HttpServer, ProcessMemory, Visitor, database};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
-
-use crate::bounds::Memory;
 
 const ROUTES: [(&str, &str); 7] = [
     ("POST", "/mcp"),
@@ -74,7 +72,7 @@ async fn a_body_is_judged_by_its_type_its_size_and_its_shape_before_anything_els
         let answer = other.send(other.request(Method::POST, "/mcp").body("{}")).await;
         assert_eq!(answer.status, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{kind}");
     }
-    let memory = Memory::of(server.pid());
+    let memory = ProcessMemory::of(server.pid());
     // What is too long is refused while it is being sent, so the client may not see the answer.
     if let Ok(answer) = post(vec![b'['; 64 << 20]).send().await {
         assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);

@@ -4,12 +4,10 @@ use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;
-use testkit::{HttpServer, Visitor, database};
+use testkit::{HttpServer, Visitor, database, poll};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-
-use crate::writes::until_some;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn more_requests_than_an_account_may_send_are_refused_with_the_time_to_come_again() {
@@ -69,7 +67,7 @@ async fn no_account_keeps_the_others_from_reading() {
     let visitor = server.visitor();
     for ana in [visitor.clone().bearing(&ana), visitor.clone().bearing(&ana).open(super::HANDSHAKE, json!({})).await] {
         let sleeping = sleepers(&ana, 12);
-        until_some(&db, &format!("{SLEEPING} 3")).await;
+        db.first_value(&format!("{SLEEPING} 3")).await;
         let began = Instant::now();
         let read = visitor.clone().bearing(&bob).call("query_database", json!({"query": "select 1 as n"})).await;
         assert_eq!(read["data"]["rows"], json!([{"n": 1}]), "{read}");
@@ -77,12 +75,12 @@ async fn no_account_keeps_the_others_from_reading() {
         assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
         assert_eq!(db.rows(&format!("{SLEEPING} 3")).await.len(), 1, "ana has another number of reads at work");
         drop(sleeping);
-        until_some(&db, &format!("{SLEEPING} 0")).await;
+        db.first_value(&format!("{SLEEPING} 0")).await;
     }
     // Whoever has the server for themselves has all of it.
     let alone = HttpServer::configured(&db, &folder, &format!("{limits}{ana_table}\n")).await;
     let _sleeping = sleepers(&alone.visitor().bearing(&ana), 12);
-    until_some(&db, &format!("{SLEEPING} 4")).await;
+    db.first_value(&format!("{SLEEPING} 4")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -95,7 +93,7 @@ async fn a_read_that_waits_for_others_of_its_account_has_no_more_time_than_any_o
     let server = HttpServer::configured(&db, &folder, &format!("{limits}{ana_table}\n{bob_table}")).await;
     let visitor = server.visitor().bearing(&ana);
     let sleeping = sleepers(&visitor, 1);
-    until_some(&db, &format!("{SLEEPING} 1")).await;
+    db.first_value(&format!("{SLEEPING} 1")).await;
     let began = Instant::now();
     let waited = visitor.call("query_database", json!({"query": "select pg_sleep(601)"})).await;
     let took = began.elapsed();
@@ -106,7 +104,7 @@ async fn a_read_that_waits_for_others_of_its_account_has_no_more_time_than_any_o
         waited["meta"]["elapsed_ms"].as_u64().unwrap() >= 5000 && took < Duration::from_secs(9),
         "{took:?}: {waited}"
     );
-    until_some(&db, &format!("{SLEEPING} 0")).await;
+    db.first_value(&format!("{SLEEPING} 0")).await;
     drop(sleeping);
     assert_eq!(visitor.call("query_database", json!({"query": "select 1"})).await["success"], true);
 }
@@ -122,10 +120,7 @@ async fn more_streams_than_an_account_may_have_are_refused() {
     let (first, _second) = (open().await.unwrap(), open().await.unwrap());
     assert_eq!(open().await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
     drop(first);
-    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
-    while open().await.unwrap().status() != StatusCode::OK {
-        assert!(tokio::time::Instant::now() < deadline, "never");
-    }
+    poll::until("there is room for a stream", async || open().await.unwrap().status() == StatusCode::OK).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

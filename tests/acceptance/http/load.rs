@@ -10,11 +10,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use testkit::{Database, HttpServer, lone_database, long_form};
+use testkit::{Database, HttpServer, ProcessMemory, lone_database, long_form};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::bounds::Memory;
 use crate::chaos::say;
 use clients::{Client, Journal};
 
@@ -41,7 +40,7 @@ async fn two_hundred_clients_are_answered_or_told_a_limit_and_every_write_is_acc
 
     let length = Duration::from_secs(long_form::variable_or("COUNTERSIGN_LOAD_SECONDS", 3, 10));
     let begun = Instant::now();
-    let watching = tokio::spawn(watch(Memory::of(server.pid()), begun, length));
+    let watching = tokio::spawn(watch(ProcessMemory::of(server.pid()), begun, length));
     let mut working = JoinSet::new();
     for client in clients {
         working.spawn(client.work(begun + length));
@@ -92,7 +91,7 @@ async fn accounted_for(db: &Database, journal: &Journal) {
 /// Memory above idle, and when.
 type Sample = (Duration, u64);
 
-async fn watch(memory: Memory, begun: Instant, length: Duration) -> Vec<Sample> {
+async fn watch(memory: ProcessMemory, begun: Instant, length: Duration) -> Vec<Sample> {
     let mut ticks = tokio::time::interval(Duration::from_millis(50));
     let mut samples = Vec::new();
     while begun.elapsed() < length {

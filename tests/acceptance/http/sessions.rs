@@ -2,10 +2,9 @@
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;
-use testkit::{HttpServer, database};
+use testkit::{HttpServer, database, poll, send_signal};
 
 use super::HANDSHAKE;
-use crate::writes::until_some;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_goes_on_at_another_server_of_the_same_ledger_and_survives_its_own() {
@@ -17,7 +16,7 @@ async fn a_session_goes_on_at_another_server_of_the_same_ledger_and_survives_its
     let at_second = at_first.moved_to(&second);
     let again = at_second.call("post_tweet", json!({"text": "moving"})).await;
     assert_eq!(again["data"]["original_correlation_id"], written["meta"]["correlation_id"], "{again}");
-    super::signal(&first, nix::sys::signal::Signal::SIGKILL);
+    send_signal(first.pid(), nix::sys::signal::Signal::SIGKILL);
     first.ended().await;
     assert_eq!(at_second.call("query_database", json!({"query": "select 1"})).await["success"], true);
     // Several at once that find the session not there take it up once.
@@ -66,7 +65,7 @@ async fn a_call_that_needs_no_session_keeps_none_from_being_taken_up() {
         async move { ana.post(&call).await }
     });
     let waits = "select 1 from pg_locks where not granted and relation = 'social.tweet'::regclass";
-    until_some(&db, waits).await;
+    db.first_value(waits).await;
     for visitor in [&bob, &ana] {
         let answer = visitor.call("query_database", json!({"query": "select 1"})).await;
         assert_eq!(answer["success"], true, "{answer}");
@@ -133,8 +132,6 @@ async fn of_many_sessions_those_that_lie_idle_are_given_up_and_taken_up_again() 
     assert_eq!(refused.header("retry-after"), Some("1"));
     drop(streams);
     // As soon as the server has noticed that they are gone.
-    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
-    while server.visitor().post(&hello).await.status != StatusCode::OK {
-        assert!(tokio::time::Instant::now() < deadline, "never");
-    }
+    poll::until("there is room for a session", async || server.visitor().post(&hello).await.status == StatusCode::OK)
+        .await;
 }

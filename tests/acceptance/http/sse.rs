@@ -3,9 +3,7 @@
 use futures_util::StreamExt;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use testkit::{HttpAnswer, HttpServer, Visitor, database};
-
-use crate::writes::until_some;
+use testkit::{HttpAnswer, HttpServer, Visitor, database, send_signal};
 
 /// A session: messages go by POST, and come as events.
 pub(super) struct Session {
@@ -100,10 +98,10 @@ async fn a_client_of_the_old_transport_reads_writes_and_leaves_nothing_at_work()
     session.post(&json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": sleep})).await;
     let sleeping = "from pg_stat_activity where usename = 'countersign_reader' and datname = current_database() \
                     and state = 'active' and query like '%pg_sleep%'";
-    until_some(&db, &format!("select 1 {sleeping}")).await;
+    db.first_value(&format!("select 1 {sleeping}")).await;
     let endpoint = session.endpoint.clone();
     drop(session);
-    until_some(&db, &format!("select 1 where not exists (select {sleeping})")).await;
+    db.first_value(&format!("select 1 where not exists (select {sleeping})")).await;
     // And the session is over.
     let visitor = server.visitor();
     let late = visitor.request(Method::POST, &endpoint).body(r#"{"jsonrpc":"2.0","id":4,"method":"ping"}"#);
@@ -147,13 +145,13 @@ async fn a_request_that_was_cancelled_keeps_nothing_and_nobody_waits_for_it_at_t
     session.post(&call).await;
     let sleeping = "from pg_stat_activity where usename = 'countersign_reader' and datname = current_database() \
                     and state = 'active' and query like '%pg_sleep%'";
-    until_some(&db, &format!("select 1 {sleeping}")).await;
+    db.first_value(&format!("select 1 {sleeping}")).await;
     // Another one with its id could not be told apart.
     let again = session.visitor.request(Method::POST, &session.endpoint).body(call.to_string());
     assert_eq!(session.visitor.send(again).await.status, StatusCode::BAD_REQUEST);
     session.post(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}})).await;
-    until_some(&db, &format!("select 1 where not exists (select {sleeping})")).await;
+    db.first_value(&format!("select 1 where not exists (select {sleeping})")).await;
     assert_eq!(session.request(6, "ping", json!({})).await["result"], json!({}));
-    super::signal(&server, nix::sys::signal::Signal::SIGTERM);
+    send_signal(server.pid(), nix::sys::signal::Signal::SIGTERM);
     assert!(server.ended().await.success(), "it does not wait for what was cancelled");
 }

@@ -12,7 +12,6 @@ use super::HANDSHAKE;
 use super::fleet::{are_accounted_for, sweep, until_written, write};
 use crate::chaos::say;
 use crate::standby::{both, reader_url};
-use crate::writes::until_some;
 
 /// Two servers whose clients read and write until enough is written.
 struct Traffic {
@@ -89,7 +88,7 @@ async fn a_standby_that_is_promoted_beside_its_primary_goes_on_answering_reads_a
     until_written(&traffic.written, 100).await;
     // Without waiting in a statement of its own, which the recovery that it waits for may cancel.
     standby.database.run("select pg_promote(wait => false)").await;
-    until_some(&standby.database, "select 1 where not pg_is_in_recovery()").await;
+    standby.database.first_value("select 1 where not pg_is_in_recovery()").await;
     let receipts = traffic.end("promoted").await;
     are_accounted_for(&primary, receipts).await;
     let failed = "select count(*) from countersign.mutation_audit where status not in ('success', 'duplicate')";
@@ -103,7 +102,7 @@ async fn a_failover_in_the_middle_of_reads_and_writes_loses_none_and_doubles_non
     let standby = Standby::of(&primary, &[]).await;
     primary.run("alter system set synchronous_standby_names = '*'").await;
     primary.run("select pg_reload_conf()").await;
-    crate::writes::until_some(&primary, "select 1 from pg_stat_replication where sync_state = 'sync'").await;
+    primary.first_value("select 1 from pg_stat_replication where sync_state = 'sync'").await;
     let (first, second) = (&primary, &standby.database);
     let writing = both(second, first, ledger::DEFAULT_WRITER, "read-write");
     let reading = both(second, first, "countersign_reader", "prefer-standby");

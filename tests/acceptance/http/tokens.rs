@@ -3,9 +3,9 @@
 use nix::sys::signal::Signal;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use testkit::{Database, HttpServer, KeyServer, SigningKey, database, now_s};
+use testkit::{Database, HttpServer, KeyServer, SigningKey, database, now_s, send_signal};
 
-use super::{HANDSHAKE, signal};
+use super::HANDSHAKE;
 
 const ISSUER: &str = "https://login.example.com/";
 const AUDIENCE: &str = "https://mcp.example.com/mcp";
@@ -175,7 +175,7 @@ async fn a_new_key_counts_and_a_withdrawn_one_does_not_after_sighup() {
     assert_eq!(status(&server, &new).await, StatusCode::UNAUTHORIZED);
 
     keys.has(&[&second]);
-    signal(&server, Signal::SIGHUP);
+    send_signal(server.pid(), Signal::SIGHUP);
     server.logged("are served").await;
     assert_eq!(status(&server, &new).await, StatusCode::OK);
     assert_eq!(status(&server, &old).await, StatusCode::UNAUTHORIZED);

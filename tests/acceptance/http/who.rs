@@ -3,10 +3,9 @@
 use nix::sys::signal::Signal;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use testkit::{HttpServer, database};
+use testkit::{HttpServer, database, send_signal};
 
 use super::HANDSHAKE;
-use crate::writes::until_some;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_answered_without_a_token_that_counts_and_the_answer_says_how_to_get_in() {
@@ -105,7 +104,7 @@ async fn the_protocol_without_sessions_is_no_way_into_anothers_session() {
         async move { bob.send(request).await }
     });
     let waits = "select 1 from pg_locks where not granted and relation = 'social.tweet'::regclass";
-    until_some(&db, waits).await;
+    db.first_value(waits).await;
 
     // The id of a request that is being answered, in a session that is in hand.
     let thief = server.visitor().bearing(&ana).with("mcp-session-id", &session);
@@ -143,7 +142,7 @@ async fn a_token_that_is_taken_out_of_the_file_counts_no_more_after_sighup() {
 
     let path = folder.path().join("countersign.toml");
     std::fs::write(&path, &kept_table).unwrap();
-    super::signal(&server, Signal::SIGHUP);
+    send_signal(server.pid(), Signal::SIGHUP);
     server.logged("are served").await;
     let call = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"});
     assert_eq!(session.post(&call).await.status, StatusCode::UNAUTHORIZED);
@@ -151,7 +150,7 @@ async fn a_token_that_is_taken_out_of_the_file_counts_no_more_after_sighup() {
 
     // Without any token everybody would be let in: that is no change to make by a signal.
     std::fs::write(&path, "log = \"info\"\n").unwrap();
-    super::signal(&server, Signal::SIGHUP);
+    send_signal(server.pid(), Signal::SIGHUP);
     server.logged("neither tokens nor an issuer").await;
     assert_eq!(server.visitor().post(&call).await.status, StatusCode::UNAUTHORIZED);
     assert_eq!(kept.call("query_database", json!({"query": "select 1"})).await["success"], true);

@@ -13,7 +13,7 @@ use ledger::read::Reader;
 use pg::{Session, Step};
 use serde_json::Value;
 use tempfile::TempDir;
-use testkit::{Database, lone_database};
+use testkit::{Database, lone_database, poll};
 use tokio::net::TcpListener;
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
@@ -196,9 +196,7 @@ impl World {
         let mut session = Session::connect(login, &[]).await.unwrap();
         self.sibling = session.backend_pid();
         tokio::spawn(async move { session.run(&[Step::plain("select pg_sleep(3600)")]).await });
-        while !self.sibling_runs().await {
-            tokio::task::yield_now().await;
-        }
+        poll::until("the sibling runs", async || self.sibling_runs().await).await;
     }
 
     pub(crate) async fn sibling_runs(&mut self) -> bool {

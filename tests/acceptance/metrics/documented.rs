@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::process::Stdio;
 
-use testkit::{database, repository};
+use testkit::{External, database, repository, skip_without};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tools::metrics::Reason;
 
 use super::World;
-use crate::clients::python::python;
 
 /// Everything that there can be.
 async fn everything() -> String {
@@ -60,13 +59,11 @@ async fn every_metric_is_in_the_table_and_every_line_of_the_table_is_a_metric() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_parser_of_the_prometheus_project_takes_it() {
+    if skip_without(&[External::Python]) {
+        return;
+    }
     let text = everything().await;
-    let Some(python) = python() else {
-        assert!(std::env::var_os("CI").is_none(), "CI never skips this test");
-        let advice = "SKIPPED: no Python with the prometheus-client package; CONTRIBUTING.md says how to make .venv\n";
-        return std::io::Write::write_all(&mut std::io::stderr(), advice.as_bytes()).unwrap();
-    };
-    let mut command = Command::new(python);
+    let mut command = Command::new(External::Python.path().unwrap());
     command.arg(repository().join("tests/python/metrics.py")).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut parser = command.spawn().unwrap();
     let mut input = parser.stdin.take().unwrap();

@@ -1,11 +1,11 @@
 //! The states of the ledger, as the servers' login may count them.
 
 use ledger::{Ledger, Settings, Target};
+use testkit::audit::{audit, insert_failed_records, insert_pending_record};
 use testkit::{Database, database};
 use tokio_postgres::NoTls;
 
 use super::{Scraped, without_reader};
-use crate::audit::{audit, failed_records, pending_record};
 
 /// What a server that has just started would tell.
 async fn scrape(db: &Database) -> Scraped {
@@ -58,11 +58,11 @@ async fn what_is_open_in_the_ledger_is_counted_with_its_age() {
         assert_eq!(empty.of(name), 0.0, "{name}");
     }
 
-    failed_records(&db, 3, 2).await;
+    insert_failed_records(&db, 3, 2).await;
     audit(&db, &["seal"]).await;
-    failed_records(&db, 5, 1).await;
-    pending_record(&db, 3).await;
-    pending_record(&db, 0).await;
+    insert_failed_records(&db, 5, 1).await;
+    insert_pending_record(&db, 3).await;
+    insert_pending_record(&db, 0).await;
     for (status, minutes_ago, expires_in) in [
         ("pending", 1, 30),
         ("pending", 60, -1),
@@ -97,10 +97,10 @@ async fn what_is_open_in_the_ledger_is_counted_with_its_age() {
 async fn counting_reads_the_ends_of_indexes_whatever_the_ledger_has_grown_to() {
     let db = database().await;
     let sql = include_str!("../../../crates/ledger/src/states.sql");
-    failed_records(&db, 30_000, 2).await;
+    insert_failed_records(&db, 30_000, 2).await;
     // In a sealed ledger of which PostgreSQL knows no statistics yet, and in one of which it does.
     audit(&db, &["seal"]).await;
-    failed_records(&db, 100, 1).await;
+    insert_failed_records(&db, 100, 1).await;
     for prepare in ["select 1", "analyze countersign.mutation_audit, countersign.proposal, countersign.seal"] {
         db.run(prepare).await;
         let (client, connection) = tokio_postgres::connect(&db.writer_url(), NoTls).await.unwrap();

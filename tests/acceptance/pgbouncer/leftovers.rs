@@ -2,10 +2,8 @@
 //! cleans nothing here: what holds is how the transactions end.
 
 use serde_json::{Value, json};
-use testkit::{PgBouncer, Server, database};
+use testkit::{External, PgBouncer, Server, database, skip_without};
 use tokio_postgres::{Client, SimpleQueryMessage};
-
-use crate::writes::until_some;
 
 /// One backend for each login, and no reset.
 async fn unclean() -> PgBouncer {
@@ -33,6 +31,9 @@ async fn left(client: &Client) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_of_a_read_is_left() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     let pooler = unclean().await;
     let server = Server::start(Server::command_pooled(&pooler)).await;
     let neighbour = pooler.connect("countersign_reader").await;
@@ -65,11 +66,14 @@ async fn nothing_of_a_read_is_left() {
             assert_eq!(left(&neighbour).await, Vec::<String>::new(), "{call}");
         }
     }
-    until_some(pooler.database(), "select 1 where not exists (select from pg_locks where locktype = 'advisory')").await;
+    pooler.database().first_value("select 1 where not exists (select from pg_locks where locktype = 'advisory')").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_of_a_statement_of_execute_sql_is_left() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     let pooler = unclean().await;
     pooler
         .database()
@@ -116,6 +120,9 @@ async fn nothing_of_a_statement_of_execute_sql_is_left() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_others_have_left_in_a_backend_changes_no_call() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     // Another program with the same login: PgBouncer hands its backend on as it is.
     let pooler = unclean().await;
     for login in [ledger::DEFAULT_WRITER, "countersign_reader"] {

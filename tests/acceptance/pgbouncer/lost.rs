@@ -2,7 +2,7 @@
 //! CR02). The pooler itself is killed in `chaos`.
 
 use serde_json::json;
-use testkit::{Database, PgBouncer, Proxy, Server, What, When, database};
+use testkit::{Database, External, PgBouncer, Proxy, Server, What, When, database, skip_without};
 
 async fn check(db: &Database, proxy: &Proxy, server: &Server) {
     for (when, code) in [(When::BeforeCommit, Some("in_doubt_aborted")), (When::AfterCommit, None)] {
@@ -30,6 +30,9 @@ async fn check(db: &Database, proxy: &Proxy, server: &Server) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn between_the_server_and_the_pooler() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     let db = database().await;
     let pooler = PgBouncer::start(&db).await;
     let proxy = Proxy::before_pooler(&pooler);
@@ -40,6 +43,9 @@ async fn between_the_server_and_the_pooler() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn between_the_pooler_and_postgresql() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     let db = database().await;
     let proxy = Proxy::before(&db);
     let pooler = PgBouncer::before(&proxy, &db, &[]).await;

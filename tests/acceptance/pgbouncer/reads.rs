@@ -4,13 +4,15 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use testkit::{PgBouncer, Server, arguments, database};
+use testkit::{External, PgBouncer, Server, arguments, database, skip_without};
 
 use super::behind_a_pooler;
-use crate::writes::until_some;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn parameters_types_errors_and_limits_are_as_without_a_pooler() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     // B4, B5, D1-01 to D1-07
     let (pooler, server) = behind_a_pooler().await;
     let direct = Server::on(pooler.database()).await;
@@ -80,6 +82,9 @@ const AT_WORK: &str = "select pid from pg_stat_activity where state <> 'idle' an
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_out_of_time_or_without_its_client_frees_its_backend() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     // X-15, X-16, X-31
     let pooler = PgBouncer::with(&database().await, &[("default_pool_size", "1")]).await;
     let mut command = Server::command_pooled(&pooler);
@@ -104,16 +109,19 @@ async fn a_read_out_of_time_or_without_its_client_frees_its_backend() {
     let call = leaving.client().call("query_database", arguments(slow));
     tokio::select! {
         answer = call => panic!("{answer:?}"),
-        _ = until_some(pooler.database(), &asleep) => {}
+        _ = pooler.database().first_value(&asleep) => {}
     }
     let left = Instant::now();
     leaving.close().await;
-    until_some(pooler.database(), &format!("select 1 where not exists ({AT_WORK})")).await;
+    pooler.database().first_value(&format!("select 1 where not exists ({AT_WORK})")).await;
     assert!(left.elapsed() < Duration::from_secs(5), "{:?}", left.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_never_hits_somebody_elses_query_on_the_same_backend() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     // Invariant 5: reads of a millisecond that are given up at once, beside others that have the same backends by turns.
     let pooler = PgBouncer::with(&database().await, &[("default_pool_size", "2")]).await;
     let mut command = Server::command_pooled(&pooler);

@@ -2,39 +2,35 @@
 //! and the configuration of docs/deploy.md is one that works.
 
 use serde_json::{Value, json};
-use testkit::{Database, PgBouncer, Server, database, lone_database};
-use tokio::process::Command;
+use testkit::{
+    Database, External, PgBouncer, Server, database, lone_database, poll, run_countersign, skip_without, startup_error,
+};
 
 use super::behind_a_pooler;
-use crate::audit::countersign_on;
 use crate::deploy::documented;
 
 /// Every setting that a session of ours is started with.
 const IGNORED: &str = "DateStyle,IntervalStyle,extra_float_digits,bytea_output,search_path,jit,\
     default_transaction_isolation,default_transaction_read_only,options";
 
-async fn refused(command: &mut Command) -> String {
-    let output = tokio::time::timeout(std::time::Duration::from_secs(20), command.output()).await;
-    let output = output.expect("it ends by itself").expect("it can be started");
-    assert!(!output.status.success(), "{output:?}");
-    String::from_utf8(output.stderr).unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_was_not_told_of_the_pooler_does_not_start() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     let db = database().await;
     for settings in [&[][..], &[("ignore_startup_parameters", IGNORED)]] {
         let pooler = PgBouncer::with(&db, settings).await;
         let mut command = Server::command_pooled(&pooler);
-        let told = refused(command.env_remove("COUNTERSIGN_POOLER")).await;
+        let told = startup_error(command.env_remove("COUNTERSIGN_POOLER")).await;
         assert!(told.contains("goes through a connection pooler"), "{told}");
         assert!(told.contains("pooler = \"transaction\" (--pooler transaction, COUNTERSIGN_POOLER)"), "{told}");
-        let ran = countersign_on(&pooler.url(), &["doctor"]).await;
+        let ran = run_countersign(&pooler.url(), &["doctor"]).await;
         assert_eq!(ran.code, 1);
         assert!(ran.out.contains("COUNTERSIGN_POOLER"), "{}", ran.out);
         // A read_url of its own goes the same way.
         let mut command = Server::command(&db);
-        let told = refused(command.env("COUNTERSIGN_READ_URL", pooler.url_of("countersign_reader"))).await;
+        let told = startup_error(command.env("COUNTERSIGN_READ_URL", pooler.url_of("countersign_reader"))).await;
         assert!(told.contains("goes through a connection pooler"), "{told}");
     }
     assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "0");
@@ -42,18 +38,21 @@ async fn a_server_that_was_not_told_of_the_pooler_does_not_start() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_needs_a_session_of_its_own_is_refused() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     let (pooler, _server) = behind_a_pooler().await;
-    let ran = countersign_on(&pooler.url(), &["init", "--pooler", "transaction"]).await;
+    let ran = run_countersign(&pooler.url(), &["init", "--pooler", "transaction"]).await;
     assert_ne!(ran.code, 0);
     assert!(ran.err.contains("PostgreSQL itself"), "{}", ran.err);
     let url = format!("{} options='-c work_mem=1MB'", pooler.url());
     let mut command = Server::command_pooled(&pooler);
-    let told = refused(command.env("DATABASE_URL", url)).await;
+    let told = startup_error(command.env("DATABASE_URL", url)).await;
     assert!(told.contains("options: a pooler does not hand it on"), "{told}");
 }
 
 async fn pooler_findings(url: &str) -> Vec<String> {
-    let ran = countersign_on(url, &["doctor", "--json", "--pooler", "transaction"]).await;
+    let ran = run_countersign(url, &["doctor", "--json", "--pooler", "transaction"]).await;
     assert_eq!(ran.err, "", "{}", ran.out);
     let findings = ran.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let own = findings.filter(|finding| finding["area"] == "pooler");
@@ -63,6 +62,9 @@ async fn pooler_findings(url: &str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn doctor_sees_whether_there_is_a_pooler_and_whether_it_resets() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     let db = database().await;
     let found = pooler_findings(&db.writer_url()).await;
     assert!(
@@ -86,6 +88,9 @@ async fn doctor_sees_whether_there_is_a_pooler_and_whether_it_resets() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_configuration_works_with_passwords_all_the_way() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     // A cluster of its own: it asks for passwords, and roles belong to all of its databases.
     let db = lone_database().await;
     db.run(&documented("sql").replace("'a password'", "'bouncing'")).await;
@@ -94,7 +99,7 @@ async fn the_documented_configuration_works_with_passwords_all_the_way() {
     let pooler = PgBouncer::documented(&db, &documented("ini"), "\"pgbouncer\" \"bouncing\"\n").await;
     let mut command = Server::command_pooled(&pooler);
     command.env("PGPASSWORD", "wrong");
-    let told = refused(&mut command).await;
+    let told = startup_error(&mut command).await;
     assert!(told.contains("SASL authentication failed") || told.contains("Authentication failed"), "{told}");
     let mut command = Server::command_pooled(&pooler);
     // The reader's password is in the ledger, and PgBouncer asks PostgreSQL for its verifier.
@@ -113,5 +118,6 @@ async fn ask_for_passwords(db: &Database) {
     db.run("select pg_reload_conf()").await;
     let url = db.writer_url();
     // The postmaster takes the rules in when it gets round to it.
-    while tokio_postgres::connect(&url, tokio_postgres::NoTls).await.is_ok() {}
+    let refuses = async || tokio_postgres::connect(&url, tokio_postgres::NoTls).await.is_err();
+    poll::until("PostgreSQL asks for passwords", refuses).await;
 }

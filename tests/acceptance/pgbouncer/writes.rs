@@ -2,14 +2,17 @@
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use testkit::{PgBouncer, Server, database};
+use testkit::social::untouched_tweet;
+use testkit::{External, PgBouncer, Server, database, skip_without};
 
 use super::behind_a_pooler;
-use crate::proposals::{PRICE, agreement, price, propose};
-use crate::writes::untouched_tweet;
+use crate::proposals::{PRICE, agreement, price};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_its_duplicate_and_its_undo_are_as_without_a_pooler() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     // A1, A4, X-02
     let (pooler, server) = behind_a_pooler().await;
     let db = pooler.database();
@@ -43,6 +46,9 @@ async fn a_write_its_duplicate_and_its_undo_are_as_without_a_pooler() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_servers_share_two_backends_for_two_hundred_calls_at_once() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     // X-03, D1-09: twice 24 sessions, each of which would have had a backend.
     let db = database().await;
     let pooler = PgBouncer::with(&db, &[("default_pool_size", "2")]).await;
@@ -84,13 +90,16 @@ async fn two_servers_share_two_backends_for_two_hundred_calls_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_proposal_is_shown_and_confirmed() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     // C1-01, C3-01
     let pooler = PgBouncer::start(&database().await).await;
     let mut command = Server::studio_command(pooler.database());
     command.env("DATABASE_URL", pooler.url()).env("COUNTERSIGN_POOLER", "transaction");
     let server = Server::start(command).await;
     let was = pooler.database().value(PRICE).await;
-    let proposal = propose(&server, "upsert_package", price("120.00")).await;
+    let proposal = server.propose("upsert_package", price("120.00")).await;
     assert_eq!(pooler.database().value(PRICE).await, was);
     let done = server.succeed("confirm_proposal", agreement(&proposal)).await;
     assert_eq!(done["meta"]["rows_affected"], 1, "{done}");
@@ -99,6 +108,9 @@ async fn a_proposal_is_shown_and_confirmed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_settings_of_a_write_are_those_of_a_session_of_its_own() {
+    if skip_without(&[External::PgBouncer]) {
+        return;
+    }
     // MA07: a table in front of the search path takes no write; and values have one form.
     let db = database().await;
     db.run(&format!(

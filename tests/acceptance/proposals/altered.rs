@@ -4,7 +4,7 @@ use ledger::Fingerprints;
 use serde_json::{Value, json};
 use testkit::{Database, Server, database};
 
-use super::{PRICE, agreement, command, id, price, propose, state, studio};
+use super::{PRICE, agreement, id, price, state};
 
 /// Changes a stored proposal as only its owner could, with the trigger off; `resealed` makes its digest fit again.
 async fn alter(db: &Database, proposal: &Value, change: &str, resealed: bool) -> Value {
@@ -23,7 +23,7 @@ async fn alter(db: &Database, proposal: &Value, change: &str, resealed: bool) ->
 async fn another_parameter_preview_tool_or_tenant_is_noticed_by_the_digest() {
     // X-40, C6-04, AP02
     let db = database().await;
-    let server = studio(&db).await;
+    let server = Server::studio(&db).await;
     for (number, change) in [
         "params = jsonb_set(params::jsonb, '{price}', '1')::json",
         "preview = jsonb_set(preview::jsonb, '{rows_affected}', '2')::json",
@@ -36,17 +36,17 @@ async fn another_parameter_preview_tool_or_tenant_is_noticed_by_the_digest() {
     .into_iter()
     .enumerate()
     {
-        let proposal = propose(&server, "upsert_package", price(&format!("{}", 150 + number))).await;
+        let proposal = server.propose("upsert_package", price(&format!("{}", 150 + number))).await;
         let agreement = alter(&db, &proposal, change, false).await;
         let error = server.call("confirm_proposal", agreement).await["error"].clone();
         // The digest is looked at before anything else is; a tier that was raised is nobody's to confirm here anyway.
         assert!(["digest_mismatch", "not_permitted"].contains(&error["code"].as_str().unwrap()), "{change}: {error}");
         assert_eq!((db.value(PRICE).await, state(&db, &proposal).await), ("120.00".to_owned(), "pending".to_owned()));
     }
-    let proposal = propose(&server, "upsert_package", price("170")).await;
+    let proposal = server.propose("upsert_package", price("170")).await;
     let stolen = alter(&db, &proposal, "account_id = 'north.light'", false).await;
     server.fail("confirm_proposal", stolen.clone(), "not_found").await;
-    let mut thief = command(&db);
+    let mut thief = Server::studio_command(&db);
     thief.env("COUNTERSIGN_ACCOUNT", "north.light");
     let thief = Server::start(thief).await;
     thief.fail("confirm_proposal", stolen, "digest_mismatch").await;
@@ -59,7 +59,7 @@ async fn another_parameter_preview_tool_or_tenant_is_noticed_by_the_digest() {
 async fn parameters_that_do_not_fit_the_tool_are_refused_again_when_it_is_carried_out() {
     // C4-01, C4-02, C7-06, C2-03, C2-04, C1-11: with a digest and a fingerprint that fit, whoever made them.
     let db = database().await;
-    let server = studio(&db).await;
+    let server = Server::studio(&db).await;
     let hash =
         |tool: &str, params: &Value| Fingerprints::default().of(tool, params.as_object().unwrap()).as_str().to_owned();
     let own = json!({"tenant_id": "default", "package_id": 1, "photo_id": 1});
@@ -92,7 +92,7 @@ async fn parameters_that_do_not_fit_the_tool_are_refused_again_when_it_is_carrie
         ("no_such_tool", own.clone(), "tool_outdated", "no executor"),
         ("delete_package", own.clone(), "proposal_stale", "tool"),
     ] {
-        let proposal = propose(&server, "delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
+        let proposal = server.propose("delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
         let change = format!("tool_name = '{tool}', params = '{params}', params_hash = '{}'", hash(tool, &params));
         let agreement = alter(&db, &proposal, &change, true).await;
         let error = server.fail("confirm_proposal", agreement, code).await;
@@ -102,7 +102,7 @@ async fn parameters_that_do_not_fit_the_tool_are_refused_again_when_it_is_carrie
         assert_eq!(db.value("select count(*) from studio.package_photo").await, "7", "{tool} {params}");
     }
     // And one whose fingerprint is another call's.
-    let proposal = propose(&server, "delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
+    let proposal = server.propose("delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
     let other = json!({"tenant_id": "default", "package_id": 1, "photo_id": 2});
     let agreement_to_other = alter(&db, &proposal, &format!("params = '{other}'"), true).await;
     server.fail("confirm_proposal", agreement_to_other, "digest_mismatch").await;
@@ -110,7 +110,7 @@ async fn parameters_that_do_not_fit_the_tool_are_refused_again_when_it_is_carrie
         (state(&db, &proposal).await, db.value("select count(*) from studio.package_photo").await),
         ("failed".to_owned(), "7".to_owned())
     );
-    let untouched = propose(&server, "delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
+    let untouched = server.propose("delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
     server.succeed("confirm_proposal", agreement(&untouched)).await;
     server.close().await;
 }
@@ -118,8 +118,8 @@ async fn parameters_that_do_not_fit_the_tool_are_refused_again_when_it_is_carrie
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_that_is_changed_afterwards_is_found_by_the_audit() {
     let db = database().await;
-    let server = studio(&db).await;
-    let proposal = propose(&server, "upsert_package", price("150")).await;
+    let server = Server::studio(&db).await;
+    let proposal = server.propose("upsert_package", price("150")).await;
     server.succeed("confirm_proposal", agreement(&proposal)).await;
     server.succeed("manage_working_hours", json!({"weekday": 7, "opens": "10:00", "closes": "12:00"})).await;
     server.close().await;
@@ -139,18 +139,18 @@ async fn an_approval_that_is_changed_afterwards_is_found_by_the_audit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_altered_one_holds_nothing_up_and_ends_like_any_other() {
     let db = database().await;
-    let server = studio(&db).await;
-    let altered = propose(&server, "delete_package", json!({"package_id": 3})).await;
+    let server = Server::studio(&db).await;
+    let altered = server.propose("delete_package", json!({"package_id": 3})).await;
     assert_eq!(super::approve(&db, &altered).await, "done");
     // Approved and altered before a server could carry it out; and one that waits, altered as well.
     server.close().await;
     let server = {
-        let server = studio(&db).await;
-        let waiting = propose(&server, "upsert_package", price("150")).await;
+        let server = Server::studio(&db).await;
+        let waiting = server.propose("upsert_package", price("150")).await;
         alter(&db, &waiting, "description = 'Harmless.', expires_at = now() - interval '1 minute'", false).await;
         server
     };
-    let stuck = propose(&server, "upsert_package", price("151")).await;
+    let stuck = server.propose("upsert_package", price("151")).await;
     server.close().await;
     db.run("alter table countersign.proposal disable trigger user").await;
     db.run(&format!(
@@ -160,17 +160,17 @@ async fn an_altered_one_holds_nothing_up_and_ends_like_any_other() {
     ))
     .await;
     db.run("alter table countersign.proposal enable trigger user").await;
-    let server = studio(&db).await;
+    let server = Server::studio(&db).await;
     let ended = |proposal: &Value| {
         format!(
             "select status from countersign.proposal where proposal_id = '{}' and completed_at is not null",
             id(proposal)
         )
     };
-    assert_eq!(crate::writes::until_some(&db, &ended(&stuck)).await, "failed");
-    crate::writes::until_some(&db, "select 1 from countersign.proposal where status = 'expired'").await;
+    assert_eq!(db.first_value(&ended(&stuck)).await, "failed");
+    db.first_value("select 1 from countersign.proposal where status = 'expired'").await;
     // What comes behind it is carried out, and the account can go on proposing.
-    let next = propose(&server, "upsert_package", price("152")).await;
+    let next = server.propose("upsert_package", price("152")).await;
     server.succeed("confirm_proposal", agreement(&next)).await;
     assert_eq!(db.value(PRICE).await, "152.00");
     server.close().await;
@@ -181,15 +181,15 @@ async fn nothing_is_confirmed_that_a_person_has_to_approve_by_now_whoever_propos
     let db = database().await;
     let sql = "insert into social.tweet (account_id, text) values ('default', 'raised')";
     let with_tier = |tier: &'static str| {
-        let mut command = command(&db);
+        let mut command = Server::studio_command(&db);
         command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", tier]);
         Server::start(command)
     };
     let lower = with_tier("confirm").await;
-    let proposal = propose(&lower, "execute_sql", json!({"sql": sql})).await;
+    let proposal = lower.propose("execute_sql", json!({"sql": sql})).await;
     lower.close().await;
     let raised = with_tier("approve").await;
-    let other = propose(&raised, "execute_sql", json!({"sql": sql})).await;
+    let other = raised.propose("execute_sql", json!({"sql": sql})).await;
     assert_ne!(other["proposal_id"], proposal["proposal_id"], "what waits at the lower tier is not handed out again");
     raised.fail("confirm_proposal", agreement(&proposal), "proposal_stale").await;
     // With the server's own login: the very same, said to be for the account to confirm.
@@ -213,10 +213,10 @@ async fn nothing_is_confirmed_that_a_person_has_to_approve_by_now_whoever_propos
 #[tokio::test(flavor = "multi_thread")]
 async fn no_statement_of_a_write_decides_whatever_it_sets() {
     let db = database().await;
-    let mut command = command(&db);
+    let mut command = Server::studio_command(&db);
     command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]);
     let admin = Server::start(command).await;
-    let proposal = propose(&admin, "upsert_package", price("150")).await;
+    let proposal = admin.propose("upsert_package", price("150")).await;
     let (id, digest) = (id(&proposal), proposal["digest"].as_str().unwrap());
     for call in [
         format!(

@@ -8,8 +8,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use testkit::{Database, RawServer, Server, database};
 
-use super::{PRICE, agreement, approve, command, id, price, propose, state, studio};
-use crate::writes::until_some;
+use super::{PRICE, agreement, approve, id, price, state};
 
 fn kill(pid: u32) {
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), nix::sys::signal::Signal::SIGKILL).unwrap();
@@ -37,7 +36,7 @@ async fn let_attempts_have_time(db: &Database, they_do: bool) {
 async fn until_taking_up(db: &Database) {
     let taking = "select 1 from pg_stat_activity where datname = current_database() and query like '%take_proposal%' \
                   and pid <> pg_backend_pid()";
-    until_some(db, taking).await;
+    db.first_value(taking).await;
 }
 
 fn ended(proposal: &Value) -> String {
@@ -51,8 +50,8 @@ fn ended(proposal: &Value) -> String {
 async fn a_server_that_is_killed_right_after_the_agreement_leaves_it_to_the_next() {
     // C1-02 to C1-04, X-44, AP07, C7-08
     let db = database().await;
-    let server = studio(&db).await;
-    let proposal = propose(&server, "upsert_package", price("150")).await;
+    let server = Server::studio(&db).await;
+    let proposal = server.propose("upsert_package", price("150")).await;
     server.close().await;
     // What the server that took the agreement had written down when it was killed.
     let agreed = format!(
@@ -62,8 +61,8 @@ async fn a_server_that_is_killed_right_after_the_agreement_leaves_it_to_the_next
     );
     assert_eq!(db.value(&agreed).await, "done");
     assert_eq!((state(&db, &proposal).await, db.value(PRICE).await), ("confirmed".to_owned(), "120.00".to_owned()));
-    let server = studio(&db).await;
-    assert_eq!(until_some(&db, &ended(&proposal)).await, "executed");
+    let server = Server::studio(&db).await;
+    assert_eq!(db.first_value(&ended(&proposal)).await, "executed");
     assert_eq!(db.value(PRICE).await, "150.00");
     assert_eq!(db.rows("select status from countersign.mutation_audit").await, [["success"]]);
     let answer = server.succeed("confirm_proposal", agreement(&proposal)).await;
@@ -75,24 +74,24 @@ async fn a_server_that_is_killed_right_after_the_agreement_leaves_it_to_the_next
 async fn a_server_that_is_killed_in_the_middle_of_the_write_leaves_it_to_the_next() {
     let db = database().await;
     let_attempts_have_time(&db, false).await;
-    let server = studio(&db).await;
-    let proposal = propose(&server, "upsert_package", price("150")).await;
+    let server = Server::studio(&db).await;
+    let proposal = server.propose("upsert_package", price("150")).await;
     server.close().await;
-    let mut killed = RawServer::logging(command(&db), Stdio::null(), "2025-06-18").await;
+    let mut killed = RawServer::logging(Server::studio_command(&db), Stdio::null(), "2025-06-18").await;
     let mut blocker = db.connect().await;
     let lock = blocker.transaction().await.unwrap();
     lock.batch_execute("select from studio.package where package_id = 1 for update").await.unwrap();
     let call = json!({"name": "confirm_proposal", "arguments": agreement(&proposal)});
     killed.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).to_string()).await;
-    until_some(&db, "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'")
+    db.first_value("select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'")
         .await;
     kill(killed.pid());
     // The next one comes while the backend of the first still waits with the record locked: it must not run beside it.
-    let server = studio(&db).await;
+    let server = Server::studio(&db).await;
     until_taking_up(&db).await;
     let_attempts_have_time(&db, true).await;
     lock.commit().await.unwrap();
-    assert_eq!(until_some(&db, &ended(&proposal)).await, "executed");
+    assert_eq!(db.first_value(&ended(&proposal)).await, "executed");
     assert_eq!(db.value(PRICE).await, "150.00");
     let records = db.rows("select status, coalesce(error_code, '') from countersign.mutation_audit order by id").await;
     assert_eq!(
@@ -106,15 +105,15 @@ async fn a_server_that_is_killed_in_the_middle_of_the_write_leaves_it_to_the_nex
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_killed_between_the_write_and_its_answer_has_written_once() {
     let db = database().await;
-    let mut killed = RawServer::logging(command(&db), Stdio::null(), "2025-06-18").await;
+    let mut killed = RawServer::logging(Server::studio_command(&db), Stdio::null(), "2025-06-18").await;
     let propose_call = json!({"name": "upsert_package", "arguments": price("150")});
     let proposed = killed.request(1, "tools/call", propose_call).await;
     let proposal = proposed["result"]["structuredContent"]["data"]["proposal"].clone();
     let call = json!({"name": "confirm_proposal", "arguments": agreement(&proposal)});
     killed.send(&json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}).to_string()).await;
-    assert_eq!(until_some(&db, &ended(&proposal)).await, "executed");
+    assert_eq!(db.first_value(&ended(&proposal)).await, "executed");
     kill(killed.pid());
-    let server = studio(&db).await;
+    let server = Server::studio(&db).await;
     let answer = server.succeed("confirm_proposal", agreement(&proposal)).await;
     let receipt = db.value("select correlation_id from countersign.mutation_audit").await;
     assert_eq!(answer["meta"]["correlation_id"], receipt.as_str());
@@ -126,10 +125,10 @@ async fn a_server_that_is_killed_between_the_write_and_its_answer_has_written_on
 async fn a_write_that_outlasts_its_deadline_is_not_called_failed_while_it_goes_on() {
     // X-43, C7-07
     let db = database().await;
-    let mut slow = command(&db);
+    let mut slow = Server::studio_command(&db);
     slow.args(["--call-deadline-ms", "1000"]);
     let server = Server::start(slow).await;
-    let proposal = propose(&server, "upsert_package", price("150")).await;
+    let proposal = server.propose("upsert_package", price("150")).await;
     let mut blocker = db.connect().await;
     let lock = blocker.transaction().await.unwrap();
     lock.batch_execute("select from studio.package where package_id = 1 for update").await.unwrap();
@@ -145,20 +144,20 @@ async fn a_write_that_outlasts_its_deadline_is_not_called_failed_while_it_goes_o
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_goes_away_leaves_the_agreement_standing_and_it_is_carried_out_later() {
     let db = testkit::lone_database().await;
-    let server = studio(&db).await;
-    let proposal = propose(&server, "upsert_package", price("150")).await;
+    let server = Server::studio(&db).await;
+    let proposal = server.propose("upsert_package", price("150")).await;
     let mut blocker = db.connect().await;
     let lock = blocker.transaction().await.unwrap();
     lock.batch_execute("select from studio.package where package_id = 1 for update").await.unwrap();
     let crash = async {
-        until_some(&db, "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'")
+        db.first_value("select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'")
             .await;
         let cluster = std::sync::Arc::clone(db.cluster());
         tokio::task::spawn_blocking(move || cluster.kill9().and_then(|()| cluster.restart())).await.unwrap().unwrap();
     };
     let (answer, ()) = tokio::join!(server.call("confirm_proposal", agreement(&proposal)), crash);
     assert_eq!(answer["error"]["retryable"], true, "{answer}");
-    assert_eq!(until_some(&db, &ended(&proposal)).await, "executed", "without anybody asking again: {answer}");
+    assert_eq!(db.first_value(&ended(&proposal)).await, "executed", "without anybody asking again: {answer}");
     assert_eq!(db.value(PRICE).await, "150.00");
     assert_eq!(db.value("select count(*) from countersign.mutation_audit where status = 'success'").await, "1");
     let again = server.succeed("confirm_proposal", agreement(&proposal)).await;
@@ -174,19 +173,19 @@ async fn whatever_is_killed_when_each_agreement_is_carried_out_once_or_not_at_al
     let db = database().await;
     let mut proposals = Vec::new();
     {
-        let mut command = command(&db);
+        let mut command = Server::studio_command(&db);
         command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
         let server = Server::start(command).await;
         for number in 0..EACH * 2 {
             let sql = format!("insert into social.tweet (account_id, text) values ('default', 'storm {number}')");
-            proposals.push(propose(&server, "execute_sql", json!({"sql": sql})).await);
+            proposals.push(server.propose("execute_sql", json!({"sql": sql})).await);
         }
         server.close().await;
     }
     for round in 0..2 {
         let storm = &proposals[round * EACH..(round + 1) * EACH];
         let mut servers = join_all((0..2).map(|_| async {
-            let mut command = command(&db);
+            let mut command = Server::studio_command(&db);
             command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
             RawServer::logging(command, Stdio::null(), "2025-06-18").await
         }))
@@ -203,14 +202,14 @@ async fn whatever_is_killed_when_each_agreement_is_carried_out_once_or_not_at_al
             "select 1 where (select count(*) from countersign.proposal where status = 'executed') > {}",
             round * EACH + 1
         );
-        until_some(&db, &some).await;
+        db.first_value(&some).await;
         servers.iter().for_each(|server| kill(server.pid()));
     }
     attempts_are_over(&db).await;
-    let mut command = command(&db);
+    let mut command = Server::studio_command(&db);
     command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
     let server = Server::start(command).await;
-    until_some(&db, "select 1 where not exists (select from countersign.proposal where status = 'confirmed')").await;
+    db.first_value("select 1 where not exists (select from countersign.proposal where status = 'confirmed')").await;
     let states: BTreeMap<String, String> = db
         .rows("select params->>'sql', status from countersign.proposal")
         .await
@@ -248,13 +247,13 @@ async fn a_statement_of_ones_own_that_was_interrupted_is_not_begun_again() {
     let db = database().await;
     let_attempts_have_time(&db, false).await;
     let admin = || {
-        let mut command = command(&db);
+        let mut command = Server::studio_command(&db);
         command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
         command
     };
     let server = Server::start(admin()).await;
     let sql = "update studio.package set price = 1 where package_id = 1";
-    let proposal = propose(&server, "execute_sql", json!({"sql": sql})).await;
+    let proposal = server.propose("execute_sql", json!({"sql": sql})).await;
     server.close().await;
     let mut killed = RawServer::logging(admin(), Stdio::null(), "2025-06-18").await;
     let mut blocker = db.connect().await;
@@ -262,9 +261,7 @@ async fn a_statement_of_ones_own_that_was_interrupted_is_not_begun_again() {
     lock.batch_execute("select from studio.package where package_id = 1 for update").await.unwrap();
     let call = json!({"name": "confirm_proposal", "arguments": agreement(&proposal)});
     killed.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).to_string()).await;
-    until_some(
-        &db,
-        "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%price = 1%'",
+    db.first_value("select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%price = 1%'",
     )
     .await;
     kill(killed.pid());
@@ -272,7 +269,7 @@ async fn a_statement_of_ones_own_that_was_interrupted_is_not_begun_again() {
     until_taking_up(&db).await;
     let_attempts_have_time(&db, true).await;
     lock.commit().await.unwrap();
-    assert_eq!(until_some(&db, &ended(&proposal)).await, "failed");
+    assert_eq!(db.first_value(&ended(&proposal)).await, "failed");
     assert_eq!(db.value(PRICE).await, "120.00");
     let error = server.fail("confirm_proposal", agreement(&proposal), "proposal_closed").await;
     assert!(error["message"].as_str().unwrap().contains("outside"), "{error}");

@@ -3,10 +3,9 @@
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use testkit::{RawServer, database};
+use testkit::{RawServer, Server, database};
 
-use super::{agreement, approve, command, id};
-use crate::writes::until_some;
+use super::{agreement, approve, id};
 
 /// Has a value of the row in its error.
 const QUOTE: &str = "create function public.quote() returns trigger language plpgsql as $$ begin \
@@ -14,13 +13,8 @@ const QUOTE: &str = "create function public.quote() returns trigger language plp
     create trigger quote before update on studio.package_photo for each row execute function public.quote('caption'); \
     create trigger quote before delete on studio.package for each row execute function public.quote('title')";
 
-async fn call(server: &mut RawServer, tool: &str, arguments: Value) -> Value {
-    let answer = server.request(1, "tools/call", json!({"name": tool, "arguments": arguments})).await;
-    answer["result"]["structuredContent"].clone()
-}
-
 async fn propose(server: &mut RawServer, tool: &str, arguments: Value) -> Value {
-    let envelope = call(server, tool, arguments).await;
+    let envelope = server.call(tool, arguments).await;
     assert_eq!(envelope["data"]["requires_approval"], true, "{envelope}");
     envelope["data"]["proposal"].clone()
 }
@@ -39,12 +33,12 @@ async fn the_log_says_whose_and_which_and_how_it_ended_and_no_value() {
     db.run("update studio.package_photo set caption = 'hunter2'; update studio.package set title = 'hunter2' where package_id = 3")
         .await;
     let log = tempfile::NamedTempFile::new().unwrap();
-    let mut command = command(&db);
+    let mut command = Server::studio_command(&db);
     command.args(["--log", "info"]);
     let mut server = RawServer::logging(command, Stdio::from(log.reopen().unwrap()), "2025-06-18").await;
     let photo = |photo_id: i64| json!({"package_id": 1, "photo_id": photo_id});
     let good = propose(&mut server, "delete_package_photo", photo(1)).await;
-    let done = call(&mut server, "confirm_proposal", agreement(&good)).await;
+    let done = server.call("confirm_proposal", agreement(&good)).await;
     let bad = propose(&mut server, "delete_package_photo", photo(2)).await;
     let approved = propose(&mut server, "delete_package", json!({"package_id": 3})).await;
 
@@ -52,7 +46,7 @@ async fn the_log_says_whose_and_which_and_how_it_ended_and_no_value() {
     db.run(QUOTE).await;
     let photos = "select photo_id, position from studio.package_photo where package_id = 1 order by position";
     assert_eq!(db.rows(photos).await, [["2", "1"], ["3", "2"]]);
-    let failed = call(&mut server, "confirm_proposal", agreement(&bad)).await;
+    let failed = server.call("confirm_proposal", agreement(&bad)).await;
     assert_eq!(failed["error"]["code"], "sql_error", "{failed}");
     assert_eq!((&failed["error"]["sqlstate"], &failed["error"]["message"]), (&json!("P0001"), &json!("not hunter2")));
     assert_eq!(db.rows(photos).await, [["2", "1"], ["3", "2"]]);
@@ -64,7 +58,7 @@ async fn the_log_says_whose_and_which_and_how_it_ended_and_no_value() {
             id(proposal)
         )
     };
-    assert_eq!(until_some(&db, &is_over(&approved)).await, "not hunter2");
+    assert_eq!(db.first_value(&is_over(&approved)).await, "not hunter2");
     assert!(server.close().await);
 
     let log = std::fs::read_to_string(log.path()).unwrap();

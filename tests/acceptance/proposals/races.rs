@@ -6,15 +6,15 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use testkit::{Server, database};
 
-use super::{PRICE, agreement, approve, command, id, price, propose, state, studio};
+use super::{PRICE, agreement, approve, id, price, state};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn twelve_who_confirm_at_once_over_three_servers_execute_once_and_hear_the_same() {
     // X-39, AP06
     let db = database().await;
-    let servers = join_all((0..3).map(|_| studio(&db))).await;
+    let servers = join_all((0..3).map(|_| Server::studio(&db))).await;
     for round in 0..5 {
-        let proposal = propose(&servers[0], "upsert_package", price(&format!("{}", 150 + round))).await;
+        let proposal = servers[0].propose("upsert_package", price(&format!("{}", 150 + round))).await;
         let confirms = (0..12).map(|number| servers[number % 3].succeed("confirm_proposal", agreement(&proposal)));
         let answers = join_all(confirms).await;
         let receipts: BTreeSet<String> = answers.iter().map(|it| it["meta"]["correlation_id"].to_string()).collect();
@@ -33,9 +33,9 @@ async fn twelve_who_confirm_at_once_over_three_servers_execute_once_and_hear_the
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_confirms_and_whoever_rejects_at_once_one_of_them_counts() {
     let db = database().await;
-    let server = studio(&db).await;
+    let server = Server::studio(&db).await;
     for round in 0..10 {
-        let proposal = propose(&server, "upsert_package", price(&format!("{}", 150 + round))).await;
+        let proposal = server.propose("upsert_package", price(&format!("{}", 150 + round))).await;
         let reject = json!({"proposal_id": proposal["proposal_id"]});
         let (confirmed, rejected) =
             tokio::join!(server.call("confirm_proposal", agreement(&proposal)), server.call("reject_proposal", reject));
@@ -53,24 +53,20 @@ async fn whoever_confirms_and_whoever_rejects_at_once_one_of_them_counts() {
 async fn several_servers_that_carry_out_what_was_approved_do_it_once() {
     let db = database().await;
     let servers = join_all((0..3).map(|_| async {
-        let mut command = command(&db);
+        let mut command = Server::studio_command(&db);
         command.args(["--profile", "admin", "--execute-sql"]);
         Server::start(command).await
     }))
     .await;
     let proposals: Vec<Value> = join_all((0..12).map(|number| {
         let sql = format!("insert into social.tweet (account_id, text) values ('default', 'approved {number}')");
-        propose(&servers[number % 3], "execute_sql", json!({"sql": sql}))
+        servers[number % 3].propose("execute_sql", json!({"sql": sql}))
     }))
     .await;
     for proposal in &proposals {
         assert_eq!(approve(&db, proposal).await, "done");
     }
-    crate::writes::until_some(
-        &db,
-        "select 1 where (select count(*) from countersign.proposal where status = 'executed') = 12",
-    )
-    .await;
+    db.first_value("select 1 where (select count(*) from countersign.proposal where status = 'executed') = 12").await;
     let written = "select count(*), count(distinct text) from social.tweet where text like 'approved %'";
     assert_eq!(db.rows(written).await, [["12", "12"]]);
     let records = "select status, count(*) from countersign.mutation_audit group by status";

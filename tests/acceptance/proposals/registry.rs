@@ -6,8 +6,6 @@ use serde_json::json;
 use testkit::{Database, Server, database};
 use tokio::io::AsyncWriteExt;
 
-use super::{command, studio};
-
 /// Two tools whose executors nobody has registered, and one that needs none.
 const MANIFEST: &str = r#"
 name = "orphans"
@@ -93,7 +91,7 @@ async fn what_needs_no_executor_in_rust_starts_without_one_and_the_shipped_one_i
     let file = orphans(&format!("name = \"reads\"\nversion = \"1.0\"\n[[tool]]{reads}"));
     let (checked, told) = check(&db, file.path()).await;
     assert!(checked, "{told}");
-    let mut with_reads = command(&db);
+    let mut with_reads = Server::studio_command(&db);
     with_reads.arg("--manifest").arg(file.path());
     let server = Server::start(with_reads).await;
     // The first request finds everything registered.
@@ -108,7 +106,7 @@ async fn what_needs_no_executor_in_rust_starts_without_one_and_the_shipped_one_i
 async fn an_executor_in_rust_checks_the_owner_itself_and_says_no_more_of_a_foreign_row_than_of_a_missing_one() {
     // C2-04, C3-05 to C3-09, C4-02 to C4-05, C4-08
     let db = database().await;
-    let server = studio(&db).await;
+    let server = Server::studio(&db).await;
     let mut said = Vec::new();
     for (package_id, photo_id) in [(6, 7), (999, 7), (999, 999)] {
         let arguments = json!({"package_id": package_id, "photo_id": photo_id});
@@ -127,7 +125,7 @@ async fn an_executor_in_rust_checks_the_owner_itself_and_says_no_more_of_a_forei
         server.fail("delete_package_photo", wrong, "invalid_params").await;
     }
     // The cover goes, and the next photo takes its place.
-    let proposal = super::propose(&server, "delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
+    let proposal = server.propose("delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
     let done = server.succeed("confirm_proposal", super::agreement(&proposal)).await;
     assert_eq!(done["data"]["result"]["photos_left"], 2, "{done}");
     let photos =

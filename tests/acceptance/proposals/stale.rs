@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::{Database, Server, database, repository};
 
-use super::{PRICE, agreement, command, price, propose, state, studio};
+use super::{PRICE, agreement, price, state};
 
 async fn refused_as_stale(db: &Database, server: &Server, proposal: &Value) {
     let rows = db.rows("select * from studio.package order by package_id").await;
@@ -19,30 +19,30 @@ async fn refused_as_stale(db: &Database, server: &Server, proposal: &Value) {
 async fn a_row_that_has_changed_or_gone_since_stops_the_write() {
     // AP04
     let db = database().await;
-    let server = studio(&db).await;
+    let server = Server::studio(&db).await;
     for change in [
         "update studio.package set price = price + 1 where package_id = 1",
         "update studio.package set description = 'Other words.' where package_id = 1",
         "update studio.package set title = 'Another title' where package_id = 1",
     ] {
-        let proposal = propose(&server, "upsert_package", price("150")).await;
+        let proposal = server.propose("upsert_package", price("150")).await;
         db.run(change).await;
         refused_as_stale(&db, &server, &proposal).await;
     }
     let records = db.rows("select distinct status, error_code, approval is null from countersign.mutation_audit").await;
     assert_eq!(records, [["failure", "proposal_stale", "f"]], "each is a mutation that failed, and says who agreed");
 
-    let proposal = propose(
-        &server,
-        "upsert_package",
-        json!({"package_id": 3, "title": "Gone", "description": "", "price": 1, "duration_minutes": 15}),
-    )
-    .await;
+    let proposal = server
+        .propose(
+            "upsert_package",
+            json!({"package_id": 3, "title": "Gone", "description": "", "price": 1, "duration_minutes": 15}),
+        )
+        .await;
     db.run("delete from studio.booking where package_id = 3; delete from studio.package where package_id = 3").await;
     refused_as_stale(&db, &server, &proposal).await;
 
     // The control: what the write neither looks at nor comes to may change.
-    let proposal = propose(&server, "upsert_package", price("150")).await;
+    let proposal = server.propose("upsert_package", price("150")).await;
     db.run("update studio.package set price = 1 where package_id = 2").await;
     server.succeed("confirm_proposal", agreement(&proposal)).await;
     assert_eq!(db.value(PRICE).await, "150.00");
@@ -53,21 +53,19 @@ async fn a_row_that_has_changed_or_gone_since_stops_the_write() {
 async fn a_change_that_waits_for_the_row_is_seen_before_the_write_commits() {
     // C4-12, C7-02. The comparison is made under the lock: a change that commits while the write waits counts.
     let db = database().await;
-    let server = studio(&db).await;
-    let proposal = propose(&server, "upsert_package", price("150")).await;
+    let server = Server::studio(&db).await;
+    let proposal = server.propose("upsert_package", price("150")).await;
     let mut other = db.connect().await;
     let change = other.transaction().await.unwrap();
     change.batch_execute("update studio.package set price = 121 where package_id = 1").await.unwrap();
     let confirm = server.call("confirm_proposal", agreement(&proposal));
     let commit = async {
-        crate::writes::until_some(
-            &db,
-            "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'",
+        db.first_value("select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'",
         )
         .await;
         // The write waits, and nobody else does; one of tier auto is made at once.
         assert_eq!(server.query(PRICE).await[0]["price"].to_string(), "120.00");
-        propose(&server, "delete_package", json!({"package_id": 3})).await;
+        server.propose("delete_package", json!({"package_id": 3})).await;
         let hours = json!({"weekday": 7, "opens": "10:00", "closes": "12:00"});
         let written = server.succeed("manage_working_hours", hours).await;
         assert_eq!((&written["meta"]["rows_affected"], written["data"].get("proposal")), (&json!(1), None));
@@ -84,9 +82,9 @@ async fn a_change_that_waits_for_the_row_is_seen_before_the_write_commits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_database_makes_anew_each_time_is_named_and_does_not_make_a_proposal_stale() {
     let db = database().await;
-    let server = studio(&db).await;
+    let server = Server::studio(&db).await;
     let new = json!({"title": "Newborn", "description": "", "price": 99, "duration_minutes": 90});
-    let proposal = propose(&server, "upsert_package", new).await;
+    let proposal = server.propose("upsert_package", new).await;
     assert_eq!(proposal["preview"]["result"]["package_id"], json!(null), "no number is promised: {proposal}");
     let generated = proposal["preview"]["generated"].as_array().unwrap();
     assert!(generated.contains(&json!("result.package_id")), "{proposal}");
@@ -99,8 +97,8 @@ async fn what_the_database_makes_anew_each_time_is_named_and_does_not_make_a_pro
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_that_has_changed_since_is_not_what_was_agreed_to() {
     let db = database().await;
-    let server = studio(&db).await;
-    let proposal = propose(&server, "upsert_package", price("150")).await;
+    let server = Server::studio(&db).await;
+    let proposal = server.propose("upsert_package", price("150")).await;
     let manifest = std::fs::read_to_string(repository().join("manifests/studio.toml")).unwrap();
     let changed = manifest.replace("set title = $3, description = $4,", "set title = $3, description = $4 || '!',");
     assert_ne!(manifest, changed);
@@ -120,11 +118,11 @@ async fn a_tool_that_has_changed_since_is_not_what_was_agreed_to() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_identical_write_in_between_makes_it_stale_and_is_not_made_twice() {
     let db = database().await;
-    let server = studio(&db).await;
-    let first = propose(&server, "upsert_package", price("150")).await;
+    let server = Server::studio(&db).await;
+    let first = server.propose("upsert_package", price("150")).await;
     // The row changes, so the next proposal of the same call is another one; then it changes back.
     db.run("update studio.package set price = 130 where package_id = 1").await;
-    let second = propose(&server, "upsert_package", price("150")).await;
+    let second = server.propose("upsert_package", price("150")).await;
     assert_ne!(first["proposal_id"], second["proposal_id"]);
     server.succeed("confirm_proposal", agreement(&second)).await;
     db.run("update studio.package set price = 120 where package_id = 1").await;
@@ -138,11 +136,11 @@ async fn an_identical_write_in_between_makes_it_stale_and_is_not_made_twice() {
 async fn a_failure_after_the_agreement_is_told_and_the_next_call_can_propose_again() {
     // C4-10, C6-08 to C6-10
     let db = database().await;
-    let mut command = command(&db);
+    let mut command = Server::studio_command(&db);
     command.env("COUNTERSIGN_DUPLICATE_MEMORY_S", "0");
     let server = Server::start(command).await;
     let new = json!({"title": "Newborn", "description": "", "price": 99, "duration_minutes": 90});
-    let proposal = propose(&server, "upsert_package", new.clone()).await;
+    let proposal = server.propose("upsert_package", new.clone()).await;
     db.run("alter table studio.package add constraint cheap check (price < 90 or package_id < 8)").await;
     let error = server.fail("confirm_proposal", agreement(&proposal), "sql_error").await;
     assert_eq!(error["sqlstate"], "23514");
@@ -151,7 +149,7 @@ async fn a_failure_after_the_agreement_is_told_and_the_next_call_can_propose_aga
     let record = server.succeed("get_mutation_detail", json!({"correlation_id": stored["correlation_id"]})).await;
     assert_eq!(record["data"]["status"], "failure", "{record}");
     db.run("alter table studio.package drop constraint cheap").await;
-    let again = propose(&server, "upsert_package", new).await;
+    let again = server.propose("upsert_package", new).await;
     assert_ne!(again["proposal_id"], proposal["proposal_id"]);
     let done = server.succeed("confirm_proposal", agreement(&again)).await;
     assert_ne!(done["meta"]["correlation_id"], stored["correlation_id"]);
@@ -168,8 +166,8 @@ async fn what_deferred_triggers_do_is_shown_and_compared() {
          for each row execute function public.round_up()",
     )
     .await;
-    let server = studio(&db).await;
-    let proposal = propose(&server, "upsert_package", price("150.50")).await;
+    let server = Server::studio(&db).await;
+    let proposal = server.propose("upsert_package", price("150.50")).await;
     assert_eq!(proposal["preview"]["after"][0]["price"].to_string(), "151.00", "{proposal}");
     db.run(
         "create or replace function public.round_up() returns trigger language plpgsql as $$ begin return null; end $$",
@@ -182,10 +180,10 @@ async fn what_deferred_triggers_do_is_shown_and_compared() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conflict_with_others_does_not_use_up_an_agreement() {
     let db = database().await;
-    let server = studio(&db).await;
+    let server = Server::studio(&db).await;
     // Fails the first two times that it is really written; a sequence does not go back.
     db.run("create sequence public.tries; grant usage on sequence public.tries to public").await;
-    let proposal = propose(&server, "upsert_package", price("150")).await;
+    let proposal = server.propose("upsert_package", price("150")).await;
     db.run(
         "create function public.conflict() returns trigger language plpgsql as $$ begin \
          if nextval('public.tries') < 3 then raise exception 'a conflict' using errcode = '40001'; end if; return new; end $$; \
@@ -199,7 +197,7 @@ async fn a_conflict_with_others_does_not_use_up_an_agreement() {
         "select 1 from countersign.proposal where proposal_id = '{}' and status = 'executed'",
         super::id(&proposal)
     );
-    crate::writes::until_some(&db, &executed).await;
+    db.first_value(&executed).await;
     assert_eq!(db.value(PRICE).await, "150.00");
     let records =
         db.rows("select status, coalesce(error_sqlstate, '') from countersign.mutation_audit order by id").await;
@@ -210,8 +208,8 @@ async fn a_conflict_with_others_does_not_use_up_an_agreement() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conflict_that_never_ends_is_a_failure_after_five_times() {
     let db = database().await;
-    let server = studio(&db).await;
-    let proposal = propose(&server, "upsert_package", price("150")).await;
+    let server = Server::studio(&db).await;
+    let proposal = server.propose("upsert_package", price("150")).await;
     db.run(
         "create function public.conflict() returns trigger language plpgsql as $$ begin \
          raise exception 'a conflict' using errcode = '40001'; end $$; \
@@ -223,7 +221,7 @@ async fn a_conflict_that_never_ends_is_a_failure_after_five_times() {
         "select error_message from countersign.proposal where proposal_id = '{}' and status = 'failed'",
         super::id(&proposal)
     );
-    assert!(crate::writes::until_some(&db, &failed).await.contains("5 times"));
+    assert!(db.first_value(&failed).await.contains("5 times"));
     assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "5");
     assert_eq!(db.value(PRICE).await, "120.00");
     server.close().await;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::{Database, Server, database};
 
-use super::{PRICE, agreement, command, id, price, propose, state, studio};
+use super::{PRICE, agreement, id, price, state};
 
 const STATES: [&str; 7] = ["pending", "confirmed", "rejected", "expired", "executed", "failed", "stale"];
 
@@ -52,11 +52,11 @@ async fn bring(db: &Database, proposal: &Value, to: &str) {
 async fn the_ledger_lets_nobody_change_a_state_in_another_way() {
     // C7-01, C7-05: not even a superuser, short of switching the trigger off.
     let db = database().await;
-    let server = studio(&db).await;
+    let server = Server::studio(&db).await;
     let client = db.connect().await;
     for (number, (from, allowed)) in ALLOWED.into_iter().enumerate() {
         for (other, to) in STATES.into_iter().enumerate() {
-            let proposal = propose(&server, "upsert_package", price(&format!("{}", 200 + number * 10 + other))).await;
+            let proposal = server.propose("upsert_package", price(&format!("{}", 200 + number * 10 + other))).await;
             bring(&db, &proposal, from).await;
             let change =
                 format!("update countersign.proposal set {} where proposal_id = '{}'", columns(to), id(&proposal));
@@ -67,7 +67,7 @@ async fn the_ledger_lets_nobody_change_a_state_in_another_way() {
             bring_to_an_end(&db, &proposal).await;
         }
     }
-    let kept = propose(&server, "upsert_package", price("99")).await;
+    let kept = server.propose("upsert_package", price("99")).await;
     for forbidden in [
         format!("delete from countersign.proposal where proposal_id = '{}'", id(&kept)),
         "truncate countersign.proposal".to_owned(),
@@ -94,7 +94,7 @@ async fn bring_to_an_end(db: &Database, proposal: &Value) {
 async fn every_action_on_every_state_works_or_says_why_not() {
     let db = database().await;
     // One that is confirmed is another server's for now: a confirm waits for it, within its deadline.
-    let mut command = command(&db);
+    let mut command = Server::studio_command(&db);
     command.args(["--call-deadline-ms", "1000"]);
     let server = Server::start(command).await;
     let codes: [(&str, &str, &str); 7] = [
@@ -109,7 +109,7 @@ async fn every_action_on_every_state_works_or_says_why_not() {
     for (number, (from, confirmed, rejected)) in codes.into_iter().enumerate() {
         for (tool, expected) in [("confirm_proposal", confirmed), ("reject_proposal", rejected)] {
             let value = format!("{}", 200 + number * 2 + usize::from(tool == "reject_proposal"));
-            let proposal = propose(&server, "upsert_package", price(&value)).await;
+            let proposal = server.propose("upsert_package", price(&value)).await;
             bring(&db, &proposal, from).await;
             let before = db.value(PRICE).await;
             let arguments = match tool {
@@ -135,7 +135,7 @@ async fn every_action_on_every_state_works_or_says_why_not() {
             [("confirmed", "not_yours"), ("rejected", if from == "pending" { "done" } else { from })]
         {
             let value = format!("{}", 300 + number * 2 + usize::from(decision == "rejected"));
-            let proposal = propose(&server, "upsert_package", price(&value)).await;
+            let proposal = server.propose("upsert_package", price(&value)).await;
             bring(&db, &proposal, from).await;
             let call = format!(
                 "select countersign.decide_as_person('{}', '{decision}', 'reviewer', '{}', null)",
@@ -151,11 +151,11 @@ async fn every_action_on_every_state_works_or_says_why_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_person_approves_what_is_pending_and_nothing_else() {
     let db = database().await;
-    let mut command = command(&db);
+    let mut command = Server::studio_command(&db);
     command.args(["--profile", "admin", "--execute-sql"]);
     let server = Server::start(command).await;
     for (number, from) in STATES.into_iter().enumerate() {
-        let proposal = propose(&server, "execute_sql", json!({"sql": format!("select {number}")})).await;
+        let proposal = server.propose("execute_sql", json!({"sql": format!("select {number}")})).await;
         // Not by this server: it would carry out what is confirmed.
         if from != "pending" {
             let row = columns(from).replace("confirm_proposal", "command_line");
@@ -178,9 +178,9 @@ async fn a_person_approves_what_is_pending_and_nothing_else() {
 async fn another_account_has_no_such_proposal() {
     // X-40, AP02
     let db = database().await;
-    let server = studio(&db).await;
-    let proposal = propose(&server, "upsert_package", price("150")).await;
-    let mut stranger = command(&db);
+    let server = Server::studio(&db).await;
+    let proposal = server.propose("upsert_package", price("150")).await;
+    let mut stranger = Server::studio_command(&db);
     stranger.env("COUNTERSIGN_ACCOUNT", "north.light");
     let stranger = Server::start(stranger).await;
     stranger.fail("confirm_proposal", agreement(&proposal), "not_found").await;
@@ -208,11 +208,11 @@ async fn another_account_has_no_such_proposal() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_profile_without_the_tool_confirms_nothing_of_it() {
     let db = database().await;
-    let server = studio(&db).await;
-    let proposal = propose(&server, "upsert_package", price("150")).await;
+    let server = Server::studio(&db).await;
+    let proposal = server.propose("upsert_package", price("150")).await;
     let folder =
         testkit_config("[profiles.helper]\ntools = [\"confirm_proposal\", \"get_proposal\", \"create_booking\"]\n");
-    let mut command = command(&db);
+    let mut command = Server::studio_command(&db);
     command.arg("--config").arg(folder.path()).args(["--profile", "helper"]);
     let helper = Server::start(command).await;
     helper.fail("confirm_proposal", agreement(&proposal), "not_permitted").await;

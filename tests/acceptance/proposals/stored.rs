@@ -3,18 +3,17 @@
 use serde_json::json;
 use testkit::{Server, database};
 
-use super::{agreement, command, id, price, propose, state, studio};
-use crate::writes::until_some;
+use super::{agreement, id, price, state};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_nobody_agrees_to_in_time_expires_by_the_databases_clock() {
     // C7-03, AP05
     let db = database().await;
-    let mut command = command(&db);
+    let mut command = Server::studio_command(&db);
     command.env("COUNTERSIGN_PROPOSAL_LIFETIME_S", "1");
     let server = Server::start(command).await;
-    let proposal = propose(&server, "upsert_package", price("150")).await;
-    until_some(&db, "select 1 from countersign.proposal where expires_at <= clock_timestamp()").await;
+    let proposal = server.propose("upsert_package", price("150")).await;
+    db.first_value("select 1 from countersign.proposal where expires_at <= clock_timestamp()").await;
     let stored = server.succeed("get_proposal", json!({"proposal_id": proposal["proposal_id"]})).await;
     assert_eq!(stored["data"]["status"], "expired", "also before anybody has ended it");
     server.fail("confirm_proposal", agreement(&proposal), "proposal_expired").await;
@@ -22,7 +21,7 @@ async fn one_that_nobody_agrees_to_in_time_expires_by_the_databases_clock() {
     assert_eq!(state(&db, &proposal).await, "expired");
     assert_eq!(db.value(super::PRICE).await, "120.00");
     // A new call is a new proposal.
-    assert_ne!(propose(&server, "upsert_package", price("150")).await["proposal_id"], proposal["proposal_id"]);
+    assert_ne!(server.propose("upsert_package", price("150")).await["proposal_id"], proposal["proposal_id"]);
     server.close().await;
 }
 
@@ -30,10 +29,10 @@ async fn one_that_nobody_agrees_to_in_time_expires_by_the_databases_clock() {
 async fn what_was_agreed_to_and_not_carried_out_in_time_expires_too() {
     // design.md: nothing stays in confirmed.
     let db = database().await;
-    let mut server_of_proposer = command(&db);
+    let mut server_of_proposer = Server::studio_command(&db);
     server_of_proposer.env("COUNTERSIGN_PROPOSAL_LIFETIME_S", "1");
     let server = Server::start(server_of_proposer).await;
-    let proposal = propose(&server, "upsert_package", price("150")).await;
+    let proposal = server.propose("upsert_package", price("150")).await;
     server.close().await;
     // Agreed to ten minutes ago, and nobody was there.
     db.run("alter table countersign.proposal disable trigger user").await;
@@ -42,8 +41,8 @@ async fn what_was_agreed_to_and_not_carried_out_in_time_expires_too() {
         attempt_until = now() - interval '9 minutes'").await;
     db.run("update countersign.proposal p set digest = countersign.proposal_digest(p)").await;
     db.run("alter table countersign.proposal enable trigger user").await;
-    let server = studio(&db).await;
-    until_some(&db, "select 1 from countersign.proposal where status = 'expired'").await;
+    let server = Server::studio(&db).await;
+    db.first_value("select 1 from countersign.proposal where status = 'expired'").await;
     let stored = server.succeed("get_proposal", json!({"proposal_id": proposal["proposal_id"]})).await;
     assert_eq!((&stored["data"]["status"], &stored["data"]["decided_by"]), (&json!("expired"), &json!("default")));
     assert_eq!(db.value(super::PRICE).await, "120.00");
@@ -54,10 +53,10 @@ async fn what_was_agreed_to_and_not_carried_out_in_time_expires_too() {
 async fn rejected_and_expired_ones_are_removed_after_seven_days_and_executed_ones_are_kept() {
     // C7-09
     let db = database().await;
-    let server = studio(&db).await;
+    let server = Server::studio(&db).await;
     let mut proposals = Vec::new();
     for number in 0..4 {
-        proposals.push(propose(&server, "upsert_package", price(&format!("{}", 150 + number))).await);
+        proposals.push(server.propose("upsert_package", price(&format!("{}", 150 + number))).await);
     }
     server.succeed("confirm_proposal", agreement(&proposals[0])).await;
     for rejected in &proposals[1..] {
@@ -73,14 +72,11 @@ async fn rejected_and_expired_ones_are_removed_after_seven_days_and_executed_one
         .await;
     }
     db.run("alter table countersign.proposal enable trigger user").await;
-    let server = studio(&db).await;
-    until_some(
-        &db,
-        &format!(
-            "select 1 where not exists (select from countersign.proposal where proposal_id = '{}')",
-            id(&proposals[1])
-        ),
-    )
+    let server = Server::studio(&db).await;
+    db.first_value(&format!(
+        "select 1 where not exists (select from countersign.proposal where proposal_id = '{}')",
+        id(&proposals[1])
+    ))
     .await;
     let left = server.succeed("list_proposals", json!({})).await;
     let left: Vec<&str> = left["data"]["proposals"].as_array().unwrap().iter().map(id).collect();
@@ -95,22 +91,22 @@ async fn rejected_and_expired_ones_are_removed_after_seven_days_and_executed_one
 #[tokio::test(flavor = "multi_thread")]
 async fn an_account_has_a_hundred_that_wait_and_no_more() {
     let db = database().await;
-    let server = studio(&db).await;
+    let server = Server::studio(&db).await;
     let mut first = None;
     for number in 0..100 {
-        let proposal = propose(&server, "upsert_package", price(&format!("{}", 200 + number))).await;
+        let proposal = server.propose("upsert_package", price(&format!("{}", 200 + number))).await;
         first.get_or_insert(proposal);
     }
     let error = server.fail("upsert_package", price("400"), "not_permitted").await;
     assert!(error["hint"].as_str().unwrap().contains("reject_proposal"), "{error}");
     // What waits already is still found, and another account is not in the way.
-    assert_eq!(Some(propose(&server, "upsert_package", price("200")).await), first);
-    let mut other = command(&db);
+    assert_eq!(Some(server.propose("upsert_package", price("200")).await), first);
+    let mut other = Server::studio_command(&db);
     other.env("COUNTERSIGN_ACCOUNT", "north.light");
     let other = Server::start(other).await;
-    propose(&other, "delete_package", json!({"package_id": 7})).await;
+    other.propose("delete_package", json!({"package_id": 7})).await;
     server.succeed("reject_proposal", json!({"proposal_id": first.unwrap()["proposal_id"]})).await;
-    propose(&server, "upsert_package", price("400")).await;
+    server.propose("upsert_package", price("400")).await;
     other.close().await;
     server.close().await;
 }

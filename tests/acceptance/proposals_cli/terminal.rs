@@ -8,7 +8,7 @@ use nix::pty::openpty;
 use testkit::{Server, countersign, database};
 use tokio::process::Command;
 
-use super::{approver, is_there, propose, spare_package, stored, studio, text};
+use super::{approver, is_there, propose_deletion, spare_package, stored, text};
 
 /// What a person at a terminal sees until the question, and after they have typed `answer`.
 struct Session {
@@ -51,9 +51,9 @@ async fn session(url: &str, id: &str, answer: &str) -> Session {
 async fn on_a_terminal_the_person_is_asked_and_only_yes_is_yes() {
     let db = database().await;
     let url = approver(&db).await;
-    let server = Server::start(studio(&db)).await;
+    let server = Server::studio(&db).await;
     let package = spare_package(&db, "default", "Spare").await;
-    let proposal = propose(&server, package).await;
+    let proposal = propose_deletion(&server, package).await;
     let id = text(&proposal, "proposal_id");
     for answer in ["no", "", "y", "Yes!", "yes please"] {
         let session = session(&url, id, answer).await;

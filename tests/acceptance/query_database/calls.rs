@@ -3,8 +3,6 @@
 use serde_json::json;
 use testkit::{Server, database};
 
-use crate::writes::until_some;
-
 #[tokio::test(flavor = "multi_thread")]
 async fn what_acts_beyond_the_transaction_is_not_called() {
     // SE14, SE18, RD08: `layers.rs` has the rest.
@@ -100,7 +98,7 @@ async fn a_text_that_means_something_else_later_is_looked_at_again() {
     db.run(&format!("select pg_sleep_until('{moment}')")).await;
     let sessions = "from pg_stat_activity where usename = 'countersign_reader' and datname = current_database()";
     db.run(&format!("select pg_terminate_backend(pid) {sessions}")).await;
-    until_some(&db, &format!("select 1 where not exists (select {sessions})")).await;
+    db.first_value(&format!("select 1 where not exists (select {sessions})")).await;
     let error = server.fail("query_database", json!({"query": query}), "not_permitted").await;
     assert!(error["message"].as_str().unwrap().contains("pg_cancel_backend may not be called"), "{error}");
 }

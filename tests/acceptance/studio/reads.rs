@@ -2,15 +2,13 @@
 
 use testkit::{Server, database};
 
-use crate::proposals::command;
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_sees_the_rows_of_its_own_account_and_of_no_other() {
     let db = database().await;
     let own = "select package_id, tenant_id from studio.package order by package_id";
     let mut servers = Vec::new();
     for (account, first) in [("default", 1), ("north.light", 6), ("nobody", 0)] {
-        let mut command = command(&db);
+        let mut command = Server::studio_command(&db);
         command.env("COUNTERSIGN_ACCOUNT", account);
         let server = Server::start(command).await;
         // The first time the text is new, then it is known to the session, then it is remembered and the session may be another.

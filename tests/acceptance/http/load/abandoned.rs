@@ -5,9 +5,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use reqwest::Method;
 use serde_json::json;
-use testkit::{HttpServer, Visitor, database, long_form};
+use testkit::{HttpServer, ProcessMemory, Visitor, database, long_form};
 
-use crate::bounds::Memory;
 use crate::chaos::say;
 use crate::http::sse::Session;
 
@@ -57,7 +56,7 @@ async fn until_given_up(visitor: &Visitor) {
 }
 
 /// Whether the memory has come down within a time that is longer than the server's own.
-async fn until_given_back(memory: &Memory) -> bool {
+async fn until_given_back(memory: &ProcessMemory) -> bool {
     let mut ticks = tokio::time::interval(Duration::from_millis(100));
     let given_back = async {
         while memory.above_idle_kib() > LEFT_KIB {
@@ -79,7 +78,7 @@ async fn thousands_of_sessions_that_nobody_closes_are_given_up_and_their_memory_
     let visitor = server.visitor();
     // What every server does in its first minutes, some of which it keeps.
     wave(&visitor, 20).await;
-    let memory = Memory::of(server.pid());
+    let memory = ProcessMemory::of(server.pid());
     wave(&visitor, sessions).await;
     let at_peak = open_sessions(&visitor).await;
     until_given_up(&visitor).await;

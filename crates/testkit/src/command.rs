@@ -1,0 +1,43 @@
+//! The built binary as a command that ends: what it printed and its exit code.
+
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use tokio::process::Command;
+
+use crate::server::countersign;
+
+/// Time until a command has to be over.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// The result of a command.
+#[derive(Debug)]
+pub struct CommandOutput {
+    /// Its exit code.
+    pub code: i32,
+    /// Its standard output.
+    pub out: String,
+    /// Its standard error.
+    pub err: String,
+}
+
+/// Runs `countersign` on a database, without a terminal.
+pub async fn run_countersign(url: &str, arguments: &[&str]) -> CommandOutput {
+    let mut command = Command::new(countersign());
+    run(command.env("DATABASE_URL", url).args(["--log", "warn"]).args(arguments)).await
+}
+
+/// Runs a command that has to exit with 1 before it writes anything to standard output; its standard error.
+pub async fn startup_error(command: &mut Command) -> String {
+    let output = run(command).await;
+    assert_eq!((output.code, output.out.as_str()), (1, ""), "{}", output.err);
+    assert!(!output.err.contains("panicked"), "{}", output.err);
+    output.err
+}
+
+async fn run(command: &mut Command) -> CommandOutput {
+    let output = tokio::time::timeout(DEADLINE, command.stdin(Stdio::null()).output()).await;
+    let Output { status, stdout, stderr } = output.expect("it ends by itself").expect("it can be started");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    CommandOutput { code: status.code().expect("an exit code"), out: text(stdout), err: text(stderr) }
+}

@@ -1,0 +1,146 @@
+//! Programs and packages that some tests need beyond a Rust toolchain. A test without one is skipped, and says so in a
+//! line on the real standard error, which libtest shows for a test that passes as well (finding F-01).
+//! `COUNTERSIGN_TEST_REQUIRE_ALL=1`, which `.ci/run` sets, turns a skip into a failure.
+
+use std::env;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+
+use crate::server::repository;
+
+/// The variable that makes a skip a failure.
+pub const REQUIRE_ALL: &str = "COUNTERSIGN_TEST_REQUIRE_ALL";
+
+/// Something that may be missing on a machine with a Rust toolchain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum External {
+    /// curl.
+    Curl,
+    /// HAProxy.
+    HaProxy,
+    /// PgBouncer.
+    PgBouncer,
+    /// The command of systemd that checks unit files.
+    SystemdAnalyze,
+    /// An interpreter that has the packages of `tests/python/requirements.txt`.
+    Python,
+    /// A folder `node_modules` with the packages of `tests/clients/package.json`, and a Node.js for them.
+    NodeModules,
+}
+
+impl External {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Curl, Self::HaProxy, Self::PgBouncer, Self::SystemdAnalyze, Self::Python, Self::NodeModules];
+
+    /// The variable that names another one than the one that would be found.
+    pub fn variable(self) -> &'static str {
+        match self {
+            Self::Curl => "COUNTERSIGN_TEST_CURL",
+            Self::HaProxy => "COUNTERSIGN_TEST_HAPROXY",
+            Self::PgBouncer => "COUNTERSIGN_TEST_PGBOUNCER",
+            Self::SystemdAnalyze => "COUNTERSIGN_TEST_SYSTEMD_ANALYZE",
+            Self::Python => "COUNTERSIGN_TEST_PYTHON",
+            Self::NodeModules => "COUNTERSIGN_TEST_NODE_MODULES",
+        }
+    }
+
+    /// What is missing, and how to get it.
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Curl => "curl is not installed: apt-get install curl",
+            Self::HaProxy => "HAProxy is not installed: apt-get install haproxy",
+            Self::PgBouncer => "PgBouncer is not installed: apt-get install pgbouncer",
+            Self::SystemdAnalyze => "systemd-analyze is not installed: apt-get install systemd",
+            Self::Python => {
+                "the Python packages are not installed: \
+                 python3 -m venv .venv && .venv/bin/pip install -r tests/python/requirements.txt"
+            }
+            Self::NodeModules => "the npm packages are not installed: npm ci --prefix tests/clients --ignore-scripts",
+        }
+    }
+
+    /// Its path: as the variable says, otherwise on the `PATH` or in the repository.
+    pub fn path(self) -> Option<PathBuf> {
+        let found = match (env::var_os(self.variable()), self) {
+            (Some(named), _) => Some(PathBuf::from(named)).filter(|path| path.exists()),
+            (None, Self::Curl) => program("curl"),
+            (None, Self::HaProxy) => program("haproxy"),
+            (None, Self::PgBouncer) => program("pgbouncer"),
+            (None, Self::SystemdAnalyze) => program("systemd-analyze"),
+            (None, Self::Python) => in_repository(".venv/bin/python"),
+            (None, Self::NodeModules) => in_repository("tests/clients/node_modules"),
+        }?;
+        let is_complete = match self {
+            Self::Python => has_packages(&found),
+            Self::NodeModules => node(&found).is_some(),
+            _ => true,
+        };
+        is_complete.then_some(found)
+    }
+
+    /// Its path. A test asks [`skip_without`] first.
+    pub(crate) fn expected_path(self) -> PathBuf {
+        self.path().unwrap_or_else(|| panic!("{}", self.advice()))
+    }
+}
+
+/// Whether the test that calls this has to end here, because one of these is missing. Says which, and how to get it.
+///
+/// # Panics
+/// If one is missing and [`REQUIRE_ALL`] is set.
+#[must_use]
+pub fn skip_without(externals: &[External]) -> bool {
+    let missing = externals.iter().find(|external| external.path().is_none());
+    missing.inspect(|external| skip(external.advice())).is_some()
+}
+
+/// Says that the test that calls this is skipped, and why.
+///
+/// # Panics
+/// If [`REQUIRE_ALL`] is set.
+pub fn skip(reason: &str) {
+    assert!(env::var_os(REQUIRE_ALL).is_none(), "{REQUIRE_ALL} is set, and {reason}");
+    report_skip(reason);
+}
+
+/// Like [`skip`], but never a failure: for a privilege, which cannot be installed.
+pub fn skip_unprivileged(reason: &str) {
+    report_skip(reason);
+}
+
+fn report_skip(reason: &str) {
+    let thread = thread::current();
+    let test = thread.name().unwrap_or("a test");
+    // libtest captures what the macros print, not what is written.
+    let line = format!("SKIPPED {test}: {reason} (CONTRIBUTING.md)\n");
+    std::io::stderr().write_all(line.as_bytes()).expect("standard error");
+}
+
+/// The Node.js of these packages. Elsewhere than on Linux they have none, and the one on the `PATH` is taken.
+pub fn node(modules: &Path) -> Option<PathBuf> {
+    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
+    let pinned = modules.join(format!("node-{}-{arch}/bin/node", env::consts::OS));
+    if pinned.exists() { Some(pinned) } else { program("node") }
+}
+
+fn in_repository(path: &str) -> Option<PathBuf> {
+    Some(repository().join(path)).filter(|path| path.exists())
+}
+
+/// A program on the `PATH`, or where Debian has those of the administrator, which a user's `PATH` may leave out.
+fn program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain(["/usr/local/sbin", "/usr/sbin"].map(PathBuf::from));
+    folders.map(|folder| folder.join(name)).find(|program| program.is_file())
+}
+
+/// Whether this interpreter has every package that a test imports.
+fn has_packages(python: &Path) -> bool {
+    let script = "import importlib.util as u, sys\n\
+                  sys.exit(any(u.find_spec(name) is None for name in ['mcp', 'prometheus_client', 'yaml']))";
+    let output = Command::new(python).args(["-c", script]).stdin(Stdio::null()).output();
+    output.is_ok_and(|output| output.status.success())
+}

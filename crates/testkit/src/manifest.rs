@@ -1,0 +1,55 @@
+//! A manifest written by a test.
+
+use std::process::Stdio;
+
+use tokio::process::Command;
+
+use crate::cluster::Database;
+use crate::server::Server;
+
+/// A manifest in a folder that is removed with this value. A server with it has no other manifest.
+#[derive(Debug)]
+pub struct TestManifest {
+    folder: tempfile::TempDir,
+}
+
+impl TestManifest {
+    /// A manifest with these tools.
+    pub fn new(tools: &str) -> Self {
+        Self::from_text(&format!("name = \"test\"\nversion = \"1\"\n{tools}"))
+    }
+
+    /// A manifest with this text.
+    pub fn from_text(text: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("test.toml"), text).expect("the manifest's file");
+        Self { folder }
+    }
+
+    /// Its text.
+    pub fn text(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("test.toml")).expect("the manifest's file")
+    }
+
+    /// The command that serves it.
+    pub fn command(&self, database: &Database) -> Command {
+        let mut command = Server::bare_command(database);
+        command.arg("--manifest").arg(self.folder.path().join("test.toml"));
+        command
+    }
+
+    /// A server with it.
+    pub async fn serve(&self, database: &Database) -> Server {
+        Server::start(self.command(database)).await
+    }
+
+    /// The error output of a server that does not start because of it. The server logs in as superuser, so PostgreSQL
+    /// refuses nothing that the compiler accepts.
+    pub async fn compile_error(&self, database: &Database) -> String {
+        let mut command = self.command(database);
+        let output = command.env("DATABASE_URL", database.url()).stdin(Stdio::null()).output().await;
+        let output = output.expect("the server can be started");
+        assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+        String::from_utf8(output.stderr).expect("UTF-8")
+    }
+}

@@ -1,0 +1,53 @@
+//! Processes under test: signals, and their memory.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Sends a signal to a process that is there.
+pub fn send_signal(pid: u32, signal: Signal) {
+    kill(Pid::from_raw(pid.try_into().expect("a process id")), signal).expect("a process of ours");
+}
+
+/// The resident memory of a process, compared with its idle level.
+#[derive(Debug)]
+pub struct ProcessMemory {
+    pid: u32,
+    idle_kib: u64,
+}
+
+impl ProcessMemory {
+    /// Starts measuring. The process is idle now.
+    pub fn of(pid: u32) -> Self {
+        let mut memory = Self { pid, idle_kib: 0 };
+        memory.idle_kib = memory.read("VmRSS");
+        memory.reset_peak();
+        memory
+    }
+
+    /// A line of /proc/PID/status, in KiB.
+    fn read(&self, line: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).expect("a process that runs");
+        let value = status.lines().find_map(|it| it.strip_prefix(line)?.strip_prefix(':')).expect("the line");
+        value.trim().strip_suffix(" kB").expect("its unit").parse().expect("a number")
+    }
+
+    /// The idle level.
+    pub fn idle_kib(&self) -> u64 {
+        self.idle_kib
+    }
+
+    /// Begins a new peak (proc(5), clear_refs).
+    pub fn reset_peak(&self) {
+        std::fs::write(format!("/proc/{}/clear_refs", self.pid), "5").expect("a process of ours");
+    }
+
+    /// The peak since the last reset.
+    pub fn peak_above_idle_kib(&self) -> u64 {
+        self.read("VmHWM").saturating_sub(self.idle_kib)
+    }
+
+    /// The memory that it takes now.
+    pub fn above_idle_kib(&self) -> u64 {
+        self.read("VmRSS").saturating_sub(self.idle_kib)
+    }
+}
