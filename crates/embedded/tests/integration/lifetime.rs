@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use crate::support::{Other, folder, kept_in, query, query_at, runs, signal, start, wait_for};
+use crate::support::{Other, ephemeral, folder, kept_in, query, query_at, runs, signal, start, wait_for};
 use countersign_embedded::Options;
 
 #[test]
@@ -42,7 +42,7 @@ fn where_the_server_listens_is_not_a_callers_choice() {
 
 #[test]
 fn data_survives_a_kill_9_of_the_postmaster() {
-    let cluster = start(Options::ephemeral()).unwrap();
+    let cluster = start(ephemeral()).unwrap();
     query(&cluster, "create table kept as select 42 as answer").unwrap();
     let killed = cluster.pid();
     cluster.kill9().unwrap();
@@ -55,7 +55,7 @@ fn data_survives_a_kill_9_of_the_postmaster() {
 
 #[test]
 fn a_backend_that_is_busy_when_the_postmaster_dies_does_not_keep_it_down() {
-    let cluster = start(Options::ephemeral()).unwrap();
+    let cluster = start(ephemeral()).unwrap();
     let connection = cluster.connection_string("postgres");
     let busy = thread::spawn(move || query_at(&connection, "select count(*) from generate_series(1, 1000000000000)"));
     let backend = "select coalesce(max(pid), 0) from pg_stat_activity where query like '%generate' || '_series%'";
@@ -99,7 +99,7 @@ fn a_busy_backend_ends_with_the_last_user_also_when_its_postmaster_is_dead_alrea
 
 #[test]
 fn a_restart_keeps_the_connection_string_also_after_an_immediate_stop() {
-    let cluster = start(Options::ephemeral()).unwrap();
+    let cluster = start(ephemeral()).unwrap();
     let connection = cluster.connection_string("postgres");
     cluster.stop_immediate().unwrap();
     cluster.restart().unwrap();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, thread};
 
-use crate::support::{folder, query, start};
+use crate::support::{ephemeral, folder, query, start};
 use countersign_embedded::{Client, Cluster, Options, Search};
 
 #[test]
@@ -47,10 +47,10 @@ fn a_start_with_the_variable_set() {
 
 #[test]
 fn a_bindir_that_is_right_is_used() {
-    let usual = start(Options::ephemeral()).unwrap();
+    let usual = start(ephemeral()).unwrap();
     let bindir = usual.binaries().bindir().to_path_buf();
     let search = Search { bindir: Some(bindir.clone()), ..Search::only_packages(&[], PathBuf::new()) };
-    let cluster = start(Options::ephemeral().search(search)).unwrap();
+    let cluster = start(ephemeral().search(search)).unwrap();
     assert_eq!(cluster.binaries().bindir(), bindir);
     assert_eq!(cluster.binaries().found(), "COUNTERSIGN_PG_BINDIR");
 }
