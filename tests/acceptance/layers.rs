@@ -12,7 +12,7 @@ pub(crate) mod world;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ledger::read::{ReadError, ReadLimits, ReadRequest, Reader, RowForm};
+use ledger::read::{ReadError, ReadLimits, ReadRequest, Reader, RowForm, SearchPath};
 use pg::{Layer, Target};
 use testkit::long_form;
 
@@ -24,9 +24,10 @@ const LONG: Duration = Duration::from_secs(10);
 
 fn reader(target: &Target, missing: Option<Layer>, deadline: Duration) -> Reader {
     let limits = ReadLimits { deadline, sessions: 1, ..ReadLimits::default() };
+    let path = SearchPath { schemas: vec!["public".to_owned()], ..SearchPath::default() };
     match missing {
-        None => Reader::new(target.clone(), limits),
-        Some(layer) => Reader::without(layer, target.clone(), limits),
+        None => Reader::new(target.clone(), &path, limits),
+        Some(layer) => Reader::without(layer, target.clone(), &path, limits),
     }
 }
 

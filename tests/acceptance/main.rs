@@ -34,6 +34,7 @@ mod execute_sql;
 mod executors;
 mod explain_query;
 mod front_ends;
+mod hardening;
 mod hostile_arguments;
 mod http;
 mod images;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::Principal;
-use ledger::read::{ReadLimits, Reader};
+use ledger::read::{ReadLimits, Reader, SearchPath};
 use ledger::{Ledger, Settings, Target};
 use serde_json::{Value, json};
 use testkit::{Database, arguments, database, poll, repository};
@@ -28,7 +28,7 @@ impl World {
         let ledger = Ledger::new(target.clone(), Settings { sessions: 2, ..Settings::default() });
         let limits = ReadLimits { sessions: read_sessions, ..ReadLimits::default() };
         let backends = Backends {
-            reader: Some(Reader::new(ledger::reader_login(&target).await.unwrap(), limits)),
+            reader: Some(Reader::new(ledger::reader_login(&target).await.unwrap(), &SearchPath::default(), limits)),
             ..without_reader(&ledger)
         };
         let sources = ["social", "studio"].map(|name| {

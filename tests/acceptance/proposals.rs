@@ -42,9 +42,16 @@ pub(crate) async fn state(db: &Database, proposal: &Value) -> String {
 
 /// A person with a login that may, approves it.
 pub(crate) async fn approve(db: &Database, proposal: &Value) -> String {
-    let digest = proposal["digest"].as_str().unwrap();
-    let id = id(proposal);
-    db.value(&format!("select countersign.decide_as_person('{id}', 'confirmed', 'reviewer', '{digest}', null)")).await
+    decide_as_person(db, proposal, "confirmed", "reviewer").await
+}
+
+/// A person with a login that may, decides on it in the name of `who`; what the ledger says.
+pub(crate) async fn decide_as_person(db: &Database, proposal: &Value, outcome: &str, who: &str) -> String {
+    let (id, digest) = (id(proposal), proposal["digest"].as_str().unwrap());
+    let nonce = db.value(&format!("select countersign.begin_decision('{id}')")).await;
+    let decide =
+        format!("select countersign.decide_as_person('{id}', '{outcome}', '{who}', '{digest}', null, '{nonce}')");
+    db.value(&decide).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,7 +159,8 @@ async fn only_a_person_with_the_role_approves_and_a_server_carries_it_out() {
     tokio::spawn(connection);
     let (id, digest) = (id(&proposal), proposal["digest"].as_str().unwrap());
     for attempt in [
-        format!("select countersign.decide_as_person('{id}', 'confirmed', 'reviewer', '{digest}', null)"),
+        format!("select countersign.begin_decision('{id}')"),
+        format!("select countersign.decide_as_person('{id}', 'confirmed', 'reviewer', '{digest}', null, '')"),
         format!(
             "select countersign.swap_pending('{id}', 'confirmed', 'reviewer', 'command_line', '{digest}', null, null, null)"
         ),
@@ -167,8 +175,7 @@ async fn only_a_person_with_the_role_approves_and_a_server_carries_it_out() {
     let answer = client.query_one(&decided, &[]).await.unwrap();
     assert_eq!(answer.get::<_, String>(0), "not_yours");
     // The proposer is nobody's reviewer.
-    let own = format!("select countersign.decide_as_person('{id}', 'confirmed', 'default', '{digest}', null)");
-    assert_eq!(db.value(&own).await, "proposer");
+    assert_eq!(decide_as_person(&db, &proposal, "confirmed", "default").await, "proposer");
     assert_eq!(state(&db, &proposal).await, "pending");
 
     assert_eq!(approve(&db, &proposal).await, "done");

@@ -9,7 +9,7 @@ mod values;
 
 use std::time::Duration;
 
-use ledger::read::{ReadLimits, ReadRequest, Reader, RowForm};
+use ledger::read::{ReadLimits, ReadRequest, Reader, RowForm, SearchPath};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use serde_json::{Number, Value};
 use testkit::database;
@@ -19,6 +19,11 @@ use types::{SETUP, Sample, samples};
 /// Takes about three seconds.
 const BATCHES: u32 = 12;
 
+/// The search path of an ordinary login.
+fn public() -> SearchPath {
+    SearchPath { schemas: vec!["public".to_owned()], ..SearchPath::default() }
+}
+
 #[test]
 fn every_value_of_every_type_reads_as_to_jsonb_has_it_and_goes_back_as_it_was_read() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -26,7 +31,7 @@ fn every_value_of_every_type_reads_as_to_jsonb_has_it_and_goes_back_as_it_was_re
         let db = database().await;
         db.run(SETUP).await;
         let limits = ReadLimits { max_bytes: 16 << 20, deadline: Duration::from_secs(60), ..ReadLimits::default() };
-        let (reader, client) = (Reader::new(db.target(), limits), db.connect().await);
+        let (reader, client) = (Reader::new(db.target(), &public(), limits), db.connect().await);
         (db, reader, client)
     });
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { Config::default().cases } else { BATCHES };

@@ -20,7 +20,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ledger::read::{ReadLimits, ReadRequest, Reader, RowForm};
+use ledger::read::{ReadLimits, ReadRequest, Reader, RowForm, SearchPath};
 use serde_json::{Value, json};
 use testkit::{Database, Server, database};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -281,7 +281,7 @@ async fn main() {
     let db = database().await;
     let bare = Arc::new(Bare::new(&db).await);
     let login = ledger::reader_login(&db.target()).await.unwrap();
-    let reader = Reader::new(login, ReadLimits::default());
+    let reader = Reader::new(login, &SearchPath::default(), ReadLimits::default());
     let mut starts = Vec::new();
     for _ in 0..5 {
         timed(&mut starts, async { Stdio::start(&db).await.by_key(1).await }).await;

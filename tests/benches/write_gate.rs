@@ -84,7 +84,7 @@ impl Side {
             .unwrap();
         let url = cluster.connection_string(name);
         let target = Target::parse(&url).unwrap();
-        ledger::init(&target, ledger::DEFAULT_WRITER).await.expect("the ledger");
+        ledger::init(&target, &ledger::InitOptions::default()).await.expect("the ledger");
         let owner = connect(&url).await;
         owner
             .batch_execute(

@@ -1,6 +1,7 @@
 //! `countersign check`: every mistake of every manifest, without serving.
 
 use ledger::Ledger;
+use ledger::read::SearchPath;
 use manifest::{Catalog, Tier};
 
 use crate::settings::Settings;
@@ -16,8 +17,15 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<()> {
     let sources = wiring::read_manifests(&settings.manifests)?;
     let target = connection::configured(settings)?;
     ledger::check(&target).await?;
-    let catalog = wiring::compile(&sources, &settings.profiles, &Ledger::new(target, settings.ledger.clone())).await?;
+    let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+    let catalog = wiring::compile(&sources, &settings.profiles, &ledger).await?;
     say(&summary(&catalog));
+    // Whether the reader can log in is not for this command to say.
+    if let Ok(reader) = ledger::reader_login(&target).await {
+        for schema in SearchPath::of_login(&reader).await.unwrap_or_default().untrusted {
+            say(&format!("warning: {}", wiring::not_searched(&schema)));
+        }
+    }
     Ok(())
 }
 

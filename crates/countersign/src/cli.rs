@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::settings::{
     ConnectKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, Sources, WriteKeys,
 };
 
 use crate::audit::args::AuditCommand;
+use crate::keys::KeysCommand;
 use crate::proposals::args::ProposalsCommand;
 use crate::token::args::TokenCommand;
 
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     /// Make the bearer tokens of the HTTP transport.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Change the keys that seal what clients carry for the servers.
+    #[command(subcommand)]
+    Keys(KeysCommand),
     /// Say what is stuck or wrong with this database, its ledger and its roles, and what to do; takes the options of serve.
     ///
     /// Exits with 1 if there is a problem, with 0 if there are none, or only warnings.
@@ -146,9 +150,27 @@ pub(crate) struct InitArgs {
     /// The login of the servers: made without a password if there is no such role, and granted what the ledger needs.
     #[arg(long, env = "COUNTERSIGN_WRITER", value_name = "ROLE", default_value = ledger::DEFAULT_WRITER)]
     pub(crate) writer: String,
-    /// The demo's data as well, in schemas named social and studio.
+    /// The tables and views that the reader's login is granted SELECT on.
+    #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
+    pub(crate) reader_tables: ReaderTablesArg,
+    /// Print the SQL instead of changing anything: it is tried in a transaction that is rolled back.
     #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The demo's data as well, in schemas named social and studio.
+    #[arg(long, conflicts_with = "dry_run")]
     pub(crate) demo: bool,
+}
+
+/// [`ledger::ReaderTables`], as the command line takes it.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub(crate) enum ReaderTablesArg {
+    /// Those that were created since the last init.
+    #[default]
+    New,
+    /// All, also those from which an administrator has revoked it.
+    All,
+    /// None.
+    None,
 }
 
 #[derive(Debug, Args)]
@@ -191,6 +213,7 @@ impl Cli {
             Command::Doctor(arguments) => arguments.server.fill(&mut keys),
             Command::Audit(audit) => audit.connection().fill(&mut keys),
             Command::Proposals(proposals) => proposals.connection().fill(&mut keys),
+            Command::Keys(command) => command.connection().fill(&mut keys),
             Command::Init(init) => init.connection.fill(&mut keys),
             Command::Check(check) => {
                 check.connection.fill(&mut keys);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use embedded::{Cluster, Options};
-use ledger::{SchemaError, Target};
+use ledger::{InitOptions, SchemaError, Target};
 use manifest::Source;
 
 const SOCIAL: &str = include_str!("../../../manifests/social.toml");
@@ -60,7 +60,7 @@ pub(crate) async fn prepare(fresh: bool, progress: impl Fn(&str) + Send + 'stati
     .context("starting PostgreSQL")??;
     let database = DemoDatabase { cluster };
     let target = database.owner()?;
-    ledger::init(&target, ledger::DEFAULT_WRITER).await.map_err(|error| match error {
+    ledger::init(&target, &InitOptions::default()).await.map_err(|error| match error {
         SchemaError::Migration(_) => anyhow::Error::from(error)
             .context("the demo's data were made by another version; `countersign demo --fresh` starts anew"),
         error => error.into(),

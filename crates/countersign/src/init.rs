@@ -1,22 +1,88 @@
-//! `countersign init`: the ledger's schema and the reader's login, and the demo's data if asked.
+//! `countersign init`: the ledger's schema, its roles and the reader's login, and the demo's data if asked.
 
-use crate::cli::InitArgs;
+use contract::visible;
+use ledger::{InitOptions, InitReport, ReaderTables};
+
+use crate::cli::{InitArgs, ReaderTablesArg};
 use crate::settings::Settings;
 use crate::terminal::say;
 use crate::{connection, demo_data};
 
+/// How many names of a list are printed.
+const MAX_NAMES: usize = 12;
+
 pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Result<()> {
     let target = connection::configured(settings)?;
-    ledger::init(&target, &arguments.writer).await?;
-    say(&format!("The ledger (schema countersign) in database \"{}\" is ready.", target.dbname));
+    let options = InitOptions {
+        writer: arguments.writer.clone(),
+        reader_tables: match arguments.reader_tables {
+            ReaderTablesArg::New => ReaderTables::New,
+            ReaderTablesArg::All => ReaderTables::All,
+            ReaderTablesArg::None => ReaderTables::None,
+        },
+        dry_run: arguments.dry_run,
+    };
+    let report = ledger::init(&target, &options).await?;
+    if arguments.dry_run {
+        for statement in &report.statements {
+            say(&format!("{statement};"));
+        }
+        for warning in &report.warnings {
+            say(&format!("-- warning: {}", visible(warning)));
+        }
+        return Ok(());
+    }
+    print(&report, &target.dbname, &arguments.writer);
     if arguments.demo {
         for (schema, loaded) in demo_data::load(&target).await? {
             say(&if loaded {
                 format!("The demo's schema \"{schema}\" and its data are loaded.")
             } else {
-                format!("The schema \"{schema}\" is there already; left as it is.")
+                format!("The schema \"{schema}\" exists already, and stays as it is.")
             });
         }
     }
+    if report.is_new {
+        say(&format!(
+            "Next: let servers log in as {0} (\\password {0} in psql), grant {0} what the tools write, then\n  \
+             countersign check --manifest FILE\n  countersign serve --manifest FILE",
+            arguments.writer
+        ));
+    }
     Ok(())
+}
+
+fn print(report: &InitReport, dbname: &str, writer: &str) {
+    say(&format!("The ledger (schema countersign, version {}) in database \"{dbname}\" is ready.", report.version));
+    for role in &report.roles {
+        let what = match role.as_str() {
+            ledger::OWNER => "owns the ledger, without login",
+            ledger::APPROVER => "approves proposals, without login: grant it to people",
+            role if role == writer => "the login of servers, without a password yet",
+            _ => "the login of reads, its password in the ledger",
+        };
+        say(&format!("  created  {role}: {what}"));
+    }
+    let reader = report.reader.as_deref().unwrap_or_default();
+    list("granted", &format!("SELECT to {reader} on"), &report.granted);
+    let skipped: Vec<String> =
+        report.skipped.iter().map(|skipped| format!("{} (of {})", skipped.relation, skipped.owner)).collect();
+    list("skipped", "this login may not grant SELECT on", &skipped);
+    list("left", &format!("{reader} cannot read, as after the last init:"), &report.unreadable);
+    for change in &report.changes {
+        say(&format!("  changed  {}", visible(change)));
+    }
+    for warning in &report.warnings {
+        say(&format!("  warning  {}", visible(warning)));
+    }
+}
+
+fn list(what: &str, sentence: &str, names: &[String]) {
+    if names.is_empty() {
+        return;
+    }
+    let shown: Vec<String> = names.iter().take(MAX_NAMES).map(|name| visible(name).to_string()).collect();
+    let more = names.len().saturating_sub(MAX_NAMES);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    say(&format!("  {what:<7}  {sentence} {}{more}", shown.join(", ")));
 }

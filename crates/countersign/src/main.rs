@@ -11,6 +11,7 @@ mod demo;
 mod demo_data;
 mod doctor;
 mod init;
+mod keys;
 mod logging;
 mod person;
 mod proposals;
@@ -63,6 +64,7 @@ async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::
         Command::Check(_) => check::run(&settings).await?,
         Command::Audit(command) => return audit::run(command, &settings).await,
         Command::Proposals(command) => return proposals::run(command, &settings).await,
+        Command::Keys(command) => keys::run(command, &settings).await?,
         Command::Token(command) => token::run(command, &sources, &settings)?,
         Command::Doctor(arguments) => return doctor::run(&arguments, &settings).await,
         Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {

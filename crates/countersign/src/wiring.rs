@@ -2,13 +2,14 @@
 //! before a change of the tools.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use contract::Principal;
-use ledger::read::Reader;
-use ledger::{Ledger, Target};
+use ledger::read::{Reader, SearchPath, UntrustedSchema};
+use ledger::{Ledger, LoginSetting, Target};
 use manifest::{Catalog, Mistake, Mistakes, Source};
-use mcp::Asking;
+use mcp::{Asking, StateCodec, StateKey};
 use tools::{Backends, ExecuteSqlSettings, Metrics, Profile, Registry, Shelves, Toolbox, missing_executors};
 
 use crate::settings::{OwnProfile, Settings};
@@ -72,8 +73,10 @@ impl Workshop {
         ledger::check(target).await?;
         check_role(target, settings).await?;
         let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+        let reader = reader(target, settings).await?;
+        warn_of_settings(target, reader.as_ref().map(Reader::target)).await?;
         let backends = Backends {
-            reader: reader(target, settings).await?,
+            reader,
             gate: ledger.gate(),
             records: ledger.records(),
             call_deadline: settings.call_deadline,
@@ -112,10 +115,49 @@ pub(crate) fn server(toolbox: &Toolbox, settings: &Settings, asking: Asking) -> 
     mcp::Server::new(toolbox.of_profile(&settings.profile), principal, settings.content.into(), asking)
 }
 
-/// What puts questions to users, sealed with the key of the ledger: a client may come back to another server.
-pub(crate) async fn asking(ledger: &Ledger, settings: &Settings) -> anyhow::Result<Asking> {
-    let key = ledger.proposals().sealing_key().await.context("the sealing key cannot be read from the ledger")?;
-    Ok(Asking::new(key.as_bytes(), settings.ask_timeout)?)
+/// The keys of the ledger that seal what clients carry.
+pub(crate) async fn state_codec(ledger: &Ledger) -> anyhow::Result<StateCodec> {
+    let (sealing, keys) = state_keys(ledger).await?;
+    Ok(StateCodec::new(&sealing, keys)?)
+}
+
+async fn state_keys(ledger: &Ledger) -> anyhow::Result<(String, Vec<StateKey>)> {
+    let keys = ledger.state_keys().all().await.context("the keys for states cannot be read from the ledger")?;
+    let sealing =
+        keys.iter().find(|key| key.seals).context("the ledger has no key for states: run `countersign init`")?;
+    let sealing = sealing.id.clone();
+    Ok((sealing, keys.into_iter().map(|key| StateKey { id: key.id, key: key.key.expose().into() }).collect()))
+}
+
+/// How often a server looks for new keys. A key seals three minutes after it was made, so every server knows it by then.
+const KEY_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Keeps the keys up to date, for ever.
+pub(crate) async fn refresh_state_keys(ledger: Ledger, codec: StateCodec) {
+    let mut turns = tokio::time::interval(KEY_INTERVAL);
+    turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    turns.tick().await;
+    loop {
+        turns.tick().await;
+        let replaced = match state_keys(&ledger).await {
+            Ok((sealing, keys)) => codec.replace(&sealing, keys).map_err(anyhow::Error::from),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = replaced {
+            tracing::warn!("the keys for states were not read again, the old ones stay: {error:#}");
+        }
+    }
+}
+
+/// Names what `ALTER ROLE .. SET` and `ALTER DATABASE .. SET` have changed for the sessions of servers.
+async fn warn_of_settings(target: &Target, reader: Option<&Target>) -> anyhow::Result<()> {
+    let logins: Vec<&str> = [Some(target), reader].into_iter().flatten().map(|target| target.user.as_str()).collect();
+    for LoginSetting { scope, setting } in ledger::unexpected_settings(target, &logins).await? {
+        tracing::warn!(
+            "{scope} has the setting {setting}, which a server does not expect; `alter {scope} reset ..` removes it"
+        );
+    }
+    Ok(())
 }
 
 /// A server should be able to do what it must, and no more.
@@ -125,6 +167,19 @@ async fn check_role(target: &Target, settings: &Settings) -> anyhow::Result<()> 
     anyhow::ensure!(!settings.strict_roles, "{excess}; strict_roles refuses that: {advice}");
     tracing::warn!("{excess}: more than a server needs; {advice}");
     Ok(())
+}
+
+const CANNOT_LOG_IN: &str = "the reader cannot log in (`countersign init` gives its login a new password if that is why; \
+    --read-url names another login)";
+
+/// Why names in this schema have to be qualified.
+pub(crate) fn not_searched(schema: &UntrustedSchema) -> String {
+    format!(
+        "reads do not search the schema {0} for names without a schema, since {1} may create objects in it, \
+         and could put them in front of what an agent calls: revoke create on schema {0} from {1}",
+        schema.name,
+        schema.creators.join(", ")
+    )
 }
 
 /// The read path, if there is a login that may be used for it; the log says why not and what to do.
@@ -140,7 +195,11 @@ async fn reader(target: &Target, settings: &Settings) -> anyhow::Result<Option<R
             Err(error) => return Err(error.into()),
         },
     };
-    let reader = Reader::new(login, settings.read_limits.clone());
+    let path = SearchPath::of_login(&login).await.context(CANNOT_LOG_IN)?;
+    for schema in &path.untrusted {
+        tracing::warn!("{}", not_searched(schema));
+    }
+    let reader = Reader::new(login, &path, settings.read_limits.clone()).refusing_schema(ledger::SCHEMA);
     match ledger::check_reader(&reader).await {
         Ok(()) => Ok(Some(reader)),
         Err(ledger::ReaderRoleError::Privileged { role, power }) if settings.allow_privileged_reader => {
@@ -151,6 +210,6 @@ async fn reader(target: &Target, settings: &Settings) -> anyhow::Result<Option<R
             tracing::error!("query_database is not served: {error}");
             Ok(None)
         }
-        Err(error) => Err(anyhow::Error::from(error).context("the reader cannot log in")),
+        Err(error) => Err(anyhow::Error::from(error).context(CANNOT_LOG_IN)),
     }
 }

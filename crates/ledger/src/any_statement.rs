@@ -53,7 +53,7 @@ const AFFECTED_SQL: &str = "select pg_catalog.current_setting('countersign.rows_
 const RESET_SQL: &str = "reset session authorization; reset role; reset all";
 /// What `countersign.claim` has set, which RESET ALL takes back.
 const RESTORE_SQL: &str = "select pg_catalog.set_config('synchronous_commit', \
-        case pg_catalog.current_setting('synchronous_commit') when 'off' then 'on' \
+        case when pg_catalog.current_setting('synchronous_commit') operator(pg_catalog.=) 'off' then 'on' \
             else pg_catalog.current_setting('synchronous_commit') end, true), \
     pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $1, true), \
     pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true), \

@@ -33,7 +33,7 @@ pub(crate) enum Unfinished {
 }
 
 const FINISH_SUCCESS_SQL: &str = "\
-select countersign.finish_success($1, $2, $3, $4, $5, $6, $7, $8, $9, make_interval(secs => $10::double precision))";
+select countersign.finish_success($1, $2, $3, $4, $5, $6, $7, $8, $9, pg_catalog.make_interval(secs => $10::double precision))";
 const FINISH_FAILURE_SQL: &str = "select countersign.finish_failure($1, $2, $3, $4)";
 const FINISH_PROPOSAL_SQL: &str = "select countersign.finish_proposal($1, $2, $3, $4, $5)";
 

@@ -179,11 +179,11 @@ pub(crate) enum Opening {
 }
 
 const CLAIM_SQL: &str = "select countersign.claim($1, $2)";
-/// `countersign.claimed`: what is not for a write is not for a preview either (migrations V5, V8).
-const PREVIEW_SQL: &str = "select set_config('statement_timeout', $1, true), set_config('lock_timeout', $1, true), \
-                           set_config('idle_in_transaction_session_timeout', $1, true), \
-                           set_config('countersign.claimed', 'preview', true), pg_current_xact_id(), \
-                           set_config('countersign.account_id', $2, true)";
+/// `countersign.claimed`: what is not for a write is not for a preview either (migration V8).
+const PREVIEW_SQL: &str = "select pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $1, true), \
+                           pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true), \
+                           pg_catalog.set_config('countersign.claimed', 'preview', true), pg_catalog.pg_current_xact_id(), \
+                           pg_catalog.set_config('countersign.account_id', $2, true)";
 
 const OPENING_STEPS: usize = 2;
 

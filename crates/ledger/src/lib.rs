@@ -9,13 +9,14 @@
 //!
 //! Where things are: `gate` is the protocol's order; `memory` knows the calls of the last half minute and `standing` asks
 //! whether they still count; `intent`, `admit`, `execute` and `resolve` are its steps (their SQL is in `migrations/`: V2,
-//! V5, V7, V8); `executor` is what a write tool implements, `executors` finds one by its name; `proposals` are writes that
+//! V5, V7, V8, V9); `executor` is what a write tool implements, `executors` finds one by its name; `proposals` are writes that
 //! wait for somebody to agree; `any_statement` runs a text that is the caller's own; `preview` shows
 //! a write without making it; `fingerprint` decides which calls are the same; `records` reads the ledger, `audit` is for
 //! people: every account's records, seals over them, pruning; `doctor` asks what is stuck; `states` counts what is
-//! open, for monitoring; `sweep` ends what killed servers left pending; `schema` makes
-//! and checks the ledger; `roles` are its owner and the servers' login, `reader_role` is the login of the read path; `read` is
-//! the read path of `pg`, handed on.
+//! open, for monitoring; `sweep` ends what killed servers left pending; `setup` is `init`: the
+//! schema, its roles and grants; `schema` checks the ledger; `roles` are its owner and the servers' login, `reader_role` is the
+//! login of the read path, `login_settings` what they are set to; `state_keys` seal what clients carry; `read` is the read path of
+//! `pg`, handed on.
 //!
 //! This crate must never know what a tool or a manifest is, nor MCP.
 
@@ -29,6 +30,7 @@ mod executors;
 mod fingerprint;
 mod gate;
 mod intent;
+mod login_settings;
 mod memory;
 mod preview;
 pub mod proposals;
@@ -39,7 +41,9 @@ mod resolve;
 mod roles;
 mod schema;
 mod settings;
+mod setup;
 mod standing;
+mod state_keys;
 mod states;
 mod sweep;
 
@@ -54,17 +58,26 @@ pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
 pub use gate::{Attempt, Gate, Settled, Stopped};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use records::{RecordFilter, Records, Status};
-pub use roles::{DEFAULT_WRITER, Excess, excess_of_all_servers, excess_of_login, excess_of_server};
-pub use schema::{SchemaError, check, exists, init, load_once};
+pub use roles::{APPROVER, DEFAULT_WRITER, Excess, OWNER, excess_of_all_servers, excess_of_login, excess_of_server};
+pub use schema::{SchemaError, check, exists};
 pub use settings::Settings;
+pub use setup::{
+    Deviation, InitOptions, InitReport, ReaderTables, RoleReport, SkippedRelation, deviations, examine_roles, init,
+    load_once,
+};
+pub use state_keys::{StateKey, StateKeys};
 pub use states::{Counted, States};
 
 use contract::{Describe, DescribeError, StatementShape};
+pub use login_settings::{LoginSetting, unexpected_settings};
 use pg::Writer;
 pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Pooled, Pooler, Surroundings, Target, examine_pooler};
 use tokio::time::Instant;
 
 use crate::proposals::Proposals;
+
+/// The schema that the ledger lives in.
+pub const SCHEMA: &str = "countersign";
 
 /// The ledger of one database: the only owner of sessions that may write.
 #[derive(Debug, Clone)]
@@ -130,6 +143,12 @@ impl Ledger {
         Proposals::new(self.writer.clone(), self.gate.clone(), self.records(), &self.settings)
     }
 
+    /// The keys that seal what clients carry.
+    #[must_use]
+    pub fn state_keys(&self) -> StateKeys {
+        StateKeys::new(self.writer.clone())
+    }
+
     /// How many records and proposals are in the states that matter: for monitoring.
     #[must_use]
     pub fn states(&self) -> States {
@@ -154,7 +173,7 @@ impl Ledger {
 /// # Errors
 /// Why not.
 pub async fn reach(target: &Target) -> Result<(), pg::ConnectError> {
-    pg::Session::connect(target, &[]).await?.close().await;
+    pg::Session::connect(target, &pg::SessionSettings::default()).await?.close().await;
     Ok(())
 }
 

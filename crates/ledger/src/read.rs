@@ -2,4 +2,7 @@
 //! session that writes.
 
 pub use pg::value::{EncodeError, encode};
-pub use pg::{ConnectError, Error, PoolUse, ReadError, ReadLimits, ReadRequest, Reader, ResultSet, Room, RowForm};
+pub use pg::{
+    ConnectError, Error, PoolUse, ReadError, ReadLimits, ReadRequest, Reader, ResultSet, Room, RowForm, SearchPath,
+    UntrustedSchema,
+};

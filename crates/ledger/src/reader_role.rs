@@ -2,8 +2,7 @@
 //! the query itself (design.md section 4).
 
 use contract::Secret;
-use pg::{Reader, Session, Step, Target};
-use uuid::Uuid;
+use pg::{Reader, Session, SessionSettings, Step, Target};
 
 /// Why `query_database` is not served.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +18,7 @@ pub enum ReaderRoleError {
     NoLogin,
     /// The login can do more than read tables.
     #[error(
-        "the reader logs in as \"{role}\", which {power}: a read-only transaction cannot contain that. \
+        "the reader logs in as \"{role}\", which {power}: agents would have that as well. \
          Use a login with SELECT only (`countersign init` makes one), or allow it with --allow-privileged-reader"
     )]
     Privileged {
@@ -30,29 +29,12 @@ pub enum ReaderRoleError {
     },
 }
 
-/// Makes the login and grants it what is there. A role that may not create roles gets a warning, not an error: the
-/// operator can give a login of their own.
-pub(crate) async fn ensure(session: &mut Session) -> Result<(), pg::Error> {
-    // Two version 4 UUIDs: 244 random bits from the operating system.
-    let password = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
-    let params = [Some(password)];
-    let step = Step { sql: "select countersign.ensure_reader($1)", params: &params, param_types: &[] };
-    match session.run(&[step]).await.map_err(|failed| failed.error) {
-        Ok(_) => Ok(()),
-        Err(pg::Error::Server(error)) if error.sqlstate == "42501" => {
-            tracing::warn!(%error, "no reader login was made: this role may not; query_database needs --read-url");
-            Ok(())
-        }
-        Err(error) => Err(error),
-    }
-}
-
 /// The target of the read path: the same database, as the reader's login.
 ///
 /// # Errors
 /// [`ReaderRoleError::NoLogin`] if there is none, or that the database cannot be asked.
 pub async fn reader_login(target: &Target) -> Result<Target, ReaderRoleError> {
-    let mut session = Session::connect(target, &[]).await.map_err(pg::Error::from)?;
+    let mut session = Session::connect(target, &SessionSettings::default()).await.map_err(pg::Error::from)?;
     let step = Step::plain("select role_name, password from countersign.reader_credentials()");
     let outcomes = session.run(&[step]).await.map_err(|failed| failed.error)?;
     session.close().await;
@@ -68,10 +50,15 @@ select current_user, case \
     when (select rolsuper from pg_catalog.pg_roles where rolname = current_user) then 'is a superuser' \
     else (select 'is a member of ' || rolname from pg_catalog.pg_roles \
           where (rolsuper or rolname in \
-                ('pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program', 'pg_signal_backend')) \
-            and pg_catalog.pg_has_role(current_user, oid, 'member') order by rolname limit 1) end";
+                ('pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program', 'pg_signal_backend', \
+                 'pg_read_all_data', 'pg_write_all_data')) \
+            and pg_catalog.pg_has_role(current_user, oid, 'member') \
+          union all \
+          select 'may read the ledger (countersign.' || relname || ')' from pg_catalog.pg_class \
+          where relnamespace = pg_catalog.to_regnamespace('countersign') and relkind in ('r', 'v') \
+            and pg_catalog.has_any_column_privilege(oid, 'select') order by 1 limit 1) end";
 
-/// Makes sure that the reader's login cannot read files, run programs or signal others.
+/// Makes sure that the reader's login cannot read files, run programs, signal others, or read the ledger and everything else.
 ///
 /// # Errors
 /// [`ReaderRoleError::Privileged`] if it can, or that the database cannot be asked.

@@ -1,27 +1,15 @@
-//! The roles of the ledger: who owns it, and as whom servers log in (migrations/V5__roles.sql).
+//! The roles of the ledger: who owns it, and as whom servers log in (`setup` makes them).
 
-use pg::{Session, Step, Target};
+use pg::{Session, SessionSettings, Step, Target};
 
 /// The login that `init` makes for servers, unless another name is given.
 pub const DEFAULT_WRITER: &str = "countersign_writer";
 
-/// Makes the owner and the writer and hands the ledger over. A role that may not create roles gets a warning, not an
-/// error: the ledger is then its own.
-pub(crate) async fn ensure(session: &mut Session, writer: &str) -> Result<(), pg::Error> {
-    let params = [Some(writer.to_owned())];
-    let step = Step { sql: "select countersign.ensure_roles($1)", params: &params, param_types: &[] };
-    match session.run(&[step]).await.map_err(|failed| failed.error) {
-        Ok(_) => Ok(()),
-        Err(pg::Error::Server(error)) if error.sqlstate == "42501" => {
-            tracing::warn!(
-                %error,
-                "no roles were made for the ledger: this role may not; it owns the ledger, and a server that logs in as it can change the records"
-            );
-            Ok(())
-        }
-        Err(error) => Err(error),
-    }
-}
+/// The role that owns the ledger. Nobody logs in as it.
+pub const OWNER: &str = "countersign_owner";
+
+/// The role of the people who approve proposals.
+pub const APPROVER: &str = "countersign_approver";
 
 /// Everything that lets a login do more than the manifests' statements and the ledger's protocol need.
 const EXCESS_SQL: &str = "\
@@ -86,7 +74,7 @@ pub async fn excess_of_all_servers(target: &Target) -> Result<Vec<Excess>, pg::E
 }
 
 async fn excess(target: &Target, which: &str) -> Result<Vec<Excess>, pg::Error> {
-    let mut session = Session::connect(target, &[("search_path", "pg_catalog")]).await?;
+    let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let sql = format!("{EXCESS_SQL}{which}");
     let outcomes = session.run(&[Step::plain(&sql)]).await.map_err(|failed| failed.error)?;
     session.close().await;

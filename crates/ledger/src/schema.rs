@@ -1,14 +1,12 @@
-//! The ledger's own schema: made by `init`, checked before anything is served.
+//! The ledger's own schema: its migrations, and the check before anything is served.
 
 use std::io;
 
-use pg::{Pooler, Session, Step, Target};
+use pg::{Pooler, Session, SessionSettings, Step, Target};
 use refinery_core::Migration;
 use refinery_core::traits::r#async::{AsyncMigrate, AsyncQuery, AsyncTransaction};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-
-use crate::{reader_role, roles};
 
 #[allow(clippy::unwrap_used, unreachable_pub, missing_docs, reason = "what refinery's macro writes")]
 mod embedded {
@@ -16,10 +14,6 @@ mod embedded {
 }
 
 const HISTORY_TABLE: &str = "countersign.schema_history";
-
-/// Any number will do, as long as nobody else's advisory lock has it: "countersign" in 31-bit disguise.
-const LOCK_SQL: &str = "select pg_advisory_lock(1668641650)";
-const UNLOCK_SQL: &str = "select pg_advisory_unlock(1668641650)";
 
 /// Why the schema is not there.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +47,18 @@ pub enum SchemaError {
          session. Run this once with a connection string of PostgreSQL itself, and without that setting"
     )]
     Pooled,
+    /// Another user may have prepared the schema or the roles of the ledger, and could use them against the one who runs `init`.
+    #[error(
+        "database \"{database}\" has a schema countersign, or roles of this name, that cannot be trusted:\n  {}\n\
+         Nothing was changed. If these objects are yours, give them to countersign_owner or to this login first; if not, drop them",
+        problems.join("\n  ")
+    )]
+    Untrusted {
+        /// The database.
+        database: String,
+        /// What is wrong, each a line.
+        problems: Vec<String>,
+    },
     /// A migration did not apply, or the history is not ours.
     #[error("the ledger's schema cannot be brought up to date: {0}")]
     Migration(String),
@@ -62,36 +68,24 @@ fn connect_error(error: pg::ConnectError) -> SchemaError {
     SchemaError::Database(error.into())
 }
 
-/// Makes the ledger's schema, or brings it up to date, its owner, the servers' login `writer` and the reader's login. May run
-/// in many processes at once.
-///
-/// # Errors
-/// [`SchemaError`]; every migration is applied whole or not at all.
-pub async fn init(target: &Target, writer: &str) -> Result<(), SchemaError> {
-    refuse_pooler(target)?;
-    let mut session = Session::connect(target, &[]).await.map_err(connect_error)?;
-    // refinery has no lock of its own.
-    session.batch(LOCK_SQL).await?;
-    let made = make(&mut session, writer).await;
-    session.batch(UNLOCK_SQL).await?;
-    session.close().await;
-    made
-}
-
-/// Locks of a session, transactions of refinery's own.
-fn refuse_pooler(target: &Target) -> Result<(), SchemaError> {
+/// A migration is one transaction with everything around it.
+pub(crate) fn refuse_pooler(target: &Target) -> Result<(), SchemaError> {
     if target.pooler == Pooler::None { Ok(()) } else { Err(SchemaError::Pooled) }
 }
 
-async fn make(session: &mut Session, writer: &str) -> Result<(), SchemaError> {
-    session.batch("create schema if not exists countersign").await?;
+/// Applies the migrations that are missing, in the transaction that is open; the version of the schema then. Adds what it ran
+/// to `statements`.
+pub(crate) async fn migrate(session: &mut Session, statements: &mut Vec<String>) -> Result<i32, SchemaError> {
     let mut runner = embedded::migrations::runner();
     runner.set_migration_table_name(HISTORY_TABLE);
-    let mut connection = MigrationSession(session);
+    let mut connection = MigrationSession { session, statements };
     runner.run_async(&mut connection).await.map_err(|error| SchemaError::Migration(with_causes(&error)))?;
-    roles::ensure(session, writer).await?;
-    reader_role::ensure(session).await?;
-    Ok(())
+    Ok(needed_version())
+}
+
+/// The version of the schema that this binary makes.
+fn needed_version() -> i32 {
+    embedded::migrations::runner().get_migrations().iter().map(Migration::version).max().unwrap_or_default()
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {
@@ -104,37 +98,12 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Runs SQL of our own (a demo's schema and data) in one transaction, unless `schema` is there already; whether it did.
-/// Safe when several processes start at once.
-///
-/// # Errors
-/// [`SchemaError`]; nothing of it stays then.
-pub async fn load_once(target: &Target, schema: &str, own_texts: &[&str]) -> Result<bool, SchemaError> {
-    refuse_pooler(target)?;
-    let mut session = Session::connect(target, &[]).await.map_err(connect_error)?;
-    session.batch(LOCK_SQL).await?;
-    let loaded = load(&mut session, schema, own_texts).await;
-    session.batch(UNLOCK_SQL).await?;
-    session.close().await;
-    loaded
-}
-
-async fn load(session: &mut Session, schema: &str, own_texts: &[&str]) -> Result<bool, SchemaError> {
-    if single(session, "select to_regnamespace($1)::text", &[Some(schema.to_owned())]).await?.is_some() {
-        return Ok(false);
-    }
-    MigrationSession(session).execute(own_texts.iter().copied()).await?;
-    single(session, "select countersign.grant_writers($1)", &[Some(schema.to_owned())]).await?;
-    reader_role::ensure(session).await?;
-    Ok(true)
-}
-
 /// Whether there is a ledger in this database, of whatever version, and whether or not this login may use it.
 ///
 /// # Errors
 /// That the database cannot be asked.
 pub async fn exists(target: &Target) -> Result<bool, pg::Error> {
-    let mut session = Session::connect(target, &[]).await?;
+    let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let sql = "select from pg_catalog.pg_namespace where nspname = 'countersign'";
     let found = session.run(&[Step::plain(sql)]).await.map_err(|failed| failed.error)?;
     session.close().await;
@@ -146,7 +115,7 @@ pub async fn exists(target: &Target) -> Result<bool, pg::Error> {
 /// # Errors
 /// [`SchemaError`], which names what is missing and the way out.
 pub async fn check(target: &Target) -> Result<i32, SchemaError> {
-    let mut session = Session::connect(target, &[]).await.map_err(connect_error)?;
+    let mut session = Session::connect(target, &SessionSettings::default()).await.map_err(connect_error)?;
     let missing = |missing| SchemaError::Missing { database: target.dbname.clone(), missing };
     for (table, name) in [
         ("countersign.schema_history", "ledger (schema countersign)"),
@@ -161,8 +130,7 @@ pub async fn check(target: &Target) -> Result<i32, SchemaError> {
     }
     let newest = single(&mut session, "select max(version) from countersign.schema_history", &[]).await?;
     let found: i32 = newest.and_then(|version| version.parse().ok()).unwrap_or_default();
-    let needed =
-        embedded::migrations::runner().get_migrations().iter().map(Migration::version).max().unwrap_or_default();
+    let needed = needed_version();
     session.close().await;
     let advice = match found.cmp(&needed) {
         std::cmp::Ordering::Equal => return Ok(found),
@@ -182,8 +150,11 @@ async fn single(session: &mut Session, sql: &str, params: &[Option<String>]) -> 
         .and_then(|row| row.into_iter().next().flatten()))
 }
 
-/// Lets refinery run on a session of ours.
-struct MigrationSession<'a>(&'a mut Session);
+/// Lets refinery run in a transaction of ours.
+struct MigrationSession<'a> {
+    session: &'a mut Session,
+    statements: &'a mut Vec<String>,
+}
 
 impl AsyncTransaction for MigrationSession<'_> {
     type Error = pg::Error;
@@ -192,22 +163,19 @@ impl AsyncTransaction for MigrationSession<'_> {
         &'a mut self,
         queries: T,
     ) -> Result<usize, pg::Error> {
-        let queries: Vec<&str> = queries.collect();
-        self.0.batch("begin").await?;
-        for query in &queries {
-            if let Err(error) = self.0.batch(query).await {
-                self.0.batch("rollback").await?;
-                return Err(error);
-            }
+        let mut count = 0;
+        for query in queries {
+            self.session.batch(query).await?;
+            self.statements.push(query.trim_end().trim_end_matches(';').to_owned());
+            count += 1;
         }
-        self.0.batch("commit").await?;
-        Ok(queries.len())
+        Ok(count)
     }
 }
 
 impl AsyncQuery<Vec<Migration>> for MigrationSession<'_> {
     async fn query<'a>(&'a mut self, query: &'a str) -> Result<Vec<Migration>, pg::Error> {
-        let outcomes = self.0.run(&[Step::plain(query)]).await.map_err(|failed| failed.error)?;
+        let outcomes = self.session.run(&[Step::plain(query)]).await.map_err(|failed| failed.error)?;
         let rows = outcomes.into_iter().flat_map(|outcome| outcome.rows);
         rows.map(|row| applied(row).ok_or_else(|| io::Error::other(format!("{HISTORY_TABLE} cannot be read")).into()))
             .collect()

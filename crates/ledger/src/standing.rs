@@ -7,8 +7,9 @@ use tokio::time::Instant;
 
 /// The guard says for how long a success counts, and that it counts no more once it was reversed.
 const STANDING_SQL: &str = "select a.result from countersign.mutation_audit a \
-     join countersign.idempotency_guard g on g.holder = a.correlation_id \
-     where a.correlation_id = $1 and a.status = 'success' and g.expires_at > clock_timestamp()";
+     join countersign.idempotency_guard g on g.holder operator(pg_catalog.=) a.correlation_id \
+     where a.correlation_id operator(pg_catalog.=) $1 and a.status operator(pg_catalog.=) 'success' \
+       and g.expires_at operator(pg_catalog.>) pg_catalog.clock_timestamp()";
 
 /// What the success was answered, if an identical call now would be its duplicate.
 pub(crate) async fn result(

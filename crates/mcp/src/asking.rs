@@ -9,24 +9,25 @@
 //! Whether it belongs to the arguments of the call, the tool looks itself.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{Principal, ProposalId};
 use rmcp::model::{
     CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientResult, ElicitRequest,
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, ErrorData, InputRequest,
-    InputRequiredResult, ProtocolVersion, RequestId, RequestStateCodec, SealOptions, ServerNotification, ServerRequest,
+    InputRequiredResult, ProtocolVersion, RequestId, SealOptions, ServerNotification, ServerRequest,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RoleServer, ServiceError};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tools::{Question, Said, UserAnswer};
 
+use crate::state_codec::StateCodec;
+
 /// Asks users.
 #[derive(Debug, Clone)]
 pub struct Asking {
-    codec: Arc<RequestStateCodec>,
+    codec: StateCodec,
     timeout: Duration,
 }
 
@@ -56,19 +57,15 @@ struct State {
 }
 
 impl Asking {
-    /// `key` seals what clients carry, and is the same for all servers that a client may come to; `timeout` is how long a call
-    /// waits for its user.
-    ///
-    /// # Errors
-    /// That the key is too short.
-    pub fn new(key: &[u8], timeout: Duration) -> Result<Self, AskingError> {
-        let codec = RequestStateCodec::try_new(key).map_err(|_| AskingError)?;
-        Ok(Self { codec: Arc::new(codec), timeout })
+    /// `codec` seals what clients carry; `timeout` is how long a call waits for its user.
+    #[must_use]
+    pub fn new(codec: StateCodec, timeout: Duration) -> Self {
+        Self { codec, timeout }
     }
 
-    /// What seals, for whatever else clients carry.
-    pub(crate) fn codec(&self) -> Arc<RequestStateCodec> {
-        Arc::clone(&self.codec)
+    /// The codec, for the other states that clients carry.
+    pub(crate) fn codec(&self) -> StateCodec {
+        self.codec.clone()
     }
 
     /// How the client of this request says that its user can be asked.
@@ -125,7 +122,7 @@ impl Asking {
         let state = State { proposal_id: question.proposal_id, digest: question.digest.clone() };
         let bound = bound(principal, tool);
         let options = SealOptions::new().associated_data(&bound).ttl(TTL);
-        let sealed = self.codec.seal_json_with(&state, &options);
+        let sealed = self.codec.current().seal_json_with(&state, &options);
         let sealed = sealed.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         let request = InputRequest::Elicitation(ElicitRequest::new(form(question)));
         Ok(InputRequiredResult::new(Some(BTreeMap::from([(QUESTION.to_owned(), request)])), Some(sealed)))
@@ -142,7 +139,7 @@ impl Asking {
         principal: &Principal,
     ) -> Result<Option<Said>, ErrorData> {
         let Some(sealed) = &params.request_state else { return Ok(None) };
-        let opened = self.codec.open_json_with::<State>(sealed, &bound(principal, &params.name));
+        let opened = self.codec.current().open_json_with::<State>(sealed, &bound(principal, &params.name));
         let state = opened.map_err(|error| {
             tracing::warn!(tool = contract::quoted(&params.name), %error, "a requestState was refused");
             let message = "requestState is not one that this server gave to this client for this tool, or it is too old; \
@@ -180,11 +177,6 @@ impl Drop for OpenQuestion {
     }
 }
 
-/// The key is too short to seal anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the key that seals what clients carry has less than 32 bytes")]
-pub struct AskingError;
-
 /// What a state is good for: no account may hold a NUL, and no tool.
 fn bound(principal: &Principal, tool: &str) -> Vec<u8> {
     format!("countersign agreement\0{}\0{tool}", principal.account_id.as_str()).into_bytes()
@@ -213,9 +205,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::state_codec::StateKey;
 
     fn asking(key: u8) -> Asking {
-        Asking::new(&[key; 32], Duration::from_secs(1)).unwrap()
+        let keys = vec![StateKey { id: "1".to_owned(), key: vec![key; 32] }];
+        Asking::new(StateCodec::new("1", keys).unwrap(), Duration::from_secs(1))
     }
 
     fn principal(account: &str) -> Principal {

@@ -17,16 +17,18 @@ mod packed;
 mod reads;
 mod resources;
 mod server;
+mod state_codec;
 mod stdio;
 
 pub use self::http::{
     Allowances, Check, HttpOptions, Offer, Site, Tls, TlsError, anonymous, host, origin, read_tls, resource, serve_http,
 };
-pub use asking::{Asking, AskingError};
+pub use asking::Asking;
 pub use auth::{Authenticator, Identity, Refusal};
 #[cfg(feature = "client-http")]
 pub use client::Era;
 pub use client::{Client, ClientError, ToolAnswer};
 pub use server::{Content, Server};
+pub use state_codec::{StateCodec, StateKey, StateKeyError};
 pub use stdio::{ServeError, serve_stdio, standard_pipes};
 pub use tools::UserAnswer;

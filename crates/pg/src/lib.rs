@@ -17,6 +17,7 @@ mod pool;
 mod pooler;
 mod reach;
 mod read;
+mod search_path;
 mod session;
 mod target;
 mod types;
@@ -33,10 +34,12 @@ pub use pool::{Lease, Pool, PoolUse};
 pub use pooler::{Pooled, examine_pooler};
 pub use reach::reach;
 pub use read::{Layer, ReadError, ReadLimits, ReadRequest, Reader, ResultSet, Room, RowForm};
-pub use session::{Explained, Keep, Outcome, RawColumn, RawShape, Session, Step, StepError, Whole};
+pub use search_path::{SearchPath, UntrustedSchema};
+pub use session::{Explained, Keep, Outcome, RawColumn, RawShape, Session, SessionSettings, Step, StepError, Whole};
 pub use target::{
     Address, AuthMethod, ChannelBinding, ClientCertificate, Conninfo, DEFAULT_CONNECT_TIMEOUT, Keepalive, Login,
     Pooler, Roots, SessionAttrs, Surroundings, Target, TargetError, Tls, TlsMode,
 };
 pub use types::TypeCatalog;
+pub use wire::scram_verifier;
 pub use write::Writer;

@@ -9,14 +9,14 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::error::{ConnectError, Error};
-use crate::session::{Outcome, Session, Step};
+use crate::session::{Outcome, Session, SessionSettings, Step};
 use crate::target::Target;
 use crate::wire;
 
 #[derive(Debug)]
 struct Manager {
     target: Target,
-    settings: Vec<(&'static str, &'static str)>,
+    settings: SessionSettings,
     /// When a connection was last found lost: whatever is older is not trusted.
     lost: Mutex<Option<std::time::Instant>>,
     /// Sessions that are being stopped.
@@ -89,7 +89,7 @@ const GRACE: Duration = Duration::from_millis(10);
 impl Pool {
     /// A pool that opens a session when one is needed, at most `sessions` at once.
     #[must_use]
-    pub fn new(target: Target, settings: Vec<(&'static str, &'static str)>, sessions: usize) -> Self {
+    pub fn new(target: Target, settings: SessionSettings, sessions: usize) -> Self {
         let manager = Manager { target, settings, lost: Mutex::default(), stopping: TaskTracker::new() };
         let builder = Deadpool::builder(manager).max_size(sessions).runtime(Runtime::Tokio1);
         let pool = builder.build().unwrap_or_else(|_| unreachable!("a pool with a runtime can be built"));

@@ -1,7 +1,7 @@
 //! What stands between us and PostgreSQL, as far as that can be seen from here: by what it does.
 
 use crate::error::Error;
-use crate::session::{Session, Step};
+use crate::session::{Session, SessionSettings, Step};
 use crate::target::Target;
 
 /// What a pooler does with the backends that it lends. `None`: that could not be seen.
@@ -27,7 +27,7 @@ const MARKED_SQL: &str = "select pg_catalog.pg_backend_pid(), pg_catalog.current
 /// # Errors
 /// Whatever the connection or the server says.
 pub async fn examine_pooler(target: &Target) -> Result<Pooled, Error> {
-    let mut session = Session::connect(target, &[]).await?;
+    let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let backend = Step::plain("select pg_catalog.pg_backend_pid()");
     let rows = session.run(&[backend]).await.map_err(|failed| failed.error)?;
     let process = rows.first().and_then(|outcome| outcome.rows.first()?.first()?.clone());

@@ -2,6 +2,7 @@
 
 mod clean;
 pub(crate) mod ground;
+mod settings;
 mod whole;
 
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ use crate::read::{Around, Remembered};
 use crate::target::{Pooler, Target};
 use crate::wire::{self, CancelKey, Connection, Tx};
 use ground::Ground;
+pub use settings::SessionSettings;
 pub use whole::{Explained, Keep, Whole};
 
 /// One statement of a pipeline.
@@ -111,16 +113,18 @@ pub struct Session {
     pub(crate) remembered: Remembered,
     /// The last thing that was sent leaves nothing of the call behind.
     is_settling: bool,
+    /// Whether names that are not qualified are looked up in PostgreSQL's own schema only.
+    pub(crate) has_system_path: bool,
     /// The database has changed under a prepared statement: only a new session forgets it.
     outdated: bool,
 }
 
 impl Session {
-    /// Connects. `settings` are start-up settings beyond those that every session gets.
+    /// Connects, and starts the session with these settings.
     ///
     /// # Errors
     /// [`ConnectError`], within the target's connect timeout.
-    pub async fn connect(target: &Target, settings: &[(&str, &str)]) -> Result<Self, ConnectError> {
+    pub async fn connect(target: &Target, settings: &SessionSettings) -> Result<Self, ConnectError> {
         let connection = wire::connect(target, settings).await?;
         let ground = (target.pooler == Pooler::Transaction).then(|| Ground::new(settings));
         let is_pooled = ground.is_some();
@@ -134,6 +138,7 @@ impl Session {
             around: Around::default(),
             remembered: Remembered::new(!is_pooled),
             is_settling: false,
+            has_system_path: settings.has_system_path(),
             outdated: false,
         })
     }

@@ -31,11 +31,18 @@ const FIELDS_SQL: &str = "\
 select attname, atttypid from pg_catalog.pg_attribute \
 where attrelid = $1 and attnum > 0 and not attisdropped order by attnum";
 
+/// Also sent among the statements of a read, under its search path.
 const ROWS_SQL: &str = "\
 select coalesce(pg_catalog.string_agg(pg_catalog.concat_ws(' ', t.oid, a.atttypid, a.attname), e'\\n' \
        order by t.oid, a.attnum), '') \
-from pg_catalog.pg_type t join pg_catalog.pg_attribute a on a.attrelid = t.typrelid \
-where t.oid = any($1::pg_catalog.oid[]) and a.attnum > 0 and not a.attisdropped";
+from pg_catalog.pg_type t join pg_catalog.pg_attribute a on a.attrelid operator(pg_catalog.=) t.typrelid \
+where t.oid operator(pg_catalog.=) any($1::pg_catalog.oid[]) and a.attnum operator(pg_catalog.>) 0 and not a.attisdropped";
+
+/// Set the search path aside for a statement of our own. All three are one transaction, or part of the one that is open.
+const SET_PATH_SQL: &str = "select pg_catalog.set_config('countersign.search_path', pg_catalog.current_setting('search_path'), true), \
+     pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)";
+const RESTORE_PATH_SQL: &str =
+    "select pg_catalog.set_config('search_path', pg_catalog.current_setting('countersign.search_path'), true)";
 
 /// The row types among some types, with their fields as they were when they were looked up. They are what
 /// can change in a type that has been looked up: a table's row type does with every column that is added or renamed.
@@ -238,14 +245,20 @@ fn scalar(ty: &Type) -> Scalar {
 }
 
 impl Session {
-    /// The rows of one of our own statements, as text.
+    /// The rows of one of our own statements, as text. Names in it that are not qualified are PostgreSQL's own, also in a
+    /// session that has another search path.
     pub(crate) async fn rows(
         &mut self,
         sql: &str,
         params: &[Option<String>],
     ) -> Result<Vec<Vec<Option<String>>>, Error> {
         let step = Step { sql, params, param_types: &[] };
-        let outcomes = self.run(&[step]).await.map_err(|failed| failed.error)?;
-        Ok(outcomes.into_iter().next().map(|outcome| outcome.rows).unwrap_or_default())
+        let outcomes = if self.has_system_path {
+            self.run(&[step]).await
+        } else {
+            self.run(&[Step::plain(SET_PATH_SQL), step, Step::plain(RESTORE_PATH_SQL)]).await
+        };
+        let mut outcomes = outcomes.map_err(|failed| failed.error)?;
+        Ok(outcomes.drain(..).nth(usize::from(!self.has_system_path)).map(|outcome| outcome.rows).unwrap_or_default())
     }
 }

@@ -10,7 +10,7 @@ use crate::columns;
 use crate::error::Error;
 use crate::execute::{Failed, Limits, Outlet, Query, ending, run_in};
 use crate::pool::{Lease, Pool, PoolUse};
-use crate::session::{Outcome, RawColumn};
+use crate::session::{Outcome, RawColumn, SessionSettings};
 use crate::target::Target;
 use crate::types::TypeCatalog;
 
@@ -25,18 +25,21 @@ impl Writer {
     /// A writer on this database, over at most so many sessions. Opens no connection yet.
     #[must_use]
     pub fn new(target: Target, sessions: usize) -> Self {
-        // What a manifest does not qualify is looked up in PostgreSQL's own schema and nowhere else, so that no table
-        // put in front of the search path can take a write (attack MA07).
-        // And whatever the role's or the database's default: the ledger's functions need to see, statement by statement, what
-        // was committed before it.
-        let settings = vec![("search_path", "pg_catalog"), ("default_transaction_isolation", "read committed")];
-        Self { pool: Pool::new(target, settings, sessions), types: Arc::default() }
+        // The names of a manifest that are not qualified are looked up in PostgreSQL's own schema only, so that no table
+        // in front of the search path can take a write (attack MA07).
+        Self::with_settings(target, SessionSettings::default(), sessions)
     }
 
     /// The same with the role's own search path: for people, who write down what they mean as they do elsewhere.
     #[must_use]
     pub fn of_person(target: Target, sessions: usize) -> Self {
-        let settings = vec![("default_transaction_isolation", "read committed")];
+        Self::with_settings(target, SessionSettings::default().with_login_search_path(), sessions)
+    }
+
+    /// The ledger's functions need to see, statement by statement, what was committed before it, whatever the role's or the
+    /// database's default is.
+    fn with_settings(target: Target, settings: SessionSettings, sessions: usize) -> Self {
+        let settings = settings.with("default_transaction_isolation", "read committed");
         Self { pool: Pool::new(target, settings, sessions), types: Arc::default() }
     }
 

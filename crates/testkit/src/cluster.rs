@@ -156,7 +156,7 @@ impl Database {
 
     async fn load_demo(&self) {
         let target = self.target();
-        ledger::init(&target, ledger::DEFAULT_WRITER).await.expect("the ledger's schema");
+        ledger::init(&target, &ledger::InitOptions::default()).await.expect("the ledger's schema");
         for (schema, texts) in SCHEMAS {
             ledger::load_once(&target, schema, &texts).await.expect("the demo's data");
         }

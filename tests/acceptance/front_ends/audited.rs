@@ -233,7 +233,7 @@ async fn a_ledger_that_is_made_while_a_pipe_lives_is_used() {
     let may_write = json!({"options": {"read_only": false}});
     let before = pipe.run_with("a", "insert into t values (1)", may_write.clone()).await;
     assert_eq!((&before["code"], before["correlation_id"].is_null()), (&json!("result"), true), "{before}");
-    ledger::init(&db.target(), ledger::DEFAULT_WRITER).await.unwrap();
+    ledger::init(&db.target(), &ledger::InitOptions::default()).await.unwrap();
     let started = std::time::Instant::now();
     let is_recorded =
         async || !pipe.run_with("b", "insert into t values (2)", may_write.clone()).await["correlation_id"].is_null();

@@ -79,8 +79,7 @@ async fn a_call_that_needs_no_session_keeps_none_from_being_taken_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_session_of_this_ledger_is_not_found() {
     let (db, other) = (database().await, database().await);
-    // The databases of tests are copies of one, with its key.
-    other.run("update countersign.request_state_key set key = sha256('another')").await;
+    // F-114: the databases of tests are copies of one, with its keys.
     let server = HttpServer::on(&db).await;
     let elsewhere = HttpServer::on(&other).await;
     let foreign = elsewhere.session(HANDSHAKE).await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ledger::Target;
 use ledger::read::Reader;
-use pg::{Session, Step};
+use pg::{Session, SessionSettings, Step};
 use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{Database, lone_database, poll};
@@ -151,7 +151,7 @@ impl World {
         db.run("select pg_reload_conf()").await;
         db.run(&traps.bait(include_str!("../../attacks/fixture.sql"))).await;
         // The reader gets SELECT on what is there now.
-        ledger::init(&db.target(), ledger::DEFAULT_WRITER).await.unwrap();
+        ledger::init(&db.target(), &ledger::InitOptions::default()).await.unwrap();
         let eye = db.connect().await;
         let mut world = Self { db: db.clone(), eye, before: String::new(), traps, seen_connections: 0, sibling: 0 };
         world.before = world.state().await;
@@ -193,7 +193,7 @@ impl World {
             let sibling = self.sibling;
             self.look("select pg_terminate_backend($1)", &[&sibling]).await;
         }
-        let mut session = Session::connect(login, &[]).await.unwrap();
+        let mut session = Session::connect(login, &SessionSettings::default()).await.unwrap();
         self.sibling = session.backend_pid();
         tokio::spawn(async move { session.run(&[Step::plain("select pg_sleep(3600)")]).await });
         poll::until("the sibling runs", async || self.sibling_runs().await).await;

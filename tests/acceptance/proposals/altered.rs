@@ -222,7 +222,7 @@ async fn no_statement_of_a_write_decides_whatever_it_sets() {
         format!(
             "countersign.decide_proposal('{id}', 'default', 'confirmed', 'elicitation', '{digest}', null, null, interval '0')"
         ),
-        "countersign.sealing_key()".to_owned(),
+        "countersign.state_keys()".to_owned(),
         "countersign.reader_credentials()".to_owned(),
     ] {
         let sql = format!("select set_config('countersign.claimed', '', true), {call}");

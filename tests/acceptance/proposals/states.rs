@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::{Database, Server, database};
 
-use super::{PRICE, agreement, id, price, state};
+use super::{PRICE, agreement, decide_as_person, id, price, state};
 
 const STATES: [&str; 7] = ["pending", "confirmed", "rejected", "expired", "executed", "failed", "stale"];
 
@@ -137,12 +137,8 @@ async fn every_action_on_every_state_works_or_says_why_not() {
             let value = format!("{}", 300 + number * 2 + usize::from(decision == "rejected"));
             let proposal = server.propose("upsert_package", price(&value)).await;
             bring(&db, &proposal, from).await;
-            let call = format!(
-                "select countersign.decide_as_person('{}', '{decision}', 'reviewer', '{}', null)",
-                id(&proposal),
-                proposal["digest"].as_str().unwrap()
-            );
-            assert_eq!(db.value(&call).await, expected, "a person, {decision}, of a {from} one");
+            let said = decide_as_person(&db, &proposal, decision, "reviewer").await;
+            assert_eq!(said, expected, "a person, {decision}, of a {from} one");
         }
     }
     server.close().await;

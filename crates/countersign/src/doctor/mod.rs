@@ -70,6 +70,11 @@ impl Finding {
         Self::broken(area, format!("{what} cannot be asked: {error}"))
     }
 
+    /// The same, but it works all the same.
+    fn as_warning(self) -> Self {
+        Self { level: Level::Warning, ..self }
+    }
+
     fn with(mut self, details: Map<String, Value>) -> Self {
         self.details = Some(details);
         self
@@ -110,10 +115,33 @@ async fn examine(target: &Target, settings: &Settings) -> Vec<Finding> {
             return findings;
         }
     }
+    findings.extend(deviations(target).await);
     findings.extend(roles::examine(&ledger, target, &login, settings).await);
     findings.extend(stuck::examine(&ledger.doctor()).await);
     findings.extend(manifests::examine(&ledger, settings).await);
     findings
+}
+
+/// Whether the ledger's schema is what this program makes.
+async fn deviations(target: &Target) -> Vec<Finding> {
+    const AREA: &str = "ledger";
+    match ledger::deviations(target).await {
+        Ok(deviations) if deviations.is_empty() => {
+            vec![Finding::ok(
+                AREA,
+                "its tables, functions, triggers and privileges are as `countersign init` makes them",
+            )]
+        }
+        Ok(deviations) => deviations
+            .iter()
+            .map(|deviation| {
+                let advice = "if you do not know who did this, treat the ledger as compromised (docs/security.md); \
+                    `countersign init` revokes privileges";
+                Finding::problem(AREA, deviation.to_string(), advice)
+            })
+            .collect(),
+        Err(error) => vec![Finding::unasked(AREA, "its tables and functions", &error)],
+    }
 }
 
 /// The oldest PostgreSQL that the ledger's functions run on.

@@ -1,17 +1,18 @@
 //! Who may do what: the servers' logins, the reader's, and the approvers (docs/operators.md, "Roles").
 
-use ledger::read::Reader;
-use ledger::{Excess, Ledger, ReaderRoleError, Target};
+use ledger::read::{Reader, SearchPath, UntrustedSchema};
+use ledger::{Excess, Ledger, LoginSetting, ReaderRoleError, Target};
 
 use super::Finding;
-use crate::connection;
 use crate::settings::Settings;
+use crate::{connection, wiring};
 
 const AREA: &str = "roles";
 
 pub(super) async fn examine(ledger: &Ledger, target: &Target, login: &str, settings: &Settings) -> Vec<Finding> {
     let mut findings = servers(target, login, settings).await;
-    findings.push(reader(target, settings).await);
+    findings.extend(reader(target, settings).await);
+    findings.extend(owner(target).await);
     findings.push(match ledger.doctor().approvers().await {
         Ok(approvers) => people(&approvers),
         Err(error) => Finding::unasked(AREA, "who may approve", &error),
@@ -60,18 +61,67 @@ fn too_much(settings: &Settings, message: String) -> Finding {
     }
 }
 
-async fn reader(target: &Target, settings: &Settings) -> Finding {
-    let found = match &settings.read {
+/// The owner of the ledger, and the role of the approvers.
+async fn owner(target: &Target) -> Vec<Finding> {
+    let report = match ledger::examine_roles(target).await {
+        Ok(report) => report,
+        Err(error) => return vec![Finding::unasked(AREA, "the roles of the ledger", &error)],
+    };
+    let problems = report.problems.into_iter().map(|problem| Finding::broken(AREA, problem));
+    let members = report.owner_members.map(|members| {
+        let message = format!("members of {}, who can change the records: {members}", ledger::OWNER);
+        Finding::warning(AREA, message, format!("revoke {} from those who do not administer the ledger", ledger::OWNER))
+    });
+    problems.chain(members).collect()
+}
+
+async fn reader(target: &Target, settings: &Settings) -> Vec<Finding> {
+    let login = match &settings.read {
         Some(read) => match connection::parse(read, settings) {
             Ok(target) => Ok(target),
-            Err(error) => return Finding::problem(AREA, format!("{error:#}"), "correct read_url"),
+            Err(error) => return vec![Finding::problem(AREA, format!("{error:#}"), "correct read_url")],
         },
         None => ledger::reader_login(target).await,
     };
-    let checked = match found {
-        Ok(login) => ledger::check_reader(&Reader::new(login, settings.read_limits.clone())).await,
+    let mut findings = login_settings(target, login.as_ref().ok()).await;
+    let checked = match login {
+        Ok(login) => {
+            findings.extend(search_path(&login).await);
+            let reader = Reader::new(login, &SearchPath::default(), settings.read_limits.clone());
+            ledger::check_reader(&reader).await
+        }
         Err(error) => Err(error),
     };
+    findings.push(reader_finding(checked, settings));
+    findings
+}
+
+/// The schemas that reads do not search. A reader that cannot log in is told of elsewhere.
+async fn search_path(login: &Target) -> Vec<Finding> {
+    let untrusted = SearchPath::of_login(login).await.map(|path| path.untrusted).unwrap_or_default();
+    let finding = |schema: &UntrustedSchema| Finding::broken(AREA, wiring::not_searched(schema)).as_warning();
+    untrusted.iter().map(finding).collect()
+}
+
+async fn login_settings(target: &Target, reader: Option<&Target>) -> Vec<Finding> {
+    let logins: Vec<&str> = [Some(target), reader].into_iter().flatten().map(|target| target.user.as_str()).collect();
+    match ledger::unexpected_settings(target, &logins).await {
+        Ok(settings) => settings
+            .into_iter()
+            .map(|LoginSetting { scope, setting }| {
+                let advice = format!("alter {scope} reset .. , unless you have set it on purpose");
+                Finding::warning(
+                    AREA,
+                    format!("{scope} has the setting {setting}, which a server does not expect"),
+                    advice,
+                )
+            })
+            .collect(),
+        Err(error) => vec![Finding::unasked(AREA, "the settings of the logins", &error)],
+    }
+}
+
+fn reader_finding(checked: Result<(), ReaderRoleError>, settings: &Settings) -> Finding {
     match checked {
         Ok(()) => Finding::ok(AREA, "the reader can log in, and can do no more than read tables"),
         Err(ReaderRoleError::Privileged { role, power }) if settings.allow_privileged_reader => Finding::warning(

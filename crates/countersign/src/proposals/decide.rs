@@ -23,9 +23,10 @@ pub(crate) async fn approve(arguments: ApproveArgs, settings: &Settings) -> anyh
     show::print(&shown);
     say("");
     let who = person::name();
+    let nonce = proposals.begin_decision(shown.proposal_id).await.map_err(|failure| refused(&failure))?;
     agree(&arguments, &shown, &who).await?;
     let choice = Choice::Confirm { digest: shown.digest.clone() };
-    let decided = proposals.decide_as_person(shown.proposal_id, &who, &choice).await;
+    let decided = proposals.decide_as_person(shown.proposal_id, &who, &choice, nonce).await;
     let mut proposal = decided.map_err(|failure| refused(&failure))?;
     if shown.status == ProposalStatus::Pending {
         say(&format!("Approved as {}.", visible(&who)));
@@ -92,7 +93,8 @@ pub(crate) async fn reject(arguments: RejectArgs, settings: &Settings) -> anyhow
     let proposals = open(settings).await?.proposals();
     let shown = find(&proposals, arguments.id).await?;
     let choice = Choice::Reject { reason: arguments.reason };
-    let decided = proposals.decide_as_person(shown.proposal_id, &person::name(), &choice).await;
+    let nonce = proposals.begin_decision(shown.proposal_id).await.map_err(|failure| refused(&failure))?;
+    let decided = proposals.decide_as_person(shown.proposal_id, &person::name(), &choice, nonce).await;
     let rejected = decided.map_err(|failure| refused(&failure))?;
     let who = visible(rejected.decided_by.as_deref().unwrap_or_default());
     say(&format!("Rejected by {who}; nothing was written. {}", visible(&rejected.description)));

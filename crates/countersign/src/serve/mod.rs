@@ -5,7 +5,7 @@ mod http;
 pub(crate) use http::Door;
 
 use ledger::Target;
-use mcp::Asking;
+use mcp::{Asking, StateCodec};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -61,16 +61,18 @@ impl Start {
     async fn open(&self, settings: &Settings) -> anyhow::Result<Opened> {
         let workshop = Workshop::open(&self.target, settings, self.demo, self.metrics.clone()).await?;
         let shelves = workshop.shelves(settings).await?;
-        let asking = wiring::asking(&workshop.ledger, settings).await?;
-        Ok(Opened { workshop, shelves, asking })
+        let codec = wiring::state_codec(&workshop.ledger).await?;
+        Ok(Opened { workshop, shelves, codec })
     }
 
     /// Begins what goes on beside the calls.
     fn run(self, opened: Opened, settings: &Settings, door: Option<Door>) -> Running {
-        let Opened { workshop, shelves, asking } = opened;
+        let Opened { workshop, shelves, codec } = opened;
+        let asking = Asking::new(codec.clone(), settings.ask_timeout);
         let tools = shelves.get(&settings.profile).map_or(0, |registry| registry.infos().count());
         let toolbox = Toolbox::new(shelves);
         tokio::spawn(workshop.ledger.clone().keep_swept());
+        tokio::spawn(wiring::refresh_state_keys(workshop.ledger.clone(), codec));
         let carrying_out = tokio::spawn(tools::keep_carrying_out(workshop.ledger.proposals(), toolbox.clone()));
         let backends = workshop.backends.clone();
         let reloader =
@@ -84,7 +86,7 @@ impl Start {
 struct Opened {
     workshop: Workshop,
     shelves: Shelves,
-    asking: Asking,
+    codec: StateCodec,
 }
 
 /// What is served, and what goes on beside the calls.

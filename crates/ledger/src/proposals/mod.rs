@@ -31,6 +31,7 @@ use tokio::time::Instant;
 pub use agreed::Agreed;
 pub use carry_out::Carried;
 pub use decide::{Choice, Via};
+pub use people::DecisionNonce;
 pub use preview::Preview;
 pub use proposal::{Draft, Proposal, ProposalFilter, ProposalLine, Standing};
 pub use state::{Status as ProposalStatus, Tier, not_found};
@@ -87,7 +88,6 @@ const LIST_SQL: &str = "where ($1::text is null or p.account_id = $1) and ($2::t
 const STANDING_SQL: &str = "select * from countersign.standing_write($1, $2, $3, $4)";
 const PROPOSE_SQL: &str = "select * from countersign.propose($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
     make_interval(secs => $13::double precision), $14)";
-const SEALING_KEY_SQL: &str = "select countersign.sealing_key()";
 
 impl Proposals {
     pub(crate) fn new(writer: Writer, gate: Gate, records: Records, settings: &crate::Settings) -> Self {
@@ -217,17 +217,6 @@ impl Proposals {
             Some(filter.limit.to_string()),
         ];
         self.read(LINE_SQL, LIST_SQL, &params).await
-    }
-
-    /// The key that seals what clients carry for us: 32 bytes in hexadecimal digits, the same for all servers of the ledger.
-    ///
-    /// # Errors
-    /// Whatever the database says.
-    pub async fn sealing_key(&self) -> Result<String, pg::Error> {
-        let answer = self.writer.ask(SEALING_KEY_SQL, &[], Instant::now() + self.call_deadline).await?;
-        let row = answer.rows.into_iter().next();
-        let key = row.and_then(|row| row.into_iter().next().flatten());
-        key.ok_or_else(|| std::io::Error::other("the ledger has no sealing key").into())
     }
 
     async fn read<T: DeserializeOwned>(

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{
-    ClientCapabilities, ElicitationCapability, Implementation, InitializeRequestParams, ProtocolVersion,
-    RequestStateCodec, SealOptions,
+    ClientCapabilities, ElicitationCapability, Implementation, InitializeRequestParams, ProtocolVersion, SealOptions,
 };
 use rmcp::transport::streamable_http_server::session::{SessionState, SessionStore, SessionStoreError};
 use serde::{Deserialize, Serialize};
 
 use super::visit::Visit;
 use crate::auth::Identity;
+use crate::state_codec::StateCodec;
 
 /// How long a session's id is good for.
 const TTL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -34,7 +34,7 @@ struct Sealed {
 /// Seals and opens the ids of sessions.
 #[derive(Clone)]
 pub(crate) struct SessionIds {
-    codec: Arc<RequestStateCodec>,
+    codec: StateCodec,
     closed: Arc<Mutex<Closed>>,
 }
 
@@ -45,7 +45,7 @@ struct Closed {
 }
 
 impl SessionIds {
-    pub(crate) fn new(codec: Arc<RequestStateCodec>) -> Self {
+    pub(crate) fn new(codec: StateCodec) -> Self {
         Self { codec, closed: Arc::default() }
     }
 
@@ -56,7 +56,7 @@ impl SessionIds {
             elicits: initialize.capabilities.elicitation.is_some(),
         };
         let bound = bound(identity);
-        self.codec.seal_json_with(&sealed, &SealOptions::new().associated_data(&bound).ttl(TTL)).ok()
+        self.codec.current().seal_json_with(&sealed, &SealOptions::new().associated_data(&bound).ttl(TTL)).ok()
     }
 
     /// What the client of this session said when it opened it; `None` for what is no session of this identity's.
@@ -72,7 +72,7 @@ impl SessionIds {
     }
 
     fn opened(&self, id: &str, identity: &Identity) -> Option<Sealed> {
-        self.codec.open_json_with(id, &bound(identity)).ok()
+        self.codec.current().open_json_with(id, &bound(identity)).ok()
     }
 
     /// The client wants no more of it.

@@ -253,7 +253,9 @@ impl From<ReadError> for Failed {
                 message: error.to_string(),
                 hint: Some("Where it is wanted all the same, run it as a write (read_only false).".to_owned()),
             },
-            ReadError::NoResultColumns | ReadError::PlannedWrite(_) => Self::Internal(error.to_string()),
+            ReadError::NoResultColumns | ReadError::PlannedWrite(_) | ReadError::RefusedRelation { .. } => {
+                Self::Internal(error.to_string())
+            }
         }
     }
 }

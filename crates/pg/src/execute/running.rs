@@ -15,7 +15,7 @@ select pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_conf
 
 /// A statement that is one of transaction control is taken even where the transaction has failed (`IsTransactionExitStmt`),
 /// if it ends the transaction or goes back in it. Anything else is refused with 25P02 before it does anything.
-const FAIL: [&str; 2] = ["savepoint countersign_probe", "select 1/0"];
+const FAIL: [&str; 2] = ["savepoint countersign_probe", "select 1 operator(pg_catalog./) 0"];
 const RECOVER: [&str; 2] = ["rollback to savepoint countersign_probe", "release savepoint countersign_probe"];
 
 const CONTROL_HINT: &str = "A statement runs in a transaction of its own. For several in one, use the commands begin, commit and rollback of the pipe.";

@@ -21,9 +21,8 @@ use std::time::Duration;
 use super::layers::{Layer, Layers};
 use crate::error::Error;
 use crate::execute::Query;
-use crate::session::Session;
 use crate::session::ground::{LEAVE_NOTHING, setting};
-use crate::wire::SESSION_SETTINGS;
+use crate::session::{Session, SessionSettings};
 
 /// How many statements come before the agent's.
 pub(super) const OPENING_STATEMENTS: usize = 2;
@@ -42,8 +41,9 @@ select exists(select from pg_catalog.pg_prepared_statements where from_sql), pg_
 /// The first query fixes the mode: afterwards SET TRANSACTION READ WRITE is an error, whoever says it. What it sets is
 /// [`Around`], in this order.
 const LIMITS: &str = "\
-select set_config('countersign.account_id', $1, true), set_config('statement_timeout', $2, true), \
-       set_config('lock_timeout', $3, true), set_config('idle_in_transaction_session_timeout', $2, true)";
+select pg_catalog.set_config('countersign.account_id', $1, true), \
+       pg_catalog.set_config('statement_timeout', $2, true), pg_catalog.set_config('lock_timeout', $3, true), \
+       pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true)";
 
 /// The circumstances of a read.
 #[derive(Debug, Clone, Default)]
@@ -96,13 +96,13 @@ pub(super) struct Frame {
 
 impl Frame {
     /// For sessions that would be started with these settings.
-    pub(super) fn new(layers: Layers, settings: &[(&str, &str)]) -> Self {
-        let all: Vec<_> = SESSION_SETTINGS.iter().chain(settings).copied().collect();
+    pub(super) fn new(layers: Layers, settings: &SessionSettings) -> Self {
+        let all: Vec<_> = settings.iter().collect();
         let pooled_first = format!("{LIMITS}, {}", setting(&all));
         let begin = if layers.has(Layer::ReadOnlyTransaction) { "begin read only" } else { "begin read write" };
         let (first, params) = match (layers.has(Layer::FixedMode), layers.has(Layer::Timeouts)) {
             (true, true) => (LIMITS.to_owned(), Around::COUNT),
-            (true, false) => ("select set_config('countersign.account_id', $1, true)".to_owned(), 1),
+            (true, false) => ("select pg_catalog.set_config('countersign.account_id', $1, true)".to_owned(), 1),
             // Commands take no snapshot, and so leave the mode open.
             (false, _) => ("reset search_path".to_owned(), 0),
         };

@@ -17,14 +17,15 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use contract::{Reach, TableUse};
 use serde_json::Value;
 
 use super::remembered::SEEN_FOR;
 use super::{ReadError, refusal};
 use crate::error::{Error, ServerError};
 use crate::plan::{BACK_TO_SAVEPOINT, For, Planned, SAVEPOINT, plan_in_full};
-use crate::reach::called;
-use crate::session::{Session, Step};
+use crate::reach::{called, reach};
+use crate::session::Session;
 use crate::value;
 
 const FORBIDDEN_SQL: &str = include_str!("functions.sql");
@@ -43,6 +44,8 @@ const MAX_NAMES: usize = 5_000;
 #[derive(Debug, Default)]
 pub(super) struct Functions {
     harmless: Mutex<Harmless>,
+    /// The schema whose relations are not read.
+    refused_schema: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -71,6 +74,11 @@ pub(super) enum Checked {
 }
 
 impl Functions {
+    /// The same, and relations of this schema are refused as well.
+    pub(super) fn refusing_schema(schema: &'static str) -> Self {
+        Self { refused_schema: Some(schema), ..Self::default() }
+    }
+
     /// Refuses this text if it calls what a read may not. It has been described in the transaction that is open, so what it
     /// reads is locked, and means the same until the end. What cannot be planned is refused as well.
     ///
@@ -86,6 +94,9 @@ impl Functions {
         let planned = in_full(session, &name, params).await;
         session.connection.push_close_statement(&name).map_err(Error::Lost)?;
         let (plan, checked) = planned?;
+        if let (Some(plan), Some(refused)) = (&plan, self.refused_schema) {
+            refuse_relations(plan, refused)?;
+        }
         let names: BTreeSet<String> = plan.iter().flat_map(called).map(|call| call.name).collect();
         let sees_statements = names.contains(LISTS_STATEMENTS);
         self.look_up(session, names).await?;
@@ -100,9 +111,8 @@ impl Functions {
         if unknown.is_empty() {
             return Ok(());
         }
-        let step = Step { sql: FORBIDDEN_SQL, params: &[Some(value::text_array(&unknown))], param_types: &[] };
-        let outcomes = session.run(&[step]).await.map_err(|failed| failed.error)?;
-        let found = outcomes.first().and_then(|outcome| outcome.rows.first()?.first_chunk::<2>());
+        let rows = session.rows(FORBIDDEN_SQL, &[Some(value::text_array(&unknown))]).await?;
+        let found = rows.first().and_then(|row| row.first_chunk::<2>());
         if let Some([Some(function), Some(why)]) = found {
             return Err(ReadError::ForbiddenFunction { function: function.clone(), why: why.clone() });
         }
@@ -116,6 +126,15 @@ impl Functions {
             *harmless = Harmless::default();
         }
         harmless
+    }
+}
+
+/// Refuses a plan that reads a relation of this schema. A view stands for what it reads.
+fn refuse_relations(plan: &Value, refused: &str) -> Result<(), ReadError> {
+    let Reach::Planned { tables, .. } = reach(plan) else { return Ok(()) };
+    match tables.into_iter().find(|table| table.schema == refused) {
+        Some(TableUse { schema, table, .. }) => Err(ReadError::RefusedRelation { schema, relation: table }),
+        None => Ok(()),
     }
 }
 

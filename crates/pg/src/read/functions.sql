@@ -19,7 +19,7 @@ from (
                     p.proname in ('pg_logical_emit_message', 'pg_replication_slot_advance', 'pg_drop_replication_slot',
                                   'pg_sync_replication_slots', 'gin_clean_pending_list')
                     or p.proname ~ '^(pg_create_|pg_copy_).*_replication_slot$' or p.proname ~ '^pg_logical_slot_'
-                    or p.proname ~ '^(brin_(de)?summarize|binary_upgrade_|pg_(restore|clear)_\w+_stats)')
+                    or p.proname ~ '^(brin_(de)?summarize|binary_upgrade_|pg_(restore|clear)_[a-z_]+_stats)')
                 then 'what it does is not undone by ROLLBACK'
             -- READ ONLY stops these from PostgreSQL 16 on.
             when n.nspname = 'pg_catalog'

@@ -30,6 +30,8 @@ use tokio::time::error::Elapsed;
 
 use crate::error::{Error, ServerError};
 use crate::pool::{Lease, Pool, PoolUse};
+use crate::search_path::SearchPath;
+use crate::session::SessionSettings;
 use crate::target::Target;
 use crate::types::TypeCatalog;
 use crate::value::EncodeError;
@@ -117,6 +119,14 @@ pub enum ReadError {
         /// What it does, or whose it is: the end of a sentence.
         why: String,
     },
+    /// It reads a relation of a schema that is not for reads.
+    #[error("{schema}.{relation} is not for reads")]
+    RefusedRelation {
+        /// The schema.
+        schema: String,
+        /// The table or view.
+        relation: String,
+    },
     /// The parameters do not fit the statement.
     #[error("{0}")]
     Params(String),
@@ -152,25 +162,32 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A reader of this database. Opens no connection yet.
+    /// A reader of this database whose statements are read with this search path. Opens no connection yet.
     #[must_use]
-    pub fn new(target: Target, limits: ReadLimits) -> Self {
-        Self::with_layers(target, limits, Layers::default())
+    pub fn new(target: Target, path: &SearchPath, limits: ReadLimits) -> Self {
+        Self::with_layers(target, path, limits, Layers::default())
+    }
+
+    /// Refuses statements that read a relation of this schema, whatever the login may read.
+    #[must_use]
+    pub fn refusing_schema(mut self, schema: &'static str) -> Self {
+        self.functions = Arc::new(Functions::refusing_schema(schema));
+        self
     }
 
     /// A reader that lacks one layer of its defence: for the tests that show what the others hold.
     #[doc(hidden)]
     #[must_use]
-    pub fn without(layer: Layer, target: Target, limits: ReadLimits) -> Self {
-        Self::with_layers(target, limits, Layers::without(layer))
+    pub fn without(layer: Layer, target: Target, path: &SearchPath, limits: ReadLimits) -> Self {
+        Self::with_layers(target, path, limits, Layers::without(layer))
     }
 
-    fn with_layers(target: Target, limits: ReadLimits, layers: Layers) -> Self {
+    fn with_layers(target: Target, path: &SearchPath, limits: ReadLimits, layers: Layers) -> Self {
         // Compiling takes seconds where the estimates are off, as on the catalog, and 500 rows never pay for it.
-        let mut settings = vec![("jit", "off")];
+        let mut settings = SessionSettings::default().with_search_path(path.setting()).with("jit", "off");
         if layers.has(Layer::ReadOnlyDefault) {
             // What runs outside our own transaction could not write either.
-            settings.push(("default_transaction_read_only", "on"));
+            settings = settings.with("default_transaction_read_only", "on");
         }
         let frame = Arc::new(Frame::new(layers, &settings));
         let pool = Pool::new(target, settings, limits.sessions);
@@ -181,11 +198,10 @@ impl Reader {
     /// in which others may write.
     pub(crate) fn of_commands(target: Target, sessions: usize) -> Self {
         let limits = ReadLimits { sessions, ..ReadLimits::default() };
-        let frame = Arc::new(Frame::new(Layers::default(), &[]));
-        Self {
-            takes_commands: true,
-            ..Self::over(Pool::new(target, Vec::new(), sessions), frame, limits, Layers::default())
-        }
+        let settings = SessionSettings::default().with_login_search_path();
+        let frame = Arc::new(Frame::new(Layers::default(), &settings));
+        let pool = Pool::new(target, settings, sessions);
+        Self { takes_commands: true, ..Self::over(pool, frame, limits, Layers::default()) }
     }
 
     fn over(pool: Pool, frame: Arc<Frame>, limits: ReadLimits, layers: Layers) -> Self {
@@ -206,6 +222,12 @@ impl Reader {
     #[must_use]
     pub fn limits(&self) -> &ReadLimits {
         &self.limits
+    }
+
+    /// Where its sessions connect, and as whom.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        self.pool.target()
     }
 
     /// A session of the reader's login, for questions of our own about that login.

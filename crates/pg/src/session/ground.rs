@@ -8,10 +8,9 @@
 //! the next transaction, which may be somebody else's. So a transaction brings along all that it relies on, and takes away
 //! all that would outlive it before it ends: the pooler lends the backend to the next one in the same moment.
 
-use super::{Outcome, Session, Step, StepError};
+use super::{Outcome, Session, SessionSettings, Step, StepError};
 use crate::error::Error;
 use crate::value::sql_literal;
-use crate::wire::SESSION_SETTINGS;
 
 /// What each transaction through a pooler begins with.
 #[derive(Debug)]
@@ -31,15 +30,15 @@ const WAY_OUT: &str = "rollback and chain; select pg_catalog.pg_advisory_unlock_
 
 impl Ground {
     /// For sessions that would be started with these settings.
-    pub(crate) fn new(settings: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(settings: &SessionSettings) -> Self {
         let mut mode = String::new();
         let mut rest = Vec::new();
-        for (name, value) in SESSION_SETTINGS.iter().chain(settings) {
-            match *name {
+        for (name, value) in settings.iter() {
+            match name {
                 // Of the transaction itself, not of the next one.
                 "default_transaction_isolation" => mode.push_str(&format!(" isolation level {value}")),
-                "default_transaction_read_only" if *value == "on" => mode.push_str(" read only"),
-                _ => rest.push((*name, *value)),
+                "default_transaction_read_only" if value == "on" => mode.push_str(" read only"),
+                _ => rest.push((name, value)),
             }
         }
         Self { mode, settings: format!("select {}", setting(&rest)) }
@@ -146,13 +145,14 @@ mod tests {
 
     #[test]
     fn what_a_session_would_be_started_with_is_said_in_every_transaction() {
-        let reader = Ground::new(&[("jit", "off"), ("default_transaction_read_only", "on")]);
-        let [begin, settings] = reader.opening(None);
+        let settings = SessionSettings::default().with("jit", "off");
+        let reader = Ground::new(&settings.clone().with("default_transaction_read_only", "on"));
+        let [begin, query] = reader.opening(None);
         assert_eq!(begin, "begin read only");
-        for (name, value) in SESSION_SETTINGS.iter().chain(&[("jit", "off")]) {
-            assert!(settings.contains(&format!("set_config('{name}', '{value}', true)")), "{settings}");
+        for (name, value) in settings.iter() {
+            assert!(query.contains(&format!("set_config('{name}', '{value}', true)")), "{query}");
         }
-        let writer = Ground::new(&[("default_transaction_isolation", "read committed")]);
+        let writer = Ground::new(&settings.with("default_transaction_isolation", "read committed"));
         assert_eq!(writer.opening(None)[0], "begin isolation level read committed");
         assert_eq!(writer.opening(Some("read only"))[0], "begin read only");
     }

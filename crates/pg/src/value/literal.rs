@@ -101,7 +101,8 @@ pub(super) fn push_quoted(out: &mut String, text: &str) {
 }
 
 /// A `text[]` of these.
-pub(crate) fn text_array(texts: &[String]) -> String {
+#[must_use]
+pub fn text_array(texts: &[String]) -> String {
     let mut out = String::from("{");
     for (index, text) in texts.iter().enumerate() {
         if index > 0 {
@@ -113,8 +114,15 @@ pub(crate) fn text_array(texts: &[String]) -> String {
     out
 }
 
+/// A name as SQL takes it, quoted whatever it is.
+#[must_use]
+pub fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
 /// A literal of SQL, of no type yet. Whatever `standard_conforming_strings` says: a backslash makes it an E'' one.
-pub(crate) fn sql_literal(text: Option<&str>) -> String {
+#[must_use]
+pub fn sql_literal(text: Option<&str>) -> String {
     let Some(text) = text else { return "null".to_owned() };
     let prefix = if text.contains('\\') { "E" } else { "" };
     let mut out = format!("{prefix}'");

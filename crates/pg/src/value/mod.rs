@@ -14,4 +14,4 @@ pub(crate) use draft::{Draft, Leaf, Refused, draft_binary, draft_text};
 
 pub use decode::decode;
 pub use encode::{EncodeError, encode, encode_all, encode_texts};
-pub(crate) use literal::{sql_literal, text_array};
+pub use literal::{identifier, sql_literal, text_array};

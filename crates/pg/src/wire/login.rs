@@ -154,3 +154,10 @@ pub(super) fn unexpected(message: Message) -> Error {
 fn unsupported(what: &str) -> Error {
     Error::Lost(io::Error::other(format!("the server asks for {what}, which is not supported")))
 }
+
+/// What PostgreSQL stores of a password: `CREATE ROLE .. PASSWORD` takes it in the place of the password, which then reaches no
+/// log and no statistics of the server (PostgreSQL manual, "CREATE ROLE").
+#[must_use]
+pub fn scram_verifier(password: &str) -> String {
+    postgres_protocol::password::scram_sha_256(password.as_bytes())
+}

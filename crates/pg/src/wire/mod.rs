@@ -14,4 +14,5 @@ mod startup;
 mod tls;
 
 pub(crate) use connection::{CancelKey, Connection, MAX_MESSAGE_BYTES, Tx};
-pub(crate) use startup::{SESSION_SETTINGS, cancel, connect};
+pub use login::scram_verifier;
+pub(crate) use startup::{cancel, connect};

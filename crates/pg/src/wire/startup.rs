@@ -14,13 +14,8 @@ use super::connection::{CancelKey, Connection, Reported};
 use super::login;
 use super::socket::{Route, Socket};
 use crate::error::{ConnectError, Error, POOLER_SAYS, ServerError};
+use crate::session::SessionSettings;
 use crate::target::{Address, Pooler, SessionAttrs, Target, TlsMode};
-
-/// What every session of ours is started with, so that text output has one form whatever the database's settings are.
-/// Start-up settings are what RESET goes back to, so nothing that a query sets can outlive it; and they go before what
-/// `options` says. A pooler does not hand them on: through one they are set in each transaction (`session::ground`).
-pub(crate) const SESSION_SETTINGS: [(&str, &str); 4] =
-    [("DateStyle", "ISO"), ("IntervalStyle", "postgres"), ("extra_float_digits", "1"), ("bytea_output", "hex")];
 
 /// What poolers hand on as well.
 const ENCODING: (&str, &str) = ("client_encoding", "UTF8");
@@ -32,7 +27,7 @@ const READ_ONLY_SETTING: &str = "default_transaction_read_only";
 
 /// Connects to the first server that answers and is what the target asks for. Each address may take the target's
 /// `connect_timeout`.
-pub(crate) async fn connect(target: &Target, settings: &[(&str, &str)]) -> Result<Connection, ConnectError> {
+pub(crate) async fn connect(target: &Target, settings: &SessionSettings) -> Result<Connection, ConnectError> {
     let mut addresses = target.addresses.clone();
     if target.is_shuffled {
         fastrand::shuffle(&mut addresses);
@@ -119,7 +114,7 @@ enum Fit {
 async fn connect_to(
     address: &Address,
     target: &Target,
-    settings: &[(&str, &str)],
+    settings: &SessionSettings,
 ) -> Result<(Connection, Fit), ConnectError> {
     let route = Route::new(address.clone(), target);
     let mut connection = match open(&route, target, settings).await {
@@ -129,7 +124,7 @@ async fn connect_to(
         }
         opened => opened.map_err(|failed| failed.error)?,
     };
-    let reads_only = settings.iter().any(|(name, _)| *name == READ_ONLY_SETTING);
+    let reads_only = settings.iter().any(|(name, _)| name == READ_ONLY_SETTING);
     if target.pooler == Pooler::None {
         check_is_direct(&mut connection).await.map_err(|error| connect_error(address, error))?;
     } else {
@@ -153,7 +148,7 @@ struct Failed {
     is_about_encryption: bool,
 }
 
-async fn open(route: &Route, target: &Target, settings: &[(&str, &str)]) -> Result<Connection, Failed> {
+async fn open(route: &Route, target: &Target, settings: &SessionSettings) -> Result<Connection, Failed> {
     let socket = Socket::connect(route).await.map_err(|error| Failed {
         is_about_encryption: error.kind() == io::ErrorKind::InvalidData,
         error: unreachable_for(&route.address, &error),
@@ -190,16 +185,15 @@ fn refused(address: &Address, error: ServerError) -> ConnectError {
     }
 }
 
-async fn start(connection: &mut Connection, target: &Target, settings: &[(&str, &str)]) -> Result<(), Error> {
+async fn start(connection: &mut Connection, target: &Target, settings: &SessionSettings) -> Result<(), Error> {
     let identity = [
         ("user", target.user.as_str()),
         ("database", target.dbname.as_str()),
         ("application_name", target.application_name.as_str()),
     ];
     let options = target.options.as_deref().map(|options| ("options", options));
-    let own: &[_] = if target.pooler == Pooler::None { &SESSION_SETTINGS } else { &[] };
-    let settings = if target.pooler == Pooler::None { settings } else { &[] };
-    let parameters = identity.into_iter().chain([ENCODING]).chain(own.iter().chain(settings).copied()).chain(options);
+    let settings = settings.iter().filter(|_| target.pooler == Pooler::None);
+    let parameters = identity.into_iter().chain([ENCODING]).chain(settings).chain(options);
     frontend::startup_message(parameters, connection.outbox())?;
     connection.flush().await?;
     login::authenticate(connection, target).await?;

@@ -239,6 +239,9 @@ pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
         ReadError::ForbiddenFunction { .. } => {
             Failure::new(ErrorCode::NotPermitted, format!("{PREFIX}{error}")).hint("Nothing was executed.")
         }
+        ReadError::RefusedRelation { .. } => Failure::new(ErrorCode::NotPermitted, format!("{PREFIX}{error}")).hint(
+            "Nothing was executed. get_recent_mutations and get_mutation_detail show the records of your own account.",
+        ),
         ReadError::Params(reason) => Failure::new(ErrorCode::InvalidParams, format!("{PREFIX}{reason}")),
         // Of the plan: PostgreSQL's error, or one in its form.
         ReadError::TooLarge(ledger::read::Error::Server(error)) => Failure {

@@ -1,0 +1,57 @@
+//! `countersign keys`: the keys that seal what clients carry for the servers (session ids, states of questions).
+
+use clap::{Args, Subcommand};
+use ledger::Ledger;
+
+use crate::cli::ConnectionKeys;
+use crate::connection;
+use crate::settings::Settings;
+use crate::terminal::say;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Add a key that replaces the current one: it seals in 3 minutes, when every running server has it, and the old one still
+    /// opens what it has sealed.
+    Rotate(RotateArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RotateArgs {
+    #[command(flatten)]
+    pub(crate) connection: ConnectionKeys,
+    /// Remove the older keys now: within a minute, every session over HTTP and every question to a user is void. For a key that
+    /// somebody may have copied.
+    #[arg(long)]
+    at_once: bool,
+}
+
+impl KeysCommand {
+    pub(crate) fn connection(&self) -> &ConnectionKeys {
+        let Self::Rotate(arguments) = self;
+        &arguments.connection
+    }
+}
+
+pub(crate) async fn run(command: KeysCommand, settings: &Settings) -> anyhow::Result<()> {
+    let KeysCommand::Rotate(arguments) = command;
+    let target = connection::configured(settings)?;
+    ledger::check(&target).await?;
+    let rotated = Ledger::new(target, settings.ledger.clone()).state_keys().rotate(arguments.at_once).await;
+    let id = rotated.map_err(|error| {
+        let may_not = error.server().is_some_and(|error| error.sqlstate == "42501");
+        let error = anyhow::Error::from(error);
+        if may_not {
+            error.context("this login may not change the keys: use a member of countersign_owner")
+        } else {
+            error
+        }
+    })?;
+    say(&if arguments.at_once {
+        format!("Key {id} is the only one. Servers take it within a minute; what older keys have sealed is void then.")
+    } else {
+        format!(
+            "Key {id} was added. Servers seal with it in 3 minutes; older keys open what they have sealed for 25 hours."
+        )
+    });
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! Settings that an administrator, or SQL that ran within a write, has given to the logins of servers (`ALTER ROLE .. SET`).
+//! They apply to every later session of the login.
+
+use pg::{Session, SessionSettings, Target};
+
+use crate::setup::rows;
+
+/// A setting that a session of the login starts with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoginSetting {
+    /// What it is set for: `role countersign_writer`, `database shop`, or both.
+    pub scope: String,
+    /// Name and value: `search_path=evil`.
+    pub setting: String,
+}
+
+/// Settings of the servers' logins and of the database that change more than limits, logs, formats and the choice of plans. A search
+/// path of the whole database is usual; it has no effect on sessions of servers.
+const SETTINGS_SQL: &str = "\
+select concat_ws(' in ', 'role ' || pg_get_userbyid(nullif(s.setrole, 0)), \
+                 case when s.setdatabase <> 0 then 'database ' || current_database() end), c.setting \
+from pg_db_role_setting s cross join unnest(s.setconfig) as c (setting) \
+where (s.setdatabase = 0 or s.setdatabase = (select d.oid from pg_database d where d.datname = current_database())) \
+  and (s.setrole = 0 or s.setrole in (select r.oid from pg_roles r where r.rolname = any ($1::name[]))) \
+  and not (s.setrole = 0 and c.setting ~* '^search_path=') \
+  and c.setting !~* '^(log_|lc_|enable_|jit|max_parallel_|tcp_|auto_explain[.]|pg_stat_statements[.])' \
+  and split_part(lower(c.setting), '=', 1) <> all (array['application_name', 'bytea_output', 'client_connection_check_interval', \
+      'client_encoding', 'client_min_messages', 'cpu_tuple_cost', 'datestyle', 'deadlock_timeout', 'default_statistics_target', \
+      'default_transaction_isolation', 'effective_cache_size', 'effective_io_concurrency', 'extra_float_digits', \
+      'idle_in_transaction_session_timeout', 'idle_session_timeout', 'intervalstyle', 'lock_timeout', 'maintenance_work_mem', \
+      'password_encryption', 'plan_cache_mode', 'random_page_cost', 'seq_page_cost', 'statement_timeout', 'temp_buffers', \
+      'temp_file_limit', 'timezone', 'track_activities', 'transaction_timeout', 'work_mem']) \
+order by 1, 2";
+
+/// The settings of these logins, and of the database, that a server does not expect.
+///
+/// # Errors
+/// Whatever the connection or the server says.
+pub async fn unexpected_settings(target: &Target, logins: &[&str]) -> Result<Vec<LoginSetting>, pg::Error> {
+    let mut session = Session::connect(target, &SessionSettings::default()).await?;
+    let logins: Vec<String> = logins.iter().map(|login| (*login).to_owned()).collect();
+    let found = rows(&mut session, SETTINGS_SQL, &[Some(pg::value::text_array(&logins))]).await?;
+    session.close().await;
+    Ok(found.into_iter().map(|[scope, setting]| LoginSetting { scope, setting }).collect())
+}

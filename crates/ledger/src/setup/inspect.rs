@@ -1,0 +1,107 @@
+//! Whether the ledger's schema is what this binary makes, and nobody but its owner can run code through it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use pg::value::text_array;
+use pg::{Session, SessionSettings, Target};
+
+use super::{Setup, privileges, rows};
+use crate::roles::OWNER;
+use crate::schema::SchemaError;
+
+/// What `init` makes, as `inventory.sql` writes it. `UPDATE_GOLDEN=1` rewrites it (`tests/acceptance/hardening/inventory.rs`).
+const EXPECTED: &str = include_str!("expected.txt");
+const INVENTORY_SQL: &str = include_str!("inventory.sql");
+const FOREIGN_SQL: &str = include_str!("foreign.sql");
+
+/// The tables that `init` writes to.
+const WRITTEN_TABLES: [&str; 5] =
+    ["schema_history", "writer_login", "reader_login", "reader_relation", "reader_schema"];
+
+/// A difference between the ledger's schema and what this binary makes. The object is a line of `inventory.sql`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Deviation {
+    /// Is there, and should not be.
+    Unexpected(String),
+    /// Is not there as it should be.
+    Missing(String),
+    /// Could run the code of another user, or belongs to another user.
+    Foreign(String),
+    /// A privilege that `init` does not grant: `EXECUTE on function countersign.sweep(interval, integer) to anna`.
+    Privilege(String),
+}
+
+impl fmt::Display for Deviation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unexpected(object) => write!(out, "unexpected: {object}"),
+            Self::Missing(object) => write!(out, "missing or altered: {object}"),
+            Self::Foreign(problem) => out.write_str(problem),
+            Self::Privilege(privilege) => write!(out, "unexpected privilege: {privilege}"),
+        }
+    }
+}
+
+/// The differences between the schema in the database and what this binary makes.
+///
+/// # Errors
+/// Whatever the connection or the server says.
+pub async fn deviations(target: &Target) -> Result<Vec<Deviation>, pg::Error> {
+    let mut session = Session::connect(target, &SessionSettings::default()).await?;
+    let mut found = compare(&mut session).await?;
+    let owner = "select pg_get_userbyid(n.nspowner) from pg_namespace n where n.nspname = 'countersign'";
+    let owner: Vec<String> = rows::<1>(&mut session, owner, &[]).await?.into_iter().flatten().collect();
+    let foreign = foreign(&mut session, &owner).await?;
+    found.extend(foreign.into_iter().map(Deviation::Foreign));
+    found.extend(privileges::unexpected(&mut session).await?.into_iter().map(Deviation::Privilege));
+    session.close().await;
+    Ok(found)
+}
+
+pub(super) async fn compare(session: &mut Session) -> Result<Vec<Deviation>, pg::Error> {
+    let found: Vec<String> = rows::<1>(session, INVENTORY_SQL, &[]).await?.into_iter().flatten().collect();
+    let found: BTreeSet<&str> = found.iter().map(String::as_str).collect();
+    let expected: BTreeSet<&str> = EXPECTED.lines().collect();
+    let unexpected = found.difference(&expected).map(|line| Deviation::Unexpected((*line).to_owned()));
+    let missing = expected.difference(&found).map(|line| Deviation::Missing((*line).to_owned()));
+    Ok(unexpected.chain(missing).collect())
+}
+
+async fn foreign(session: &mut Session, trusted: &[String]) -> Result<Vec<String>, pg::Error> {
+    let params = [Some(text_array(trusted))];
+    Ok(rows::<1>(session, FOREIGN_SQL, &params).await?.into_iter().flatten().collect())
+}
+
+impl Setup {
+    /// Refuses a schema that another user may have prepared; whether there is one. Nothing can be attached to the tables that
+    /// `init` writes to until the transaction ends.
+    pub(super) async fn inspect_schema(&mut self) -> Result<bool, SchemaError> {
+        let exists = "select n.nspname from pg_namespace n where n.nspname = 'countersign'";
+        if self.rows::<1>(exists, &[]).await?.is_empty() {
+            return Ok(false);
+        }
+        // A lock needs a right that the role of a prepared schema's tables may withhold: then the owners tell.
+        let trusted = [self.user.clone(), OWNER.to_owned()];
+        self.refuse_foreign(&trusted).await?;
+        for table in WRITTEN_TABLES {
+            let sql = "select c.relname from pg_class c where c.oid = to_regclass($1) and c.relkind = 'r'";
+            let name = format!("countersign.{table}");
+            if !self.rows::<1>(sql, &[Some(name.clone())]).await?.is_empty() {
+                self.session.batch(&format!("lock table {name} in share row exclusive mode")).await?;
+            }
+        }
+        // Again, now that nothing can be added.
+        self.refuse_foreign(&trusted).await?;
+        Ok(true)
+    }
+
+    async fn refuse_foreign(&mut self, trusted: &[String]) -> Result<(), SchemaError> {
+        let problems = foreign(&mut self.session, trusted).await?;
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(SchemaError::Untrusted { database: self.dbname.clone(), problems })
+        }
+    }
+}

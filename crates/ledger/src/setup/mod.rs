@@ -1,0 +1,249 @@
+//! `init`: the ledger's schema, its roles and its grants, in one transaction.
+//!
+//! ```text
+//! inspect      refuse a schema or roles that another user has prepared
+//! migrate      create the schema, or bring it up to date
+//! roles        the owner, the approvers' role, the servers' login
+//! privileges   ownership and grants, by an explicit list
+//! reader       the login of the read path, and SELECT on relations that are new
+//! verify       compare the schema with what this binary makes; a difference rolls everything back
+//! ```
+//! `init` usually runs as a superuser, over a database in which others may create objects. So its session finds PostgreSQL's
+//! own objects only (`pg::SessionSettings`), it calls no function that is stored in the database, and it writes to no table
+//! before it has made sure, under a lock, that nothing is attached to that table.
+
+mod inspect;
+mod privileges;
+mod reader;
+mod report;
+mod roles;
+
+use pg::value::{identifier, sql_literal};
+use pg::{Session, SessionSettings, Step, Target};
+
+pub use inspect::{Deviation, deviations};
+pub use report::{InitReport, SkippedRelation};
+pub use roles::{RoleReport, examine_roles};
+
+use crate::schema::{self, SchemaError};
+
+/// Any number that no other application uses for its advisory locks.
+const LOCK_KEY: i64 = 1_668_641_650;
+
+/// How long `init` waits for another one, or for a table that is in use.
+const LOCK_TIMEOUT: &str = "60s";
+
+/// How often `init` begins again when another database's `init` makes the same roles at the same time.
+const MAX_ATTEMPTS: usize = 5;
+
+/// Which relations the reader's login may be granted SELECT on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReaderTables {
+    /// The relations that were created since the last `init`.
+    #[default]
+    New,
+    /// All of them, also those from which an administrator has revoked it.
+    All,
+    /// None.
+    None,
+}
+
+/// What `init` is asked to do.
+#[derive(Debug, Clone)]
+pub struct InitOptions {
+    /// The login of the servers.
+    pub writer: String,
+    /// What the reader's login is granted.
+    pub reader_tables: ReaderTables,
+    /// Whether everything is rolled back at the end.
+    pub dry_run: bool,
+}
+
+impl Default for InitOptions {
+    fn default() -> Self {
+        let writer = crate::roles::DEFAULT_WRITER.to_owned();
+        Self { writer, reader_tables: ReaderTables::default(), dry_run: false }
+    }
+}
+
+/// Creates the ledger's schema, or brings it up to date, with its owner, the servers' login and the reader's login. Several
+/// processes may do it at once.
+///
+/// # Errors
+/// [`SchemaError`]; nothing has changed then.
+pub async fn init(target: &Target, options: &InitOptions) -> Result<InitReport, SchemaError> {
+    schema::refuse_pooler(target)?;
+    let mut attempt = 1;
+    let mut report = loop {
+        match init_once(target, options).await {
+            Err(SchemaError::Database(error)) if attempt < MAX_ATTEMPTS && is_conflict(&error) => attempt += 1,
+            outcome => break outcome?,
+        }
+    };
+    if !options.dry_run {
+        reader::repair_login(target, &mut report).await?;
+    }
+    Ok(report)
+}
+
+/// Whether another transaction has created the same role, or changed the same row of a shared catalog, in the meantime.
+fn is_conflict(error: &pg::Error) -> bool {
+    // unique_violation, duplicate_object, and "tuple concurrently updated".
+    let codes = ["23505", "42710", "XX000"];
+    error.server().is_some_and(|error| codes.contains(&error.sqlstate.as_str()))
+}
+
+async fn init_once(target: &Target, options: &InitOptions) -> Result<InitReport, SchemaError> {
+    let mut setup = Setup::begin(target).await?;
+    let report = setup.run(options).await;
+    // A failed transaction is rolled back by either.
+    let end = if report.is_ok() && !options.dry_run { "commit" } else { "rollback" };
+    let ended = setup.session.batch(end).await;
+    setup.session.close().await;
+    let report = report?;
+    ended?;
+    Ok(report)
+}
+
+/// Runs SQL of our own (the demo's schema and data) in one transaction, unless the schema exists; whether it did. Several
+/// processes may do it at once.
+///
+/// # Errors
+/// [`SchemaError`]; nothing has changed then.
+pub async fn load_once(target: &Target, schema: &str, own_texts: &[&str]) -> Result<bool, SchemaError> {
+    schema::refuse_pooler(target)?;
+    let mut setup = Setup::begin(target).await?;
+    let loaded = setup.load(schema, own_texts).await;
+    let ended = setup.session.batch(if loaded.is_ok() { "commit" } else { "rollback" }).await;
+    setup.session.close().await;
+    let loaded = loaded?;
+    ended?;
+    Ok(loaded)
+}
+
+/// A transaction that sets up the ledger.
+struct Setup {
+    session: Session,
+    /// The role that everything runs as.
+    user: String,
+    /// Whether that role may create roles.
+    creates_roles: bool,
+    dbname: String,
+    report: InitReport,
+}
+
+const LOGIN_SQL: &str = "\
+select current_user, (r.rolsuper or r.rolcreaterole)::text, current_database() from pg_roles r where r.rolname = current_user";
+
+impl Setup {
+    /// Opens the transaction, and waits until no other one sets up the same database.
+    async fn begin(target: &Target) -> Result<Self, SchemaError> {
+        // A role that the database sets for its sessions would own what is created here.
+        let settings = SessionSettings::default().with("role", "none").with("lock_timeout", LOCK_TIMEOUT);
+        let mut session = Session::connect(target, &settings).await.map_err(pg::Error::from)?;
+        session.batch("begin").await?;
+        session.batch(&format!("select pg_advisory_xact_lock({LOCK_KEY})")).await?;
+        let mut setup = Self {
+            session,
+            user: String::new(),
+            creates_roles: false,
+            dbname: String::new(),
+            report: InitReport::default(),
+        };
+        for [user, creates_roles, dbname] in setup.rows(LOGIN_SQL, &[]).await? {
+            (setup.user, setup.creates_roles, setup.dbname) = (user, creates_roles == "true", dbname);
+        }
+        Ok(setup)
+    }
+
+    async fn run(&mut self, options: &InitOptions) -> Result<InitReport, SchemaError> {
+        self.inspect_roles(&options.writer).await?;
+        let exists = self.inspect_schema().await?;
+        self.report.is_new = !exists;
+        if !exists {
+            self.execute("create schema countersign".to_owned()).await?;
+        }
+        self.report.version = schema::migrate(&mut self.session, &mut self.report.statements).await?;
+        let owner = self.create_roles(&options.writer).await?;
+        self.set_owner(&owner).await?;
+        self.set_privileges(&options.writer).await?;
+        self.set_up_reader(options.reader_tables).await?;
+        self.name_members(&options.writer).await?;
+        self.inspect_schema().await?;
+        let deviations = inspect::compare(&mut self.session).await?;
+        if !deviations.is_empty() {
+            let problems = deviations.iter().map(ToString::to_string).collect();
+            return Err(SchemaError::Untrusted { database: self.dbname.clone(), problems });
+        }
+        Ok(std::mem::take(&mut self.report))
+    }
+
+    async fn load(&mut self, schema: &str, own_texts: &[&str]) -> Result<bool, SchemaError> {
+        let known = self.rows::<1>("select to_regnamespace($1)::text", &[Some(identifier(schema))]).await?;
+        if !known.is_empty() {
+            return Ok(false);
+        }
+        self.inspect_schema().await?;
+        for text in own_texts {
+            self.session.batch(text).await?;
+        }
+        for [writer] in self.rows("select w.role_name from countersign.writer_login w", &[]).await? {
+            let (space, writer) = (identifier(schema), identifier(&writer));
+            self.execute(format!("grant usage on schema {space} to {writer}")).await?;
+            let all = "select, insert, update, delete on all tables";
+            self.execute(format!("grant {all} in schema {space} to {writer}")).await?;
+            self.execute(format!("grant usage on all sequences in schema {space} to {writer}")).await?;
+        }
+        self.set_up_reader(ReaderTables::New).await?;
+        Ok(true)
+    }
+
+    /// Runs a statement of our own that changes something, and keeps it for the report.
+    async fn execute(&mut self, sql: String) -> Result<(), SchemaError> {
+        self.session.batch(&sql).await?;
+        self.report.statements.push(sql);
+        Ok(())
+    }
+
+    /// The same for a statement that contains a secret; the report gets `shown` in its place.
+    async fn execute_secret(&mut self, sql: &str, shown: String) -> Result<(), SchemaError> {
+        self.session.batch(sql).await?;
+        self.report.statements.push(shown);
+        Ok(())
+    }
+
+    /// The rows of a query, without those that have a NULL.
+    async fn rows<const N: usize>(
+        &mut self,
+        sql: &str,
+        params: &[Option<String>],
+    ) -> Result<Vec<[String; N]>, SchemaError> {
+        Ok(rows(&mut self.session, sql, params).await?)
+    }
+
+    /// Whether a role of this name exists.
+    async fn role_exists(&mut self, name: &str) -> Result<bool, SchemaError> {
+        let sql = "select r.rolname from pg_roles r where r.rolname = $1";
+        Ok(!self.rows::<1>(sql, &[Some(name.to_owned())]).await?.is_empty())
+    }
+}
+
+/// The rows of a query of our own, without those that have a NULL.
+pub(crate) async fn rows<const N: usize>(
+    session: &mut Session,
+    sql: &str,
+    params: &[Option<String>],
+) -> Result<Vec<[String; N]>, pg::Error> {
+    let step = Step { sql, params, param_types: &[] };
+    let outcomes = session.run(&[step]).await.map_err(|failed| failed.error)?;
+    let rows = outcomes.into_iter().flat_map(|outcome| outcome.rows);
+    Ok(rows
+        .filter_map(|row| row.into_iter().collect::<Option<Vec<String>>>())
+        .filter_map(|row| <[String; N]>::try_from(row).ok())
+        .collect())
+}
+
+/// A text as a literal of SQL.
+fn literal(text: &str) -> String {
+    sql_literal(Some(text))
+}

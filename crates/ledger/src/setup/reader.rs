@@ -1,0 +1,195 @@
+//! The login of the read path, and what it may read.
+//!
+//! `init` remembers which relations existed (`countersign.reader_relation`): an administrator who revokes SELECT from the reader
+//! has the last word, however often `init` runs.
+
+use pg::value::identifier;
+use pg::{ConnectError, Session, SessionSettings, Target, scram_verifier};
+
+use super::{InitReport, ReaderTables, Setup, SkippedRelation, literal};
+use crate::schema::SchemaError;
+
+/// The name of the login, unless another database of the cluster has it already.
+const READER: &str = "countersign_reader";
+
+/// How many names are tried.
+const MAX_NAMES: u32 = 100;
+
+/// The relations outside of the system's schemas and the ledger: name, whether this login may grant SELECT, owner, schema, whether
+/// they existed at an earlier `init`, and whether the reader ($1) can read anything of them.
+const RELATIONS_SQL: &str = "\
+select format('%I.%I', n.nspname, c.relname), has_table_privilege(c.oid, 'select with grant option')::text, \
+       pg_get_userbyid(c.relowner), n.nspname, \
+       exists (select from countersign.reader_relation r where r.relation = c.oid)::text, \
+       (has_schema_privilege($1, n.oid, 'usage') and has_any_column_privilege($1, c.oid, 'select'))::text \
+from pg_class c join pg_namespace n on n.oid = c.relnamespace \
+where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('countersign', 'information_schema') \
+  and left(n.nspname, 3) <> 'pg_' \
+order by 1";
+
+/// The schemas of these relations: name, whether this login may grant USAGE, whether they existed at an earlier `init`, and whether
+/// the reader ($1) has USAGE.
+const SCHEMAS_SQL: &str = "\
+select n.nspname, has_schema_privilege(n.oid, 'usage with grant option')::text, \
+       exists (select from countersign.reader_schema s where s.schema_name = n.nspname)::text, \
+       has_schema_privilege($1, n.oid, 'usage')::text \
+from pg_namespace n where n.nspname not in ('countersign', 'information_schema') and left(n.nspname, 3) <> 'pg_' order by 1";
+
+const REMEMBER: [&str; 4] = [
+    "delete from countersign.reader_relation r where not exists (select from pg_class c where c.oid = r.relation)",
+    "insert into countersign.reader_relation select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace \
+     where c.relkind in ('r', 'p', 'v', 'm', 'f') and n.nspname not in ('countersign', 'information_schema') \
+       and left(n.nspname, 3) <> 'pg_' on conflict do nothing",
+    "delete from countersign.reader_schema s where not exists (select from pg_namespace n where n.nspname = s.schema_name)",
+    "insert into countersign.reader_schema select n.nspname from pg_namespace n \
+     where n.nspname not in ('countersign', 'information_schema') and left(n.nspname, 3) <> 'pg_' on conflict do nothing",
+];
+
+impl Setup {
+    /// Creates the reader's login if there is none, and grants it SELECT.
+    pub(super) async fn set_up_reader(&mut self, tables: ReaderTables) -> Result<(), SchemaError> {
+        let known = "select l.role_name from countersign.reader_login l";
+        let known: Option<String> = self.rows::<1>(known, &[]).await?.into_iter().flatten().next();
+        let reader = match known {
+            Some(role) if self.role_exists(&role).await? => role,
+            _ if !self.creates_roles => {
+                self.report.warnings.push(format!(
+                    "there is no login for reading, since {} may not create roles: query_database needs --read-url",
+                    self.user
+                ));
+                return Ok(());
+            }
+            _ => self.create_reader().await?,
+        };
+        self.grant_connect(&reader).await?;
+        self.grant_reads(&reader, tables).await?;
+        for sql in REMEMBER {
+            self.execute(sql.to_owned()).await?;
+        }
+        self.report.reader = Some(reader);
+        Ok(())
+    }
+
+    /// Creates a role of a name that no role has: one that exists may have members, who could read as the reader.
+    async fn create_reader(&mut self) -> Result<String, SchemaError> {
+        let oid = "select d.oid::text from pg_database d where d.datname = current_database()";
+        let oid = self.rows::<1>(oid, &[]).await?.concat().concat();
+        let mut role = READER.to_owned();
+        for number in 1..MAX_NAMES {
+            if !self.role_exists(&role).await? {
+                break;
+            }
+            role = if number == 1 { format!("{READER}_{oid}") } else { format!("{READER}_{oid}_{number}") };
+        }
+        let password = self.new_password(&role).await?;
+        let rights = "nosuperuser nocreatedb nocreaterole noreplication nobypassrls";
+        let create = |password: &str| format!("create role {} login password {password} {rights}", identifier(&role));
+        let verifier = literal(&scram_verifier(&password));
+        self.execute_secret(&create(&verifier), create("'SCRAM-SHA-256$..'")).await?;
+        self.report.roles.push(role.clone());
+        Ok(role)
+    }
+
+    /// Lets the database make a password of 244 random bits for the login, and stores it. Neither this nor the verifier that the
+    /// login is given shows the password in the server's log, in its statistics or in `pg_stat_activity`.
+    async fn new_password(&mut self, role: &str) -> Result<String, SchemaError> {
+        self.execute("delete from countersign.reader_login".to_owned()).await?;
+        let sql = format!(
+            "insert into countersign.reader_login (role_name, password) \
+             values ({}, replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''))",
+            literal(role)
+        );
+        let password = self.rows::<1>(&format!("{sql} returning password"), &[]).await?.concat().concat();
+        self.report.statements.push(sql);
+        Ok(password)
+    }
+
+    async fn grant_reads(&mut self, reader: &str, tables: ReaderTables) -> Result<(), SchemaError> {
+        let role = identifier(reader);
+        let of_reader = [Some(reader.to_owned())];
+        let mut open = Vec::new();
+        for [name, may_grant, is_known, is_granted] in self.rows(SCHEMAS_SQL, &of_reader).await? {
+            let wanted = match tables {
+                ReaderTables::All => true,
+                ReaderTables::New => is_known != "true" || is_granted == "true",
+                ReaderTables::None => false,
+            };
+            if wanted && (may_grant == "true" || is_granted == "true") {
+                open.push((name, is_granted == "true"));
+            }
+        }
+        let mut granted: Vec<(String, Vec<String>)> = Vec::new();
+        for [relation, may_grant, owner, schema, is_known, is_readable] in self.rows(RELATIONS_SQL, &of_reader).await? {
+            let is_wanted = tables == ReaderTables::All || tables == ReaderTables::New && is_known != "true";
+            if is_readable == "true" && is_known == "true" && tables != ReaderTables::All {
+                continue;
+            }
+            if !is_wanted || !open.iter().any(|(name, _)| *name == schema) {
+                if is_readable != "true" {
+                    self.report.unreadable.push(relation);
+                }
+            } else if may_grant == "true" {
+                match granted.last_mut().filter(|(last, _)| *last == schema) {
+                    Some((_, relations)) => relations.push(relation),
+                    None => granted.push((schema, vec![relation])),
+                }
+            } else if is_readable != "true" {
+                self.report.skipped.push(SkippedRelation { relation, owner });
+            }
+        }
+        for (schema, relations) in granted {
+            if open.iter().any(|(name, has_usage)| *name == schema && !has_usage) {
+                self.execute(format!("grant usage on schema {} to {role}", identifier(&schema))).await?;
+            }
+            self.execute(format!("grant select on {} to {role}", relations.join(", "))).await?;
+            self.report.granted.extend(relations);
+        }
+        Ok(())
+    }
+}
+
+/// Gives the reader's login a new password if PostgreSQL does not accept the stored one.
+///
+/// # Errors
+/// Whatever the database says. That the login cannot connect for another reason is a warning.
+pub(super) async fn repair_login(target: &Target, report: &mut InitReport) -> Result<(), SchemaError> {
+    let Some(reader) = report.reader.clone() else { return Ok(()) };
+    let mut setup = Setup::begin(target).await?;
+    let stored = "select l.password from countersign.reader_login l";
+    let stored: Option<String> = setup.rows::<1>(stored, &[]).await?.into_iter().flatten().next();
+    let mut refusal = refusal(target, &reader, stored.as_deref().unwrap_or_default()).await;
+    if let Some(ConnectError::Authentication(reason)) = &refusal {
+        let reason = reason.clone();
+        let password = setup.new_password(&reader).await?;
+        let verifier = scram_verifier(&password);
+        let alter = |password: &str| {
+            format!("alter role {} login password {password} valid until 'infinity'", identifier(&reader))
+        };
+        let altered = setup.execute_secret(&alter(&literal(&verifier)), alter("'SCRAM-SHA-256$..'")).await;
+        if altered.is_ok() {
+            setup.session.batch("commit").await?;
+            report.statements.append(&mut setup.report.statements);
+            refusal = self::refusal(target, &reader, &password).await;
+            if refusal.is_none() {
+                report.changes.push(format!("gave {reader} a new password, since it could not log in ({reason})"));
+            }
+        }
+    }
+    setup.session.close().await;
+    if let Some(error) = refusal {
+        report.warnings.push(format!("{reader} cannot log in, so query_database is not served: {error}"));
+    }
+    Ok(())
+}
+
+/// Why the reader cannot connect.
+async fn refusal(target: &Target, reader: &str, password: &str) -> Option<ConnectError> {
+    let target = target.as_role(reader, Some(contract::Secret::new(password.to_owned())));
+    match Session::connect(&target, &SessionSettings::default()).await {
+        Ok(session) => {
+            session.close().await;
+            None
+        }
+        Err(error) => Some(error),
+    }
+}

@@ -1,0 +1,148 @@
+//! The roles of the ledger: refused if they are more than they should be, created if they do not exist.
+
+use pg::value::{identifier, text_array};
+use pg::{Session, SessionSettings, Target};
+
+use super::{Setup, literal, rows};
+use crate::roles::{APPROVER, OWNER};
+use crate::schema::SchemaError;
+
+/// The attributes that a role of ours must not have; $1: the roles that nobody logs in as.
+const ATTRIBUTES_SQL: &str = "\
+select r.rolname, concat_ws(', ', case when r.rolcanlogin then 'LOGIN' end, case when r.rolsuper then 'SUPERUSER' end, \
+    case when r.rolcreaterole then 'CREATEROLE' end, case when r.rolcreatedb then 'CREATEDB' end, \
+    case when r.rolreplication then 'REPLICATION' end, case when r.rolbypassrls then 'BYPASSRLS' end) \
+from pg_roles r where r.rolname = any ($1::name[]) order by 1";
+
+/// The roles that ours are members of; a member of the owner that becomes one is not of interest here.
+const GROUPS_SQL: &str = "\
+select r.rolname, string_agg(g.rolname, ', ' order by g.rolname) from pg_roles r \
+join pg_auth_members m on m.member = r.oid join pg_roles g on g.oid = m.roleid \
+where r.rolname = any ($1::name[]) group by r.rolname order by 1";
+
+/// Who may act as a role of ours, or let others do so: superusers and the role that runs `init` aside.
+const MEMBERS_SQL: &str = "\
+select g.rolname, string_agg(distinct r.rolname || case when m.admin_option then ' (with ADMIN OPTION)' else '' end, ', ') \
+from pg_roles g join pg_auth_members m on m.roleid = g.oid join pg_roles r on r.oid = m.member \
+where g.rolname = any ($1::name[]) and not r.rolsuper and r.rolname <> current_user group by g.rolname order by 1";
+
+/// What the roles of ours that nobody logs in as are, and should not be, each with what to run.
+async fn problems(session: &mut Session) -> Result<Vec<String>, pg::Error> {
+    let params = [Some(text_array(&[OWNER.to_owned(), APPROVER.to_owned()]))];
+    let mut problems = Vec::new();
+    for [role, attributes] in rows(session, ATTRIBUTES_SQL, &params).await? {
+        if !attributes.is_empty() {
+            let without: Vec<String> = attributes.split(", ").map(|name| format!("NO{name}")).collect();
+            let fix = format!("alter role {} {}", identifier(&role), without.join(" "));
+            problems.push(format!("the role {role} has {attributes}: run `{fix}`"));
+        }
+    }
+    for [role, groups] in rows(session, GROUPS_SQL, &params).await? {
+        problems.push(format!("the role {role} is a member of {groups}: run `revoke {groups} from {role}`"));
+    }
+    Ok(problems)
+}
+
+/// The roles of the ledger, as far as they are more than they should be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RoleReport {
+    /// What must not be, each with what to run.
+    pub problems: Vec<String>,
+    /// The members of the ledger's owner, superusers and the asking login aside.
+    pub owner_members: Option<String>,
+}
+
+/// Looks at the roles of the ledger.
+///
+/// # Errors
+/// Whatever the connection or the server says.
+pub async fn examine_roles(target: &Target) -> Result<RoleReport, pg::Error> {
+    let mut session = Session::connect(target, &SessionSettings::default()).await?;
+    let problems = problems(&mut session).await?;
+    let members = rows(&mut session, MEMBERS_SQL, &[Some(text_array(&[OWNER.to_owned()]))]).await?;
+    session.close().await;
+    let owner_members = members.into_iter().next().map(|[_, members]| members);
+    Ok(RoleReport { problems, owner_members })
+}
+
+impl Setup {
+    /// Refuses roles of ours that exist with rights that they must not have: another user may have created them.
+    pub(super) async fn inspect_roles(&mut self, writer: &str) -> Result<(), SchemaError> {
+        let mut problems = problems(&mut self.session).await?;
+        if writer == OWNER || writer == APPROVER {
+            problems.push(format!("{writer} is not a login for servers: give another name with --writer"));
+        }
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(SchemaError::Untrusted { database: self.dbname.clone(), problems })
+        }
+    }
+
+    /// Creates the roles that do not exist; the role that is to own the ledger. A role that may not create roles gets a
+    /// warning: it owns the ledger itself then, unless the owner exists and has it as a member.
+    pub(super) async fn create_roles(&mut self, writer: &str) -> Result<String, SchemaError> {
+        let no_rights = "nosuperuser nocreatedb nocreaterole noreplication nobypassrls";
+        let mut missing = Vec::new();
+        // The writer gets no password: an administrator gives it one, or lets it in through pg_hba.conf.
+        for (role, login) in [(OWNER, "nologin"), (APPROVER, "nologin"), (writer, "login")] {
+            if self.role_exists(role).await? {
+                continue;
+            }
+            if !self.creates_roles {
+                missing.push(role.to_owned());
+                continue;
+            }
+            self.execute(format!("create role {} {login} {no_rights}", identifier(role))).await?;
+            self.report.roles.push(role.to_owned());
+        }
+        if !missing.is_empty() {
+            self.report.warnings.push(format!(
+                "the role {} may not create roles, so there is no {}: run init as a role with CREATEROLE to get them",
+                self.user,
+                missing.join(", ")
+            ));
+        }
+        if missing.iter().any(|role| role == OWNER) {
+            return Ok(self.own_ledger());
+        }
+        if self.may_act_as(OWNER).await? {
+            return Ok(OWNER.to_owned());
+        }
+        if self.creates_roles {
+            let user = identifier(&self.user);
+            self.execute(format!("grant {OWNER} to {user}")).await?;
+            return Ok(OWNER.to_owned());
+        }
+        Ok(self.own_ledger())
+    }
+
+    /// The ledger stays with the role that runs `init`.
+    fn own_ledger(&mut self) -> String {
+        let user = self.user.clone();
+        self.report
+            .warnings
+            .push(format!("the ledger belongs to {user}: a server that logs in as {user} can change its records"));
+        user
+    }
+
+    async fn may_act_as(&mut self, role: &str) -> Result<bool, SchemaError> {
+        let sql = format!("select pg_has_role(current_user, {}, 'usage')::text", literal(role));
+        Ok(self.rows::<1>(&sql, &[]).await?.concat() == ["true"])
+    }
+
+    /// Warns of everybody else who may act as a role of ours.
+    pub(super) async fn name_members(&mut self, writer: &str) -> Result<(), SchemaError> {
+        let mut roles = vec![OWNER.to_owned(), writer.to_owned()];
+        roles.extend(self.report.reader.clone());
+        for [role, members] in self.rows(MEMBERS_SQL, &[Some(text_array(&roles))]).await? {
+            let can = match role.as_str() {
+                OWNER => "change the ledger",
+                role if role == writer => "write as a server does",
+                _ => "read what agents read",
+            };
+            self.report.warnings.push(format!("members of {role}, who can {can}: {members}"));
+        }
+        Ok(())
+    }
+}

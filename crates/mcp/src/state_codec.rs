@@ -1,0 +1,94 @@
+//! Seals what clients carry for the servers of a ledger: the state of a question, and the ids of sessions.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rmcp::model::RequestStateCodec;
+
+/// The keys that seal and open. The ledger has them, so that a client may come back to another server.
+#[derive(Clone)]
+pub struct StateCodec {
+    codec: Arc<RwLock<Arc<RequestStateCodec>>>,
+}
+
+/// One key of the ring: at least 32 bytes.
+pub struct StateKey {
+    /// Its name, which stands in what it seals.
+    pub id: String,
+    /// The secret.
+    pub key: Vec<u8>,
+}
+
+/// The keys cannot be used: one is too short, two have one name, or none of them is the one that seals.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the keys that seal what clients carry cannot be used: {0}")]
+pub struct StateKeyError(String);
+
+impl StateCodec {
+    /// Seals with the key of this name, and opens with all of them.
+    ///
+    /// # Errors
+    /// [`StateKeyError`].
+    pub fn new(sealing: &str, keys: Vec<StateKey>) -> Result<Self, StateKeyError> {
+        Ok(Self { codec: Arc::new(RwLock::new(ring(sealing, keys)?)) })
+    }
+
+    /// Changes the keys, for every clone. What only the old ones open does not open any more.
+    ///
+    /// # Errors
+    /// [`StateKeyError`]; the old keys stay then.
+    pub fn replace(&self, sealing: &str, keys: Vec<StateKey>) -> Result<(), StateKeyError> {
+        let new = ring(sealing, keys)?;
+        *self.codec.write().unwrap_or_else(PoisonError::into_inner) = new;
+        Ok(())
+    }
+
+    /// The keys as they are now.
+    pub(crate) fn current(&self) -> Arc<RequestStateCodec> {
+        Arc::clone(&self.codec.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl std::fmt::Debug for StateCodec {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("StateCodec")
+    }
+}
+
+fn ring(sealing: &str, keys: Vec<StateKey>) -> Result<Arc<RequestStateCodec>, StateKeyError> {
+    let keys = keys.into_iter().map(|StateKey { id, key }| (id, key));
+    let codec = RequestStateCodec::new_with_keyring(sealing, keys);
+    codec.map(Arc::new).map_err(|error| StateKeyError(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(ids: &[u8]) -> Vec<StateKey> {
+        ids.iter().map(|id| StateKey { id: id.to_string(), key: vec![*id; 32] }).collect()
+    }
+
+    #[test]
+    fn a_new_key_opens_what_the_old_one_sealed_until_the_old_one_is_removed() {
+        // F-114
+        let codec = StateCodec::new("1", keys(&[1])).unwrap();
+        let clone = codec.clone();
+        let sealed = clone.current().seal_json(&"state").unwrap();
+        codec.replace("2", keys(&[1, 2])).unwrap();
+        assert_eq!(clone.current().open_json::<String>(&sealed).unwrap(), "state");
+        let newer = clone.current().seal_json(&"state").unwrap();
+        codec.replace("2", keys(&[2])).unwrap();
+        assert!(clone.current().open_json::<String>(&sealed).is_err());
+        assert_eq!(clone.current().open_json::<String>(&newer).unwrap(), "state");
+    }
+
+    #[test]
+    fn keys_that_cannot_be_used_leave_the_old_ones_in_place() {
+        let codec = StateCodec::new("1", keys(&[1])).unwrap();
+        let sealed = codec.current().seal_json(&"state").unwrap();
+        assert!(codec.replace("3", keys(&[1, 2])).is_err());
+        assert!(codec.replace("1", Vec::new()).is_err());
+        assert!(codec.replace("1", vec![StateKey { id: "1".to_owned(), key: vec![1; 31] }]).is_err());
+        assert!(codec.current().open_json::<String>(&sealed).is_ok());
+    }
+}

@@ -1,0 +1,88 @@
+//! The settings that a session starts with.
+
+/// What every session starts with, so that text has one form, and SQL one meaning, whatever the database's and the role's
+/// settings are: `array_nulls` decides whether NULL in an array is a null or a text, `standard_conforming_strings` what a
+/// backslash in a literal means.
+const BASE: [(&str, &str); 6] = [
+    ("DateStyle", "ISO"),
+    ("IntervalStyle", "postgres"),
+    ("extra_float_digits", "1"),
+    ("bytea_output", "hex"),
+    ("array_nulls", "on"),
+    ("standard_conforming_strings", "on"),
+];
+
+const SEARCH_PATH: &str = "search_path";
+
+/// PostgreSQL's own schema, and temporary objects last: unqualified names in our SQL mean PostgreSQL's own functions,
+/// operators and relations, whatever other users have created and whatever the database and the role are set to.
+const SYSTEM_PATH: &str = "pg_catalog, pg_temp";
+
+/// The settings that a session starts with. They take precedence over those of the database, of the role and of the
+/// connection string's `options`, and they are what RESET goes back to. A pooler does not forward start-up settings: through
+/// one they are set in each transaction ([`super::ground`]).
+///
+/// By default the search path is PostgreSQL's own schema, because any user who may create a function in a schema of the path
+/// can have our SQL call it (PostgreSQL manual, "Writing SECURITY DEFINER Functions Safely").
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionSettings(Vec<(&'static str, String)>);
+
+impl Default for SessionSettings {
+    fn default() -> Self {
+        let settings = BASE.into_iter().chain([(SEARCH_PATH, SYSTEM_PATH)]);
+        Self(settings.map(|(name, value)| (name, value.to_owned())).collect())
+    }
+}
+
+impl SessionSettings {
+    /// The same with this setting.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.0.retain(|(known, _)| *known != name);
+        self.0.push((name, value.into()));
+        self
+    }
+
+    /// The same with this search path, in SQL's own form: quoted names, separated by commas.
+    #[must_use]
+    pub fn with_search_path(self, path: impl Into<String>) -> Self {
+        self.with(SEARCH_PATH, path)
+    }
+
+    /// The same with the search path that the database and the login are set to: for SQL that a person writes, who expects the
+    /// names of their other sessions.
+    #[must_use]
+    pub fn with_login_search_path(mut self) -> Self {
+        self.0.retain(|(name, _)| *name != SEARCH_PATH);
+        self
+    }
+
+    /// Whether names that are not qualified are looked up in PostgreSQL's own schema only.
+    pub(crate) fn has_system_path(&self) -> bool {
+        self.iter().any(|setting| setting == (SEARCH_PATH, SYSTEM_PATH))
+    }
+
+    /// Names and values, in the order in which they are sent.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (*name, value.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path_of(settings: &SessionSettings) -> Option<&str> {
+        settings.iter().find(|(name, _)| *name == SEARCH_PATH).map(|(_, value)| value)
+    }
+
+    #[test]
+    fn the_search_path_is_the_system_schema_unless_another_one_is_asked_for() {
+        // F-100
+        assert_eq!(path_of(&SessionSettings::default()), Some(SYSTEM_PATH));
+        assert_eq!(path_of(&SessionSettings::default().with("jit", "off")), Some(SYSTEM_PATH));
+        let named = SessionSettings::default().with_search_path("pg_catalog, shop");
+        assert_eq!(path_of(&named), Some("pg_catalog, shop"));
+        assert_eq!(path_of(&named.with_login_search_path()), None);
+    }
+}

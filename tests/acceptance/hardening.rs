@@ -1,0 +1,56 @@
+//! Other users of the database against the ledger: its owner, the creator of a schema, a member of a group, a login that was
+//! stolen. Each finding (F-100 to F-116) has the attack as it was proved, and every command runs over a hostile database.
+
+mod database;
+mod init;
+mod inventory;
+mod logins;
+mod prepared;
+mod reads;
+mod state_keys;
+
+use std::process::Output;
+
+use testkit::{Database, countersign};
+use tokio::process::Command;
+
+/// Runs a command of the binary on this connection string; what it printed on both streams, and whether it succeeded.
+async fn run(url: &str, arguments: &[&str]) -> (String, bool) {
+    let mut command = Command::new(countersign());
+    let Output { stdout, stderr, status } =
+        command.env("DATABASE_URL", url).args(arguments).kill_on_drop(true).output().await.unwrap();
+    (String::from_utf8([stdout, stderr].concat()).unwrap(), status.success())
+}
+
+/// The same for a command that has to succeed.
+async fn succeed(url: &str, arguments: &[&str]) -> String {
+    let (said, succeeded) = run(url, arguments).await;
+    assert!(succeeded, "{arguments:?}: {said}");
+    said
+}
+
+/// The same for a command that has to fail, and say this.
+async fn refused(url: &str, arguments: &[&str], words: &[&str]) {
+    let (said, succeeded) = run(url, arguments).await;
+    assert!(!succeeded, "{arguments:?}: {said}");
+    for word in words {
+        assert!(said.contains(word), "{arguments:?} does not say {word:?}: {said}");
+    }
+}
+
+/// The connection string of this database as another role.
+fn url_as(db: &Database, role: &str) -> String {
+    db.url().replace("user=postgres", &format!("user={role}"))
+}
+
+/// Runs statements as another role.
+async fn run_as(db: &Database, role: &str, sql: &str) {
+    let (client, connection) = tokio_postgres::connect(&url_as(db, role), tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{role}: {sql}: {error:?}"));
+}
+
+/// A name that no other test on the cluster has: roles belong to the whole cluster.
+fn named(db: &Database, role: &str) -> String {
+    format!("{role}_{}", db.name())
+}
