@@ -38,7 +38,7 @@ async fn two_hundred_clients_are_answered_or_told_a_limit_and_every_write_is_acc
     let opened = (0..CLIENTS).map(|number| Client::open(&server, number, Arc::clone(&journal)));
     let clients = futures_util::future::join_all(opened).await;
 
-    let length = Duration::from_secs(long_form::variable_or("COUNTERSIGN_LOAD_SECONDS", 3, 10));
+    let length = Duration::from_secs(long_form::variable_or("COUNTERSIGN_LOAD_SECONDS", 2, 10));
     let begun = Instant::now();
     let watching = tokio::spawn(watch(ProcessMemory::of(server.pid()), begun, length));
     let mut working = JoinSet::new();

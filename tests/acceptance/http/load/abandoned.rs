@@ -69,7 +69,7 @@ async fn until_given_back(memory: &ProcessMemory) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn thousands_of_sessions_that_nobody_closes_are_given_up_and_their_memory_returns() {
     let db = database().await;
-    let sessions = long_form::choose(2000, 5000);
+    let sessions = long_form::choose(1000, 5000);
     let idle_s = long_form::variable_or("COUNTERSIGN_LOAD_IDLE_SECONDS", 2, 3);
     let mut command = HttpServer::command(&db);
     command.args(["--http-requests-per-s", "0", "--http-sessions", "10000", "--http-streams", "1000"]);
