@@ -30,6 +30,7 @@ mod haproxy;
 mod http;
 mod idle_connection;
 mod issuer;
+pub mod long_form;
 mod manifest;
 mod pgbouncer;
 pub mod poll;

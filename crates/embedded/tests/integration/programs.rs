@@ -1,14 +1,10 @@
 //! PostgreSQL's programs are found where they are, fetched where there are none, or their absence is explained.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::{fs, thread};
 
+use crate::support::{ephemeral, folder, query, start};
 use countersign_embedded::{Client, Cluster, Options, Search};
-use support::{folder, query, start};
 
 #[test]
 fn a_wrong_bindir_is_an_error_and_not_a_reason_to_look_elsewhere() {
@@ -32,7 +28,7 @@ fn a_wrong_bindir_is_an_error_and_not_a_reason_to_look_elsewhere() {
 #[test]
 fn the_variable_is_what_a_user_sets() {
     let status = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_start_with_the_variable_set", "--ignored"])
+        .args(["--exact", "programs::a_start_with_the_variable_set", "--ignored"])
         .env("COUNTERSIGN_PG_BINDIR", "/nonexistent")
         .output()
         .unwrap();
@@ -51,10 +47,10 @@ fn a_start_with_the_variable_set() {
 
 #[test]
 fn a_bindir_that_is_right_is_used() {
-    let usual = start(Options::ephemeral()).unwrap();
+    let usual = start(ephemeral()).unwrap();
     let bindir = usual.binaries().bindir().to_path_buf();
     let search = Search { bindir: Some(bindir.clone()), ..Search::only_packages(&[], PathBuf::new()) };
-    let cluster = start(Options::ephemeral().search(search)).unwrap();
+    let cluster = start(ephemeral().search(search)).unwrap();
     assert_eq!(cluster.binaries().bindir(), bindir);
     assert_eq!(cluster.binaries().found(), "COUNTERSIGN_PG_BINDIR");
 }
