@@ -7,7 +7,8 @@
 //!
 //! The same once more with PgBouncer in transaction mode between the servers and PostgreSQL.
 //!
-//! `COUNTERSIGN_CHAOS_SECONDS` makes it longer, `COUNTERSIGN_CHAOS_SEED` plays the same faults again.
+//! Each run plays every fault once, and in its long form goes on for some seconds. `COUNTERSIGN_CHAOS_SECONDS` makes it longer,
+//! `COUNTERSIGN_CHAOS_SEED` plays the same faults again.
 
 mod checker;
 mod control;
@@ -19,7 +20,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use testkit::{Database, External, external, lone_database, skip_without};
+use testkit::{Database, External, external, lone_database, long_form, skip_without};
 
 use fleet::Fleet;
 use load::Load;
@@ -31,8 +32,7 @@ const OLD_ENOUGH: Duration = Duration::from_millis(300);
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_acknowledged_happened_once_through_kills_crashes_and_cuts() {
     let db = lone_database().await;
-    let seconds = variable("COUNTERSIGN_CHAOS_SECONDS").unwrap_or(8);
-    let broken = run("chaos", &db, Fleet::start(&db).await, Duration::from_secs(seconds)).await;
+    let broken = run("chaos", &db, Fleet::start(&db).await, at_least()).await;
     assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));
 }
 
@@ -42,8 +42,7 @@ async fn the_same_holds_behind_a_pooler_that_is_killed_as_well() {
         return;
     }
     let db = lone_database().await;
-    let seconds = variable("COUNTERSIGN_CHAOS_SECONDS").unwrap_or(8);
-    let broken = run("chaos behind PgBouncer", &db, Fleet::start_pooled(&db).await, Duration::from_secs(seconds)).await;
+    let broken = run("chaos behind PgBouncer", &db, Fleet::start_pooled(&db).await, at_least()).await;
     assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));
 }
 
@@ -60,6 +59,11 @@ async fn the_same_run_with_the_outcome_in_a_second_transaction_is_caught() {
     assert!(sees("no such row") || sees("the likes of a tweet") || sees("still there"), "{}", some_of(&broken));
 }
 
+/// For how long faults follow each other once every fault has been played.
+fn at_least() -> Duration {
+    Duration::from_secs(long_form::variable_or("COUNTERSIGN_CHAOS_SECONDS", 0, 8))
+}
+
 /// As much as a person reads.
 fn some_of(broken: &[String]) -> String {
     broken.iter().take(20).map(String::as_str).collect::<Vec<_>>().join("\n")
@@ -67,7 +71,7 @@ fn some_of(broken: &[String]) -> String {
 
 /// The promises that were broken.
 async fn run(name: &str, db: &Database, fleet: Fleet, at_least: Duration) -> Vec<String> {
-    let seed = variable("COUNTERSIGN_CHAOS_SEED").unwrap_or_else(|| fastrand::u64(..));
+    let seed = long_form::variable("COUNTERSIGN_CHAOS_SEED").unwrap_or_else(|| fastrand::u64(..));
     say(&format!("{name}: COUNTERSIGN_CHAOS_SEED={seed}"));
     let mut rng = fastrand::Rng::with_seed(seed);
     let fleet = Arc::new(fleet);
@@ -103,10 +107,6 @@ async fn keep_swept(db: Database) {
             let _down = client.batch_execute(&sweep).await;
         }
     }
-}
-
-pub(crate) fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name}={value} is no number")))
 }
 
 /// Past the capture of `cargo test`: these figures are what a run is read for.

@@ -1,20 +1,41 @@
-//! What an agent is told when PostgreSQL is too slow or not there (promises A1-20, D3-01, D4-05, D5-03). The deadline is
-//! 30 seconds and so are these tests; they wait side by side with the others.
+//! What an agent is told when PostgreSQL is too slow or not there (promises A1-20, D3-01, D4-05, D5-03). In the long form
+//! the deadline is the default, 30 seconds.
 
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use testkit::social::untouched_tweet;
-use testkit::{Server, database, lone_database};
+use testkit::{Database, Server, database, lone_database, long_form};
+
+/// The deadline of these tests in seconds.
+fn deadline_s() -> u64 {
+    long_form::choose(3, 30)
+}
+
+/// Starts a server with this deadline.
+async fn start(db: &Database) -> Server {
+    let mut command = Server::command(db);
+    if !long_form::is_on() {
+        let ms = (deadline_s() * 1000).to_string();
+        command.env("COUNTERSIGN_QUERY_TIMEOUT_MS", &ms).env("COUNTERSIGN_CALL_DEADLINE_MS", ms);
+    }
+    Server::start(command).await
+}
+
+/// Whether this is a time after which a deadline ends a call.
+fn is_deadline(elapsed: Duration) -> bool {
+    (deadline_s() - 1..deadline_s() + 6).contains(&elapsed.as_secs())
+}
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_query_that_takes_too_long_is_stopped_after_30_seconds_and_its_backend_is_free() {
+async fn a_query_that_takes_too_long_is_stopped_at_the_deadline_and_its_backend_is_free() {
     let db = database().await;
-    let server = Server::on(&db).await;
+    let server = start(&db).await;
     let started = Instant::now();
     let error = server.fail("query_database", json!({"query": "select pg_sleep(60)"}), "timeout").await;
-    assert!((29..36).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
-    assert_eq!(error["message"], "Database query failed: Query timed out after 30 seconds");
+    assert!(is_deadline(started.elapsed()), "{:?}", started.elapsed());
+    let message = format!("Database query failed: Query timed out after {} seconds", deadline_s());
+    assert_eq!(error["message"], message);
     assert_eq!(error["retryable"], true);
     let free = "select 1 where not exists (select from pg_stat_activity \
                 where wait_event = 'PgSleep' and datname = current_database())";
@@ -26,7 +47,7 @@ async fn a_query_that_takes_too_long_is_stopped_after_30_seconds_and_its_backend
 async fn a_write_that_takes_too_long_wrote_nothing_and_its_duplicate_is_told_that_it_is_in_flight() {
     let db = database().await;
     let tweet = untouched_tweet(&db).await;
-    let (first, second) = tokio::join!(Server::on(&db), Server::on(&db));
+    let (first, second) = tokio::join!(start(&db), start(&db));
     let mut blocker = db.connect().await;
     let lock = blocker.transaction().await.unwrap();
     lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();
@@ -75,7 +96,7 @@ async fn a_database_that_is_down_is_said_to_be_so_and_found_again_when_it_is_bac
 #[tokio::test(flavor = "multi_thread")]
 async fn a_preview_that_takes_too_long_says_so_and_holds_nothing() {
     let db = database().await;
-    let server = Server::on(&db).await;
+    let server = start(&db).await;
     let tweet = untouched_tweet(&db).await;
     let mut blocker = db.connect().await;
     let lock = blocker.transaction().await.unwrap();
@@ -83,7 +104,7 @@ async fn a_preview_that_takes_too_long_says_so_and_holds_nothing() {
     let started = Instant::now();
     let preview = json!({"tool": "like_tweet", "params": {"tweet_id": tweet}});
     let envelope = server.call("preview_mutation", preview.clone()).await;
-    assert!((29..36).contains(&started.elapsed().as_secs()), "{:?}", started.elapsed());
+    assert!(is_deadline(started.elapsed()), "{:?}", started.elapsed());
     let error = &envelope["error"];
     assert_eq!((&error["code"], &error["retryable"]), (&json!("timeout"), &json!(true)), "{envelope}");
     assert_eq!(envelope["meta"].get("correlation_id"), None);

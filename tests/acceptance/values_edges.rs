@@ -86,7 +86,7 @@ async fn a_cast_that_fails_or_never_ends_is_an_error_of_the_query() {
     )
     .await;
     let mut command = Server::command(&db);
-    command.env("COUNTERSIGN_CALL_DEADLINE_MS", "2000");
+    command.env("COUNTERSIGN_QUERY_TIMEOUT_MS", "2000");
     let server = Server::start(command).await;
     let error = server.fail("query_database", json!({"query": "select 'bad'::social.slow"}), "sql_error").await;
     assert!(error["message"].as_str().unwrap().contains("not today"), "{error}");

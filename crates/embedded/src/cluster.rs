@@ -231,7 +231,10 @@ fn bring_up(
     match place.data_major()? {
         None => {
             progress(Progress::Initializing { data: place.data() });
-            initdb::initialize(place, binaries)?;
+            match &options.copy_of {
+                Some(folder) => initdb::copy(place, folder)?,
+                None => initdb::initialize(place, binaries)?,
+            }
         }
         Some(data_major) if data_major != binaries.version().major => {
             return Err(Error::VersionMismatch {

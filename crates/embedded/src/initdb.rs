@@ -1,7 +1,9 @@
 //! Makes a data folder: whole, or not at all.
 
 use std::fs::{self, DirBuilder, File};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use crate::binaries::Binaries;
@@ -35,12 +37,53 @@ pub(crate) fn initialize(place: &Place, binaries: &Binaries) -> Result<(), Error
     File::open(place.home()).and_then(|home| home.sync_all()).map_err(at("sync the folder of", &data))
 }
 
-fn run(place: &Place, binaries: &Binaries, locale: &[&str]) -> Result<(), Error> {
-    let data = place.data();
+/// Copies another data folder, whose server was stopped in order, to where `initdb` would make one. Under the start lock.
+pub(crate) fn copy(place: &Place, from: &Path) -> Result<(), Error> {
+    let new = new_folder(place)?;
+    let copied = copy_entries(from, &new, place);
+    if let Err(error) = copied {
+        let _leftover = fs::remove_dir_all(&new);
+        return Err(error);
+    }
+    put_in_place(place, &new)
+}
+
+fn copy_entries(from: &Path, to: &Path, place: &Place) -> Result<(), Error> {
+    let entries = fs::read_dir(from).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+    for entry in entries.map_err(at("read", from))? {
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            DirBuilder::new().mode(0o700).create(&to).map_err(at("create", &to))?;
+            copy_entries(&from, &to, place)?;
+        } else {
+            fs::copy(&from, &to).map_err(at("copy", &from))?;
+        }
+        place.account().own(&to)?;
+    }
+    Ok(())
+}
+
+/// An empty folder that the server owns and no start trusts.
+fn new_folder(place: &Place) -> Result<PathBuf, Error> {
     let new = place.home().join(format!("data.new-{}", std::process::id()));
     let _leftover = fs::remove_dir_all(&new);
     DirBuilder::new().mode(0o700).create(&new).map_err(at("create", &new))?;
     place.account().own(&new)?;
+    Ok(new)
+}
+
+/// Gives a whole data folder its name.
+fn put_in_place(place: &Place, new: &Path) -> Result<(), Error> {
+    let data = place.data();
+    if data.exists() {
+        // Empty, or it would not have come to this; a rename over it would fail only on some systems.
+        fs::remove_dir(&data).map_err(at("replace", &data))?;
+    }
+    fs::rename(new, &data).map_err(at("rename", new))
+}
+
+fn run(place: &Place, binaries: &Binaries, locale: &[&str]) -> Result<(), Error> {
+    let new = new_folder(place)?;
     let program = binaries.program("initdb");
     let mut command = child_command(place, &program)?;
     command.arg("-D").arg(&new).args(["--username=postgres", "--encoding=UTF8", "--lc-messages=C"]).args(locale);
@@ -56,13 +99,9 @@ fn run(place: &Place, binaries: &Binaries, locale: &[&str]) -> Result<(), Error>
     if !output.status.success() {
         let _leftover = fs::remove_dir_all(&new);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(Error::Initdb { program, data, output: last_lines(&said, LINES) });
+        return Err(Error::Initdb { program, data: place.data(), output: last_lines(&said, LINES) });
     }
-    if data.exists() {
-        // Empty, or it would not have come to this; a rename over it would fail only on some systems.
-        fs::remove_dir(&data).map_err(at("replace", &data))?;
-    }
-    fs::rename(&new, &data).map_err(at("rename", &new))
+    put_in_place(place, &new)
 }
 
 /// The end of a text.

@@ -6,6 +6,8 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use embedded::{Cluster, Options};
 use ledger::Target;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tokio::sync::OnceCell;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
@@ -17,12 +19,15 @@ use crate::poll;
 /// The cluster of this test binary. It ends with the process.
 pub fn cluster() -> &'static Arc<Cluster> {
     static CLUSTER: OnceLock<Arc<Cluster>> = OnceLock::new();
-    CLUSTER.get_or_init(|| Arc::new(start()))
+    CLUSTER.get_or_init(|| Arc::new(start(options())))
 }
 
-fn start() -> Cluster {
-    Cluster::start(Options::ephemeral().setting("max_connections", "300"), &mut |_| {})
-        .expect("a PostgreSQL cluster for the tests")
+fn options() -> Options {
+    Options::ephemeral().setting("max_connections", "300")
+}
+
+fn start(options: Options) -> Cluster {
+    Cluster::start(options, &mut |_| {}).expect("a PostgreSQL cluster for the tests")
 }
 
 /// The schemas of the demo, with what makes and fills them.
@@ -51,10 +56,27 @@ pub async fn database() -> Database {
 /// The same on a cluster that nobody else uses: it may be killed. It ends with the last of its databases.
 pub async fn lone_database() -> Database {
     exclusive::shared().await;
-    let cluster = tokio::task::spawn_blocking(|| Arc::new(start())).await.expect("a cluster");
-    let database = create(&Database::there(&cluster, "postgres"), "lone", "template0").await;
-    database.load_demo().await;
-    database
+    let options = options().copy_of(stopped_cluster().await.data_dir());
+    let cluster = tokio::task::spawn_blocking(|| Arc::new(start(options))).await.expect("a cluster");
+    Database::there(&cluster, LONE)
+}
+
+/// The name of the database of a lone cluster.
+const LONE: &str = "lone";
+
+/// A cluster with the demo's database whose server has stopped. Its data folder is what every lone cluster begins with, and
+/// ends with the process.
+async fn stopped_cluster() -> &'static Arc<Cluster> {
+    static STOPPED: OnceCell<Arc<Cluster>> = OnceCell::const_new();
+    let stop = async || {
+        let cluster = tokio::task::spawn_blocking(|| Arc::new(start(options()))).await.expect("a cluster");
+        create(&Database::there(&cluster, "postgres"), LONE, "template0").await.load_demo().await;
+        // With a checkpoint: a copy starts without recovery.
+        kill(Pid::from_raw(cluster.pid()), Signal::SIGINT).expect("a server of ours");
+        poll::until("the server has stopped", async || !cluster.is_alive()).await;
+        cluster
+    };
+    STOPPED.get_or_init(stop).await
 }
 
 /// The database of the shared cluster in which others are created and dropped.

@@ -1,9 +1,14 @@
 //! For tests only: real PostgreSQL, the built binary, real MCP clients.
 //!
-//! `cluster` starts one PostgreSQL for each test binary and gives every test a database of its own; `server` starts the
-//! built `countersign`; `standby` makes a streaming standby; `pgbouncer` is one in between; `proxy` loses its connections to PostgreSQL; `raw` speaks JSON-RPC lines to it, for what a proper
-//! client would never send; `front_end` is the agent-first
-//! command line; `golden` compares with checked-in files. A helper hides plumbing, never an assertion.
+//! | modules | what a test gets |
+//! |---|---|
+//! | `cluster`, `standby`, `pgbouncer`, `proxy` | a database of its own; a streaming standby; a pooler; lost connections |
+//! | `server`, `http`, `raw`, `haproxy`, `issuer` | the built server with an MCP client, over HTTP, with lines as they are |
+//! | `front_end`, `command`, `audit` | the commands of the binary and what they print |
+//! | `manifest`, `config_dir`, `social`, `golden` | manifests, configuration, the demo's tools, checked-in files |
+//! | `poll`, `exclusive`, `external`, `process` | waiting, being alone, programs that may be missing, signals and memory |
+//!
+//! A helper hides plumbing, never an assertion.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -25,6 +30,7 @@ mod haproxy;
 mod http;
 mod idle_connection;
 mod issuer;
+pub mod long_form;
 mod manifest;
 mod pgbouncer;
 pub mod poll;

@@ -1,11 +1,9 @@
 //! A client that asks and does not read what it is told holds neither a transaction nor memory without end (promises X-18,
 //! X-32), and gets every answer once it reads on.
 
-use testkit::RawServer;
+use testkit::{RawServer, long_form};
 
 use super::*;
-
-const CALLS: u32 = 150;
 
 /// What they may take, in KiB: less than [`ALLOWED_KIB`], so that it shows if their blocks came from the heaps of threads.
 const HELD_KIB: u64 = 40 * 1024;
@@ -19,7 +17,8 @@ async fn a_client_that_does_not_read_holds_no_transaction_and_no_memory_and_gets
     let large = json!({"name": "query_database", "arguments": {"query": "select repeat('x', 1000000) as x"}});
     assert_eq!(server.request(0, "tools/call", large.clone()).await["result"]["isError"], false);
     let memory = ProcessMemory::of(server.pid());
-    for id in 1..=CALLS {
+    let calls: u32 = long_form::choose(60, 150);
+    for id in 1..=calls {
         server.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": large}).to_string()).await;
     }
     // As many as there is room for have been read, 12 of 1 MB, and no more: each session has been back in its pool since.
@@ -29,18 +28,18 @@ async fn a_client_that_does_not_read_holds_no_transaction_and_no_memory_and_gets
                  and datname = current_database() and (state <> 'idle' or state_change > clock_timestamp() - interval '0.3 s'))";
     db.first_value(quiet).await;
     let held = memory.peak_above_idle_kib();
-    println!("{CALLS} answers of 1 MB that nobody reads: peak +{:.1} MiB", held as f64 / MIB);
+    println!("{calls} answers of 1 MB that nobody reads: peak +{:.1} MiB", held as f64 / MIB);
     assert!(held < HELD_KIB, "{held} KiB");
     let mut answered: Vec<u64> = Vec::new();
-    for _ in 1..=CALLS {
+    for _ in 1..=calls {
         let answer = server.receive().await;
         assert_eq!(answer["result"]["structuredContent"]["data"]["row_count"], 1, "{}", answer["error"]);
         answered.push(answer["id"].as_u64().unwrap());
     }
     answered.sort_unstable();
-    assert_eq!(answered, (1..=u64::from(CALLS)).collect::<Vec<_>>());
+    assert_eq!(answered, (1..=u64::from(calls)).collect::<Vec<_>>());
     let held = memory.peak_above_idle_kib();
-    println!("{CALLS} answers of 1 MB, read at last: peak +{:.1} MiB", held as f64 / MIB);
+    println!("{calls} answers of 1 MB, read at last: peak +{:.1} MiB", held as f64 / MIB);
     assert!(held < HELD_KIB, "{held} KiB");
     assert!(server.close().await);
 }

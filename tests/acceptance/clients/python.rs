@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use testkit::{Database, External, HttpServer, countersign, database, repository, skip_without};
+use testkit::{Database, External, HttpServer, countersign, database, long_form, repository, skip_without};
 use tokio::process::Command;
 
 /// What a script of tests/python says that is given the server and a manifest; `None` without a Python to run it.
@@ -54,6 +54,9 @@ async fn the_user_of_the_python_client_is_asked_in_both_protocol_eras() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_python_client_does_the_same_over_streamable_http_and_over_sse() {
+    if long_form::is_left_out() {
+        return;
+    }
     for path in ["/mcp", "/sse"] {
         let db = database().await;
         let server = HttpServer::on(&db).await;
@@ -65,6 +68,9 @@ async fn the_python_client_does_the_same_over_streamable_http_and_over_sse() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_user_of_the_python_client_is_asked_over_http_in_both_protocol_eras() {
+    if long_form::is_left_out() {
+        return;
+    }
     let db = database().await;
     let mut command = HttpServer::command(&db);
     command.arg("--manifest").arg(repository().join("manifests/studio.toml"));

@@ -80,7 +80,7 @@ async fn a_failure_behind_the_gate_has_the_receipt_of_its_record_whatever_its_co
         command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "auto"]).envs(limits.to_vec());
         Server::start(command)
     };
-    let (patient, hasty) = tokio::join!(start(&[]), start(&[("COUNTERSIGN_CALL_DEADLINE_MS", "4000")]));
+    let (patient, hasty) = tokio::join!(start(&[]), start(&[("COUNTERSIGN_CALL_DEADLINE_MS", "1500")]));
     let mut world = World { server: start(&[]).await, db, failed: 0 };
 
     let put = |id: u32| patient.call("put_item", json!({"id": id}));

@@ -1,6 +1,6 @@
 //! Load on one server: 200 clients of every transport at once, and thousands of sessions that nobody closes.
 //!
-//! `COUNTERSIGN_LOAD_SECONDS` makes the first longer. Both print their figures.
+//! `COUNTERSIGN_LOAD_SECONDS` and `COUNTERSIGN_LOAD_IDLE_SECONDS` make them longer. Both print their figures.
 
 mod abandoned;
 mod clients;
@@ -10,11 +10,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use testkit::{Database, HttpServer, ProcessMemory, lone_database};
+use testkit::{Database, HttpServer, ProcessMemory, lone_database, long_form};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::chaos::{say, variable};
+use crate::chaos::say;
 use clients::{Client, Journal};
 
 const CLIENTS: usize = 200;
@@ -38,8 +38,7 @@ async fn two_hundred_clients_are_answered_or_told_a_limit_and_every_write_is_acc
     let opened = (0..CLIENTS).map(|number| Client::open(&server, number, Arc::clone(&journal)));
     let clients = futures_util::future::join_all(opened).await;
 
-    let seconds = variable("COUNTERSIGN_LOAD_SECONDS").unwrap_or(10);
-    let length = Duration::from_secs(seconds);
+    let length = Duration::from_secs(long_form::variable_or("COUNTERSIGN_LOAD_SECONDS", 2, 10));
     let begun = Instant::now();
     let watching = tokio::spawn(watch(ProcessMemory::of(server.pid()), begun, length));
     let mut working = JoinSet::new();

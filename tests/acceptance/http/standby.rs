@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::json;
-use testkit::{Database, HttpServer, Standby, Visitor, lone_database};
+use testkit::{Database, HttpServer, Standby, Visitor, lone_database, long_form};
 use tokio::task::JoinSet;
 
 use super::HANDSHAKE;
@@ -21,7 +21,10 @@ struct Traffic {
     readers: JoinSet<BTreeMap<String, usize>>,
 }
 
-const ENOUGH: u32 = 300;
+/// How many writes there are. The failover comes after a third of them.
+fn enough() -> u32 {
+    long_form::choose(90, 300)
+}
 
 impl Traffic {
     async fn start(db: &Database, database_url: &str, read_url: &str) -> Self {
@@ -37,7 +40,7 @@ impl Traffic {
             let server = &servers[name % 2];
             let client = if name < 3 { server.visitor() } else { server.session(HANDSHAKE).await };
             readers.spawn(read(client.clone(), Arc::clone(&written)));
-            writers.spawn(write(client, name, Arc::clone(&written), ENOUGH));
+            writers.spawn(write(client, name, Arc::clone(&written), enough()));
         }
         Self { servers, written, writers, readers }
     }
@@ -63,7 +66,7 @@ impl Traffic {
 async fn read(client: Visitor, written: Arc<AtomicU32>) -> BTreeMap<String, usize> {
     let mut told = BTreeMap::<String, usize>::new();
     let mut id = 1_000_000;
-    while written.load(Ordering::Relaxed) < ENOUGH {
+    while written.load(Ordering::Relaxed) < enough() {
         id += 1;
         let query = json!({"query": "select count(*) as n from social.tweet"});
         let message = client.try_call(id, "query_database", &query).await.expect("the server stays").message();
@@ -85,7 +88,7 @@ async fn a_standby_that_is_promoted_beside_its_primary_goes_on_answering_reads_a
     let primary = lone_database().await;
     let standby = Standby::of(&primary, &[]).await;
     let traffic = Traffic::start(&primary, &primary.writer_url(), &reader_url(&standby.database)).await;
-    until_written(&traffic.written, 100).await;
+    until_written(&traffic.written, enough() / 3).await;
     // Without waiting in a statement of its own, which the recovery that it waits for may cancel.
     standby.database.run("select pg_promote(wait => false)").await;
     standby.database.first_value("select 1 where not pg_is_in_recovery()").await;
@@ -107,7 +110,7 @@ async fn a_failover_in_the_middle_of_reads_and_writes_loses_none_and_doubles_non
     let writing = both(second, first, ledger::DEFAULT_WRITER, "read-write");
     let reading = both(second, first, "countersign_reader", "prefer-standby");
     let traffic = Traffic::start(&primary, &writing, &reading).await;
-    until_written(&traffic.written, 100).await;
+    until_written(&traffic.written, enough() / 3).await;
     primary.cluster().stop_immediate().unwrap();
     second.run("select pg_promote()").await;
     let sweeping = tokio::spawn(sweep(second.clone()));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use testkit::{External, PgBouncer, Server, arguments, database, skip_without};
+use testkit::{External, PgBouncer, Server, arguments, database, long_form, skip_without};
 
 use super::behind_a_pooler;
 
@@ -130,14 +130,14 @@ async fn a_cancel_never_hits_somebody_elses_query_on_the_same_backend() {
     let bystander = async {
         let client = pooler.connect("countersign_reader").await;
         let mut hit = 0;
-        for _ in 0..400 {
+        for _ in 0..long_form::choose(150, 400) {
             // Whoever is cancelled here is told so: a read of the server would be tried again.
             hit += usize::from(client.simple_query("select pg_sleep(0.002)").await.is_err());
         }
         hit
     };
     let given_up = async {
-        for _ in 0..40 {
+        for _ in 0..long_form::choose(15, 40) {
             // Cut by its bytes: the backend is cancelled while it sends.
             let calls = (0..4).map(|_| {
                 let query = "select repeat('x', 10000) from generate_series(1, 200)";

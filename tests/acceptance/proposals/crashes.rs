@@ -19,6 +19,26 @@ async fn attempts_are_over(db: &Database) {
     db.run("update countersign.proposal set attempt_until = now() where status = 'confirmed'").await;
 }
 
+/// As if the time of attempts that begin from now on had passed at once, or as it is. What an attempt has locked cannot be
+/// changed before it ends.
+async fn let_attempts_have_time(db: &Database, they_do: bool) {
+    let time = if they_do { "" } else { "new.attempt_until := now();" };
+    db.run(&format!(
+        "create or replace function public.attempt_until() returns trigger language plpgsql as \
+             $$ begin {time} return new; end $$; \
+         create or replace trigger attempt_until before update on countersign.proposal \
+             for each row when (new.status = 'confirmed') execute function public.attempt_until()"
+    ))
+    .await;
+}
+
+/// Waits until a server has tried to take up what another one has begun.
+async fn until_taking_up(db: &Database) {
+    let taking = "select 1 from pg_stat_activity where datname = current_database() and query like '%take_proposal%' \
+                  and pid <> pg_backend_pid()";
+    db.first_value(taking).await;
+}
+
 fn ended(proposal: &Value) -> String {
     format!(
         "select status from countersign.proposal where proposal_id = '{}' and completed_at is not null",
@@ -53,6 +73,7 @@ async fn a_server_that_is_killed_right_after_the_agreement_leaves_it_to_the_next
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_killed_in_the_middle_of_the_write_leaves_it_to_the_next() {
     let db = database().await;
+    let_attempts_have_time(&db, false).await;
     let server = Server::studio(&db).await;
     let proposal = server.propose("upsert_package", price("150")).await;
     server.close().await;
@@ -65,9 +86,10 @@ async fn a_server_that_is_killed_in_the_middle_of_the_write_leaves_it_to_the_nex
     db.first_value("select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'")
         .await;
     kill(killed.pid());
-    attempts_are_over(&db).await;
     // The next one comes while the backend of the first still waits with the record locked: it must not run beside it.
     let server = Server::studio(&db).await;
+    until_taking_up(&db).await;
+    let_attempts_have_time(&db, true).await;
     lock.commit().await.unwrap();
     assert_eq!(db.first_value(&ended(&proposal)).await, "executed");
     assert_eq!(db.value(PRICE).await, "150.00");
@@ -223,6 +245,7 @@ async fn whatever_is_killed_when_each_agreement_is_carried_out_once_or_not_at_al
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_of_ones_own_that_was_interrupted_is_not_begun_again() {
     let db = database().await;
+    let_attempts_have_time(&db, false).await;
     let admin = || {
         let mut command = Server::studio_command(&db);
         command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
@@ -242,8 +265,9 @@ async fn a_statement_of_ones_own_that_was_interrupted_is_not_begun_again() {
     )
     .await;
     kill(killed.pid());
-    attempts_are_over(&db).await;
     let server = Server::start(admin()).await;
+    until_taking_up(&db).await;
+    let_attempts_have_time(&db, true).await;
     lock.commit().await.unwrap();
     assert_eq!(db.first_value(&ended(&proposal)).await, "failed");
     assert_eq!(db.value(PRICE).await, "120.00");

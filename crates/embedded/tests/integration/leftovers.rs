@@ -1,28 +1,24 @@
 //! Whatever an earlier run left behind, a start does the right thing or says what to do.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use crate::support::{Other, folder, kept_in, made_in, query, runs, signal, start, wait_for};
 use countersign_embedded::{Options, Progress};
-use support::{Other, folder, kept_in, query, runs, signal, start, wait_for};
 
 #[test]
 fn data_is_kept_between_runs_and_removed_by_fresh() {
     let folder = folder();
-    let cluster = start(kept_in(folder.path())).unwrap();
+    let cluster = start(made_in(folder.path())).unwrap();
     query(&cluster, "create table kept as select 42 as answer").unwrap();
     cluster.stop().unwrap();
 
-    let cluster = start(kept_in(folder.path())).unwrap();
+    let cluster = start(made_in(folder.path())).unwrap();
     assert_eq!(query(&cluster, "select answer from kept"), Ok("42".to_owned()));
     cluster.stop().unwrap();
 
-    let cluster = start(kept_in(folder.path()).fresh(true)).unwrap();
+    let cluster = start(made_in(folder.path()).fresh(true)).unwrap();
     assert!(query(&cluster, "select answer from kept").unwrap_err().contains("42P01"));
     cluster.stop().unwrap();
     assert_eq!(entries_that_start_with(folder.path(), "trash-"), 0);
@@ -92,7 +88,7 @@ fn other_owner(path: &Path) -> Option<u32> {
 #[test]
 fn a_kill_in_the_middle_of_initdb_leaves_nothing_that_is_trusted() {
     let folder = folder();
-    let process = Other::spawn(folder.path().to_str().unwrap());
+    let process = Other::spawn_making(folder.path().to_str().unwrap());
     wait_for("initdb is at work", || {
         fs::read_dir(folder.path()).unwrap().flatten().any(|entry| {
             entry.file_name().to_string_lossy().starts_with("data.new-") && entry.path().join("PG_VERSION").exists()
@@ -105,7 +101,7 @@ fn a_kill_in_the_middle_of_initdb_leaves_nothing_that_is_trusted() {
     let mut process = process;
     process.wait().unwrap();
 
-    let cluster = start(kept_in(folder.path())).unwrap();
+    let cluster = start(made_in(folder.path())).unwrap();
     assert_eq!(query(&cluster, "select 1"), Ok("1".to_owned()));
     assert_eq!(entries_that_start_with(folder.path(), "data.new-"), 0);
 }
@@ -113,7 +109,7 @@ fn a_kill_in_the_middle_of_initdb_leaves_nothing_that_is_trusted() {
 #[test]
 fn a_kill_of_our_process_alone_ends_its_initdb_too() {
     let folder = folder();
-    let mut process = Other::spawn(folder.path().to_str().unwrap());
+    let mut process = Other::spawn_making(folder.path().to_str().unwrap());
     let child = folder.path().join("child");
     wait_for("initdb is at work", || fs::read_to_string(&child).is_ok_and(|text| text.ends_with('\n')));
     process.kill().unwrap();
@@ -184,12 +180,12 @@ fn a_start_tells_what_it_does() {
         let cluster = countersign_embedded::Cluster::start(options, &mut |step: Progress| steps.push(step)).unwrap();
         (cluster, steps.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
-    let (first, steps) = steps_of(kept_in(folder.path()));
+    let (first, steps) = steps_of(made_in(folder.path()));
     assert!(steps[0].starts_with("using PostgreSQL "), "{steps:?}");
     assert!(steps[1].starts_with("making a new database cluster in "), "{steps:?}");
     assert_eq!(steps[2], "starting PostgreSQL");
     assert!(steps[3].starts_with("PostgreSQL answers after "), "{steps:?}");
-    let (second, steps) = steps_of(kept_in(folder.path()));
+    let (second, steps) = steps_of(made_in(folder.path()));
     assert_eq!(steps[1], format!("PostgreSQL already runs (process {}): using it", first.pid()));
     drop(first);
     assert_eq!(query(&second, "select 1"), Ok("1".to_owned()), "a second user in the same process counts, too");
@@ -206,10 +202,4 @@ fn a_name_that_would_lead_elsewhere_is_refused() {
 fn entries_that_start_with(folder: &Path, start: &str) -> usize {
     let entries = fs::read_dir(folder).unwrap().flatten();
     entries.into_iter().filter(|entry| entry.file_name().to_string_lossy().starts_with(start)).count()
-}
-
-#[test]
-#[ignore = "not a test: other tests run it as a process of its own"]
-fn another_process() {
-    support::be_another_process();
 }

@@ -1,12 +1,10 @@
 //! What a manifest says of a write beside its SQL: who carries it out (`executor`), what it answers when it found nothing
 //! (`not_found`), and what a tier above `auto` asks of it (promises C3 and C6-07).
 
-mod support;
-
+use crate::support::{compile, database};
 use countersign_manifest::{RowsRule, ToolSpec};
 use ledger::Ledger;
 use serde_json::json;
-use support::{compile, database};
 
 const NOTES: &str = "create table social.note (id bigint primary key, account_id text not null, label text)";
 

@@ -1,13 +1,9 @@
 //! A cluster starts, survives, is shared, and ends with its last user.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod support;
-
 use std::thread;
 
+use crate::support::{Other, ephemeral, folder, kept_in, query, query_at, runs, signal, start, wait_for};
 use countersign_embedded::Options;
-use support::{Other, folder, kept_in, query, query_at, runs, signal, start, wait_for};
 
 #[test]
 fn an_ephemeral_cluster_answers_and_leaves_nothing_behind() {
@@ -46,7 +42,7 @@ fn where_the_server_listens_is_not_a_callers_choice() {
 
 #[test]
 fn data_survives_a_kill_9_of_the_postmaster() {
-    let cluster = start(Options::ephemeral()).unwrap();
+    let cluster = start(ephemeral()).unwrap();
     query(&cluster, "create table kept as select 42 as answer").unwrap();
     let killed = cluster.pid();
     cluster.kill9().unwrap();
@@ -59,7 +55,7 @@ fn data_survives_a_kill_9_of_the_postmaster() {
 
 #[test]
 fn a_backend_that_is_busy_when_the_postmaster_dies_does_not_keep_it_down() {
-    let cluster = start(Options::ephemeral()).unwrap();
+    let cluster = start(ephemeral()).unwrap();
     let connection = cluster.connection_string("postgres");
     let busy = thread::spawn(move || query_at(&connection, "select count(*) from generate_series(1, 1000000000000)"));
     let backend = "select coalesce(max(pid), 0) from pg_stat_activity where query like '%generate' || '_series%'";
@@ -103,7 +99,7 @@ fn a_busy_backend_ends_with_the_last_user_also_when_its_postmaster_is_dead_alrea
 
 #[test]
 fn a_restart_keeps_the_connection_string_also_after_an_immediate_stop() {
-    let cluster = start(Options::ephemeral()).unwrap();
+    let cluster = start(ephemeral()).unwrap();
     let connection = cluster.connection_string("postgres");
     cluster.stop_immediate().unwrap();
     cluster.restart().unwrap();
@@ -242,10 +238,4 @@ fn a_server_that_another_process_takes_for_granted_and_that_was_killed_is_starte
     assert_eq!(query(&cluster, "select 1"), Ok("1".to_owned()));
     other.leave();
     assert_eq!(query(&cluster, "select 1"), Ok("1".to_owned()));
-}
-
-#[test]
-#[ignore = "not a test: other tests run it as a process of its own"]
-fn another_process() {
-    support::be_another_process();
 }

@@ -1,9 +1,7 @@
 //! Manifests with mistakes: each is named, with its place, and none hides another.
 
-mod support;
-
+use crate::support::{compile, database};
 use ledger::{Ledger, Target};
-use support::{compile, database};
 
 const NOTES: &str =
     "create table social.note (id bigint not null, account_id text, label text, size int, at timestamptz)";

@@ -1,12 +1,11 @@
 //! Plumbing of the tests: folders, queries, and other processes that use a cluster.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
-
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,9 +20,34 @@ pub(crate) fn folder() -> TempDir {
     tempfile::Builder::new().prefix("cs-").permissions(fs::Permissions::from_mode(0o711)).tempdir().unwrap()
 }
 
-/// The settings of an ephemeral cluster, for a cluster that is kept: tests need no fsync.
-pub(crate) fn kept_in(folder: &Path) -> Options {
+/// Names the data folder that it begins with, if not with `initdb`.
+const COPY_OF: &str = "COUNTERSIGN_TEST_COPY_OF";
+
+/// A cluster that is kept and begins with `initdb`, with the settings of an ephemeral one: tests need no fsync.
+pub(crate) fn made_in(folder: &Path) -> Options {
     Options::persistent_at(folder).settings(&[("fsync", "off"), ("shared_buffers", "16MB")])
+}
+
+/// The same without the time that `initdb` takes.
+pub(crate) fn kept_in(folder: &Path) -> Options {
+    made_in(folder).copy_of(stopped_data())
+}
+
+/// An ephemeral cluster without the time that `initdb` takes.
+pub(crate) fn ephemeral() -> Options {
+    Options::ephemeral().copy_of(stopped_data())
+}
+
+/// The data folder of a server that has stopped. It ends with the process.
+fn stopped_data() -> PathBuf {
+    static STOPPED: OnceLock<Cluster> = OnceLock::new();
+    let stop = || {
+        let cluster = start(Options::ephemeral()).unwrap();
+        signal(cluster.pid(), "-INT");
+        wait_for("the server has stopped", || !cluster.is_alive());
+        cluster
+    };
+    STOPPED.get_or_init(stop).data_dir()
 }
 
 pub(crate) fn start(options: Options) -> Result<Cluster, Error> {
@@ -86,13 +110,19 @@ pub(crate) struct Other {
 impl Other {
     /// Runs the test `another_process` of this test binary as a process of its own.
     pub(crate) fn spawn(folder: &str) -> Child {
-        Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "another_process", "--ignored", "--nocapture"])
-            .env(FOLDER, folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap()
+        Self::command(folder).env(COPY_OF, stopped_data()).spawn().unwrap()
+    }
+
+    /// The same in a folder without data, where it runs `initdb`.
+    pub(crate) fn spawn_making(folder: &str) -> Child {
+        Self::command(folder).spawn().unwrap()
+    }
+
+    fn command(folder: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "another_process", "--ignored", "--nocapture"]).env(FOLDER, folder);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
     }
 
     /// Waits until its cluster answers.
@@ -139,7 +169,11 @@ impl Other {
 /// What `another_process` does: uses a cluster until its standard input ends.
 pub(crate) fn be_another_process() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
-    let options = if folder == "ephemeral" { Options::ephemeral() } else { kept_in(Path::new(&folder)) };
+    let options = if folder == "ephemeral" { Options::ephemeral() } else { made_in(Path::new(&folder)) };
+    let options = match std::env::var_os(COPY_OF) {
+        Some(data) => options.copy_of(data),
+        None => options,
+    };
     let cluster = start(options).unwrap();
     let home = cluster.data_dir().parent().unwrap().display().to_string();
     let line = format!("\nready {} {} {home}\n", cluster.pid(), cluster.attached());

@@ -1,13 +1,11 @@
 //! Manifests without mistakes: what becomes of them.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{compile, database};
 use countersign_manifest::{Access, ParamSource, RowsRule, Tier, Undo, ValueSource};
 use ledger::Ledger;
 use serde_json::{Value, json};
-use support::{compile, database};
 
 const PAIR: &str = r#"
 name = "social"

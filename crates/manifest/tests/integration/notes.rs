@@ -1,8 +1,6 @@
 //! Notes on what exists, and on what does not.
 
-mod support;
-
-use support::{compile, database};
+use crate::support::{compile, database};
 
 const HEAD: &str = "name = \"n\"\nversion = \"1\"\n";
 

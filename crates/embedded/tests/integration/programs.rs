@@ -1,16 +1,12 @@
 //! PostgreSQL's programs are found where they are, fetched where there are none, or their absence is explained.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-
-mod support;
-
 use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::{fs, thread};
 
+use crate::support::{ephemeral, folder, query, start};
 use countersign_embedded::{Client, Cluster, Options, Search};
-use support::{folder, query, start};
 
 #[test]
 fn a_wrong_bindir_is_an_error_and_not_a_reason_to_look_elsewhere() {
@@ -34,7 +30,7 @@ fn a_wrong_bindir_is_an_error_and_not_a_reason_to_look_elsewhere() {
 #[test]
 fn the_variable_is_what_a_user_sets() {
     let status = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_start_with_the_variable_set", "--ignored"])
+        .args(["--exact", "programs::a_start_with_the_variable_set", "--ignored"])
         .env("COUNTERSIGN_PG_BINDIR", "/nonexistent")
         .output()
         .unwrap();
@@ -53,10 +49,10 @@ fn a_start_with_the_variable_set() {
 
 #[test]
 fn a_bindir_that_is_right_is_used() {
-    let usual = start(Options::ephemeral()).unwrap();
+    let usual = start(ephemeral()).unwrap();
     let bindir = usual.binaries().bindir().to_path_buf();
     let search = Search { bindir: Some(bindir.clone()), ..Search::only_packages(&[], PathBuf::new()) };
-    let cluster = start(Options::ephemeral().search(search)).unwrap();
+    let cluster = start(ephemeral().search(search)).unwrap();
     assert_eq!(cluster.binaries().bindir(), bindir);
     assert_eq!(cluster.binaries().found(), "COUNTERSIGN_PG_BINDIR");
 }
@@ -131,7 +127,7 @@ fn has_secrets() -> bool {
 /// F-113
 #[test]
 fn the_server_and_its_watcher_see_no_secret_of_ours() {
-    run_with_secrets("a_start_with_secrets", &[]);
+    run_with_secrets("programs::a_start_with_secrets", &[]);
 }
 
 #[test]
@@ -140,7 +136,7 @@ fn a_start_with_secrets() {
     if !has_secrets() {
         return;
     }
-    let cluster = start(Options::ephemeral()).unwrap();
+    let cluster = start(ephemeral()).unwrap();
     query(&cluster, "create table seen (line text); copy seen from program 'env'").unwrap();
     let seen = query(&cluster, "select string_agg(line, ' ' order by line) from seen").unwrap();
     assert!(seen.contains("PATH=") && seen.contains("HOME=/ ") && !seen.contains("secret"), "{seen}");
@@ -175,7 +171,7 @@ fn package_clients_see_what_they_need_and_no_secret_of_ours() {
         ("NPM_TOKEN", "for npm"),
         ("PIP_INDEX_URL", "https://pip.example.com"),
     ];
-    run_with_secrets("a_search_with_secrets", &settings);
+    run_with_secrets("programs::a_search_with_secrets", &settings);
     let seen: HashMap<&str, String> = ["npm", "python3", "pg_config", "postgres"]
         .into_iter()
         .map(|program| (program, fs::read_to_string(programs.path().join(format!("{program}.env"))).unwrap()))

@@ -1,0 +1,36 @@
+//! How much a test does: little by default, and much in its long form, which `.ci/run` takes.
+
+use std::io::Write;
+use std::{env, thread};
+
+/// Whether tests take their long forms: `COUNTERSIGN_TEST_LONG=1`.
+pub fn is_on() -> bool {
+    env::var_os("COUNTERSIGN_TEST_LONG").is_some_and(|value| value == "1")
+}
+
+/// Whether the test that calls this has to end here, because it has only a long form. Says so.
+#[must_use]
+pub fn is_left_out() -> bool {
+    if !is_on() {
+        let thread = thread::current();
+        // libtest captures what the macros print, not what is written.
+        let line = format!("LEFT OUT {}: COUNTERSIGN_TEST_LONG=1 runs it\n", thread.name().unwrap_or("a test"));
+        std::io::stderr().write_all(line.as_bytes()).expect("standard error");
+    }
+    !is_on()
+}
+
+/// The first number by default, the second one in the long form.
+pub fn choose<T>(by_default: T, long: T) -> T {
+    if is_on() { long } else { by_default }
+}
+
+/// The number that an environment variable is set to.
+pub fn variable(name: &str) -> Option<u64> {
+    env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number")))
+}
+
+/// The number that an environment variable is set to; without it as [`choose`].
+pub fn variable_or(name: &str, by_default: u64, long: u64) -> u64 {
+    variable(name).unwrap_or_else(|| choose(by_default, long))
+}
