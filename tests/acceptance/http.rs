@@ -1,6 +1,7 @@
 //! MCP over HTTP: what stands before a tool, sessions and their ends, and what becomes of calls when something goes away.
 
 mod asked;
+mod crowded;
 mod encrypted;
 mod ends;
 mod fleet;
@@ -8,9 +9,13 @@ mod hostile;
 mod limits;
 mod load;
 mod outage;
+mod raw;
+mod refusals;
+mod revoked;
 mod sessions;
 mod sse;
 mod standby;
+mod starting;
 mod tokens;
 mod who;
 

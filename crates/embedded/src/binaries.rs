@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::account::Account;
+use crate::environment;
 
 /// The oldest major version that countersign works with.
 pub(crate) const OLDEST_MAJOR: u32 = 14;
@@ -58,7 +59,7 @@ impl Binaries {
         }
         let program = bindir.join("postgres");
         let output = account
-            .applied_to(Command::new(&program).arg("--version").current_dir("/").stdin(Stdio::null()))
+            .applied_to(environment::plain(&program).arg("--version").current_dir("/").stdin(Stdio::null()))
             .output()
             .map_err(|error| format!("its postgres cannot be run: {error}"))?;
         let said = String::from_utf8_lossy(&output.stdout);

@@ -12,6 +12,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::binaries::Binaries;
+use crate::environment;
 use crate::error::{Error, at};
 use crate::initdb::last_lines;
 use crate::place::{PORT, Place, socket_path};
@@ -37,15 +38,10 @@ const LOG_LINES: usize = 20;
 pub(crate) fn child_command(place: &Place, program: &Path) -> Result<Command, Error> {
     let path = place.home().join("child");
     let child = File::create(&path).map_err(at("create", &path))?;
-    let mut command = Command::new("/bin/sh");
+    // Neither our connection strings and keys, nor libpq's variables, nor a locale that this machine may not have.
+    let mut command = environment::plain("/bin/sh");
     command.args(["-c", r#"echo $$; exec "$0" "$@" >&2"#]).arg(program);
     command.current_dir("/").stdin(Stdio::null()).stdout(child).process_group(0);
-    // Neither libpq's variables nor a locale that this machine may not have: the server is configured by us alone.
-    for (name, _) in std::env::vars_os() {
-        if name.to_str().is_some_and(|name| ["PG", "LC_", "LANG"].iter().any(|start| name.starts_with(start))) {
-            command.env_remove(name);
-        }
-    }
     command.env("LC_ALL", "C").env("HOME", "/");
     place.account().applied_to(&mut command);
     Ok(command)

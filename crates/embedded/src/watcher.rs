@@ -2,8 +2,9 @@
 
 use std::io::{self, PipeWriter, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
+use crate::environment;
 use crate::error::Error;
 use crate::place::Place;
 use crate::users::User;
@@ -23,7 +24,7 @@ impl Watcher {
     pub(crate) fn start(place: &Place, user: &User) -> Result<Self, Error> {
         let failed = |source| Error::Program { program: "sh".to_owned(), source };
         let (reader, writer) = io::pipe().map_err(failed)?;
-        let process = Command::new("/bin/sh")
+        let process = environment::plain("/bin/sh")
             .args(["-c", SCRIPT, "countersign-watcher"])
             .arg(place.home())
             .arg(user.file())

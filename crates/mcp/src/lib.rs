@@ -21,7 +21,8 @@ mod state_codec;
 mod stdio;
 
 pub use self::http::{
-    Allowances, Check, HttpOptions, Offer, Site, Tls, TlsError, anonymous, host, origin, read_tls, resource, serve_http,
+    Allowances, Check, HttpOptions, Offer, Site, Tls, TlsError, anonymous, host, origin, proxy, read_tls, resource,
+    serve_http,
 };
 pub use asking::Asking;
 pub use auth::{Authenticator, Identity, Refusal};

@@ -25,7 +25,7 @@ async fn status(visitor: &Visitor, method: &str, path: &str) -> StatusCode {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_to_another_name_or_from_a_page_is_refused_on_every_route() {
-    // HT01 to HT04
+    // HT01 to HT04, F-115
     let db = database().await;
     let server = HttpServer::on(&db).await;
     for (method, path) in ROUTES {
@@ -35,6 +35,9 @@ async fn a_request_to_another_name_or_from_a_page_is_refused_on_every_route() {
             ("origin", "http://evil.example"),
             ("origin", "null"),
             ("origin", "http://localhost"),
+            // F-115
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-site", "same-site"),
         ] {
             let visitor = server.visitor().with(name, value);
             assert_eq!(status(&visitor, method, path).await, StatusCode::FORBIDDEN, "{method} {path} {name}: {value}");

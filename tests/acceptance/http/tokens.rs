@@ -10,13 +10,13 @@ use super::HANDSHAKE;
 const ISSUER: &str = "https://login.example.com/";
 const AUDIENCE: &str = "https://mcp.example.com/mcp";
 
-fn claims(scope: &str) -> Value {
+pub(super) fn claims(scope: &str) -> Value {
     json!({"iss": ISSUER, "aud": AUDIENCE, "sub": "anna", "email": "anna@example.com", "scope": scope,
         "iat": now_s(), "nbf": now_s(), "exp": now_s() + 600})
 }
 
 /// The same with one of them changed; null takes it out.
-fn with(name: &str, value: Value) -> Value {
+pub(super) fn with(name: &str, value: Value) -> Value {
     let mut claims = claims("cs:write");
     match value {
         Value::Null => drop(claims.as_object_mut().unwrap().remove(name)),
@@ -25,14 +25,18 @@ fn with(name: &str, value: Value) -> Value {
     claims
 }
 
-async fn server(db: &Database, folder: &tempfile::TempDir, keys: &KeyServer) -> HttpServer {
+/// The configuration of a server that takes the tokens of this issuer.
+pub(super) fn configuration(keys: &KeyServer) -> String {
     // Without an audience: it is what clients ask for.
-    let config = format!(
+    format!(
         "[http]\npublic_url = \"https://mcp.example.com\"\n[oauth]\nissuer = \"{ISSUER}\"\njwks_url = \"{}\"\nlabel_claim = \"email\"\n\
          scopes = {{ \"cs:read\" = \"readonly\", \"cs:write\" = \"write\" }}\n",
         keys.url()
-    );
-    HttpServer::configured(db, folder, &config).await
+    )
+}
+
+async fn server(db: &Database, folder: &tempfile::TempDir, keys: &KeyServer) -> HttpServer {
+    HttpServer::configured(db, folder, &configuration(keys)).await
 }
 
 async fn status(server: &HttpServer, token: &str) -> StatusCode {

@@ -51,6 +51,12 @@ checked!(
     "an origin: https://name or https://name:port. Origins are listed, there are no patterns"
 );
 checked!(
+    /// A proxy in front, or a network of proxies.
+    Proxy,
+    mcp::proxy,
+    "the address of a proxy, or a network: 10.0.0.1, 10.0.0.0/8, fd00::/8. Names are not looked up"
+);
+checked!(
     /// The address of the server, without a path.
     PublicUrl,
     mcp::origin,

@@ -9,7 +9,7 @@ use anyhow::bail;
 use ledger::read::ReadLimits;
 use mcp::{Allowances, HttpOptions};
 
-use super::addresses::{Host, Origin, PublicUrl};
+use super::addresses::{Host, Origin, Proxy, PublicUrl};
 use super::keys::HttpKeys;
 
 /// Everything that is configured of HTTP.
@@ -23,6 +23,9 @@ pub(crate) struct HttpSettings {
     pub(crate) tls: Option<(PathBuf, PathBuf)>,
     pub(crate) allowances: Allowances,
     pub(crate) connections: usize,
+    pub(crate) connections_per_address: usize,
+    /// Addresses and networks.
+    pub(crate) trusted_proxies: Vec<String>,
 }
 
 const REQUESTS_PER_S: u32 = 100;
@@ -31,6 +34,12 @@ const SESSIONS: u32 = 256;
 const SESSION_IDLE_S: u32 = 300;
 const STREAMS: u32 = 256;
 const CONNECTIONS: usize = 1024;
+
+/// An address has this part of all connections: one that misbehaves leaves the rest to the others.
+const SHARE_OF_ADDRESS: usize = 4;
+
+/// And no fewer than these: a client has a stream of events and a few requests at once.
+const MIN_PER_ADDRESS: usize = 16;
 
 impl HttpSettings {
     /// `None` without an address: then standard input and output are served.
@@ -55,6 +64,8 @@ impl HttpSettings {
             reads: reads.max(1),
             read_time: read.deadline,
         };
+        let connections = keys.connections.map_or(CONNECTIONS, |most| most.get() as usize);
+        let share = (connections / SHARE_OF_ADDRESS).max(MIN_PER_ADDRESS);
         Ok(Some(Self {
             listen,
             public_url: keys.public_url.map(PublicUrl::into_text),
@@ -62,7 +73,9 @@ impl HttpSettings {
             allowed_origins: keys.allowed_origins.into_iter().flatten().map(Origin::into_text).collect(),
             tls,
             allowances,
-            connections: keys.connections.map_or(CONNECTIONS, |most| most.get() as usize),
+            connections,
+            connections_per_address: keys.connections_per_address.map_or(share, |most| most.get() as usize),
+            trusted_proxies: keys.trusted_proxies.into_iter().flatten().map(Proxy::into_text).collect(),
         }))
     }
 
@@ -73,6 +86,8 @@ impl HttpSettings {
             public_url: self.public_url.clone(),
             allowances: self.allowances,
             connections: self.connections,
+            connections_per_address: self.connections_per_address,
+            trusted_proxies: self.trusted_proxies.clone(),
         }
     }
 }

@@ -14,7 +14,7 @@ use ledger::proposals::Tier;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::addresses::{Host, Origin, PublicUrl};
+use super::addresses::{Host, Origin, Proxy, PublicUrl};
 use super::bounded::Bounded;
 
 /// A group of keys, each of which may be missing; a layer above goes before one below.
@@ -205,9 +205,17 @@ keys! {
         /// Event streams that an account may have open; 256 by default.
         #[arg(long = "http-streams", env = "COUNTERSIGN_HTTP_STREAMS", value_name = "STREAMS")]
         streams: Bounded<1, 100_000>,
-        /// Connections of all clients together; 1024 by default. More wait.
+        /// Connections of all clients together; 1024 by default. A few more are taken for /healthz, /readyz and loopback.
         #[arg(long = "http-connections", env = "COUNTERSIGN_HTTP_CONNECTIONS", value_name = "CONNECTIONS")]
         connections: Bounded<1, 100_000>,
+        /// Connections of one address, or of one IPv6 network of 64 bits, except loopback and trusted proxies; a quarter of
+        /// connections by default.
+        #[arg(long = "http-connections-per-address", env = "COUNTERSIGN_HTTP_CONNECTIONS_PER_ADDRESS", value_name = "CONNECTIONS")]
+        connections_per_address: Bounded<1, 100_000>,
+        /// Addresses and networks (10.0.0.0/8) of the proxies in front, whose X-Forwarded-For names the client; the first of its
+        /// addresses from the right that is not a proxy's. None by default.
+        #[arg(long = "http-trusted-proxies", env = "COUNTERSIGN_HTTP_TRUSTED_PROXIES", value_delimiter = ',', value_name = "ADDRESS")]
+        trusted_proxies: Vec<Proxy>,
     }
 }
 

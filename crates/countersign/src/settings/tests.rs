@@ -332,8 +332,11 @@ fn every_mistake_in_tokens_and_the_issuer_is_named_with_its_place() {
 #[test]
 fn addresses_are_read_as_clients_write_them_and_a_pattern_is_a_mistake() {
     let text = "[http]\nlisten = \"127.0.0.1:0\"\npublic_url = \"https://MCP.example.com:443/\"\n\
-                allowed_hosts = [\"Countersign:7777\"]\nallowed_origins = [\"https://App.Example.com\"]\n";
+                allowed_hosts = [\"Countersign:7777\"]\nallowed_origins = [\"https://App.Example.com\"]\n\
+                trusted_proxies = [\"10.0.0.1\", \"FD00::/8\"]\nconnections = 100\n";
     let http = settings(text).http.unwrap();
+    assert_eq!(http.trusted_proxies, ["10.0.0.1/32", "fd00::/8"]);
+    assert_eq!(http.connections_per_address, 25);
     assert_eq!(http.public_url.as_deref(), Some("https://mcp.example.com"));
     assert_eq!(
         (http.allowed_hosts, http.allowed_origins),
@@ -348,6 +351,8 @@ fn addresses_are_read_as_clients_write_them_and_a_pattern_is_a_mistake() {
             "{said}"
         );
     }
+    let said = parse("[http]\ntrusted_proxies = [\"haproxy\"]\n").unwrap_err();
+    assert!(said.contains("trusted_proxies: \"haproxy\" is not the address of a proxy"), "{said}");
 }
 
 #[test]

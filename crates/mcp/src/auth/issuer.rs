@@ -1,13 +1,17 @@
 //! The OAuth issuer whose JWTs count, and what becomes of their claims.
 
+use std::num::NonZeroUsize;
+
 use contract::{AccountId, Principal};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
+use tokio::sync::Semaphore;
 
 use super::fetch::WebUrl;
 use super::jwt::{Claims, Unverified};
 use super::keys::{KeySource, Keys, NoKey};
-use super::{AuthError, Identity, Refusal, is_label};
+use super::verified::{VerifiedToken, VerifiedTokens};
+use super::{Admission, AuthError, Identity, Refusal, TokenHash, is_label};
 
 /// An issuer as the configuration has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,11 +39,22 @@ pub struct Issuer {
 pub(super) struct Verifier {
     issuer: Issuer,
     keys: Keys,
+    verified: VerifiedTokens,
+    /// Signatures that are verified at once. Tokens come from strangers, and a signature is a computation (some 50 µs for RSA
+    /// with 4096 bits): half of the processors are left to those whose tokens are known.
+    verifications: Semaphore,
 }
 
 impl Verifier {
     pub(super) fn new(issuer: Issuer) -> Result<Self, AuthError> {
-        Ok(Self { keys: Keys::of(&issuer.keys)?, issuer })
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let verifications = Semaphore::new((processors / 2).max(1));
+        Ok(Self { keys: Keys::of(&issuer.keys)?, issuer, verified: VerifiedTokens::default(), verifications })
+    }
+
+    #[cfg(test)]
+    pub(super) const fn verifications(&self) -> &Semaphore {
+        &self.verifications
     }
 
     #[cfg(test)]
@@ -62,7 +77,13 @@ impl Verifier {
         })
     }
 
-    pub(super) async fn identify(&self, token: &str) -> Result<Identity, Refusal> {
+    /// The caller of a token with this hash that was verified before.
+    pub(super) fn recognize(&self, hash: TokenHash) -> Option<Admission> {
+        let keys = self.keys.current()?;
+        self.verified.get(hash, &keys, now_s()).map(VerifiedToken::into_admission)
+    }
+
+    pub(super) async fn identify(&self, token: &str, hash: TokenHash) -> Result<Admission, Refusal> {
         let token = Unverified::parse(token).map_err(|fault| self.invalid(fault))?;
         let key_id = token.key_id.as_deref();
         let keys = match self.keys.with(key_id, token.algorithm).await {
@@ -72,11 +93,17 @@ impl Verifier {
             }
             Err(NoKey::Unavailable(reason)) => return Err(Refusal::Unavailable { reason }),
         };
-        let claims = token.verify(&keys.fitting(key_id, token.algorithm)).map_err(|fault| self.invalid(fault))?;
+        let verified = {
+            // In turn. It is an error only if the semaphore is closed, which nothing does.
+            let _permit = self.verifications.acquire().await;
+            token.verify(&keys.fitting(key_id, token.algorithm))
+        };
+        let (claims, key) = verified.map_err(|fault| self.invalid(fault))?;
         let Issuer { issuer, audience, .. } = &self.issuer;
-        let now = OffsetDateTime::now_utc().unix_timestamp() as f64;
-        claims.check(issuer.as_str(), audience, now).map_err(|fault| self.invalid(fault))?;
-        self.identity(&claims)
+        let valid_until = claims.check(issuer.as_str(), audience, now_s()).map_err(|fault| self.invalid(fault))?;
+        let accepted = VerifiedToken { identity: self.identity(&claims)?, key, valid_until };
+        self.verified.insert(hash, accepted.clone());
+        Ok(accepted.into_admission())
     }
 
     fn identity(&self, claims: &Claims) -> Result<Identity, Refusal> {
@@ -84,14 +111,14 @@ impl Verifier {
         let account = claims.text(account_claim).filter(|account| !account.is_empty());
         let account = account.and_then(|account| AccountId::new(format!("{account_prefix}{account}")));
         let account_id = account.ok_or_else(|| {
-            tracing::warn!(claim = account_claim, "a token has no account: its claim is no text that can be one");
-            self.invalid("the token does not say whose it is")
+            let log = format!("the token has no account: its claim {account_claim} is not a text that can be one");
+            let description = "the token does not say whose it is".to_owned();
+            Refusal::Invalid { description, log: Some(log), scopes: self.scopes_to_ask_for() }
         })?;
         let granted: Vec<&str> = claims.scopes().collect();
         let mut given = self.issuer.scopes.iter().rev();
         let Some((_, profile)) = given.find(|(scope, _)| granted.contains(&scope.as_str())) else {
-            tracing::info!(account = account_id.as_str(), "a request was refused: its token has none of our scopes");
-            return Err(Refusal::InsufficientScope { needed: self.scopes_to_ask_for() });
+            return Err(Refusal::InsufficientScope { needed: self.scopes_to_ask_for(), account: account_id });
         };
         let label = self.issuer.label_claim.as_deref().and_then(|claim| claims.text(claim));
         let actor = label.filter(|label| is_label(label)).map(ToOwned::to_owned);
@@ -100,7 +127,19 @@ impl Verifier {
     }
 
     fn invalid(&self, fault: &str) -> Refusal {
-        tracing::info!("a request was refused: {fault}");
-        Refusal::Invalid { description: fault.to_owned(), scopes: self.scopes_to_ask_for() }
+        Refusal::Invalid { description: fault.to_owned(), log: None, scopes: self.scopes_to_ask_for() }
     }
+}
+
+impl VerifiedToken {
+    fn into_admission(self) -> Admission {
+        // A time that no clock reaches is never.
+        let expires = OffsetDateTime::from_unix_timestamp(self.valid_until.ceil() as i64).ok();
+        Admission { identity: self.identity, expires }
+    }
+}
+
+/// Now, in seconds since 1970.
+fn now_s() -> f64 {
+    OffsetDateTime::now_utc().unix_timestamp() as f64
 }

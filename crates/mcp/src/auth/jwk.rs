@@ -1,5 +1,7 @@
 //! The keys of an issuer (RFC 7517, RFC 7518): which there are, and what each may verify.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
@@ -46,7 +48,7 @@ impl Algorithm {
 }
 
 /// One public key.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Key {
     id: Option<String>,
     /// What it may verify: by its type and, if it says so, by its own word. Never what a token asks for.
@@ -54,7 +56,7 @@ pub(super) struct Key {
     material: Material,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 enum Material {
     Rsa {
         modulus: Vec<u8>,
@@ -153,7 +155,7 @@ fn point(x: &str, y: &str, width: usize) -> Option<Material> {
 
 /// The keys that an issuer has published.
 #[derive(Debug)]
-pub(super) struct KeySet(Vec<Key>);
+pub(super) struct KeySet(Vec<Arc<Key>>);
 
 /// A text that is no set of keys.
 #[derive(Debug, thiserror::Error)]
@@ -183,7 +185,7 @@ impl KeySet {
         }
         // A key of a kind that we do not know must not cost the others.
         let keys = document.keys.into_iter().filter_map(|key| serde_json::from_value::<Jwk>(key).ok()?.into_key());
-        let keys: Vec<Key> = keys.collect();
+        let keys: Vec<Arc<Key>> = keys.map(Arc::new).collect();
         if keys.is_empty() { Err(NoKeySet::Empty) } else { Ok(Self(keys)) }
     }
 
@@ -191,14 +193,19 @@ impl KeySet {
         self.0.len()
     }
 
+    /// Whether the issuer still publishes this key.
+    pub(super) fn contains(&self, key: &Key) -> bool {
+        self.0.iter().any(|published| **published == *key)
+    }
+
     /// The keys that a token of this header may be signed with: those of its id, or, if it names none, the only one there is
     /// for its algorithm.
-    pub(super) fn fitting(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<&Key> {
+    pub(super) fn fitting(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<&Arc<Key>> {
         let able = self.0.iter().filter(|key| key.algorithms.contains(&algorithm));
         match id {
             Some(id) => able.filter(|key| key.id.as_deref() == Some(id)).collect(),
             None => {
-                let able: Vec<&Key> = able.collect();
+                let able: Vec<&Arc<Key>> = able.collect();
                 if able.len() == 1 { able } else { Vec::new() }
             }
         }

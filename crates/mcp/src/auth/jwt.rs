@@ -1,5 +1,7 @@
 //! One JWT of the issuer (RFC 7515, RFC 7519, RFC 9068): its parts, its signature, its claims.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
@@ -56,34 +58,34 @@ impl<'t> Unverified<'t> {
         Ok(Self { algorithm, key_id: header.kid, signed, claims, signature })
     }
 
-    /// The claims, if one of these keys has signed them.
-    pub(super) fn verify(&self, keys: &[&Key]) -> Result<Claims, Fault> {
-        if !keys.iter().any(|key| key.verifies(self.algorithm, self.signed.as_bytes(), &self.signature)) {
-            return Err("the signature of the token does not hold");
-        }
+    /// The claims and the key that signed them, if it is one of these.
+    pub(super) fn verify(&self, keys: &[&Arc<Key>]) -> Result<(Claims, Arc<Key>), Fault> {
+        let signed_by = |key: &&&Arc<Key>| key.verifies(self.algorithm, self.signed.as_bytes(), &self.signature);
+        let key = keys.iter().find(signed_by).ok_or("the signature of the token does not hold")?;
         const NO_CLAIMS: Fault = "the claims of the token are no JSON object";
         let claims = URL_SAFE_NO_PAD.decode(self.claims).map_err(|_| NO_CLAIMS)?;
-        serde_json::from_slice(&claims).map(Claims).map_err(|_| NO_CLAIMS)
+        let claims = serde_json::from_slice(&claims).map(Claims).map_err(|_| NO_CLAIMS)?;
+        Ok((claims, Arc::clone(key)))
     }
 }
 
 impl Claims {
-    /// Whether it is from this issuer, for us, and counts now (`now` in seconds since 1970).
-    pub(super) fn check(&self, issuer: &str, audience: &str, now: f64) -> Result<(), Fault> {
+    /// Checks that it is from this issuer, for us, and valid now; until when it is (both in seconds since 1970).
+    pub(super) fn check(&self, issuer: &str, audience: &str, now: f64) -> Result<f64, Fault> {
         if self.text("iss") != Some(issuer) {
             return Err("the token is not from the issuer of this server (iss)");
         }
         if !self.texts("aud").any(|one| one == audience) {
             return Err("the token is not for this server (aud)");
         }
-        let expires = self.time("exp")?.ok_or("the token has no time at which it expires (exp)")?;
-        if now >= expires + LEEWAY_S {
+        let valid_until = self.time("exp")?.ok_or("the token has no time at which it expires (exp)")? + LEEWAY_S;
+        if now >= valid_until {
             return Err("the token has expired (exp)");
         }
         if self.time("nbf")?.is_some_and(|begins| now + LEEWAY_S < begins) {
             return Err("the token does not count yet (nbf)");
         }
-        Ok(())
+        Ok(valid_until)
     }
 
     /// A claim that is a string.

@@ -66,6 +66,14 @@ impl Keys {
             Self::Remote(remote) => remote.with(id, algorithm).await,
         }
     }
+
+    /// The keys that are valid now, without waiting for the issuer.
+    pub(super) fn current(&self) -> Option<Arc<KeySet>> {
+        match self {
+            Self::Fixed(keys) => Some(Arc::clone(keys)),
+            Self::Remote(remote) => remote.current(),
+        }
+    }
 }
 
 fn read(path: &Path) -> Result<KeySet, AuthError> {
@@ -98,10 +106,7 @@ impl Remote {
 
     async fn with(self: &Arc<Self>, id: Option<&str>, algorithm: Algorithm) -> Result<Arc<KeySet>, NoKey> {
         let fits = |keys: &Arc<KeySet>| !keys.fitting(id, algorithm).is_empty();
-        if let Some((keys, age)) = self.standing().filter(|(keys, _)| fits(keys)) {
-            if age >= FRESH_FOR {
-                self.look_up_behind();
-            }
+        if let Some(keys) = self.current().filter(fits) {
             return Ok(keys);
         }
         let turn = Arc::clone(&self.turn).lock_owned().await;
@@ -116,6 +121,15 @@ impl Remote {
             Some((keys, _)) => Ok(keys),
             None => Err(self.last_failure().map_or(NoKey::Unknown, NoKey::Unavailable)),
         }
+    }
+
+    /// The keys that are valid now; old ones are looked up again meanwhile.
+    fn current(self: &Arc<Self>) -> Option<Arc<KeySet>> {
+        let (keys, age) = self.standing()?;
+        if age >= FRESH_FOR {
+            self.look_up_behind();
+        }
+        Some(keys)
     }
 
     /// Looks them up while requests go on with those that there are.

@@ -11,6 +11,7 @@ mod jwt;
 mod keys;
 mod refusal;
 mod token;
+mod verified;
 
 use std::collections::HashMap;
 use std::io;
@@ -49,6 +50,15 @@ pub struct Identity {
     pub profile: String,
     /// How it is known: `token` or `jwt`.
     pub credential: &'static str,
+}
+
+/// An identity, and for how long what the request shows stands for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admission {
+    /// Who calls.
+    pub identity: Identity,
+    /// When the token expires; `None` for never.
+    pub expires: Option<OffsetDateTime>,
 }
 
 /// Knows everybody who may call. Immutable but for the issuer's keys: a changed configuration makes a new one.
@@ -114,22 +124,30 @@ impl Authenticator {
         self.issuer.is_some() || accounts.any(|account| Some(account) != first)
     }
 
+    /// Who a request with these headers comes from, if that takes no signature to verify: a token of the configuration, or a
+    /// JWT that was verified before.
+    pub fn recognize(&self, headers: &HeaderMap) -> Option<Admission> {
+        let hash = TokenHash::of(self.bearer(headers).ok()?);
+        match self.tokens.get(&hash) {
+            Some(known) => self.identify_token(known).ok(),
+            None => self.issuer.as_ref()?.recognize(hash),
+        }
+    }
+
     /// Who a request with these headers comes from.
     ///
     /// # Errors
     /// Why it is not answered. The log says more than the caller is told, and never the token.
-    pub async fn identify(&self, headers: &HeaderMap) -> Result<Identity, Refusal> {
+    pub async fn identify(&self, headers: &HeaderMap) -> Result<Admission, Refusal> {
         let token = self.bearer(headers)?;
         // By its hash: how long this takes says something of the hash at most, and nobody gets from there to the token.
-        if let Some(known) = self.tokens.get(&TokenHash::of(token)) {
+        let hash = TokenHash::of(token);
+        if let Some(known) = self.tokens.get(&hash) {
             return self.identify_token(known);
         }
         match &self.issuer {
-            Some(issuer) if jwt::looks_like_one(token) => issuer.identify(token).await,
-            _ => {
-                tracing::info!("a request was refused: its token is unknown");
-                Err(self.invalid(NO_TOKEN))
-            }
+            Some(issuer) if jwt::looks_like_one(token) => issuer.identify(token, hash).await,
+            _ => Err(self.invalid(NO_TOKEN, None)),
         }
     }
 
@@ -139,39 +157,36 @@ impl Authenticator {
         self.issuer.as_ref().map(|issuer| issuer.metadata(resource))
     }
 
-    fn identify_token(&self, token: &Token) -> Result<Identity, Refusal> {
+    fn identify_token(&self, token: &Token) -> Result<Admission, Refusal> {
         if token.has_expired(OffsetDateTime::now_utc()) {
-            tracing::warn!(token = token.name(), "a request was refused: its token has expired");
-            return Err(self.invalid(NO_TOKEN));
+            let log = format!("the token {} has expired", contract::quoted(&token.name()));
+            return Err(self.invalid(NO_TOKEN, Some(log)));
         }
         let principal = Principal { account_id: token.account.clone(), actor: token.label.clone() };
-        Ok(Identity { principal, profile: token.profile.clone(), credential: "token" })
+        let identity = Identity { principal, profile: token.profile.clone(), credential: "token" };
+        Ok(Admission { identity, expires: token.expires })
     }
 
     /// The token of the one `Authorization: Bearer` header.
     fn bearer<'h>(&self, headers: &'h HeaderMap) -> Result<&'h str, Refusal> {
         let mut given = headers.get_all(header::AUTHORIZATION).iter();
         let Some(value) = given.next() else { return Err(Refusal::Missing { scopes: self.scopes() }) };
-        let refuse = |description| {
-            tracing::info!("a request was refused: {description}");
-            self.invalid(description)
-        };
         if given.next().is_some() {
-            return Err(refuse("there is more than one Authorization header"));
+            return Err(self.invalid("there is more than one Authorization header", None));
         }
         let (scheme, token) = value.to_str().ok().and_then(|value| value.split_once(' ')).unwrap_or_default();
         let token = token.trim_start_matches(' ');
         if !scheme.eq_ignore_ascii_case("bearer") || !token::is_token68(token) {
-            return Err(refuse("the Authorization header is not of the form: Bearer TOKEN"));
+            return Err(self.invalid("the Authorization header is not of the form: Bearer TOKEN", None));
         }
         if token.len() > MAX_BYTES {
-            return Err(refuse("the token is too long"));
+            return Err(self.invalid("the token is too long", None));
         }
         Ok(token)
     }
 
-    fn invalid(&self, description: &str) -> Refusal {
-        Refusal::Invalid { description: description.to_owned(), scopes: self.scopes() }
+    fn invalid(&self, description: &str, log: Option<String>) -> Refusal {
+        Refusal::Invalid { description: description.to_owned(), log, scopes: self.scopes() }
     }
 
     fn scopes(&self) -> Vec<String> {

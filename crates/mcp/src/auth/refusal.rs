@@ -1,5 +1,6 @@
 //! Why a request is not answered, as HTTP says it (RFC 6750, RFC 9728, MCP "Authorization").
 
+use contract::AccountId;
 use http::{HeaderValue, StatusCode};
 
 use super::keys::BETWEEN_FIRST_LOOKUPS;
@@ -16,6 +17,8 @@ pub enum Refusal {
     Invalid {
         /// For whoever wrote the client. Names no secret and no account.
         description: String,
+        /// What the operator's log says instead, if it says more.
+        log: Option<String>,
         /// As of `Missing`.
         scopes: Vec<String>,
     },
@@ -23,6 +26,8 @@ pub enum Refusal {
     InsufficientScope {
         /// Any of these would do.
         needed: Vec<String>,
+        /// The account of the token, for the operator's log.
+        account: AccountId,
     },
     /// Whether it counts cannot be told now: 503.
     Unavailable {
@@ -42,6 +47,12 @@ impl Refusal {
         }
     }
 
+    /// Whether the caller has shown nothing that is valid, as far as that can be told.
+    #[must_use]
+    pub const fn is_failed_attempt(&self) -> bool {
+        !matches!(self, Self::Unavailable { .. })
+    }
+
     /// After how many seconds the same request may have another answer.
     #[must_use]
     pub const fn retry_after_s(&self) -> Option<u64> {
@@ -57,8 +68,8 @@ impl Refusal {
     pub fn challenge(&self, metadata_url: Option<&str>) -> Option<HeaderValue> {
         let (error, description, scopes) = match self {
             Self::Missing { scopes } => (None, None, scopes),
-            Self::Invalid { description, scopes } => (Some("invalid_token"), Some(description.clone()), scopes),
-            Self::InsufficientScope { needed } => (Some("insufficient_scope"), Some(self.message()), needed),
+            Self::Invalid { description, scopes, .. } => (Some("invalid_token"), Some(description.clone()), scopes),
+            Self::InsufficientScope { needed, .. } => (Some("insufficient_scope"), Some(self.message()), needed),
             Self::Unavailable { .. } => return None,
         };
         let scope = (!scopes.is_empty()).then(|| scopes.join(" "));
@@ -79,12 +90,27 @@ impl Refusal {
         match self {
             Self::Missing { .. } => "this server wants a token: Authorization: Bearer TOKEN".to_owned(),
             Self::Invalid { description, .. } => description.clone(),
-            Self::InsufficientScope { needed } => {
+            Self::InsufficientScope { needed, .. } => {
                 format!("the token has none of the scopes that this server knows: {}", needed.join(", "))
             }
             Self::Unavailable { .. } => {
                 "the keys of the issuer cannot be read at the moment: try again in a few seconds".to_owned()
             }
+        }
+    }
+}
+
+impl Refusal {
+    /// One sentence for the operator's log. Never has the token in it.
+    #[must_use]
+    pub fn log_message(&self) -> String {
+        match self {
+            Self::Invalid { log: Some(log), .. } => log.clone(),
+            Self::InsufficientScope { account, .. } => {
+                format!("{} (account {})", self.message(), contract::quoted(account.as_str()))
+            }
+            Self::Unavailable { reason } => format!("{}: {reason}", self.message()),
+            _ => self.message(),
         }
     }
 }

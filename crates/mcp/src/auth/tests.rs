@@ -2,6 +2,7 @@
 
 mod jwts;
 mod lookups;
+mod recognized;
 mod support;
 mod tls;
 mod tokens;

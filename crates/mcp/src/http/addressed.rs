@@ -22,7 +22,14 @@ pub(crate) enum Misaddressed {
         "the Origin header names a page that may not call this server; an operator allows more with allowed_origins"
     )]
     Origin,
+    #[error(
+        "a page of another site may not call this server (Sec-Fetch-Site); an operator allows origins with allowed_origins"
+    )]
+    Site,
 }
+
+/// What a browser says of the page that makes it send a request, also where it sends no Origin. No page can set it.
+const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
 /// What every server is called from the machine it runs on.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -42,11 +49,18 @@ impl Addresses {
             return Err(Misaddressed::Host);
         }
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-        let mut origins = headers.get_all(header::ORIGIN).iter();
-        if origins.all(|origin| origin.to_str().is_ok_and(|origin| self.is_origin(origin, host))) {
+        let mut origins = headers.get_all(header::ORIGIN).iter().peekable();
+        if origins.peek().is_some() {
+            let are_allowed = origins.all(|origin| origin.to_str().is_ok_and(|origin| self.is_origin(origin, host)));
+            return if are_allowed { Ok(()) } else { Err(Misaddressed::Origin) };
+        }
+        // Without an Origin (a GET of an image, a frame, a link): the person at the browser, or a page of this very server.
+        // `same-site` is another port of localhost as well. A link may lead to the page for people.
+        let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+        if uri.path() == "/" || sites.all(|site| site == "none" || site == "same-origin") {
             Ok(())
         } else {
-            Err(Misaddressed::Origin)
+            Err(Misaddressed::Site)
         }
     }
 
@@ -67,6 +81,12 @@ impl Addresses {
         let is_own = ["http://", "https://"].iter().any(|scheme| origin.strip_prefix(scheme) == Some(host));
         is_own || self.origins.contains(&origin)
     }
+}
+
+/// Whether a request is addressed to a name that only this machine has.
+pub(crate) fn host_names_loopback(headers: &HeaderMap) -> bool {
+    let host = headers.get(header::HOST).and_then(|host| parse(host.to_str().ok()?));
+    host.is_some_and(|(name, _)| LOOPBACK.contains(&name.as_str()))
 }
 
 /// Name and port of `name`, `name:port` or `[address]:port`; nothing with a user in it.
@@ -168,6 +188,31 @@ mod tests {
         }
         assert_eq!(checked(&addresses, &["localhost:80"], &["http://localhost:80"]), Ok(()));
         assert_eq!(checked(&addresses, &["localhost"], &["https://app.example", "null"]), Err(Misaddressed::Origin));
+    }
+
+    /// F-115
+    #[test]
+    fn a_page_of_another_site_calls_only_with_an_origin_that_is_allowed() {
+        let addresses = Addresses::new(&[], &["https://app.example".to_owned()]);
+        let checked = |path: &'static str, site: &[&'static str], origin: Option<&'static str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, HeaderValue::from_static("localhost:7777"));
+            for site in site {
+                headers.append(SEC_FETCH_SITE, HeaderValue::from_static(site));
+            }
+            origin.map(|origin| headers.insert(header::ORIGIN, HeaderValue::from_static(origin)));
+            addresses.check(&Uri::from_static(path), &headers)
+        };
+        for foreign in ["cross-site", "same-site", "", "unknown"] {
+            assert_eq!(checked("/sse", &[foreign], None), Err(Misaddressed::Site), "{foreign}");
+            assert_eq!(checked("/", &[foreign], None), Ok(()), "{foreign}");
+            assert_eq!(checked("/sse", &["none", foreign], None), Err(Misaddressed::Site), "{foreign}");
+            assert_eq!(checked("/sse", &[foreign], Some("https://app.example")), Ok(()), "{foreign}");
+            assert_eq!(checked("/", &[foreign], Some("https://evil.example")), Err(Misaddressed::Origin), "{foreign}");
+        }
+        for own in [[].as_slice(), &["none"], &["same-origin"]] {
+            assert_eq!(checked("/sse", own, None), Ok(()), "{own:?}");
+        }
     }
 
     #[test]

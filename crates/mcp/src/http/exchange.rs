@@ -1,5 +1,6 @@
 //! One request and its answer: what is held until the answer has been written, or its client has gone.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -22,7 +23,11 @@ pub(crate) struct Exchange {
 struct State {
     is_over: bool,
     held: Vec<Box<dyn Send>>,
+    /// Ends the answer, whatever is left of it.
+    end: Option<End>,
 }
+
+type End = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Exchange {
     /// That of the request which this context belongs to, if it came over HTTP.
@@ -45,6 +50,11 @@ impl Exchange {
         }
     }
 
+    /// Ends the answer when this returns.
+    pub(crate) fn end_after(&self, end: impl Future<Output = ()> + Send + 'static) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).end = Some(Box::pin(end));
+    }
+
     /// Ends when the client has gone before its answer was whole.
     pub(crate) async fn deserted(&self) {
         self.gone.cancelled().await;
@@ -56,7 +66,15 @@ impl Exchange {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError>,
     {
-        Body::new(Answer { body: Box::pin(body), rest: Bytes::new(), exchange: self, is_whole: false })
+        let end = self.state.lock().unwrap_or_else(PoisonError::into_inner).end.take();
+        Body::new(Answer {
+            body: Box::pin(body),
+            rest: Bytes::new(),
+            exchange: self,
+            is_whole: false,
+            is_cut: false,
+            end,
+        })
     }
 
     fn end(&self, is_whole: bool) {
@@ -104,6 +122,9 @@ struct Answer<B> {
     rest: Bytes,
     exchange: Exchange,
     is_whole: bool,
+    end: Option<End>,
+    /// It was ended before it was whole.
+    is_cut: bool,
 }
 
 impl<B> Answer<B> {
@@ -118,6 +139,12 @@ impl<B: HttpBody<Data = Bytes>> HttpBody for Answer<B> {
     type Error = B::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        if self.end.as_mut().is_some_and(|end| end.as_mut().poll(context).is_ready()) {
+            (self.end, self.is_cut) = (None, true);
+        }
+        if self.is_cut {
+            return Poll::Ready(None);
+        }
         let mut polled = Poll::Ready(None);
         if self.rest.is_empty() {
             polled = match self.body.as_mut().poll_frame(context) {
@@ -139,7 +166,7 @@ impl<B: HttpBody<Data = Bytes>> HttpBody for Answer<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
+        self.is_cut || self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

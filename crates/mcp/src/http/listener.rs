@@ -1,5 +1,6 @@
 //! Connections: accepted, encrypted, bounded in number and time, and closed when they have been served.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,7 +8,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use http::{Request, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
@@ -16,17 +21,19 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tools::metrics::Reason;
 
 use super::Site;
+use super::connections::Connection;
 use super::paced::Paced;
+use super::refusal_log::Refused;
 
-/// How long the head of a request may take, and a connection be idle between two.
+/// How long the head of a request may take, and a connection be idle between two. The first one has less time
+/// ([`FIRST_REQUEST_TIMEOUT`](super::connections::FIRST_REQUEST_TIMEOUT)).
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Headers of a request: more are answered 431.
 const MAX_HEADERS: usize = 64;
@@ -92,26 +99,40 @@ pub enum TlsError {
 /// Serves until `stop` is cancelled and everything that was asked before has been answered.
 pub async fn serve_http(listener: TcpListener, tls: Option<Tls>, site: Arc<Site>, stop: CancellationToken) {
     let router = site.router();
-    let connections = Arc::new(Semaphore::new(site.connections));
     let graceful = GracefulShutdown::new();
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&listener, &connections) => accepted,
+            accepted = accept(&listener) => accepted,
             () = stop.cancelled() => break,
         };
-        let Some((stream, peer, place)) = accepted else { continue };
-        let (router, tls, watcher) = (router.clone(), tls.clone(), graceful.watcher());
+        let Some((stream, peer)) = accepted else { continue };
+        let (connection, slot) = match site.connections.admit(peer) {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                site.metrics.http().refused(Reason::TooManyConnections);
+                let message = error.to_string();
+                site.refusals.report(peer.ip().to_canonical(), Refused::Connection { message: &message });
+                continue;
+            }
+        };
+        let service =
+            RequestService { router: TowerToHyperService::new(router.clone()), connection: connection.clone() };
+        let (tls, watcher, since) = (tls.clone(), graceful.watcher(), Instant::now());
         tokio::spawn(async move {
-            let _place = place;
-            let served = match tls {
-                None => serve(Paced::new(stream), router, watcher).await,
-                Some(tls) => {
-                    match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.acceptor().accept(Paced::new(stream))).await {
-                        Ok(Ok(stream)) => serve(stream, router, watcher).await,
-                        Ok(Err(error)) => Err(error.to_string()),
-                        Err(_) => Err("no TLS handshake in time".to_owned()),
-                    }
+            let _slot = slot;
+            let stream = Paced::new(stream);
+            let served = async {
+                match tls {
+                    None => serve(stream, service, watcher).await,
+                    Some(tls) => match tls.acceptor().accept(stream).await {
+                        Ok(stream) => serve(stream, service, watcher).await,
+                        Err(error) => Err(error.to_string()),
+                    },
                 }
+            };
+            let served = tokio::select! {
+                served = served => served,
+                why = connection.must_end(since) => Err(why.to_owned()),
             };
             if let Err(error) = served {
                 tracing::debug!(%peer, error, "a connection ended");
@@ -124,18 +145,16 @@ pub async fn serve_http(listener: TcpListener, tls: Option<Tls>, site: Arc<Site>
     if tokio::time::timeout(FAREWELL, graceful.shutdown()).await.is_err() {
         tracing::warn!("some clients did not take their last answers in time");
     }
+    site.refusals.summarize();
 }
 
-type Place = tokio::sync::OwnedSemaphorePermit;
-
-/// The next connection, when there is a place for it.
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpStream, SocketAddr, Place)> {
-    let place = Arc::clone(places).acquire_owned().await.ok()?;
+/// The next connection.
+async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
         Ok((stream, peer)) => {
             // Answers are whole when they are written.
             stream.set_nodelay(true).ok();
-            Some((stream, peer, place))
+            Some((stream, peer))
         }
         // The client has gone already.
         Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => None,
@@ -147,13 +166,30 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpS
     }
 }
 
-async fn serve<S>(stream: S, router: Router, watcher: Watcher) -> Result<(), String>
+/// Answers the requests of one connection.
+struct RequestService {
+    router: TowerToHyperService<Router>,
+    connection: Arc<Connection>,
+}
+
+impl Service<Request<Incoming>> for RequestService {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(Arc::clone(&self.connection));
+        self.router.call(request)
+    }
+}
+
+async fn serve<S>(stream: S, service: RequestService, watcher: Watcher) -> Result<(), String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
     builder.max_headers(MAX_HEADERS).max_buf_size(MAX_HEAD_BYTES);
-    let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
     watcher.watch(connection).await.map_err(|error| error.to_string())
 }

@@ -1,9 +1,10 @@
 //! MCP over HTTP: one listener, its routes, and what every request must pass before a tool hears of it.
 //!
 //! ```text
-//! connection   TLS, header and write timeouts, at most so many      `listener`, `paced`
-//! address      Host and Origin                                      `addressed`, every route
-//! who          bearer token or JWT -> identity                      `crate::auth`
+//! connection   TLS, header and write timeouts                       `listener`, `paced`
+//!              at most so many of all and of each address           `connections`, `client_address`
+//! address      Host, Origin, Sec-Fetch-Site                         `router` (every route), `addressed`
+//! who          bearer token or JWT -> identity                      `crate::auth`, `attempts`
 //! how much     rate, weight, streams, sessions, reads of the account `allowance`
 //! message      content type, size, time, one strict parser          `body`
 //! transport    /mcp (`streamable`, rmcp's), /sse and /message (`sse`)
@@ -13,52 +14,63 @@
 
 mod addressed;
 mod allowance;
+mod attempts;
 mod body;
+mod client_address;
+mod connections;
 mod exchange;
 mod listener;
 mod paced;
+mod pages;
 mod probes;
+mod readiness;
 mod refusal;
+mod refusal_log;
+mod router;
 mod session_ids;
 mod sessions;
 mod sse;
 mod streamable;
+mod streams;
 mod turns;
 mod visit;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::middleware::{self, Next};
-use axum::routing::{any, get, post};
 use contract::AccountId;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
-use tokio::time::Instant;
+use http::{HeaderMap, HeaderValue};
+use time::OffsetDateTime;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tools::metrics::Metrics;
 use tools::{Backends, Toolbox};
-use tower_http::cors::{AllowHeaders, CorsLayer};
 
 use self::addressed::Addresses;
 use self::allowance::Accounts;
+use self::attempts::Attempts;
+use self::client_address::{Caller, TrustedProxies};
+use self::connections::Connections;
+use self::readiness::Readiness;
 use self::refusal::Refusal;
+use self::refusal_log::RefusalLog;
 use self::session_ids::SessionIds;
 use self::sse::SseSessions;
 use self::streamable::Streamable;
 use crate::asking::Asking;
-use crate::auth::{Authenticator, Identity};
+use crate::auth::{Admission, Authenticator, Identity};
 use crate::server::Content;
 
+pub(crate) use self::addressed::host_names_loopback;
 pub use self::addressed::{host, origin};
 pub use self::allowance::Allowances;
 pub(crate) use self::allowance::{Account, ReadPlace, TooManyReads};
+pub use self::client_address::proxy;
 pub(crate) use self::exchange::Exchange;
 pub use self::listener::{Tls, TlsError, read_tls, serve_http};
 
@@ -75,6 +87,10 @@ pub struct HttpOptions {
     pub allowances: Allowances,
     /// Connections at once.
     pub connections: usize,
+    /// And of one address, or IPv6 network of 64 bits, but for loopback and trusted proxies.
+    pub connections_per_address: usize,
+    /// Addresses and networks of the proxies whose `X-Forwarded-For` counts.
+    pub trusted_proxies: Vec<String>,
 }
 
 /// What can be asked whether it works.
@@ -100,15 +116,19 @@ pub struct Site {
     addresses: Addresses,
     accounts: Accounts,
     allowances: Allowances,
-    connections: usize,
+    connections: Arc<Connections>,
+    proxies: TrustedProxies,
+    /// Once is enough.
+    has_warned_of_proxy: AtomicBool,
+    attempts: Attempts,
+    refusals: Arc<RefusalLog>,
     public_url: Option<String>,
-    authenticator: RwLock<Arc<Authenticator>>,
+    /// The one that counts; streams look at it again when it changes.
+    authenticator: watch::Sender<Arc<Authenticator>>,
     /// Who everybody is, where nobody has to say.
     anonymous: Identity,
-    phase: RwLock<Phase>,
+    readiness: Arc<Readiness>,
     metrics: Metrics,
-    /// What the database said when it was last asked.
-    checked: tokio::sync::Mutex<Option<(Instant, Result<(), String>)>>,
     origins: Vec<HeaderValue>,
     sse: SseSessions,
     /// Requests that are not answered yet.
@@ -117,15 +137,6 @@ pub struct Site {
     stop: CancellationToken,
     /// Cancelled when all requests have been answered: streams end.
     streams: CancellationToken,
-}
-
-/// Where a server is in its life.
-#[derive(Clone)]
-enum Phase {
-    /// Not yet: why.
-    Starting(String),
-    Open(Arc<Open>),
-    Stopping,
 }
 
 /// What there is once the database is.
@@ -137,6 +148,8 @@ struct Open {
 /// Somebody who may ask.
 struct Guest {
     identity: Identity,
+    /// When its credential expires.
+    expires: Option<OffsetDateTime>,
     account: Arc<Account>,
     open: Arc<Open>,
 }
@@ -144,17 +157,12 @@ struct Guest {
 /// How long an idle session may be overlooked at most.
 const SWEEP: Duration = Duration::from_secs(30);
 
-/// How long the database has to say that it is there.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// How long what it said counts.
-const CHECK_AGAIN: Duration = Duration::from_secs(1);
-
 impl Site {
     /// A site that has nothing to offer yet. `anonymous` is who everybody is if `authenticator` knows no way to tell.
     #[must_use]
     pub fn new(options: HttpOptions, authenticator: Authenticator, anonymous: Identity, metrics: Metrics) -> Arc<Self> {
-        let HttpOptions { allowed_hosts, allowed_origins, public_url, allowances, connections } = options;
+        let HttpOptions { allowed_hosts, allowed_origins, public_url, allowances, .. } = options;
+        let proxies = TrustedProxies::new(&options.trusted_proxies);
         let public_url = public_url.as_deref().and_then(origin);
         let accounts = Accounts::new(allowances);
         accounts.are_several(authenticator.knows_several_accounts());
@@ -164,13 +172,16 @@ impl Site {
             addresses: Addresses::new(&hosts, &allowed_origins),
             allowances,
             accounts,
-            connections,
+            connections: Connections::new(options.connections, options.connections_per_address, proxies.clone()),
+            proxies,
+            has_warned_of_proxy: AtomicBool::new(false),
+            attempts: Attempts::default(),
+            refusals: RefusalLog::new(),
             public_url,
-            authenticator: RwLock::new(Arc::new(authenticator)),
+            authenticator: watch::Sender::new(Arc::new(authenticator)),
             anonymous,
-            phase: RwLock::new(Phase::Starting("the server is starting".to_owned())),
+            readiness: Readiness::new(),
             metrics,
-            checked: tokio::sync::Mutex::default(),
             origins: allowed_origins.iter().filter_map(|text| origin(text)?.parse().ok()).collect(),
             sse: SseSessions::default(),
             requests: TaskTracker::new(),
@@ -181,10 +192,7 @@ impl Site {
 
     /// Says why there is nothing to offer yet.
     pub fn not_yet(&self, reason: impl Into<String>) {
-        let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*phase, Phase::Starting(_)) {
-            *phase = Phase::Starting(reason.into());
-        }
+        self.readiness.not_yet(reason.into());
     }
 
     /// Calls can be answered from now on.
@@ -192,11 +200,7 @@ impl Site {
         let ids = SessionIds::new(offer.asking.codec());
         let streamable = Streamable::new(ids, self.allowances, self.streams.clone(), self.metrics.clone());
         let sessions = Arc::downgrade(&streamable.sessions);
-        let mut phase = self.phase.write().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*phase, Phase::Starting(_)) {
-            *phase = Phase::Open(Arc::new(Open { offer, streamable }));
-        }
-        drop(phase);
+        self.readiness.open(Open { offer, streamable });
         let period = SWEEP.min(self.allowances.session_idle);
         tokio::spawn(async move {
             let mut ticks = tokio::time::interval(period);
@@ -217,43 +221,44 @@ impl Site {
     /// Whoever comes next is asked by this one.
     pub fn authenticate_by(&self, authenticator: Authenticator) {
         self.accounts.are_several(authenticator.knows_several_accounts());
-        *self.authenticator.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(authenticator);
+        self.authenticator.send_replace(Arc::new(authenticator));
     }
 
     fn authenticator(&self) -> Arc<Authenticator> {
-        Arc::clone(&self.authenticator.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.authenticator.borrow())
     }
 
-    fn phase(&self) -> Phase {
-        self.phase.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Who sends this request.
-    async fn identity(&self, headers: &HeaderMap) -> Result<Identity, Refusal> {
+    /// Who sends this request. Its connection is one that counts from then on.
+    async fn admit(&self, caller: &Caller, headers: &HeaderMap) -> Result<Admission, Refusal> {
         let authenticator = self.authenticator();
-        if authenticator.is_empty() {
-            return Ok(self.anonymous.clone());
-        }
-        let identity = authenticator.identify(headers).await;
-        identity.map_err(|refusal| Refusal::Unauthenticated { refusal, metadata_url: self.metadata_url() })
+        let admission = if authenticator.is_empty() {
+            self.anonymous_admission()
+        } else if let Some(known) = authenticator.recognize(headers) {
+            known
+        } else {
+            // Before a signature is verified.
+            self.attempts.check(caller.network())?;
+            authenticator.identify(headers).await.map_err(|refusal| {
+                if refusal.is_failed_attempt() {
+                    self.attempts.add_failure(caller.network());
+                }
+                Refusal::Unauthenticated { refusal, metadata_url: self.metadata_url() }
+            })?
+        };
+        caller.connection.prove();
+        Ok(admission)
+    }
+
+    fn anonymous_admission(&self) -> Admission {
+        Admission { identity: self.anonymous.clone(), expires: None }
     }
 
     /// Who sends this request, and what there is for them; one more request of theirs.
-    async fn guest(&self, headers: &HeaderMap) -> Result<Guest, Refusal> {
-        let identity = self.identity(headers).await?;
+    async fn guest(&self, caller: &Caller, headers: &HeaderMap) -> Result<Guest, Refusal> {
+        let Admission { identity, expires } = self.admit(caller, headers).await?;
         let account = self.accounts.of(&identity.principal.account_id);
         account.request()?;
-        match self.phase() {
-            Phase::Open(open) => Ok(Guest { identity, account, open }),
-            Phase::Starting(reason) => Err(Refusal::Unavailable(reason)),
-            Phase::Stopping => Err(Refusal::Stopping),
-        }
-    }
-
-    /// One more stream of this account, until what is returned is dropped.
-    fn stream(&self, account: &Account) -> Result<impl Send + use<>, Refusal> {
-        let permit = account.stream()?;
-        Ok((permit, self.metrics.http().stream()))
+        Ok(Guest { identity, expires, account, open: self.readiness.wait().await? })
     }
 
     /// Kept for as long as a request is not answered.
@@ -261,34 +266,9 @@ impl Site {
         self.requests.token()
     }
 
-    /// Whether calls can be answered now; why not. Anybody may ask, so the database is asked once a second at most, in a task
-    /// that goes on without whoever asked.
-    async fn is_ready(self: &Arc<Self>) -> Result<(), String> {
-        let site = Arc::clone(self);
-        let asking = tokio::spawn(async move {
-            let mut last = site.checked.lock().await;
-            match site.phase() {
-                Phase::Starting(reason) => Err(reason),
-                Phase::Stopping => Err(STOPPING.to_owned()),
-                Phase::Open(open) => match &*last {
-                    Some((at, checked)) if at.elapsed() < CHECK_AGAIN => checked.clone(),
-                    _ => {
-                        let checked = tokio::time::timeout(CHECK_TIMEOUT, (open.offer.check)()).await;
-                        let too_late =
-                            || Err(format!("the database did not answer within {} s", CHECK_TIMEOUT.as_secs()));
-                        let checked = checked.unwrap_or_else(|_| too_late());
-                        *last = Some((Instant::now(), checked.clone()));
-                        checked
-                    }
-                },
-            }
-        });
-        asking.await.unwrap_or_else(|_| Err("the check failed".to_owned()))
-    }
-
     /// Answers all requests that are under way, takes no more, and then lets streams end.
     async fn drain(&self) {
-        *self.phase.write().unwrap_or_else(PoisonError::into_inner) = Phase::Stopping;
+        self.readiness.stop();
         self.stop.cancel();
         self.requests.close();
         self.requests.wait().await;
@@ -305,32 +285,6 @@ impl Site {
         let url = self.public_url.as_ref()?;
         self.authenticator().metadata(&resource(url))
     }
-
-    /// What lets pages of the allowed origins read answers.
-    fn cross_origin(&self) -> CorsLayer {
-        let session = HeaderName::from_static("mcp-session-id");
-        CorsLayer::new()
-            .allow_origin(self.origins.clone())
-            .allow_methods([Method::GET, Method::POST, Method::DELETE])
-            .allow_headers(AllowHeaders::mirror_request())
-            .expose_headers([session, header::WWW_AUTHENTICATE, header::RETRY_AFTER])
-    }
-
-    fn router(self: &Arc<Self>) -> Router {
-        Router::new()
-            .route("/mcp", any(streamable::handle))
-            .route("/sse", get(sse::open))
-            .route("/message", post(sse::message))
-            .route("/healthz", get(probes::healthz))
-            .route("/readyz", get(probes::readyz))
-            .route("/metrics", get(probes::metrics))
-            .route(METADATA, get(probes::protected_resource))
-            .route(&format!("{METADATA}/mcp"), get(probes::protected_resource))
-            .layer(self.cross_origin())
-            .layer(middleware::from_fn_with_state(Arc::clone(self), addressed_here))
-            .layer(DefaultBodyLimit::disable())
-            .with_state(Arc::clone(self))
-    }
 }
 
 const STOPPING: &str = "the server is stopping";
@@ -342,29 +296,6 @@ const METADATA: &str = "/.well-known/oauth-protected-resource";
 #[must_use]
 pub fn resource(public_url: &str) -> String {
     format!("{}/mcp", public_url.trim_end_matches('/'))
-}
-
-/// Before anything else, on every route; and what is counted of every answer.
-async fn addressed_here(State(site): State<Arc<Site>>, request: Request<Body>, next: Next) -> Response<Body> {
-    let route = route(request.uri().path());
-    let response = match site.addresses.check(request.uri(), request.headers()) {
-        Ok(()) => next.run(request).await,
-        Err(misaddressed) => Refusal::Misaddressed(misaddressed).response(),
-    };
-    let http = site.metrics.http();
-    http.answered(route, response.status().as_u16());
-    if let Some(reason) = response.extensions().get() {
-        http.refused(*reason);
-    }
-    response
-}
-
-/// A path as metrics have it: never what somebody made up.
-fn route(path: &str) -> &'static str {
-    ["/mcp", "/sse", "/message", "/healthz", "/readyz", "/metrics"]
-        .into_iter()
-        .find(|route| *route == path)
-        .unwrap_or(if path.starts_with(METADATA) { METADATA } else { "other" })
 }
 
 /// The account of somebody who need not say who they are.

@@ -2,43 +2,55 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use http::{HeaderMap, StatusCode, header};
 use serde_json::json;
 use tools::metrics::CONTENT_TYPE;
 
-use super::refusal::Refusal;
-use super::{Phase, Site};
+use super::Site;
+use super::client_address::Caller;
 
 /// Whether the process answers at all.
 pub(crate) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether calls can be answered now: 200, or 503 with the reason.
-pub(crate) async fn readyz(State(site): State<Arc<Site>>) -> Response {
-    match site.is_ready().await {
-        Ok(()) => Json(json!({"status": "ready"})).into_response(),
-        Err(reason) => {
-            (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "unavailable", "reason": reason}))).into_response()
-        }
-    }
+/// Whether calls can be answered now: 200 or 503. The reason may name the database and its login, so it is for callers with a
+/// token and for programs on this machine.
+pub(crate) async fn readyz(
+    State(site): State<Arc<Site>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+) -> Response {
+    let Err(reason) = site.readiness.check().await else { return Json(json!({"status": "ready"})).into_response() };
+    let may_know = caller.is_local(&site.proxies, &headers)
+        || headers.contains_key(header::AUTHORIZATION)
+            && site.authenticates()
+            && site.admit(&caller, &headers).await.is_ok();
+    let body = match may_know {
+        true => json!({"status": "unavailable", "reason": reason}),
+        false => json!({"status": "unavailable"}),
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response()
 }
 
 /// What monitoring asks. It names tools, so whoever asks has to say who they are, where anybody has to.
-pub(crate) async fn metrics(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
-    if let Err(refusal) = site.identity(&headers).await {
+pub(crate) async fn metrics(
+    State(site): State<Arc<Site>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+) -> Response {
+    if let Err(refusal) = site.admit(&caller, &headers).await {
         return refusal.response();
     }
-    match site.phase() {
-        Phase::Open(open) => {
+    match site.readiness.current() {
+        Ok(open) => {
             let text = site.metrics.render(&open.offer.backends).await;
             ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
         }
-        Phase::Starting(reason) => Refusal::Unavailable(reason).response(),
-        Phase::Stopping => Refusal::Stopping.response(),
+        Err(refusal) => refusal.response(),
     }
 }
 

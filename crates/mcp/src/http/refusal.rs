@@ -8,6 +8,7 @@ use tools::metrics::Reason;
 use super::STOPPING;
 use super::addressed::Misaddressed;
 use super::allowance::Exhausted;
+use super::attempts::AttemptLimitError;
 use crate::auth;
 use crate::message::Unreadable;
 
@@ -26,6 +27,10 @@ pub(crate) enum Refusal {
         refusal: auth::Refusal,
         metadata_url: Option<String>,
     },
+    /// Too many requests of its address had no valid token.
+    TooManyAttempts(AttemptLimitError),
+    /// All connections are in use, and this one is kept for probes.
+    NoConnection,
     Exhausted(Exhausted),
     TooManySessions {
         most: u32,
@@ -56,9 +61,11 @@ impl Refusal {
     const fn status(&self) -> StatusCode {
         match self {
             Self::Misaddressed(_) => StatusCode::FORBIDDEN,
-            Self::Unavailable(_) | Self::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable(_) | Self::Stopping | Self::NoConnection => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unauthenticated { .. } => StatusCode::UNAUTHORIZED,
-            Self::Exhausted(_) | Self::TooManySessions { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::Exhausted(_) | Self::TooManyAttempts(_) | Self::TooManySessions { .. } => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
@@ -73,6 +80,11 @@ impl Refusal {
             Self::Unavailable(reason) => reason.clone(),
             Self::Stopping => STOPPING.to_owned(),
             Self::Unauthenticated { refusal, .. } => refusal.message(),
+            Self::TooManyAttempts(why) => why.to_string(),
+            Self::NoConnection => {
+                "the server has as many connections as it may have: wait a second, then send the request again"
+                    .to_owned()
+            }
             Self::Exhausted(what) => what.to_string(),
             Self::TooManySessions { most } => {
                 format!(
@@ -99,10 +111,13 @@ impl Refusal {
     fn reason(&self, status: StatusCode) -> Option<Reason> {
         Some(match self {
             Self::Misaddressed(Misaddressed::Host) => Reason::Host,
-            Self::Misaddressed(Misaddressed::Origin) => Reason::Origin,
+            Self::Misaddressed(Misaddressed::Origin | Misaddressed::Site) => Reason::Origin,
             Self::Unauthenticated { .. } if status == StatusCode::FORBIDDEN => Reason::Forbidden,
             Self::Unauthenticated { .. } if status == StatusCode::UNAUTHORIZED => Reason::Unauthenticated,
-            Self::Exhausted(Exhausted::Rate { .. } | Exhausted::Weight) => Reason::RateLimited,
+            Self::Exhausted(Exhausted::Rate { .. } | Exhausted::Weight) | Self::TooManyAttempts(_) => {
+                Reason::RateLimited
+            }
+            Self::NoConnection => Reason::TooManyConnections,
             Self::Exhausted(Exhausted::Streams { .. }) => Reason::TooManyStreams,
             Self::TooManySessions { .. } => Reason::TooManySessions,
             Self::TooLarge { .. } => Reason::BodyTooLarge,
@@ -125,9 +140,13 @@ impl Refusal {
                     .extend(refusal.challenge(metadata_url.as_deref()).map(|value| (header::WWW_AUTHENTICATE, value)));
             }
             Self::Exhausted(what) => headers.push((header::RETRY_AFTER, HeaderValue::from(what.retry_after_s()))),
+            Self::TooManyAttempts(_) => {
+                headers.push((header::RETRY_AFTER, HeaderValue::from(AttemptLimitError::retry_after_s())));
+                headers.push((header::CONNECTION, HeaderValue::from_static("close")));
+            }
             // As soon as one of them has been answered.
             Self::TooManySessions { .. } => headers.push((header::RETRY_AFTER, HeaderValue::from(1))),
-            Self::Unavailable(_) | Self::Stopping => {
+            Self::Unavailable(_) | Self::Stopping | Self::NoConnection => {
                 headers.push((header::RETRY_AFTER, HeaderValue::from(1)));
                 headers.push((header::CONNECTION, HeaderValue::from_static("close")));
             }
@@ -139,20 +158,36 @@ impl Refusal {
             Self::IdInUse(request) => (code, id) = (ErrorCode::INVALID_REQUEST, request.clone()),
             _ => {}
         }
-        match &self {
-            // Not its words: they may quote the message.
-            Self::Unreadable(_) => tracing::info!(status = status.as_u16(), code = code.0, "a body is not a message"),
-            _ => tracing::info!(status = status.as_u16(), "a request was refused: {}", self.message()),
-        }
         let error = JsonRpcError::new(id, ErrorData::new(code, self.message(), None));
         let mut response = Response::new(Body::from(serde_json::to_vec(&error).unwrap_or_default()));
         *response.status_mut() = status;
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response.headers_mut().extend(headers);
-        if let Some(reason) = self.reason(status) {
-            response.extensions_mut().insert(reason);
-        }
+        let report = RefusalReport { reason: self.reason(status), message: self.log_message() };
+        response.extensions_mut().insert(report);
         response
+    }
+
+    fn log_message(&self) -> String {
+        match self {
+            Self::Unauthenticated { refusal, .. } => refusal.log_message(),
+            // Not its words: they may quote the message.
+            Self::Unreadable(unreadable) => format!("a body is not a message (code {})", unreadable.error.code.0),
+            _ => self.message(),
+        }
+    }
+}
+
+/// What is counted and logged of a refusal: travels with its answer to where the request is known.
+#[derive(Debug, Clone)]
+pub(crate) struct RefusalReport {
+    pub(crate) reason: Option<Reason>,
+    pub(crate) message: String,
+}
+
+impl From<AttemptLimitError> for Refusal {
+    fn from(why: AttemptLimitError) -> Self {
+        Self::TooManyAttempts(why)
     }
 }
 

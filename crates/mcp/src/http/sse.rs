@@ -8,6 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::response::IntoResponse;
@@ -24,6 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tools::metrics::Open as OpenCount;
 
 use super::body::{self, Received};
+use super::client_address::Caller;
 use super::exchange::{Exchange, Unanswered};
 use super::refusal::Refusal;
 use super::visit::Visit;
@@ -66,15 +68,18 @@ pub(crate) struct To {
 }
 
 /// Opens a session: GET /sse.
-pub(crate) async fn open(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response<Body> {
-    let exchange = Unanswered::new(Exchange::default());
-    match opened(&site, &headers).await {
-        Ok((events, permit)) => {
-            let exchange = exchange.answered();
-            exchange.hold(permit);
+pub(crate) async fn open(
+    State(site): State<Arc<Site>>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+) -> Response<Body> {
+    let exchange = Exchange::default();
+    let unanswered = Unanswered::new(exchange.clone());
+    match opened(&site, &caller, &headers, &exchange).await {
+        Ok(events) => {
             let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
             let (parts, body) = Sse::new(events).keep_alive(keep_alive).into_response().into_parts();
-            Response::from_parts(parts, exchange.answer(body))
+            Response::from_parts(parts, unanswered.answered().answer(body))
         }
         Err(refusal) => refusal.response(),
     }
@@ -96,9 +101,15 @@ impl Drop for Session {
 
 type Events = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
 
-async fn opened(site: &Arc<Site>, headers: &HeaderMap) -> Result<(Events, impl Send + use<>), Refusal> {
-    let Guest { identity, account, open } = site.guest(headers).await?;
-    let permit = site.stream(&account)?;
+async fn opened(
+    site: &Arc<Site>,
+    caller: &Caller,
+    headers: &HeaderMap,
+    exchange: &Exchange,
+) -> Result<Events, Refusal> {
+    let guest = site.guest(caller, headers).await?;
+    site.open_stream(&guest, headers, exchange)?;
+    let Guest { identity, account, open, .. } = guest;
     let sessions = site.sse.clone();
     let id = uuid::Uuid::new_v4().simple().to_string();
     let (inbox, incoming) = mpsc::channel(CHANNEL);
@@ -121,7 +132,7 @@ async fn opened(site: &Arc<Site>, headers: &HeaderMap) -> Result<(Events, impl S
         Some((Ok(event), (outbox, under_way, session)))
     });
     let events = stream::once(async { Ok(endpoint) }).chain(messages).take_until(ended.cancelled_owned());
-    Ok((Box::pin(events), permit))
+    Ok(Box::pin(events))
 }
 
 async fn serve(visit: Visit, transport: SseTransport, ended: CancellationToken) {
@@ -136,15 +147,19 @@ async fn serve(visit: Visit, transport: SseTransport, ended: CancellationToken) 
 }
 
 /// Takes a message: POST /message?sessionId=...
-pub(crate) async fn message(State(site): State<Arc<Site>>, request: Request<Body>) -> Response<Body> {
-    match taken(&site, request).await {
+pub(crate) async fn message(
+    State(site): State<Arc<Site>>,
+    Extension(caller): Extension<Caller>,
+    request: Request<Body>,
+) -> Response<Body> {
+    match taken(&site, &caller, request).await {
         Ok(()) => (StatusCode::ACCEPTED, "Accepted").into_response(),
         Err(refusal) => refusal.response(),
     }
 }
 
-async fn taken(site: &Arc<Site>, request: Request<Body>) -> Result<(), Refusal> {
-    let guest = site.guest(request.headers()).await?;
+async fn taken(site: &Arc<Site>, caller: &Caller, request: Request<Body>) -> Result<(), Refusal> {
+    let guest = site.guest(caller, request.headers()).await?;
     // Not before it is known who asks.
     let Query(to) = Query::<To>::try_from_uri(request.uri()).map_err(|_| Refusal::NoSessionNamed)?;
     let session = lock(&site.sse.by_id).get(&to.session_id).cloned();

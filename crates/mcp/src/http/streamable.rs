@@ -4,9 +4,10 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::Full;
 use rmcp::model::{ClientRequest, GetMeta, InitializeRequestParams, JsonRpcMessage, JsonRpcRequest, ProtocolVersion};
@@ -17,6 +18,7 @@ use tools::metrics::Metrics;
 
 use super::allowance::Allowances;
 use super::body::{self, Received};
+use super::client_address::Caller;
 use super::exchange::{Exchange, Unanswered};
 use super::refusal::Refusal;
 use super::session_ids::SessionIds;
@@ -56,15 +58,20 @@ impl Streamable {
 }
 
 /// Answers any request to `/mcp`.
-pub(crate) async fn handle(State(site): State<Arc<Site>>, request: Request<Body>) -> Response<Body> {
-    match admitted(&site, request).await {
+pub(crate) async fn handle(
+    State(site): State<Arc<Site>>,
+    Extension(caller): Extension<Caller>,
+    request: Request<Body>,
+) -> Response<Body> {
+    match admitted(&site, &caller, request).await {
         Ok(response) => response,
         Err(refusal) => refusal.response(),
     }
 }
 
-async fn admitted(site: &Arc<Site>, request: Request<Body>) -> Result<Response<Body>, Refusal> {
-    let guest = site.guest(request.headers()).await?;
+async fn admitted(site: &Arc<Site>, caller: &Caller, request: Request<Body>) -> Result<Response<Body>, Refusal> {
+    let guest = site.guest(caller, request.headers()).await?;
+    let is_delete = request.method() == Method::DELETE;
     let exchange = Exchange::default();
     let unanswered = Unanswered::new(exchange.clone());
     let named = session_of(&guest, &request)?;
@@ -75,7 +82,7 @@ async fn admitted(site: &Arc<Site>, request: Request<Body>) -> Result<Response<B
     let Posted { request, session, initialize } = match *request.method() {
         Method::POST => posted(site, &guest, named, &exchange, request).await?,
         Method::GET => {
-            exchange.hold(site.stream(&guest.account)?);
+            site.open_stream(&guest, request.headers(), &exchange)?;
             Posted::nothing(named, request)
         }
         _ => Posted::nothing(named, request),
@@ -92,7 +99,11 @@ async fn admitted(site: &Arc<Site>, request: Request<Body>) -> Result<Response<B
         stop: site.stop.clone(),
     };
     let response = handled(&guest.open, session, visit, request).await?;
-    let (parts, body) = response.into_parts();
+    let (mut parts, body) = response.into_parts();
+    if is_delete && parts.status == StatusCode::ACCEPTED {
+        // The session has ended already. Python's client takes 202 for a failure.
+        parts.status = StatusCode::NO_CONTENT;
+    }
     Ok(Response::from_parts(parts, unanswered.answered().answer(body)))
 }
 
@@ -132,7 +143,7 @@ async fn posted(
         match request.request {
             ClientRequest::InitializeRequest(opening) if session.is_none() => initialize = Some(opening.params),
             // A stream of events, although it is asked for by POST.
-            ClientRequest::SubscriptionsListenRequest(_) => exchange.hold(site.stream(&guest.account)?),
+            ClientRequest::SubscriptionsListenRequest(_) => site.open_stream(guest, &parts.headers, exchange)?,
             _ => {}
         }
     }

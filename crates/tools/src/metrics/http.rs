@@ -25,6 +25,8 @@ pub enum Reason {
     TooManySessions,
     /// As many streams as there may be.
     TooManyStreams,
+    /// As many connections as there may be, of all clients or of one.
+    TooManyConnections,
     /// The client took too long to send or to read.
     TooSlow,
     /// The server is about to end.
@@ -33,7 +35,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Unauthenticated,
         Self::Forbidden,
         Self::Host,
@@ -42,6 +44,7 @@ impl Reason {
         Self::RateLimited,
         Self::TooManySessions,
         Self::TooManyStreams,
+        Self::TooManyConnections,
         Self::TooSlow,
         Self::Draining,
     ];
@@ -58,6 +61,7 @@ impl Reason {
             Self::RateLimited => "rate_limited",
             Self::TooManySessions => "too_many_sessions",
             Self::TooManyStreams => "too_many_streams",
+            Self::TooManyConnections => "too_many_connections",
             Self::TooSlow => "too_slow",
             Self::Draining => "draining",
         }

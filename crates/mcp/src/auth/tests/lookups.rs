@@ -16,7 +16,7 @@ use crate::auth::{Authenticator, KeySource, Refusal, Token, TokenHash};
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Authenticator {
-    fn remote(&self) -> Arc<Remote> {
+    pub(super) fn remote(&self) -> Arc<Remote> {
         match self.issuer.as_ref().unwrap().keys() {
             Keys::Remote(remote) => Arc::clone(remote),
             Keys::Fixed(_) => panic!("the keys stand in a file"),

@@ -153,7 +153,7 @@ pub(super) fn bearer(token: &str) -> HeaderMap {
 }
 
 pub(super) async fn identify(authenticator: &Authenticator, token: &str) -> Result<Identity, Refusal> {
-    authenticator.identify(&bearer(token)).await
+    authenticator.identify(&bearer(token)).await.map(|admission| admission.identity)
 }
 
 /// What the caller is told why its token does not count.

@@ -48,8 +48,11 @@ async fn a_token_counts_until_it_expires_and_an_expired_one_is_told_from_an_unkn
     let known = Authenticator::new(vec![past, future], None).unwrap();
     assert!(identify(&known, "next-next-next-next-next-next-next").await.is_ok());
     let expired = identify(&known, "past-past-past-past-past-past-past").await.unwrap_err();
-    assert_eq!(expired, identify(&known, "none-none-none-none-none-none-none").await.unwrap_err());
+    let unknown = identify(&known, "none-none-none-none-none-none-none").await.unwrap_err();
     assert_eq!(expired.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!((expired.message(), expired.challenge(None)), (unknown.message(), unknown.challenge(None)));
+    assert_eq!(expired.log_message(), "the token \"bot\" has expired");
+    assert_eq!(unknown.log_message(), unknown.message());
 }
 
 #[tokio::test]
@@ -154,13 +157,13 @@ fn a_refusal_is_told_as_the_specifications_have_it() {
     );
     assert_eq!(challenge(&Refusal::Missing { scopes: Vec::new() }, None).unwrap(), "Bearer realm=\"countersign\"");
 
-    let invalid = Refusal::Invalid { description: "it\" is\\ ü\n wrong".to_owned(), scopes: Vec::new() };
+    let invalid = Refusal::Invalid { description: "it\" is\\ ü\n wrong".to_owned(), log: None, scopes: Vec::new() };
     assert_eq!(invalid.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(
         challenge(&invalid, None).unwrap(),
         "Bearer realm=\"countersign\", error=\"invalid_token\", error_description=\"it? is? ?? wrong\""
     );
-    let insufficient = Refusal::InsufficientScope { needed: scopes };
+    let insufficient = Refusal::InsufficientScope { needed: scopes, account: AccountId::default() };
     assert_eq!(insufficient.status(), StatusCode::FORBIDDEN);
     let told = challenge(&insufficient, url).unwrap();
     assert!(told.contains("error=\"insufficient_scope\"") && told.contains("scope=\"cs:read cs:write\""), "{told}");
