@@ -3,9 +3,12 @@
 use std::io::Write;
 use std::{env, thread};
 
-/// Whether tests take their long forms: `COUNTERSIGN_TEST_LONG=1`.
+/// The variable that turns the long forms on, with the value 1.
+pub const VARIABLE: &str = "COUNTERSIGN_TEST_LONG";
+
+/// Whether tests take their long forms.
 pub fn is_on() -> bool {
-    env::var_os("COUNTERSIGN_TEST_LONG").is_some_and(|value| value == "1")
+    env::var_os(VARIABLE).is_some_and(|value| value == "1")
 }
 
 /// Whether the test that calls this has to end here, because it has only a long form. Says so.
@@ -14,7 +17,7 @@ pub fn is_left_out() -> bool {
     if !is_on() {
         let thread = thread::current();
         // libtest captures what the macros print, not what is written.
-        let line = format!("LEFT OUT {}: COUNTERSIGN_TEST_LONG=1 runs it\n", thread.name().unwrap_or("a test"));
+        let line = format!("LEFT OUT {}: {VARIABLE}=1 runs it\n", thread.name().unwrap_or("a test"));
         std::io::stderr().write_all(line.as_bytes()).expect("standard error");
     }
     !is_on()
