@@ -7,16 +7,13 @@ mod inspector;
 mod python;
 mod rust;
 
-use testkit::{External, external, skip_without};
+use testkit::{External, external};
 use tokio::process::Command;
 
-/// The command that runs a script of an npm package of `tests/clients`; `None` if they are not installed.
-fn node(script: &str) -> Option<Command> {
-    if skip_without(&[External::NodeModules]) {
-        return None;
-    }
-    let modules = External::NodeModules.path()?;
-    let mut command = Command::new(external::node(&modules)?);
+/// The command that runs a script of an npm package of `tests/clients`.
+fn node(script: &str) -> Command {
+    let modules = External::NodeModules.expected_path();
+    let mut command = Command::new(external::node(&modules).expect("a Node.js"));
     command.arg(modules.join(script)).kill_on_drop(true);
-    Some(command)
+    command
 }

@@ -22,7 +22,8 @@ async fn said(program: External, arguments: &[&str], file: &Path) -> Option<(boo
     if skip_without(&[program]) {
         return None;
     }
-    let output = Command::new(program.path()?).args(arguments).arg(file).stdin(Stdio::null()).output().await.unwrap();
+    let output =
+        Command::new(program.expected_path()).args(arguments).arg(file).stdin(Stdio::null()).output().await.unwrap();
     Some((output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()))
 }
 
@@ -54,7 +55,7 @@ async fn kubernetes() -> Option<Vec<Value>> {
     if skip_without(&[External::Python]) {
         return None;
     }
-    let python = External::Python.path()?;
+    let python = External::Python.expected_path();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("countersign.yaml");
     std::fs::write(&path, documented("yaml")).unwrap();

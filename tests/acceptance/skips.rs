@@ -22,11 +22,10 @@ const FILTERS: [&str; 12] = [
     "pgbouncer::",
 ];
 
-/// Runs tests of this binary as on a machine that has nothing they need.
+/// Runs tests of this binary, those with only a long form as well, as on a machine that has nothing they need.
 async fn run(filters: &[&str], require_all: bool) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    // Some that need them have only a long form.
-    command.args(filters).env_remove(REQUIRE_ALL).env(long_form::VARIABLE, "1").env("COLUMNS", "80");
+    command.args(filters).env_remove(REQUIRE_ALL).env(long_form::VARIABLE, "1");
     for external in External::ALL {
         command.env(external.variable(), "/nowhere");
     }

@@ -82,7 +82,10 @@ impl External {
     }
 
     /// Its path. A test asks [`skip_without`] first.
-    pub(crate) fn expected_path(self) -> PathBuf {
+    ///
+    /// # Panics
+    /// If it is missing.
+    pub fn expected_path(self) -> PathBuf {
         self.path().unwrap_or_else(|| panic!("{}", self.advice()))
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::{env, thread};
 
-/// The variable that is set to 1 where tests take their long forms.
+/// The variable that turns the long forms on, with the value 1.
 pub const VARIABLE: &str = "COUNTERSIGN_TEST_LONG";
 
 /// Whether tests take their long forms.

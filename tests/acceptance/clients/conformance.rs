@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use testkit::{Database, HttpServer, database, long_form, repository};
+use testkit::{Database, External, HttpServer, database, long_form, repository, skip_without};
 
 use super::node;
 
@@ -28,11 +28,11 @@ async fn server() -> (Database, HttpServer) {
     (db, server)
 }
 
-/// What a suite makes of the server, as it fails or not; `None` where it is not installed.
-async fn judged(server: &HttpServer, suite: &str, list: &Path, more: &[&str]) -> Option<Result<String, String>> {
+/// What a suite makes of the server, as it fails or not.
+async fn judged(server: &HttpServer, suite: &str, list: &Path, more: &[&str]) -> Result<String, String> {
     // Whatever it keeps goes here.
     let folder = tempfile::tempdir().unwrap();
-    let mut command = node(&format!("{suite}/dist/index.js"))?;
+    let mut command = node(&format!("{suite}/dist/index.js"));
     command.current_dir(&folder).args(["server", "--url", &server.url("/mcp"), "--expected-failures"]);
     let output = command.arg(list).args(more).output().await.unwrap();
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
@@ -40,11 +40,11 @@ async fn judged(server: &HttpServer, suite: &str, list: &Path, more: &[&str]) ->
     let met: BTreeSet<String> =
         said.lines().filter_map(|line| line.strip_prefix("  ~ ")).map(ToOwned::to_owned).collect();
     let never: Vec<&String> = entries.difference(&met).collect();
-    Some(match (output.status.success(), never.as_slice()) {
+    match (output.status.success(), never.as_slice()) {
         (true, []) => Ok(said),
         (true, never) => Err(format!("listed in {}, and not among what failed: {never:?}\n{said}", list.display())),
         (false, _) => Err(said),
-    })
+    }
 }
 
 /// The entries of a list. The first one of a group follows its reason.
@@ -67,9 +67,12 @@ fn entries(list: &str) -> BTreeSet<String> {
 }
 
 async fn passes(suite: &str, list: &str, more: &[&str]) {
+    if skip_without(&[External::NodeModules]) {
+        return;
+    }
     let (_db, server) = server().await;
     let arguments = [&["--suite", "all"], more].concat();
-    let Some(verdict) = judged(&server, suite, &listed(list), &arguments).await else { return };
+    let verdict = judged(&server, suite, &listed(list), &arguments).await;
     let said = verdict.unwrap_or_else(|said| panic!("{said}\n{}", server.log()));
     assert!(said.contains("\nTotal: "), "it ran something: {said}");
 }
@@ -97,14 +100,16 @@ async fn the_next_suite_passes_in_the_newest_protocol_but_for_what_is_listed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_list_with_an_entry_that_passes_or_that_there_is_not_fails() {
+    if skip_without(&[External::NodeModules]) {
+        return;
+    }
     let (_db, server) = server().await;
     let folder = tempfile::tempdir().unwrap();
     for suite in &[RELEASED, NEXT][..long_form::choose(1, 2)] {
         for (entry, words) in [("ping", "Stale baseline entries"), ("no-such-scenario", "not among what failed")] {
             let list = folder.path().join("list.yml");
             std::fs::write(&list, format!("server:\n  # Why.\n  - {entry}\n")).unwrap();
-            let Some(verdict) = judged(&server, suite, &list, &["--scenario", "ping"]).await else { return };
-            let said = verdict.unwrap_err();
+            let said = judged(&server, suite, &list, &["--scenario", "ping"]).await.unwrap_err();
             assert!(said.contains(words) && said.contains(entry), "{suite}: {said}");
         }
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testkit::{Database, HttpServer, countersign, database, long_form, repository};
+use testkit::{Database, External, HttpServer, countersign, database, long_form, repository, skip_without};
 use tokio::process::Command;
 
 use super::node;
@@ -72,60 +72,62 @@ impl Inspector {
         self
     }
 
-    /// `None` where it is not installed.
-    async fn ask(&self, method: &str, more: &[&str]) -> Option<Said> {
-        let mut command: Command = node(SCRIPT)?;
+    /// Sends a request and takes the answer.
+    async fn ask(&self, method: &str, more: &[&str]) -> Said {
+        let mut command: Command = node(SCRIPT);
         command.env("HOME", self.home.path()).arg("--cli").args(&self.to);
         command.args(["--protocol-era", self.era, "--format", "json", "--quiet", "--method", method]).args(more);
         let output = command.output().await.unwrap();
         let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-        Some(Said { code: output.status.code(), stdout, stderr })
+        Said { code: output.status.code(), stdout, stderr }
     }
 
-    async fn call(&self, tool: &str, arguments: &Value) -> Option<Said> {
+    async fn call(&self, tool: &str, arguments: &Value) -> Said {
         self.ask("tools/call", &["--tool-name", tool, "--tool-args-json", &arguments.to_string()]).await
     }
 
-    /// Lists, reads and writes; `None` where it is not installed.
-    async fn goes_through(&self, db: &Database) -> Option<()> {
+    /// Lists, reads and writes.
+    async fn goes_through(&self, db: &Database) {
         // --strict refuses schemas that some clients cannot use.
-        let tools = self.ask("tools/list", &["--strict"]).await?.result();
+        let tools = self.ask("tools/list", &["--strict"]).await.result();
         let named: Vec<&str> =
             tools["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         assert!(["query_database", "like_tweet"].iter().all(|name| named.contains(name)), "{named:?}");
 
         let query = json!({"query": "select 'é' as text, min(id) as first from social.tweet"});
-        let read = self.call("query_database", &query).await?.result();
+        let read = self.call("query_database", &query).await.result();
         let first = db.value("select min(id) from social.tweet").await.parse::<i64>().unwrap();
         assert_eq!(read["structuredContent"]["data"]["rows"], json!([{"text": "é", "first": first}]), "{read}");
 
-        let resources = self.ask("resources/list", &[]).await?.result();
+        let resources = self.ask("resources/list", &[]).await.result();
         let tweet = "countersign://database/social/tweet";
         assert!(resources["resources"].as_array().unwrap().iter().any(|it| it["uri"] == tweet), "{resources}");
-        let content = self.ask("resources/read", &["--uri", tweet]).await?.result();
+        let content = self.ask("resources/read", &["--uri", tweet]).await.result();
         let text: Value = serde_json::from_str(content["contents"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(text["table"]["name"], "tweet", "{content}");
-        self.writes(db).await
+        self.writes(db).await;
     }
 
     /// Writes once, and the same once more; and a read that would write is refused.
-    async fn writes(&self, db: &Database) -> Option<()> {
+    async fn writes(&self, db: &Database) {
         let tweets = "select count(*) from social.tweet where text = 'Written by the inspector'";
         for duplicate in [json!(null), json!(true)] {
             let post = json!({"text": "Written by the inspector"});
-            let written = self.call("post_tweet", &post).await?.result();
+            let written = self.call("post_tweet", &post).await.result();
             assert_eq!(written["structuredContent"]["data"]["duplicate"], duplicate, "{written}");
             assert_eq!(db.value(tweets).await, "1");
         }
-        let refused = self.call("query_database", &json!({"query": "delete from social.tweet"})).await?;
+        let refused = self.call("query_database", &json!({"query": "delete from social.tweet"})).await;
         assert_eq!(refused.code, Some(TOOL_FAILED), "{}{}", refused.stdout, refused.stderr);
         assert!(refused.stdout.contains("not_read_only"), "{}", refused.stdout);
-        Some(())
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_inspector_lists_reads_and_writes_over_stdio() {
+    if skip_without(&[External::NodeModules]) {
+        return;
+    }
     let db = database().await;
     Inspector::over_stdio(&db, "legacy").goes_through(&db).await;
 }
@@ -133,6 +135,9 @@ async fn the_inspector_lists_reads_and_writes_over_stdio() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_inspector_writes_over_stdio_in_the_newest_protocol() {
     if long_form::is_left_out() {
+        return;
+    }
+    if skip_without(&[External::NodeModules]) {
         return;
     }
     let db = database().await;
@@ -144,10 +149,13 @@ async fn the_inspector_lists_reads_and_writes_over_streamable_http_in_both_proto
     if long_form::is_left_out() {
         return;
     }
+    if skip_without(&[External::NodeModules]) {
+        return;
+    }
     for era in ["legacy", "modern"] {
         let db = database().await;
         let server = HttpServer::on(&db).await;
-        let Some(()) = Inspector::over_http(&server, "/mcp", era).goes_through(&db).await else { return };
+        Inspector::over_http(&server, "/mcp", era).goes_through(&db).await;
     }
 }
 
@@ -156,14 +164,20 @@ async fn the_inspector_lists_reads_and_writes_over_sse() {
     if long_form::is_left_out() {
         return;
     }
+    if skip_without(&[External::NodeModules]) {
+        return;
+    }
     let db = database().await;
     let server = HttpServer::on(&db).await;
-    let Some(()) = Inspector::over_http(&server, "/sse", "legacy").goes_through(&db).await else { return };
+    Inspector::over_http(&server, "/sse", "legacy").goes_through(&db).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_inspector_gets_in_with_its_token_and_says_why_not_with_another() {
     if long_form::is_left_out() {
+        return;
+    }
+    if skip_without(&[External::NodeModules]) {
         return;
     }
     let db = database().await;
@@ -172,13 +186,10 @@ async fn the_inspector_gets_in_with_its_token_and_says_why_not_with_another() {
     let server = HttpServer::configured(&db, &folder, &table).await;
     for path in ["/mcp", "/sse"] {
         let inspector = Inspector::over_http(&server, path, "legacy").bearing(&token);
-        let Some(said) = inspector.ask("tools/list", &[]).await else { return };
+        let said = inspector.ask("tools/list", &[]).await;
         let tools = said.result().to_string();
         assert!(tools.contains("\"query_database\"") && !tools.contains("\"post_tweet\""), "{tools}");
-        let Some(said) = Inspector::over_http(&server, path, "legacy").bearing("wrong").ask("tools/list", &[]).await
-        else {
-            return;
-        };
+        let said = Inspector::over_http(&server, path, "legacy").bearing("wrong").ask("tools/list", &[]).await;
         assert_eq!(said.code, Some(NOT_LET_IN), "{}{}", said.stdout, said.stderr);
         // It shows nothing of what is answered where it wants a stream of events.
         let words = if path == "/mcp" { "the token is unknown or has expired" } else { "(401)" };

@@ -193,7 +193,7 @@ async fn yaml_is_yaml_whatever_is_in_the_rows() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("event.yaml");
     std::fs::write(&file, &yaml.stdout).unwrap();
-    let mut reading = tokio::process::Command::new(External::Python.path().unwrap());
+    let mut reading = tokio::process::Command::new(External::Python.expected_path());
     reading.arg(testkit::repository().join("tests/python/documents.py")).stdin(std::fs::File::open(&file).unwrap());
     let read = reading.output().await.unwrap();
     let said = String::from_utf8(read.stdout).unwrap();

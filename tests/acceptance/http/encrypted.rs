@@ -18,7 +18,7 @@ fn renew(folder: &tempfile::TempDir) -> String {
 async fn curl(server: &HttpServer, folder: &tempfile::TempDir, trusted: &str) -> Option<String> {
     let roots = folder.path().join("trusted.pem");
     std::fs::write(&roots, trusted).unwrap();
-    let mut curl = Command::new(External::Curl.path().expect("the test is skipped without it"));
+    let mut curl = Command::new(External::Curl.expected_path());
     curl.args(["--silent", "--show-error", "--max-time", "20", "--cacert"]).arg(roots).arg(server.url("/healthz"));
     let output = curl.output().await.expect("curl");
     output.status.success().then(|| String::from_utf8(output.stdout).unwrap())

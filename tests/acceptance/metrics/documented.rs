@@ -63,7 +63,7 @@ async fn the_parser_of_the_prometheus_project_takes_it() {
         return;
     }
     let text = everything().await;
-    let mut command = Command::new(External::Python.path().unwrap());
+    let mut command = Command::new(External::Python.expected_path());
     command.arg(repository().join("tests/python/metrics.py")).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut parser = command.spawn().unwrap();
     let mut input = parser.stdin.take().unwrap();
