@@ -1,7 +1,7 @@
 //! A client that asks and does not read what it is told holds neither a transaction nor memory without end (promises X-18,
 //! X-32), and gets every answer once it reads on.
 
-use testkit::{RawServer, long_form};
+use testkit::RawServer;
 
 use super::*;
 

@@ -46,32 +46,26 @@ async fn nothing_runs(db: &Database) {
     assert_eq!(db.value(running).await, "0", "no backend is left at work");
 }
 
-#[tokio::test]
-async fn close_waits_and_then_cancels() {
-    // B9-35, B2-05, B2-15, B3-52
+/// Ends a busy pipe in some way.
+async fn ended(end: impl AsyncFnOnce(Pipe) -> Told) {
     let db = database().await;
-    let mut pipe = busy(&db).await;
-    pipe.send(json!({"code": "close"})).await;
-    each_has_one_end(&pipe.rest().await);
+    each_has_one_end(&end(busy(&db).await).await);
     nothing_runs(&db).await;
 }
 
 #[tokio::test]
-async fn the_end_of_the_input_is_a_close() {
-    // B6-10
-    let db = database().await;
-    let pipe = busy(&db).await;
-    each_has_one_end(&pipe.finish().await);
-    nothing_runs(&db).await;
-}
-
-#[tokio::test]
-async fn a_signal_is_a_close() {
-    let db = database().await;
-    let pipe = busy(&db).await;
-    kill(Pid::from_raw(pipe.id().cast_signed()), Signal::SIGTERM).unwrap();
-    each_has_one_end(&pipe.rest().await);
-    nothing_runs(&db).await;
+async fn close_the_end_of_the_input_and_a_signal_wait_and_then_cancel() {
+    // B9-35, B2-05, B2-15, B3-52, B6-10
+    let close = ended(async |mut pipe| {
+        pipe.send(json!({"code": "close"})).await;
+        pipe.rest().await
+    });
+    let end_of_input = ended(async |pipe| pipe.finish().await);
+    let signal = ended(async |pipe| {
+        kill(Pid::from_raw(pipe.id().cast_signed()), Signal::SIGTERM).unwrap();
+        pipe.rest().await
+    });
+    tokio::join!(close, end_of_input, signal);
 }
 
 #[tokio::test]
