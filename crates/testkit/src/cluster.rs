@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use embedded::{Cluster, Options};
+use embedded::{Client, Cluster, Options, Search};
 use ledger::Target;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -26,7 +26,15 @@ fn options() -> Options {
     Options::ephemeral().setting("max_connections", "300")
 }
 
+/// The folder that keeps the PostgreSQL of the package registries: with this variable the tests run on that one, as on a machine
+/// without PostgreSQL.
+const PACKAGED: &str = "COUNTERSIGN_TEST_PACKAGED_POSTGRESQL";
+
 fn start(options: Options) -> Cluster {
+    let options = match std::env::var_os(PACKAGED) {
+        Some(folder) => options.search(Search::only_packages(&[Client::Npm, Client::Pip], folder.into())),
+        None => options,
+    };
     Cluster::start(options, &mut |_| {}).expect("a PostgreSQL cluster for the tests")
 }
 

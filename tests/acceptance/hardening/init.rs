@@ -50,7 +50,9 @@ async fn a_revoked_privilege_stays_revoked_and_new_tables_are_granted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_that_a_role_may_not_grant_are_listed_and_the_others_are_granted() {
-    // F-03: as a role with CREATEROLE on a database with a table of somebody else, as PostGIS leaves one.
+    // F-03: as a role with CREATEROLE on a database with a table of somebody else, as PostGIS leaves one. The roles of the ledger
+    // exist already.
+    database().await;
     let db = Database::empty("foreign_table").await;
     let (admin, other) = (named(&db, "admin"), named(&db, "postgis"));
     db.run(&format!(

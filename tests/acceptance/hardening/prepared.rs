@@ -193,6 +193,7 @@ async fn nobody_may_call_the_ledgers_functions_whichever_way_init_was_run() {
         assert_eq!(refused.as_db_error().unwrap().code().code(), "42501", "{call}");
     }
 
+    database().await;
     let (db, owner) = owned_database("with_createrole").await;
     db.run(&format!("alter role {owner} createrole; grant countersign_owner to {owner}")).await;
     succeed(&url_as(&db, &owner), &["init"]).await;

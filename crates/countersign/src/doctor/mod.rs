@@ -71,7 +71,7 @@ impl Finding {
     }
 
     /// The same, but it works all the same.
-    fn as_warning(self) -> Self {
+    fn into_warning(self) -> Self {
         Self { level: Level::Warning, ..self }
     }
 

@@ -99,7 +99,7 @@ async fn reader(target: &Target, settings: &Settings) -> Vec<Finding> {
 /// The schemas that reads do not search. A reader that cannot log in is told of elsewhere.
 async fn search_path(login: &Target) -> Vec<Finding> {
     let untrusted = SearchPath::of_login(login).await.map(|path| path.untrusted).unwrap_or_default();
-    let finding = |schema: &UntrustedSchema| Finding::broken(AREA, wiring::not_searched(schema)).as_warning();
+    let finding = |schema: &UntrustedSchema| Finding::broken(AREA, wiring::not_searched(schema)).into_warning();
     untrusted.iter().map(finding).collect()
 }
 

@@ -18,7 +18,7 @@ const FAILURES_PER_S: NonZeroU32 = NonZeroU32::new(10).unwrap();
 /// Failures of one client at once: an office behind one address whose tokens have just been revoked.
 const BURST: NonZeroU32 = NonZeroU32::new(100).unwrap();
 
-/// Clients that are counted each for itself, some 200 bytes each. A client that is not in the table when it is full is counted
+/// Clients that are counted each for itself, some 120 bytes each. A client that is not in the table when it is full is counted
 /// with all others that are not.
 const MAX_CLIENTS: usize = 10_000;
 
