@@ -131,7 +131,7 @@ async fn the_settings_of_a_write_are_those_of_a_session_of_its_own() {
     let sql = "select current_setting('search_path') as path, interval '1 day 2 hours' as i, '\\x00ff'::bytea as b, \
                0.1::float8 + 0.2::float8 as f, date '2026-01-02' as d, current_setting('transaction_isolation') as level";
     let rows = server.succeed("execute_sql", json!({"sql": sql})).await["data"]["rows"].clone();
-    let expected = json!([{"path": "pg_catalog", "i": "1 day 02:00:00", "b": "\\x00ff", "f": 0.30000000000000004,
+    let expected = json!([{"path": "pg_catalog, pg_temp", "i": "1 day 02:00:00", "b": "\\x00ff", "f": 0.30000000000000004,
         "d": "2026-01-02", "level": "read committed"}]);
     assert_eq!(rows, expected);
 }
