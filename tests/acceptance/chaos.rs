@@ -52,7 +52,7 @@ async fn the_same_run_with_the_outcome_in_a_second_transaction_is_caught() {
     if let Err(reason) = control::write_outcomes_in_a_second_transaction(&db).await {
         return external::skip(&format!("PostgreSQL has no extension dblink: {reason}"));
     }
-    // Every fault comes once: the cut before COMMIT alone makes a success record without its row.
+    // The first cut alone makes a success record without its row.
     let broken = run("control", &db, Fleet::start(&db).await, Duration::ZERO).await;
     let sees = |what: &str| broken.iter().any(|sentence| sentence.contains(what));
     assert!(!broken.is_empty(), "a success that is not atomic with its write went unnoticed");
@@ -76,6 +76,7 @@ async fn run(name: &str, db: &Database, fleet: Fleet, at_least: Duration) -> Vec
     let mut rng = fastrand::Rng::with_seed(seed);
     let fleet = Arc::new(fleet);
     let load = Load::start(&fleet, &mut rng);
+    faults::cut_before_a_success(&fleet).await;
     let sweeping = tokio::spawn(keep_swept(db.clone()));
     let played = faults::play(db, &fleet, &mut rng, at_least).await;
     let journal = load.finish().await;

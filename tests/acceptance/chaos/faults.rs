@@ -31,7 +31,6 @@ pub(super) enum Fault {
     KillPooler,
 }
 
-/// The cut before COMMIT comes first, while nothing else has gone wrong: it meets a success, which the control needs.
 const ALL: [Fault; 11] = [
     Fault::CutBeforeCommit,
     Fault::KillServer,
@@ -49,11 +48,17 @@ const ALL: [Fault; 11] = [
 /// How many of each there were.
 pub(super) type Played = BTreeMap<Fault, usize>;
 
+/// Cuts before the COMMIT of a success, which the control needs: while nothing has gone wrong and nothing is swept, no
+/// write fails.
+pub(super) async fn cut_before_a_success(fleet: &Fleet) {
+    at_commit(fleet, When::BeforeCommit, What::Cut).await;
+}
+
 /// Plays every fault once, and then any until the time is over.
 pub(super) async fn play(db: &Database, fleet: &Fleet, rng: &mut fastrand::Rng, at_least: Duration) -> Played {
     let end = Instant::now() + at_least;
     let mut first = ALL;
-    rng.shuffle(&mut first[1..]);
+    rng.shuffle(&mut first);
     let mut first = first.into_iter();
     let mut played = Played::new();
     loop {
