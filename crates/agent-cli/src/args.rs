@@ -300,6 +300,7 @@ fn invocation(mode: Mode, connection: ConnectionArgs, common: CommonArgs) -> Res
         front_end: FrontEnd::Query,
         mode,
         connection,
+        database: None,
         output: common.output,
         log: Filters::new(common.log.iter().map(String::as_str)),
         audit: common.audit(),

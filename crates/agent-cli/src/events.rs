@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::problem::{ErrorCode, Problem};
+use crate::undelivered::Commit;
 
 /// One line of output; `code` says which. What there is none of is absent, never null.
 #[derive(Debug, Serialize)]
@@ -105,6 +106,9 @@ pub struct ResultEvent {
     /// The receipt of a write that the ledger has recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    /// Whether it tells of a COMMIT; not shown.
+    #[serde(skip)]
+    pub is_commit: bool,
     /// What it took.
     pub trace: Trace,
 }
@@ -143,6 +147,9 @@ pub struct ResultEnd {
     /// The receipt of a write that the ledger has recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    /// Whether it tells of a COMMIT; not shown.
+    #[serde(skip)]
+    pub is_commit: bool,
     /// All that it gave.
     pub trace: Trace,
 }
@@ -342,6 +349,20 @@ impl Event {
     #[must_use]
     pub fn is_failure(&self) -> bool {
         matches!(self, Self::SqlError(_) | Self::Error(_))
+    }
+
+    /// The commit that it tells of, if it does: one that has happened or, after `commit_outcome_unknown`, may have.
+    pub(crate) fn commit(&self) -> Option<Commit> {
+        let (id, command_tag, correlation_id) = match self {
+            Self::Result(it) if it.is_commit => (&it.id, Some(&it.command_tag), &it.correlation_id),
+            Self::ResultEnd(it) if it.is_commit => (&it.id, Some(&it.command_tag), &it.correlation_id),
+            Self::Error(it) if it.error_code == ErrorCode::CommitOutcomeUnknown => {
+                (it.id.as_ref()?, None, &it.correlation_id)
+            }
+            _ => return None,
+        };
+        let (id, command_tag, correlation_id) = (id.clone(), command_tag.cloned(), correlation_id.clone());
+        Some(Commit { id, command_tag, correlation_id })
     }
 
     /// The event as `log` tells of it; `None` if it does not.

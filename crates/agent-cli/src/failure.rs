@@ -85,7 +85,7 @@ fn problem(failed: Failed, target: Option<&Target>) -> Problem {
 
 fn connect(error: &ConnectError, target: Option<&Target>) -> Problem {
     let place = target.map(|target| format!(" at [{}]", target.place())).unwrap_or_default();
-    match error {
+    let problem = match error {
         ConnectError::Unreachable { is_passing, .. } => Problem::new(ErrorCode::ConnectFailed, error.to_string())
             .hint("check host and port, and that PostgreSQL runs there and listens")
             .retryable(*is_passing),
@@ -105,5 +105,7 @@ fn connect(error: &ConnectError, target: Option<&Target>) -> Problem {
             let problem = Problem::new(ErrorCode::ConnectFailed, error.to_string()).retryable(said.retryable());
             Problem { hint: said.hint.clone(), ..problem }
         }
-    }
+    };
+    let origins = target.map(|target| format!("; connecting to {}", target.described())).unwrap_or_default();
+    Problem { message: format!("{}{origins}", problem.message), ..problem }
 }

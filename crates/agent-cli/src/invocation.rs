@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::connection::Fields;
+use crate::connection::{ConnectionString, Fields};
 use crate::log::Filters;
 use crate::options::{Defaults, Options};
 use crate::output::Output;
@@ -32,6 +32,8 @@ pub struct Invocation {
     pub mode: Mode,
     /// What the flags say of the connection.
     pub connection: Fields,
+    /// The connection string that every command uses. For whoever reads the configuration to set.
+    pub database: Option<ConnectionString>,
     /// How events are written.
     pub output: Output,
     /// What is told of.

@@ -17,7 +17,7 @@ use crate::invocation::{OneShot, Sql};
 use crate::problem::{ErrorCode, Problem};
 use crate::query::{self, Request, Runner, Stop};
 use crate::request::{MAX_SQL_BYTES, check_sql};
-use crate::writer::Outlet;
+use crate::writer::{Outlet, OutputClosed};
 
 /// The `id` of the one request.
 const ID: &str = "query";
@@ -26,6 +26,8 @@ const ID: &str = "query";
 pub(crate) const DONE: u8 = 0;
 pub(crate) const FAILED: u8 = 1;
 pub(crate) const WRONG_ARGUMENTS: u8 = 2;
+/// A write was committed, or may have been, and its result could not be delivered.
+pub(crate) const RESULT_LOST: u8 = 3;
 
 /// Runs it; the code to exit with. `stopped` ends it before its end.
 pub(crate) async fn run<R: AsyncRead + Unpin>(
@@ -93,14 +95,14 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
         let problem = Problem::new(ErrorCode::InternalError, "the query ended by a defect of countersign");
         Event::error(Some(ID.to_owned()), problem, request.trace().duration_ms)
     });
-    if let Some(log) = event.as_log(Some(ID), DEFAULT_SESSION).filter(|log| config.log.choose(log.event)) {
-        let _ = outlet.emit(&Event::Log(Box::new(log))).await;
+    let log = event.as_log(Some(ID), DEFAULT_SESSION).filter(|log| config.log.choose(log.event));
+    let log = log.map(|log| Event::Log(Box::new(log)));
+    let events: Vec<&Event> = log.iter().chain([&event]).collect();
+    match outlet.place(&events).await {
+        Ok(placed) => placed.send(),
+        Err(OutputClosed) => return FAILED,
     }
-    let code = if event.is_failure() { FAILED } else { DONE };
-    match outlet.emit(&event).await {
-        Ok(()) => code,
-        Err(_) => FAILED,
-    }
+    if event.is_failure() { FAILED } else { DONE }
 }
 
 /// The text of the statement.

@@ -28,6 +28,7 @@ use crate::one_shot::{DONE, FAILED};
 use crate::problem::{ErrorCode, Problem};
 use crate::query::{self, Request, Runner, Stop};
 use crate::request::{self, Command, DEFAULT_TRANSACTION_TIMEOUT_MS, Meant, QueryCommand, Rejected};
+use crate::run::StopSignals;
 use crate::transactions::{Found, New, Task, Transactions};
 use crate::writer::{Answers, Outlet, OutputClosed};
 use contract::quoted;
@@ -97,21 +98,24 @@ impl Pipe {
         }
     }
 
-    /// Runs to the end; the code to exit with. `closed` says that nobody reads any more.
+    /// Runs to the end; the code to exit with. `closed` says that nobody reads any more; `ending` is told that the end has
+    /// begun.
     pub(crate) async fn run<R: AsyncRead + Unpin>(
         mut self,
         input: R,
         closed: &CancellationToken,
-        stop: &CancellationToken,
+        stop: &StopSignals,
+        ending: &CancellationToken,
     ) -> u8 {
         let mut lines = Lines::new(input);
         let end = tokio::select! {
             biased;
             () = closed.cancelled() => End::OutputClosed,
-            () = stop.cancelled() => End::Asked,
+            () = stop.asked.cancelled() => End::Asked,
             end = self.listen(&mut lines) => end,
         };
-        self.end(end, closed).await
+        ending.cancel();
+        self.end(end, closed, &stop.urged).await
     }
 
     async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut Lines<R>) -> End {
@@ -317,7 +321,7 @@ impl Pipe {
     }
 
     /// Lets what is in flight come to its end, and ends.
-    async fn end(self, end: End, closed: &CancellationToken) -> u8 {
+    async fn end(self, end: End, closed: &CancellationToken, urged: &CancellationToken) -> u8 {
         // Transactions that are idle are rolled back, the others after what is waiting for them.
         drop(self.transactions);
         self.tasks.close();
@@ -327,6 +331,7 @@ impl Pipe {
                 biased;
                 () = self.tasks.wait() => {}
                 () = closed.cancelled() => {}
+                () = urged.cancelled() => {}
                 () = tokio::time::sleep(CLOSE_GRACE) => {}
             }
         }
@@ -383,8 +388,7 @@ async fn finish(
         Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
     });
     let told = event.as_log(Some(&request.id), &request.session).filter(|told| log.choose(told.event));
-    if let Some(told) = told {
-        let _ = outlet.emit(&Event::Log(Box::new(told))).await;
-    }
-    in_flight.finish(&request.id, outlet.place(&event).await.ok());
+    let told = told.map(|told| Event::Log(Box::new(told)));
+    let events: Vec<&Event> = told.iter().chain([&event]).collect();
+    in_flight.finish(&request.id, outlet.place(&events).await.ok());
 }

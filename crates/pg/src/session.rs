@@ -18,6 +18,7 @@ use crate::target::{Pooler, Target};
 use crate::wire::{self, CancelKey, Connection, Tx};
 use ground::Ground;
 pub use settings::SessionSettings;
+pub(crate) use settings::check_client;
 pub use whole::{Explained, Keep, Whole};
 
 /// One statement of a pipeline.

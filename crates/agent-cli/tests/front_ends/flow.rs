@@ -109,9 +109,9 @@ async fn a_signal_ends_it_as_close_does() {
     let mut pipe = Pipe::start(&[]);
     pipe.query("q", "wait", "").await;
     pipe.until_noted("wait on").await;
-    pipe.stop.cancel();
+    pipe.stop.asked.cancel();
     assert_eq!(pipe.brief(2).await, ["error q cancelled", "close"]);
-    assert_eq!(in_time(pipe.ended).await.unwrap(), 0);
+    assert_eq!(in_time(pipe.ended).await.unwrap().code, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,10 +119,74 @@ async fn a_signal_ends_it_also_if_nobody_reads_what_is_left() {
     let mut pipe = Pipe::with_room(&[], 64);
     pipe.query("q", "endless", STREAM).await;
     pipe.until_noted("endless on").await;
-    pipe.stop.cancel();
+    pipe.stop.asked.cancel();
     let begun = Instant::now();
-    assert_eq!(in_time(pipe.ended).await.unwrap(), 1);
+    assert_eq!(in_time(pipe.ended).await.unwrap().code, 1);
     assert!(begun.elapsed() <= Duration::from_secs(21), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_input_ends_it_also_if_nobody_reads_what_is_left() {
+    // F-76
+    let mut pipe = Pipe::with_room(&[], 64);
+    pipe.query("q", "endless", STREAM).await;
+    pipe.until_noted("endless on").await;
+    pipe.input.shutdown().await.unwrap();
+    let begun = Instant::now();
+    let exit = in_time(pipe.ended).await.unwrap();
+    assert_eq!((exit.code, exit.complaint), (1, None));
+    assert!(begun.elapsed() <= Duration::from_secs(21), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_is_slow_gets_everything_after_the_end_of_the_input() {
+    // F-76
+    let mut pipe = Pipe::with_room(&[], 64);
+    for number in 0..30 {
+        pipe.query(&format!("q{number}"), "rows 1", "").await;
+    }
+    pipe.input.shutdown().await.unwrap();
+    let mut ends = 0;
+    while let Some(event) = pipe.try_next().await {
+        ends += usize::from(event["code"] == "result");
+        tokio::time::sleep(Duration::from_secs(15)).await;
+    }
+    assert_eq!((ends, in_time(pipe.ended).await.unwrap().code), (30, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_whose_result_nobody_reads_is_no_failure() {
+    // F-70, F-76: also where it waits behind other events, and where nobody knows whether it was committed.
+    let write = r#","options":{"read_only":false}"#;
+    let mut pipe = Pipe::with_room(&["--log", "query"], 64);
+    for number in 0..30 {
+        pipe.query(&format!("w{number}"), "write 1", write).await;
+    }
+    pipe.query("u", "stuck-commit", write).await;
+    pipe.until_noted("committed").await;
+    pipe.input.shutdown().await.unwrap();
+    let exit = in_time(pipe.ended).await.unwrap();
+    let complaint = exit.complaint.expect("a complaint");
+    assert_eq!(exit.code, 3);
+    for id in (0..30).map(|number| format!("\"w{number}\" (INSERT 0 1; receipt c-2)")) {
+        assert!(complaint.contains(&id), "{id}: {complaint}");
+    }
+    assert!(complaint.contains("\"u\" (the answer to COMMIT did not come"), "{complaint}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_signal_does_not_wait_for_what_is_in_flight() {
+    // F-78
+    let mut pipe = Pipe::start(&[]);
+    pipe.query("q", "wait", "").await;
+    pipe.until_noted("wait on").await;
+    let begun = Instant::now();
+    pipe.stop.asked.cancel();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    pipe.stop.urged.cancel();
+    assert_eq!(pipe.brief(2).await, ["error q cancelled", "close"]);
+    assert_eq!(in_time(pipe.ended).await.unwrap().code, 0);
+    assert_eq!(begun.elapsed().as_secs(), 1);
 }
 
 #[tokio::test]
@@ -203,7 +267,7 @@ async fn what_is_being_committed_is_not_stopped_and_says_how_it_ended() {
     pipe.query("w", "slow-commit 9000", write).await;
     pipe.query("v", "slow-commit 20000", write).await;
     pipe.until_noted("committing").await;
-    pipe.stop.cancel();
+    pipe.stop.asked.cancel();
     assert_eq!(pipe.brief(1).await, ["result w INSERT 0 1"]);
     let unknown = pipe.next().await;
     assert_eq!(brief(&unknown), "error v commit_outcome_unknown");
@@ -256,7 +320,7 @@ async fn without_a_reader_everything_is_cancelled() {
     pipe.until_noted("wait on").await;
     let Pipe { input, output, fake, ended, .. } = pipe;
     drop(output);
-    assert_eq!(ended.await.unwrap(), 1);
+    assert_eq!(ended.await.unwrap().code, 1);
     // The input is still open.
     drop(input);
     let notes = fake.notes();

@@ -7,11 +7,13 @@ use super::{Expected, Failed, Query, arrive};
 use crate::columns;
 use crate::error::{Error, ServerError};
 use crate::read::{NOTHING, Reader, is_about_values};
-use crate::session::{Session, Step};
+use crate::session::{Session, Step, check_client};
 use crate::types::TypeCatalog;
 
-const LIMITS_SQL: &str = "\
-select pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $2, true)";
+const LIMITS_SQL: &str = concat!(
+    "select pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $2, true), ",
+    check_client!()
+);
 
 /// A statement that is one of transaction control is taken even where the transaction has failed (`IsTransactionExitStmt`),
 /// if it ends the transaction or goes back in it. Anything else is refused with 25P02 before it does anything.
