@@ -156,6 +156,11 @@ impl Session {
         self.connection.owed == 0 && self.connection.tx == Tx::Open
     }
 
+    /// Whether a transaction is open or has failed, and nothing is under way.
+    pub(crate) fn is_in_block(&self) -> bool {
+        self.is_settled() && self.connection.tx != Tx::Idle
+    }
+
     /// Whether nothing is under way, and it is known what the server says next.
     #[must_use]
     pub fn is_settled(&self) -> bool {
