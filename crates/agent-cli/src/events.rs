@@ -274,9 +274,9 @@ pub struct Log {
     /// Where it ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// Of an `error`.
+    /// Of an `error`, or the SQLSTATE of an `sql_error`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error_code: Option<ErrorCode>,
+    pub error_code: Option<String>,
     /// Of a result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_tag: Option<String>,
@@ -377,8 +377,12 @@ impl Event {
             Self::ResultEnd(it) => {
                 Log { event: "query.result", command_tag: Some(it.command_tag.clone()), trace: it.trace, ..log }
             }
-            Self::SqlError(it) => Log { event: "query.sql_error", trace: it.trace, ..log },
-            Self::Error(it) => Log { event: "query.error", error_code: Some(it.error_code), trace: it.trace, ..log },
+            Self::SqlError(it) => {
+                Log { event: "query.sql_error", error_code: Some(it.sqlstate.clone()), trace: it.trace, ..log }
+            }
+            Self::Error(it) => {
+                Log { event: "query.error", error_code: Some(it.error_code.to_string()), trace: it.trace, ..log }
+            }
             _ => return None,
         })
     }

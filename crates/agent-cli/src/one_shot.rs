@@ -16,6 +16,7 @@ use crate::events::Event;
 use crate::invocation::{OneShot, Sql};
 use crate::problem::{ErrorCode, Problem};
 use crate::query::{self, Request, Runner, Stop};
+use crate::redaction;
 use crate::request::{MAX_SQL_BYTES, check_sql};
 use crate::writer::{Outlet, OutputClosed};
 
@@ -114,11 +115,15 @@ async fn text<R: AsyncRead + Unpin>(sql: &Sql, stdin: R) -> Result<String, Probl
             let read = stdin.take(MAX_SQL_BYTES as u64 + 1).read_to_end(&mut bytes).await;
             ("standard input".to_owned(), read.map(|_| bytes))
         }
-        Sql::File(file) => (file.display().to_string(), contents(file)),
+        Sql::File(file) => (redaction::without_password(&file.display().to_string()), contents(file)),
     };
     let bytes =
         bytes.map_err(|error| Problem::invalid(format!("the statement cannot be read from {place}: {error}")))?;
-    let text = String::from_utf8(bytes).map_err(|_| Problem::invalid(format!("{place} is not UTF-8")))?;
+    let mut text = String::from_utf8(bytes).map_err(|_| Problem::invalid(format!("{place} is not UTF-8")))?;
+    // What editors on Windows put in front of a text is no part of it.
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
     check_sql(&text).map_err(|problem| Problem { message: format!("{place}: {problem}"), ..problem })?;
     Ok(text)
 }

@@ -17,6 +17,7 @@ use object::Object;
 use crate::config::Patch;
 use crate::options::Options;
 use crate::problem::{ErrorCode, Problem};
+use crate::redaction;
 
 /// The longest line, without its end, in bytes.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
@@ -123,7 +124,7 @@ impl Meant {
         match line.get("session") {
             // A commit that is refused commits nothing, and the others are no part of a transaction.
             _ if ["cancel", "config", "ping", "close", "commit", "rollback"].contains(&code) => Self::ForNone,
-            None => Self::ForSession { session: None, is_begin: code == "begin" },
+            None | Some(Value::Null) => Self::ForSession { session: None, is_begin: code == "begin" },
             Some(Value::String(session)) => {
                 Self::ForSession { session: Some(session.clone()), is_begin: code == "begin" }
             }
@@ -228,7 +229,7 @@ fn query(line: &mut Object) -> Result<QueryCommand, Problem> {
     let session = session(line)?;
     let sql = line.required_text("sql")?;
     check_sql(&sql)?;
-    let params = match line.take("params") {
+    let params = match line.optional("params") {
         None => Vec::new(),
         Some(Value::Array(params)) => params,
         Some(other) => return Err(not_params(&other)),
@@ -302,7 +303,16 @@ fn begin(line: &mut Object) -> Result<Command, Problem> {
 }
 
 fn session(line: &mut Object) -> Result<Option<String>, Problem> {
-    line.text("session")?.map(|session| name(session, "session")).transpose()
+    line.text("session")?.map(|session| session_name(session, "session")).transpose()
+}
+
+/// A name that may be shown.
+fn session_name(text: String, key: &str) -> Result<String, Problem> {
+    if redaction::may_hold_a_password(&text) {
+        let problem = Problem::invalid(format!("{key} is or holds a connection string"));
+        return Err(problem.hint("a config command names a session and says where it connects to"));
+    }
+    name(text, key)
 }
 
 /// An id or a name that can be repeated in every event.

@@ -87,7 +87,7 @@ fn a_configuration_is_patched_field_by_field() {
         FieldPatch::PasswordSecret(Some(contract::Secret::new("p"))),
     ];
     assert_eq!(patch.sessions, [("s".to_owned(), fields)]);
-    assert_eq!(patch.log, Some(crate::log::Filters::new(["query"])));
+    assert_eq!(patch.log, Some(crate::log::Filters::new(["query"]).unwrap()));
     assert_eq!((patch.inline_max_rows, patch.lock_timeout_ms), (Some(2), Some(5)));
 }
 
