@@ -87,6 +87,7 @@ pub(crate) async fn run(runner: Runner<'_>, request: &Request, query: Query, out
         begun: CancellationToken::new(),
         whole: CancellationToken::new(),
     };
+    let (read_only, is_in_transaction) = (query.read_only, matches!(runner, Runner::In(..)));
     let (out, chunks) = mpsc::channel(WAITING_CHUNKS);
     let (execution, place): (Executing<'_, Completed>, _) = match runner {
         Runner::Alone(executor, place) => (executor.query(place, query, out, course.execution.clone()), place),
@@ -107,6 +108,7 @@ pub(crate) async fn run(runner: Runner<'_>, request: &Request, query: Query, out
             return Outcome { event, is_abandoned: true };
         }
     };
+    let failed = if read_only { failure::write_hint(failed, is_in_transaction) } else { failed };
     Outcome { event: failure::event(failed, Some(&place.target), request.ended()), is_abandoned: false }
 }
 

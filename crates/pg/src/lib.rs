@@ -27,8 +27,8 @@ mod write;
 
 pub use error::{ConnectError, Error, ServerError};
 pub use execute::{
-    Begin, Chunk, Completed, DbExecutor, Delivery, Described, Direct, Executing, Failed, Outlet, Place, Query,
-    Transaction,
+    Begin, Chunk, Completed, DbExecutor, Delivery, Described, Direct, Executing, Failed, IsolationLevel, Outlet, Place,
+    Query, Transaction,
 };
 pub use pool::{Lease, Pool, PoolUse};
 pub use pooler::{Pooled, examine_pooler};

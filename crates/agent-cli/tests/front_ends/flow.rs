@@ -56,26 +56,63 @@ async fn an_id_in_flight_is_refused_and_free_again_after_its_terminal_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sixty_four_are_in_flight_and_one_more_is_refused_while_ping_and_cancel_are_heard() {
-    // B3-51, B9-35, X-45
+async fn sixty_four_are_in_flight_and_one_more_is_held_back_while_ping_and_cancel_are_heard() {
+    // B3-51, B9-35, X-45, F-80
     let mut pipe = Pipe::start(&[]);
-    for id in 0..65 {
+    for id in 0..64 {
         pipe.query(&format!("q{id}"), "wait", "").await;
     }
-    let refused = pipe.next().await;
-    assert_eq!(brief(&refused), "error q64 invalid_request");
-    assert_eq!((&refused["error"], &refused["retryable"]), (&"64 queries are in flight".into(), &true.into()));
+    for id in 64..68 {
+        pipe.query(&format!("q{id}"), "rows 1", "").await;
+    }
     pipe.send(r#"{"code":"ping"}"#).await;
     assert_eq!(pipe.next().await["trace"], serde_json::json!({"uptime_s": 0, "requests_total": 64, "in_flight": 64}));
+    // One that is held back has its end, and the others run one after another as there is room.
+    pipe.send(r#"{"code":"cancel","id":"q66"}"#).await;
+    assert_eq!(pipe.brief(1).await, ["error q66 cancelled"]);
     pipe.send(r#"{"code":"cancel","id":"q7"}"#).await;
-    assert_eq!(pipe.brief(1).await, ["error q7 cancelled"]);
+    assert_eq!(
+        pipe.brief(4).await,
+        ["error q7 cancelled", "result q64 ROWS 1", "result q65 ROWS 1", "result q67 ROWS 1"]
+    );
+    pipe.query("q7", "wait", "").await;
+    pipe.query("late", "rows 1", "").await;
     let begun = Instant::now();
     let (left, code, fake) = pipe.finish().await;
-    // What is in flight has 5 s, then it is cancelled.
+    // What is in flight has 5 s, then it is cancelled; what is held back is not begun.
     assert_eq!(begun.elapsed().as_secs(), 5);
-    assert_eq!((left.len(), left.last().map(String::as_str), code), (64, Some("close"), 0));
-    assert_eq!(left.iter().filter(|event| event.ends_with("cancelled")).count(), 63);
+    assert_eq!((left.len(), left.last().map(String::as_str), code), (66, Some("close"), 0));
+    assert_eq!(left.iter().filter(|event| event.ends_with("cancelled")).count(), 65);
     assert_eq!(fake.notes().last().map(String::as_str), Some("drained"));
+    assert!(!fake.notes().contains(&"late".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_faster_than_it_runs_all_runs_in_its_order() {
+    // F-80: a commit waits for the queries before it.
+    let mut pipe = Pipe::start(&[]);
+    pipe.send(r#"{"code":"begin","id":"begin"}"#).await;
+    for id in 0..300 {
+        pipe.query(&format!("q{id}"), "rows 1", "").await;
+    }
+    pipe.send(r#"{"code":"commit","id":"commit"}"#).await;
+    let mut expected = vec!["result begin BEGIN".to_owned()];
+    expected.extend((0..300).map(|id| format!("result q{id} ROWS 1")));
+    expected.push("result commit COMMIT".to_owned());
+    assert_eq!(pipe.brief(302).await, expected);
+    assert_eq!(pipe.finish().await.0, ["close"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_list_of_queries_is_read_to_its_end_and_runs() {
+    // F-80: the end of the input is behind what is held back.
+    let mut pipe = Pipe::start(&[]);
+    for id in 0..500 {
+        pipe.query(&format!("q{id}"), "sleep 100", "").await;
+    }
+    let (left, code, _) = pipe.finish().await;
+    assert_eq!(left.iter().filter(|event| event.starts_with("result")).count(), 500, "{left:?}");
+    assert_eq!((left.len(), code), (501, 0));
 }
 
 #[tokio::test(start_paused = true)]

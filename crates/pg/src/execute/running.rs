@@ -254,7 +254,7 @@ impl Session {
         match arrival.failure {
             None => Ok(()),
             Some(error) if arrival.bound == 0 && !params.is_empty() && is_about_values(&error) => {
-                Err(Failed::Params(error.message))
+                Err(Failed::Params(error.about_parameter()))
             }
             Some(error) => Err(Failed::Sql(Box::new(error))),
         }
@@ -278,7 +278,7 @@ pub(super) fn control(why: &str) -> Failed {
 /// Whether what has run is to be kept: it was a statement that may be one, and it gave no more than it may.
 pub(crate) fn ending(outlet: &Outlet) -> Result<(), Failed> {
     if let Some(overflow) = outlet.overflow() {
-        return Err(Failed::TooLarge(overflow.to_owned()));
+        return Err(Failed::TooLarge { message: overflow.to_owned(), taken: Some(outlet.taken()) });
     }
     match outlet.tag() {
         Some(tag) if OF_A_SESSION.contains(&tag) => Err(Failed::Unsupported {
