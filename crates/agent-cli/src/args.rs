@@ -234,7 +234,8 @@ fn refused(error: &clap::Error, name: &str, argv: &[String]) -> Problem {
 }
 
 /// What is wrong with a command line, without any value of it.
-fn without_values(error: &clap::Error, argv: &[String]) -> String {
+#[must_use]
+pub fn without_values(error: &clap::Error, argv: &[String]) -> String {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
@@ -256,7 +257,8 @@ fn without_values(error: &clap::Error, argv: &[String]) -> String {
                 Some(ContextValue::Strings(known)) if !known.is_empty() => format!("one of {}", known.join(", ")),
                 _ if flag == "--port" => "a number from 1 to 65535".to_owned(),
                 _ if NUMBERS.contains(&flag) => "a whole number from 0 on".to_owned(),
-                _ => "no value".to_owned(),
+                _ if error.kind() == ErrorKind::TooManyValues => "no value".to_owned(),
+                _ => "other values".to_owned(),
             };
             format!("the flag {flag} takes {known}, and was given something else")
         }

@@ -298,7 +298,7 @@ pub struct Startup {
     pub args: Value,
     /// The configuration at the beginning.
     pub config: Config,
-    /// The variables that have a say: `COUNTERSIGN_*` and `PG*`.
+    /// The variables that have a say: `COUNTERSIGN_*`, `PG*` and `DATABASE_URL`.
     pub env: BTreeMap<String, String>,
 }
 

@@ -63,10 +63,11 @@ pub(crate) fn may_hold_a_password(text: &str) -> bool {
     without_password(text) != text
 }
 
-/// The variables that have a say, `COUNTERSIGN_*` and `PG*`: secrets are `***`.
+/// The variables that have a say, `COUNTERSIGN_*`, `PG*` and `DATABASE_URL`: secrets are `***`.
 #[must_use]
 pub(crate) fn env(env: &HashMap<String, String>) -> BTreeMap<String, String> {
-    let ours = env.iter().filter(|(name, _)| name.starts_with("COUNTERSIGN_") || name.starts_with("PG"));
+    let has_a_say = |name: &str| name.starts_with("COUNTERSIGN_") || name.starts_with("PG") || name == "DATABASE_URL";
+    let ours = env.iter().filter(|(name, _)| has_a_say(name));
     let shown = ours.map(|(name, value)| {
         let is_secret = SECRET_NAMES.iter().any(|part| name.contains(part));
         (name.clone(), if is_secret { STARS.to_owned() } else { without_password(value) })
@@ -128,6 +129,7 @@ mod tests {
             ("COUNTERSIGN_READER", "postgres://u:hunter2@h"),
             ("COUNTERSIGN_HOST", "h"),
             ("PGPASSWORD", "hunter2"),
+            ("DATABASE_URL", "hunter2"),
             ("PGOPTIONS", "-c x=1"),
             ("AWS_SECRET", "hunter2"),
         ];

@@ -153,6 +153,17 @@ async fn a_connection_error_says_where_its_parts_come_from() {
 }
 
 #[tokio::test]
+async fn a_variable_that_is_wrong_is_not_repeated() {
+    // F-74
+    let mut query = bare_front_end("query");
+    query.env("COUNTERSIGN_POOLER", "hunter2").args(["--sql", "select 1"]);
+    let told = Told::by(&mut query).await;
+    assert_eq!(told.status, 2);
+    let error = told.only()["error"].as_str().unwrap().to_owned();
+    assert!(error.contains("--pooler takes one of none, transaction") && !error.contains("hunter2"), "{error}");
+}
+
+#[tokio::test]
 async fn a_password_may_have_any_character() {
     let db = database().await;
     db.run("create role odd login password 'p@s/s#w%o r:d'").await;

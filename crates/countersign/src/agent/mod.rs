@@ -61,7 +61,8 @@ fn prepare(front_end: FrontEnd, arguments: &[OsString]) -> Result<(Invocation, R
     if let Some(name) = other.iter().filter_map(|(name, _)| name.to_str()).find(has_a_say) {
         return Err(wrong(format!("the variable {name} is not UTF-8")));
     }
-    let sources = cli::sources_around(invocation.config.clone()).map_err(|error| wrong(error.to_string()))?;
+    let sources = cli::sources_around(invocation.config.clone())
+        .map_err(|error| wrong(format!("a variable: {}", agent_cli::args::without_values(&error, &[]))))?;
     let settings = sources.load().map_err(|error| wrong(format!("{error:#}")))?;
     let audit = audit(&invocation, &settings).map_err(wrong)?;
     let shared = connection::named(&settings).map(|GivenSecret { text, origin }| ConnectionString { text, origin });
