@@ -7,6 +7,8 @@
 //! The loop waits for nothing but input, so a `cancel` and a `ping` are heard whatever the queries do. Queries that there is no room
 //! for are held back, and what follows them as well; when many are, nothing more is read.
 
+mod input;
+
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,12 +25,12 @@ use crate::config::{Config, Patch, Session};
 use crate::connection::Layers;
 use crate::events::{Close, CloseTrace, Event, Pong, PongTrace};
 use crate::in_flight::{InFlight, Kind};
-use crate::lines::{Line, Lines};
+use crate::lines::Lines;
 use crate::log::Filters;
 use crate::one_shot::{DONE, FAILED};
 use crate::problem::{ErrorCode, Problem};
 use crate::query::{self, Request, Runner, Stop};
-use crate::request::{self, Command, DEFAULT_BEGIN, Meant, QueryCommand, Rejected};
+use crate::request::{Command, DEFAULT_BEGIN, Meant, QueryCommand, Rejected};
 use crate::run::StopSignals;
 use crate::transactions::{Found, New, Task, Transactions};
 use crate::writer::{Answers, Outlet, OutputClosed};
@@ -36,9 +38,6 @@ use contract::quoted;
 
 /// How long what is in flight may go on when the session ends.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
-
-/// The most commands that are read ahead while there is no room for the first of them.
-const MAX_HELD: usize = 64;
 
 /// A line, read.
 type Parsed = Result<Command, Box<Rejected>>;
@@ -118,68 +117,6 @@ impl Pipe {
         };
         ending.cancel();
         self.end(end, closed, &stop.urged).await
-    }
-
-    async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut Lines<R>) -> End {
-        loop {
-            if self.held.front().is_some_and(|command| self.has_room_for(command))
-                && let Some(command) = self.held.pop_front()
-            {
-                match self.handle(command).await {
-                    Ok(()) => continue,
-                    Err(OutputClosed) => return End::OutputClosed,
-                }
-            }
-            if self.held.is_empty() && self.asked_to_end.is_some() {
-                return End::Asked;
-            }
-            let line = tokio::select! {
-                biased;
-                () = self.in_flight.room(), if !self.held.is_empty() => continue,
-                () = passed(self.asked_to_end.map(|asked| asked + CLOSE_GRACE)) => return End::Asked,
-                line = lines.next(), if self.asked_to_end.is_none() && self.held.len() < MAX_HELD => line,
-            };
-            let command = match line {
-                Ok(Some(Line::Whole(line))) => request::parse(&line),
-                Ok(Some(Line::TooLong(id))) => Err(Box::new(Rejected::too_long(id))),
-                Ok(None) => Ok(Command::Close),
-                Err(error) => return End::InputLost(error),
-            };
-            let handled = match command {
-                Ok(Command::Close) => {
-                    self.asked_to_end = Some(Instant::now());
-                    Ok(())
-                }
-                // These do not wait for what is held back.
-                Ok(Command::Ping) => self.handle(command).await,
-                Ok(Command::Cancel { id }) if !self.in_flight.is_there(&id) => self.cancel_held(id).await,
-                Ok(Command::Cancel { .. }) => self.handle(command).await,
-                command => {
-                    self.held.push_back(command);
-                    Ok(())
-                }
-            };
-            if handled.is_err() {
-                return End::OutputClosed;
-            }
-        }
-    }
-
-    /// Whether it can be accepted now. What is no query always can.
-    fn has_room_for(&self, command: &Parsed) -> bool {
-        !matches!(command, Ok(Command::Query(_) | Command::Begin { .. })) || self.in_flight.has_room()
-    }
-
-    /// Cancels a query that there was no room for yet.
-    async fn cancel_held(&mut self, id: String) -> Result<(), OutputClosed> {
-        let is_it = |command: &Parsed| matches!(command, Ok(Command::Query(query)) if query.id == id);
-        let place = self.held.iter().position(is_it);
-        let Some(Ok(Command::Query(query))) = place.and_then(|place| self.held.remove(place)) else {
-            return self.handle(Ok(Command::Cancel { id })).await;
-        };
-        let problem = Problem::new(ErrorCode::Cancelled, "the query was cancelled");
-        let meant = Meant::ForSession { session: query.session, is_begin: false };
-        self.refuse(Some(query.id), problem, &meant).await
     }
 
     async fn handle(&mut self, command: Parsed) -> Result<(), OutputClosed> {
@@ -410,13 +347,6 @@ fn request_id(command: Parsed) -> Option<String> {
         Ok(Command::Begin { id, .. } | Command::Commit { id, .. } | Command::Rollback { id, .. }) => Some(id),
         Ok(_) => None,
         Err(rejected) => rejected.id,
-    }
-}
-
-async fn passed(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }
 
