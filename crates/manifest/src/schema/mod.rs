@@ -8,8 +8,9 @@ mod input;
 mod types;
 
 pub(crate) use envelope::output_schema;
-pub use envelope::{duplicate, envelope_schema, proposal, proposal_schema};
+pub use envelope::{envelope_schema, outline};
 pub use input::idempotency_key;
+pub use types::{enforced, with_numbers};
 pub(crate) use input::{IDEMPOTENCY_KEY, allowed, input_schema};
 
 #[cfg(test)]

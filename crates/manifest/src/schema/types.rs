@@ -1,7 +1,7 @@
 //! One PostgreSQL type as JSON Schema: as an argument and as a result column.
 
 use contract::{Column, PgType, Scalar, TypeKind};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
 
 use super::object;
 
@@ -24,9 +24,58 @@ pub(crate) fn argument(ty: &PgType) -> Map<String, Value> {
 fn described(ty: &PgType) -> Value {
     let mut schema = argument(ty);
     if !is_obvious(ty) {
-        schema.insert("description".to_owned(), words(ty).into());
+        schema.insert("description".to_owned(), argument_words(ty).into());
     }
     Value::Object(schema)
+}
+
+/// The type of an argument in words, for a model.
+pub(crate) fn argument_words(ty: &PgType) -> String {
+    let or_digits = if ty.contains(Scalar::Numeric) { ", or a string of its digits" } else { "" };
+    format!("{}{or_digits}", words(ty))
+}
+
+/// How a string has to be written that stands for a number of type `numeric`, whose digits most clients lose in a JSON
+/// number. Of the schemas made here, those of `numeric` are the ones that have this pattern and no type: both a number and
+/// such a string are right, and clients take one type a property.
+const DECIMAL: &str = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$";
+
+/// What is enforced of a schema: a number where it takes a number or its digits, as [`with_numbers`] has it.
+#[must_use]
+pub fn enforced(schema: &Value) -> Value {
+    match schema {
+        Value::Object(schema) if is_decimal(schema) => {
+            let mut schema = schema.clone();
+            schema.remove("pattern");
+            schema.insert("type".to_owned(), "number".into());
+            Value::Object(schema)
+        }
+        Value::Object(schema) => schema.iter().map(|(key, part)| (key.clone(), enforced(part))).collect(),
+        other => other.clone(),
+    }
+}
+
+/// The value with numbers in the place of their digits, where its schema takes either.
+#[must_use]
+pub fn with_numbers(value: &Value, schema: &Value) -> Value {
+    match (value, schema) {
+        (Value::String(text), Value::Object(schema)) if is_decimal(schema) => {
+            text.parse::<Number>().map_or_else(|_| value.clone(), Value::Number)
+        }
+        (Value::Array(items), _) => {
+            let element = schema.get("items").unwrap_or(&Value::Null);
+            items.iter().map(|item| with_numbers(item, element)).collect()
+        }
+        (Value::Object(fields), _) => {
+            let of = |name: &str| schema.get("properties").and_then(|all| all.get(name)).unwrap_or(&Value::Null);
+            fields.iter().map(|(name, field)| (name.clone(), with_numbers(field, of(name)))).collect()
+        }
+        _ => value.clone(),
+    }
+}
+
+fn is_decimal(schema: &Map<String, Value>) -> bool {
+    !schema.contains_key("type") && schema.get("pattern").is_some_and(|pattern| pattern == DECIMAL)
 }
 
 fn scalar_argument(scalar: Scalar) -> Map<String, Value> {
@@ -36,7 +85,8 @@ fn scalar_argument(scalar: Scalar) -> Map<String, Value> {
             let (minimum, maximum) = integer_range(scalar).unwrap_or((i64::MIN, i64::MAX));
             json!({"type": "integer", "minimum": minimum, "maximum": maximum})
         }
-        Scalar::Float | Scalar::Numeric => json!({"type": "number"}),
+        Scalar::Float => json!({"type": "number"}),
+        Scalar::Numeric => json!({"pattern": DECIMAL}),
         Scalar::Json => json!({}),
         Scalar::Uuid => json!({"type": "string", "format": "uuid"}),
         Scalar::Date => json!({"type": "string", "format": "date"}),
@@ -57,6 +107,7 @@ pub(crate) fn column(column: &Column) -> Map<String, Value> {
         return object(json!({"description": format!("{words}, or null")}));
     }
     match &column.ty.base().kind {
+        TypeKind::Scalar(Scalar::Int2 | Scalar::Int4 | Scalar::Int8) => object(json!({"type": "integer"})),
         TypeKind::Scalar(Scalar::Json | Scalar::Vector | Scalar::JsonCast | Scalar::Record) => {
             object(json!({"description": words}))
         }
@@ -115,7 +166,7 @@ pub(crate) fn is_obvious(ty: &PgType) -> bool {
 }
 
 /// The type in words, for a model.
-pub(crate) fn words(ty: &PgType) -> String {
+fn words(ty: &PgType) -> String {
     match &ty.base().kind {
         TypeKind::Scalar(scalar) => scalar_words(*scalar, &ty.base().name),
         TypeKind::Enum(labels) => format!("one of {}", labels.join(", ")),
@@ -228,7 +279,7 @@ mod tests {
                 r#"{"type":"integer","minimum":-9223372036854775808,"maximum":9223372036854775807}"#,
             ),
             (scalar(Scalar::Float), r#"{"type":"number"}"#),
-            (scalar(Scalar::Numeric), r#"{"type":"number"}"#),
+            (scalar(Scalar::Numeric), r#"{"pattern":"^-?(0|[1-9][0-9]*)(\\.[0-9]+)?$"}"#),
             (scalar(Scalar::Json), r"{}"),
             (scalar(Scalar::Uuid), r#"{"type":"string","format":"uuid"}"#),
             (scalar(Scalar::Date), r#"{"type":"string","format":"date"}"#),

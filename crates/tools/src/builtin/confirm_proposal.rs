@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Anything, proposal_id, schema_of};
+use super::{Anything, answer_schema, proposal_id, schema_of};
 use crate::proposing::{decide, question, refused};
 use crate::tool::{Answer, Call, Hints, Outcome, Success, Tool, ToolInfo};
 
@@ -59,15 +59,15 @@ pub(super) struct ConfirmProposal {
 
 impl ConfirmProposal {
     pub(super) fn new(proposals: Proposals) -> Self {
-        let data = schema_of::<ConfirmData>();
         let info = ToolInfo {
             name: NAME.to_owned(),
             title: Some("Confirm a proposal".to_owned()),
             description: DESCRIPTION.to_owned(),
             version: TOOL_VERSION.to_owned(),
             access: Access::Write,
+            tier: None,
             input_schema: schema_of::<Arguments>(),
-            output_schema: manifest::envelope_schema(Value::Object(data), true),
+            output_schema: answer_schema::<ConfirmData>(),
             hints: Hints { read_only: false, destructive: true, idempotent: true },
             sensitive: Vec::new(),
             meta: Map::new(),
