@@ -55,9 +55,9 @@ pub(crate) async fn compile(
     target: &Target,
 ) -> anyhow::Result<Catalog> {
     let native = tools::native::executors()?;
-    let server =
-        ServerNames { builtin: &tools::builtin::NAMES, executors: &native.names().collect::<Vec<_>>() };
-    let names = Reader::new(target.clone(), &SearchPath::default(), ReadLimits { sessions: 1, ..ReadLimits::default() });
+    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &native.names().collect::<Vec<_>>() };
+    let names =
+        Reader::new(target.clone(), &SearchPath::default(), ReadLimits { sessions: 1, ..ReadLimits::default() });
     let compiled = manifest::compile(sources, &server, &Hinting { ledger, names }).await;
     let declared = manifest::declared_names(sources);
     let known: Vec<&str> = tools::builtin::NAMES.into_iter().chain(declared.iter().map(String::as_str)).collect();

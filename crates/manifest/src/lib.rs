@@ -28,9 +28,10 @@ mod value;
 pub use compile::{ServerNames, compile, declared_names};
 pub use format::format_schema;
 pub use mistake::{Location, Mistake, Mistakes};
-pub use schema::{enforced, envelope_schema, idempotency_key, outline, with_numbers};
+pub use schema::{decimal, enforced, envelope_schema, idempotency_key, outline, with_numbers};
 pub use source::Source;
 pub use spec::{
-    Access, BuiltinTool, Catalog, Limits, Note, Param, ParamSource, RowsRule, Statement, Tier, ToolSpec, Undo, ValueSource,
+    Access, BuiltinTool, Catalog, Limits, Note, Param, ParamSource, RowsRule, Statement, Tier, ToolSpec, Undo,
+    ValueSource,
 };
 pub use undo::rollback;

@@ -154,7 +154,9 @@ impl<'s> Reader<'s, '_> {
                     let name = name.into_inner().into_owned();
                     drafts.extend(builtin.map(|builtin| BuiltinDraft { source: self.source, name, span, builtin }));
                 }
-                other => self.mistake(at, format!("a built-in tool is a table, not {}", with_article(other.type_str()))),
+                other => {
+                    self.mistake(at, format!("a built-in tool is a table, not {}", with_article(other.type_str())))
+                }
             }
         }
         drafts

@@ -17,7 +17,7 @@ use rmcp::service::{NotificationContext, RequestContext, RoleServer, Subscriptio
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tools::{Caller, Registry, Reply, Said, ToolInfo, Toolset};
+use tools::{Caller, Hints, Registry, Reply, Said, ToolInfo, Toolset};
 
 use crate::asking::{Asking, Way};
 use crate::changes::Listener;
@@ -265,13 +265,12 @@ fn tool(info: &ToolInfo, content: Content) -> Tool {
     let mut tool = Tool::new(info.name.clone(), info.full_description(), Arc::new(info.input_schema.clone()));
     tool.title.clone_from(&info.title);
     tool.output_schema = (content != Content::Text).then(|| Arc::new(info.output_schema.clone()));
-    tool.annotations = Some(
-        ToolAnnotations::new()
-            .read_only(info.hints.read_only)
-            .destructive(info.hints.destructive)
-            .idempotent(info.hints.idempotent)
-            .open_world(false),
-    );
+    let annotations = ToolAnnotations::new().read_only(info.hints.read_only).open_world(false);
+    // The others mean nothing of a tool that changes nothing.
+    tool.annotations = Some(match info.hints {
+        Hints { read_only: true, .. } => annotations,
+        Hints { destructive, idempotent, .. } => annotations.destructive(destructive).idempotent(idempotent),
+    });
     tool.meta = Some(info.full_meta()).filter(|meta| !meta.is_empty()).map(MetaObject);
     tool
 }

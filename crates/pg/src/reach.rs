@@ -74,7 +74,9 @@ impl Found {
                     found.written |= written;
                     found.privileges.extend(if modifies { privileges_to_modify(node) } else { Vec::new() });
                     if !written {
-                        found.privileges.extend([Privilege::Select].into_iter().chain(locked.then_some(Privilege::Update)));
+                        found
+                            .privileges
+                            .extend([Privilege::Select].into_iter().chain(locked.then_some(Privilege::Update)));
                     }
                 }
                 node.values().for_each(|value| self.look(value, locked));
@@ -213,17 +215,22 @@ mod tests {
         use Privilege::{Delete, Insert, Select, Update};
         let scan = |table: &str| json!({"Node Type": "Seq Scan", "Schema": "s", "Relation Name": table});
         let modify = |operation: &str, more: Value| {
-            let mut node = json!({"Node Type": "ModifyTable", "Operation": operation, "Schema": "s", "Relation Name": "t"});
+            let mut node =
+                json!({"Node Type": "ModifyTable", "Operation": operation, "Schema": "s", "Relation Name": "t"});
             node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             node
         };
-        let subplan = json!({"Node Type": "Seq Scan", "Schema": "s", "Relation Name": "u", "Parent Relationship": "SubPlan"});
+        let subplan =
+            json!({"Node Type": "Seq Scan", "Schema": "s", "Relation Name": "u", "Parent Relationship": "SubPlan"});
         for (node, expected) in [
             (modify("Insert", json!({})), vec![("t", vec![Insert])]),
             (modify("Insert", json!({"Output": ["t.id"]})), vec![("t", vec![Select, Insert])]),
             (modify("Insert", json!({"Conflict Resolution": "UPDATE"})), vec![("t", vec![Insert, Update])]),
             (modify("Delete", json!({"Plans": [scan("t")]})), vec![("t", vec![Select, Delete])]),
-            (json!({"Node Type": "LockRows", "Plans": [scan("t"), subplan]}), vec![("t", vec![Select, Update]), ("u", vec![Select])]),
+            (
+                json!({"Node Type": "LockRows", "Plans": [scan("t"), subplan]}),
+                vec![("t", vec![Select, Update]), ("u", vec![Select])],
+            ),
         ] {
             let Reach::Planned { tables, .. } = reach(&json!([{"Plan": node}])) else { panic!("it has a plan") };
             let found: Vec<_> = tables.iter().map(|it| (it.table.as_str(), it.privileges.clone())).collect();

@@ -107,7 +107,7 @@ fn one_spelling(value: Value, ty: &PgType) -> Value {
             whole.parse::<Number>().map_or(Value::Number(number), Value::Number)
         }
         (Value::String(text), TypeKind::Scalar(Scalar::Numeric)) => {
-            text.parse::<Number>().map_or(Value::String(text), Value::Number)
+            manifest::decimal(&text).map_or(Value::String(text), Value::Number)
         }
         (Value::Array(items), TypeKind::Array { element, .. }) => {
             items.into_iter().map(|item| one_spelling(item, element)).collect()

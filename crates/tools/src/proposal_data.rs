@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::builtin::Anything;
 
-/// What is told of a proposal. What is not there is left out.
+/// What is told of a proposal. What is not there is left out, and not in the schema: it is there once it is decided.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ProposalData {
     /// What the other tools name it by.
@@ -40,39 +40,39 @@ pub(crate) struct ProposalData {
     expires_at: String,
     /// The label of whoever proposed it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(skip)]
     proposed_by: Option<String>,
     /// Who decided.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(skip)]
     decided_by: Option<String>,
     /// How they told.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(skip)]
     decided_via: Option<String>,
     /// When.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(skip)]
     decided_at: Option<String>,
     /// Why it was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(skip)]
     reason: Option<String>,
     /// The receipt of the write.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(skip)]
     correlation_id: Option<CorrelationId>,
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(skip)]
     error_code: Option<String>,
     /// The same in a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(skip)]
     error_message: Option<String>,
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(skip)]
     completed_at: Option<String>,
 }
 

@@ -170,7 +170,10 @@ impl Registry {
     #[must_use]
     pub fn instructions(&self) -> String {
         let own = instructions::of_tools(self);
-        std::iter::once(own.as_str()).chain(self.instructions.iter().map(String::as_str)).collect::<Vec<_>>().join("\n\n")
+        std::iter::once(own.as_str())
+            .chain(self.instructions.iter().map(String::as_str))
+            .collect::<Vec<_>>()
+            .join("\n\n")
     }
 
     /// What carries out the write tools of this server, also those that this profile does not have.
@@ -340,6 +343,9 @@ mod tests {
     fn two_tools_of_one_name_are_refused() {
         let mut registry = Registry { call_deadline: Duration::from_secs(1), ..Registry::default() };
         registry.add(broken(), &BuiltinTool::default(), &Metrics::new()).unwrap();
-        assert_eq!(registry.add(broken(), &BuiltinTool::default(), &Metrics::new()), Err(RegistryError::Duplicate("broken".into())));
+        assert_eq!(
+            registry.add(broken(), &BuiltinTool::default(), &Metrics::new()),
+            Err(RegistryError::Duplicate("broken".into()))
+        );
     }
 }

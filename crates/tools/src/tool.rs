@@ -51,10 +51,8 @@ impl ToolInfo {
         let sentence = match self.tier {
             None => return self.description.clone(),
             Some(Tier::Auto) => "Tier auto: written at once.",
-            Some(Tier::Confirm) => "Tier confirm: nothing is written before the user confirms the proposal it answers.",
-            Some(Tier::Approve) => {
-                "Tier approve: nothing is written before somebody else approves the proposal it answers."
-            }
+            Some(Tier::Confirm) => "Tier confirm: the user has to agree to its proposal first.",
+            Some(Tier::Approve) => "Tier approve: somebody else has to approve its proposal first.",
         };
         format!("{} {sentence}", self.description.trim_end())
     }

@@ -35,7 +35,7 @@ select distinct 3, format('grant usage on sequence %I.%I to %I;', n.nspname, s.r
 from needed d join pg_attrdef a on a.adrelid = d.oid \
 join pg_depend p on p.classid = 'pg_attrdef'::regclass and p.objid = a.oid and p.refclassid = 'pg_class'::regclass \
 join pg_class s on s.oid = p.refobjid and s.relkind = 'S' join pg_namespace n on n.oid = s.relnamespace \
-where d.privilege = 'insert' and not has_sequence_privilege($1, s.oid, 'usage') \
+where d.privilege = 'insert' and case when s.relkind = 'S' then not has_sequence_privilege($1, s.oid, 'usage') end \
 order by 1, 2";
 
 #[derive(Deserialize)]

@@ -39,7 +39,7 @@ fn about(tool: &ToolSpec) -> String {
 fn param(param: &Param) -> String {
     let ty = param.ty.sql_name();
     match &param.source {
-        ParamSource::Principal(field) => format!("{} {ty} = principal.{field}", param.name),
+        ParamSource::Principal(_) => format!("{} {ty} (server)", param.name),
         ParamSource::Argument if param.required => format!("{} {ty}", param.name),
         ParamSource::Argument => format!("{} {ty} (optional)", param.name),
     }

@@ -8,18 +8,20 @@ use crate::compile::Inferred;
 use crate::read::Draft;
 use crate::{Mistake, Mistakes};
 
-/// By PostgreSQL's words, which name the thing: the first mistake, and the tools.
+/// PostgreSQL: "permission denied for ..".
+pub(crate) const INSUFFICIENT_PRIVILEGE: &str = "42501";
+
+/// By PostgreSQL's words, which name the thing: the first mistake, and the names of all tools.
 #[derive(Debug, Default)]
 pub(crate) struct Denied(BTreeMap<String, (Mistake, Vec<String>)>);
 
 impl Denied {
-    /// Notes that a statement of this tool could not be described or planned.
-    pub(crate) fn note(&mut self, draft: &Draft<'_>, why: &str) {
-        let first = || (Mistake { tool: None, ..draft.mistake(draft.span.clone(), why) }, Vec::new());
-        let (_, tools) = self.0.entry(why.to_owned()).or_insert_with(first);
-        let tool = draft.label.clone().unwrap_or_default();
-        if tools.last() != Some(&tool) {
-            tools.push(tool);
+    /// Notes that something of this tool, or of a note, could not be described or planned; `why` is PostgreSQL's message.
+    pub(crate) fn note(&mut self, why: Mistake) {
+        let name = why.tool.clone().unwrap_or_else(|| "a note".to_owned());
+        let (_, names) = self.0.entry(why.message.clone()).or_insert_with(|| (why, Vec::new()));
+        if names.last() != Some(&name) {
+            names.push(name);
         }
     }
 
@@ -30,21 +32,20 @@ impl Denied {
         }
         for statement in inferred.before.iter().chain(&inferred.statements).chain(&inferred.after) {
             if let Reach::Forbidden(why) = &statement.shape.reach {
-                self.note(draft, why);
+                self.note(draft.mistake(draft.span.clone(), why));
             }
         }
     }
 
     /// Adds what was noted.
     pub(crate) fn tell(self, mistakes: &mut Mistakes) {
-        for (mistake, tools) in self.0.into_values() {
+        for (why, names) in self.0.into_values() {
             let message = format!(
-                "{} (SQLSTATE 42501), for the login of the server, in {}: `countersign check --grants`, as the owner of \
-                 the tables, prints the privileges that are missing",
-                mistake.message,
-                tools.join(", ")
+                "{} (SQLSTATE {INSUFFICIENT_PRIVILEGE}), in {}; `countersign check --grants` prints what is missing",
+                why.message,
+                names.join(", ")
             );
-            mistakes.0.push(Mistake { message, ..mistake });
+            mistakes.0.push(Mistake { message, tool: None, ..why });
         }
     }
 }

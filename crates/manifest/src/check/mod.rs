@@ -16,7 +16,7 @@ mod warnings;
 use contract::Principal;
 
 pub(crate) use builtin::{builtin, instructions};
-pub(crate) use denied::Denied;
+pub(crate) use denied::{Denied, INSUFFICIENT_PRIVILEGE};
 pub(crate) use names::names;
 pub(crate) use undo::undo;
 pub(crate) use warnings::warnings;

@@ -11,7 +11,9 @@ use crate::compile::{Inferred, limits};
 use crate::file::{Param, Tool};
 use crate::read::Draft;
 use crate::schema::{IDEMPOTENCY_KEY, allowed};
-use crate::value::{compare, is_json, is_number, is_pattern, is_text, json, json_object, limited, misfit, misfit_of_own};
+use crate::value::{
+    compare, is_json, is_number, is_pattern, is_text, json, json_object, limited, misfit, misfit_of_own,
+};
 use crate::{Limits, Mistakes};
 
 /// Checks what the declarations alone say.

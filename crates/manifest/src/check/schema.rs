@@ -39,9 +39,8 @@ fn refused(schema: &Map<String, Value>, place: &str) -> Option<String> {
     }
     let inner = SCHEMAS.iter().filter_map(|key| Some((format!("{place}.{key}"), schema.get(*key)?)));
     let of_properties = NAMED_SCHEMAS.iter().filter_map(|key| Some((key, schema.get(*key)?.as_object()?)));
-    let properties = of_properties.flat_map(|(key, all)| {
-        all.iter().map(move |(name, property)| (format!("{place}.{key}.{name}"), property))
-    });
+    let properties = of_properties
+        .flat_map(|(key, all)| all.iter().map(move |(name, property)| (format!("{place}.{key}.{name}"), property)));
     inner.chain(properties).find_map(|(place, part)| match part {
         Value::Object(part) => refused(part, &place),
         Value::Array(parts) => parts.iter().filter_map(Value::as_object).find_map(|part| refused(part, &place)),

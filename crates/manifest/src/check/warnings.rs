@@ -44,7 +44,9 @@ fn is_integer(ty: &PgType) -> bool {
 
 fn is_fractional(param: &Param) -> bool {
     let (name, description) = (param.name.to_lowercase(), param.description.to_lowercase());
-    name.split('_').any(|word| FRACTIONAL.contains(&word)) || description.contains("percent") || description.contains('%')
+    name.split('_').any(|word| FRACTIONAL.contains(&word))
+        || description.contains("percent")
+        || description.contains('%')
 }
 
 /// Whoever agrees to a write sees what `before` and `after` capture: rows of other tables they do not see.
@@ -52,8 +54,7 @@ fn unseen_rows(tool: &ToolSpec) -> impl Iterator<Item = Mistake> {
     let captured = tool.before.iter().chain(&tool.after);
     let shown: BTreeSet<(&str, &str)> = captured.flat_map(|it| it.tables()).map(name).collect();
     let written: BTreeSet<(&str, &str)> = tool.written_tables().map(name).collect();
-    let unseen: Vec<String> =
-        written.difference(&shown).map(|(schema, table)| format!("{schema}.{table}")).collect();
+    let unseen: Vec<String> = written.difference(&shown).map(|(schema, table)| format!("{schema}.{table}")).collect();
     let warns = tool.tier > Tier::Auto && !unseen.is_empty();
     warns
         .then(|| {

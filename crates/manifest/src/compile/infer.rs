@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use contract::{Describe, DescribeError, PgType, StatementShape};
 
-use crate::check::Denied;
+use crate::check::{Denied, INSUFFICIENT_PRIVILEGE};
 use crate::file::Tool;
 use crate::read::Draft;
 use crate::source::offset_in_string;
@@ -59,7 +59,7 @@ pub(crate) async fn infer(
     let mut inference = Inference { draft, tool, database, known, found: Vec::new(), denied: Vec::new() };
     let shapes = inference.run(&texts).await;
     mistakes.0.append(&mut inference.found);
-    inference.denied.iter().for_each(|why| denied.note(draft, why));
+    inference.denied.iter().for_each(|why| denied.note(draft.mistake(draft.span.clone(), why)));
     let Some(shapes) = shapes? else { return Ok(None) };
 
     let params: Vec<Arc<PgType>> = inference.known.into_iter().flatten().collect();
@@ -96,9 +96,6 @@ fn texts(tool: &Tool) -> Vec<Text<'_>> {
 
 /// PostgreSQL: "could not determine data type of parameter $n".
 const INDETERMINATE_DATATYPE: &str = "42P18";
-
-/// PostgreSQL: "permission denied for ..".
-const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
 /// `pg_type.oid` of the pseudo-type `trigger`, as the type of a parameter that a statement does not use: any use of it
 /// would fail, so it teaches nothing wrong.

@@ -59,11 +59,13 @@ pub async fn compile(
     let mut denied = check::Denied::default();
     let mut reachable = true;
     for draft in &drafts {
-        let statements = if reachable { infer::infer(draft, database, &mut mistakes, &mut denied).await } else { Ok(None) };
+        let statements =
+            if reachable { infer::infer(draft, database, &mut mistakes, &mut denied).await } else { Ok(None) };
         reachable &= statements.is_ok();
         inferred.push(statements.unwrap_or(None));
     }
-    let notes = if reachable { notes::check(&declared, database, &mut mistakes).await } else { Vec::new() };
+    let notes =
+        if reachable { notes::check(&declared, database, &mut mistakes, &mut denied).await } else { Vec::new() };
     for (draft, inferred) in drafts.iter().zip(&inferred) {
         if let Some(inferred) = inferred {
             check::against_database(draft, inferred, &mut mistakes);

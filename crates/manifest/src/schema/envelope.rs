@@ -19,12 +19,7 @@ pub(crate) fn output_schema(access: Access, rows: RowsRule, columns: &[Column]) 
 pub fn envelope_schema(data: Map<String, Value>) -> Map<String, Value> {
     object(json!({
         "type": "object",
-        "properties": {
-            "success": {"type": "boolean"},
-            "data": data,
-            "error": {"type": "object"},
-            "meta": {"type": "object"},
-        },
+        "properties": {"data": data},
         "required": ["success", "meta"],
     }))
 }
@@ -32,7 +27,7 @@ pub fn envelope_schema(data: Map<String, Value>) -> Map<String, Value> {
 /// The schema of an object without what its values are made of: the type of each property.
 #[must_use]
 pub fn outline(schema: &Map<String, Value>) -> Map<String, Value> {
-    let kind = |property: &Value| Value::Object(property.get("type").map(|it| ("type".to_owned(), it.clone())).into_iter().collect());
+    let kind = |property: &Value| property.get("type").map_or_else(|| json!({}), |kind| json!({"type": kind}));
     let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
     let properties: Map<String, Value> = properties.map(|(name, property)| (name.clone(), kind(property))).collect();
     object(json!({"type": "object", "properties": properties}))

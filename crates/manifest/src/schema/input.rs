@@ -31,7 +31,7 @@ pub fn idempotency_key() -> Value {
     json!({
         "type": "string",
         "pattern": "^[!-~]{1,255}$",
-        "description": "Optional: names this one write, see instructions.",
+        "description": "See instructions.",
     })
 }
 

@@ -10,8 +10,8 @@ mod types;
 pub(crate) use envelope::output_schema;
 pub use envelope::{envelope_schema, outline};
 pub use input::idempotency_key;
-pub use types::{enforced, with_numbers};
 pub(crate) use input::{IDEMPOTENCY_KEY, allowed, input_schema};
+pub use types::{decimal, enforced, with_numbers};
 
 #[cfg(test)]
 pub(crate) use types::examples;

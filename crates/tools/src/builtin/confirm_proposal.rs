@@ -16,10 +16,9 @@ use crate::tool::{Answer, Call, Hints, Outcome, Success, Tool, ToolInfo};
 
 pub(super) const NAME: &str = "confirm_proposal";
 
-const DESCRIPTION: &str = "Carry out a proposed write of tier confirm, once the user has seen the proposal and agreed to it. Takes \
-    the proposal_id and the digest of what they saw. It happens once, however often this is called: the same call again \
-    answers the same. If the rows have changed since, nothing is written, and the answer is proposal_stale. A proposal of tier \
-    approve cannot be confirmed here: a person has to approve it outside of this conversation.";
+const DESCRIPTION: &str = "Carry out a proposed write of tier confirm, once the user has seen the proposal and agreed to it. It \
+    happens once: the same call again answers the same. If the rows have changed since, nothing is written: proposal_stale. \
+    A proposal of tier approve cannot be confirmed here.";
 
 /// What the agent sends.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -41,7 +41,7 @@ struct Arguments {
     /// One SQL statement in PostgreSQL's dialect; qualify tables with their schema.
     #[schemars(length(min = 1, max = 1_048_576))]
     sql: String,
-    /// The values of $1, $2, ..., in order. Any JSON value that the parameter's type can take; text of it works for every type.
+    /// The values of $1, $2, ... in order: JSON of their types, or text.
     #[serde(default)]
     #[schemars(with = "Vec<Anything>", length(max = 65_535))]
     params: Vec<Value>,

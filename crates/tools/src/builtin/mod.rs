@@ -211,7 +211,7 @@ impl JsonSchema for Anything {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"description": "Any JSON value."})
+        schemars::json_schema!({})
     }
 }
 

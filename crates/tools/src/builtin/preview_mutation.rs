@@ -21,9 +21,9 @@ use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
 pub(super) const NAME: &str = "preview_mutation";
 
 const DESCRIPTION: &str = "Show what a write tool would do with these params, without doing it: the result, the rows before \
-    and after, how many rows, how it could be undone, and warnings. The write is run and rolled back, so what would fail \
-    fails here in the same way. Nothing is written and nothing is recorded; to write, call the tool itself with the same \
-    params. Ids that the database numbers are used up: the real write gets others.";
+    and after, how it could be undone, and warnings. The write is run and rolled back, so what would fail fails here in the \
+    same way. Nothing is written or recorded; to write, call the tool itself. Ids that the database numbers are used up: the \
+    real write gets others.";
 
 const UNTRIED: &str = "preview_mutation: execute_sql cannot be previewed. A preview runs the write and takes it back, and \
     a statement of your own may do what no rollback takes back, such as a call of a function that acts outside of the \
@@ -37,7 +37,7 @@ const UNTRIED_HINT: &str = "Read first what it would touch, with a SELECT of the
 struct Arguments {
     /// The name of one of this server's write tools.
     tool: String,
-    /// The arguments for that tool, as it would take them itself. Its idempotency_key may be among them and changes nothing here.
+    /// The arguments for that tool, as it would take them itself.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Anything>")]
     params: Map<String, Value>,

@@ -30,7 +30,8 @@ pub async fn statement_hint(reader: &Reader, sql: &str, error: &DescribeError) -
 
 const UNDEFINED_TABLE: &str = "42P01";
 
-const QUALIFY: &str = "A manifest writes tables with their schema: its statements run with pg_catalog alone as search_path.";
+const QUALIFY: &str =
+    "A manifest writes tables with their schema: its statements run with pg_catalog alone as search_path.";
 
 /// The failure of `query` with all the help that can be had before `deadline`. Whatever goes wrong while looking for
 /// it, the failure stays what it was.
