@@ -139,8 +139,8 @@ async fn each_tool_is_a_line_and_what_is_likely_wrong_or_not_shown_is_said() {
         ["warning: ", "tool raise_prices: it writes shop.product", "neither before nor after reads"],
         [
             "warning: ",
-            "tool drop_product: it changes rows that no proposal shows",
-            "shop.orders by foreign key orders_product_id_fkey",
+            "tool drop_product: it changes rows of tables that neither",
+            "shop.orders, by foreign key orders_product_id_fkey to shop.product",
         ],
         ["note: ", "tool raise_prices: no plan shows what these do", "trigger counted of shop.product"],
     ] {

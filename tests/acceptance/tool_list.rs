@@ -65,7 +65,6 @@ async fn a_list_of_tools_takes_a_third_of_the_bytes_that_it_once_took() {
         (demo.to_vec(), 30, 95_900 / 3),
     ] {
         let (bytes, listed) = listed(&arguments).await;
-        println!("{arguments:?}: {} tools, {bytes} bytes", listed.len());
         assert_eq!(listed.len(), tools, "{arguments:?}");
         assert!(bytes <= most, "{arguments:?}: {bytes} bytes");
     }

@@ -17,7 +17,8 @@ const ANSWERS: &str = "Every tool answers one JSON object: success, then data (t
 const WRITES: &str = "Write only with the write tools. Each write is recorded and happens once. meta.correlation_id is its \
     receipt: keep it with what you did.";
 
-const UNDO: &str = "meta.rollback says how to undo the write.";
+const UNDO: &str =
+    "meta.rollback says how to undo the write: by undo_tool with undo_params, or by all of undo_calls in order.";
 
 const DUPLICATES: &str = "A call identical to one that succeeded within the last 5 minutes (a tool may have another window) \
     writes nothing: it answers data.duplicate = true, with the first result in data.cached_result and the receipt of that \

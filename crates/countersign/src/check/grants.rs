@@ -1,22 +1,19 @@
 //! What the servers' login lacks for the manifests, as SQL.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use contract::Privilege;
 use manifest::Catalog;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::Questions;
 
-/// For role $1: the schemas of tables $2.$3 that it has no USAGE on; the tables with those of the privileges $4 (an array of
-/// arrays as JSON) that it lacks, of a partition those on its root; and the sequences that number rows it inserts there.
+/// For role $1 and the tables $2 (an array of [`Needed`]): the schemas that it has no USAGE on; the tables with the privileges
+/// that it lacks, of a partition those on its root; and the sequences that number rows it inserts there.
 const SQL: &str = "\
 with needed as ( \
     select coalesce(pg_partition_root(c.oid), c.oid) as oid, p.privilege \
-    from unnest($2::text[], $3::text[], $4::text[]) as w (schema_name, table_name, privilege_list) \
+    from json_to_recordset($2::json) as w (schema_name text, table_name text, privileges text[]) \
     join pg_namespace n on n.nspname = w.schema_name join pg_class c on c.relnamespace = n.oid and c.relname = w.table_name \
-    left join unnest(string_to_array(w.privilege_list, ',')) as p (privilege) on true), \
+    left join unnest(w.privileges) as p (privilege) on true), \
 lacking as ( \
     select distinct c.oid, n.oid as schema, n.nspname, c.relname, d.privilege \
     from needed d join pg_class c on c.oid = d.oid join pg_namespace n on n.oid = c.relnamespace \
@@ -38,6 +35,13 @@ join pg_class s on s.oid = p.refobjid and s.relkind = 'S' join pg_namespace n on
 where d.privilege = 'insert' and case when s.relkind = 'S' then not has_sequence_privilege($1, s.oid, 'usage') end \
 order by 1, 2";
 
+#[derive(Serialize)]
+struct Needed<'a> {
+    schema_name: &'a str,
+    table_name: &'a str,
+    privileges: Vec<&'a str>,
+}
+
 #[derive(Deserialize)]
 struct Grant {
     statement: String,
@@ -48,19 +52,18 @@ struct Grant {
 /// # Errors
 /// As [`Questions::ask`]; that there is no such role.
 pub(super) async fn missing(questions: &Questions, catalog: &Catalog, role: &str) -> anyhow::Result<Vec<String>> {
-    let mut needed: BTreeMap<(&str, &str), BTreeSet<Privilege>> = BTreeMap::new();
-    for tool in &catalog.tools {
-        for table in tool.tables() {
-            let privileges = needed.entry((&table.schema, &table.table)).or_default();
+    let needed: Vec<Needed<'_>> = catalog
+        .tools
+        .iter()
+        .flat_map(|tool| tool.tables().map(|table| (tool.access.writes(), table)))
+        .map(|(writes, table)| Needed {
+            schema_name: &table.schema,
+            table_name: &table.table,
             // What a read reads, the reader's login reads; the servers' one only has to find the names.
-            privileges.extend(table.privileges.iter().filter(|_| tool.access.writes()));
-        }
-    }
-    let list = |privileges: &BTreeSet<Privilege>| privileges.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(",");
-    let schemas: Value = needed.keys().map(|(schema, _)| json!(schema)).collect();
-    let tables: Value = needed.keys().map(|(_, table)| json!(table)).collect();
-    let privileges: Value = needed.values().map(|privileges| json!(list(privileges))).collect();
-    let found: Vec<Grant> = questions.ask(SQL, &[json!(role), schemas, tables, privileges]).await?;
+            privileges: table.privileges.iter().filter(|_| writes).map(|privilege| privilege.as_str()).collect(),
+        })
+        .collect();
+    let found: Vec<Grant> = questions.ask(SQL, &[json!(role), json!(needed)]).await?;
     if found.is_empty() {
         return Ok(vec![format!("-- {role} lacks nothing that the plans of these tools show")]);
     }

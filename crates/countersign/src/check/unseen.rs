@@ -1,29 +1,27 @@
 //! What a write of a tier above `auto` changes beyond its statements, which a plan does not show, and so a proposal may not
 //! show either: by foreign keys and triggers.
 
-use std::collections::BTreeMap;
-
-use contract::{Privilege, visible};
+use contract::{Privilege, TableUse, visible};
 use manifest::{Catalog, Tier, ToolSpec};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::Questions;
 
-/// Of the tables $1.$2, into which rows are inserted ($3), or of which rows are updated ($4) or deleted ($5). The bits of
-/// `pg_trigger.tgtype` are PostgreSQL's `TRIGGER_TYPE_INSERT`, `_UPDATE` and `_DELETE`.
+/// Of the tables $1 (an array of [`Written`]). The bits of `pg_trigger.tgtype` are PostgreSQL's `TRIGGER_TYPE_INSERT`,
+/// `_UPDATE` and `_DELETE`.
 const SQL: &str = "\
 with written as ( \
     select w.schema_name || '.' || w.table_name as name, c.oid, w.inserts, w.updates, w.deletes \
-    from unnest($1::text[], $2::text[], $3::boolean[], $4::boolean[], $5::boolean[]) \
-        as w (schema_name, table_name, inserts, updates, deletes) \
+    from json_to_recordset($1::json) \
+        as w (schema_name text, table_name text, inserts boolean, updates boolean, deletes boolean) \
     join pg_namespace n on n.nspname = w.schema_name join pg_class c on c.relnamespace = n.oid and c.relname = w.table_name) \
-select w.name as table, true as certain, n.nspname || '.' || c.relname || ' by foreign key ' || f.conname as what \
+select distinct w.name as table, n.nspname || '.' || c.relname as changes, 'foreign key ' || f.conname as what \
 from written w join pg_constraint f on f.confrelid = w.oid and f.contype = 'f' \
 join pg_class c on c.oid = f.conrelid join pg_namespace n on n.oid = c.relnamespace \
 where w.deletes and f.confdeltype in ('c', 'n', 'd') or w.updates and f.confupdtype in ('c', 'n', 'd') \
-union all \
-select w.name, false, 'trigger ' || t.tgname \
+union \
+select w.name, null, 'trigger ' || t.tgname \
 from written w join pg_trigger t on t.tgrelid = w.oid and not t.tgisinternal and t.tgenabled <> 'D' \
 where w.inserts and t.tgtype & 4 > 0 or w.updates and t.tgtype & 16 > 0 or w.deletes and t.tgtype & 8 > 0 \
 order by 1, 2, 3";
@@ -31,8 +29,8 @@ order by 1, 2, 3";
 #[derive(Deserialize)]
 struct Unseen {
     table: String,
-    /// Whether rows of another table change; what a trigger does is not known.
-    certain: bool,
+    /// The table whose rows change as well; what a trigger does is not known.
+    changes: Option<String>,
     what: String,
 }
 
@@ -43,24 +41,23 @@ struct Unseen {
 pub(super) async fn notes(questions: &Questions, catalog: &Catalog) -> anyhow::Result<Vec<String>> {
     let mut notes = Vec::new();
     for tool in catalog.tools.iter().filter(|tool| tool.tier > Tier::Auto) {
-        let tables = written(tool);
-        let column = |of: &dyn Fn(&(&str, &str), &[bool; 3]) -> Value| tables.iter().map(|(k, v)| of(k, v)).collect();
-        let params: [Value; 5] = [
-            column(&|name, _| json!(name.0)),
-            column(&|name, _| json!(name.1)),
-            column(&|_, does| json!(does[0])),
-            column(&|_, does| json!(does[1])),
-            column(&|_, does| json!(does[2])),
-        ];
-        let found: Vec<Unseen> = questions.ask(SQL, &params).await?;
-        for (certain, level, words) in [
-            (true, "warning", "it changes rows that no proposal shows"),
-            (false, "note", "no plan shows what these do"),
+        let found: Vec<Unseen> = questions.ask(SQL, &[json!(written(tool))]).await?;
+        let captured = tool.before.iter().chain(&tool.after).flat_map(|statement| statement.tables());
+        let shown: Vec<String> = captured.map(|table| format!("{}.{}", table.schema, table.table)).collect();
+        let (mut changed, mut unknown) = (Vec::new(), Vec::new());
+        for Unseen { table, changes, what } in found {
+            match changes {
+                Some(other) if shown.contains(&other) => {}
+                Some(other) => changed.push(format!("{other}, by {what} to {table}")),
+                None => unknown.push(format!("{what} of {table}")),
+            }
+        }
+        for (level, words, listed) in [
+            ("warning", "it changes rows of tables that neither before nor after reads", changed),
+            ("note", "no plan shows what these do", unknown),
         ] {
-            let of_kind = found.iter().filter(|it| it.certain == certain);
-            let listed: Vec<String> = of_kind.map(|it| format!("{} of {}", it.what, it.table)).collect();
             if !listed.is_empty() {
-                let listed = visible(&listed.join(", "));
+                let listed = visible(&listed.join("; "));
                 notes.push(format!("{level}: {}: tool {}: {words}: {listed}", tool.declared_at, tool.name));
             }
         }
@@ -68,14 +65,26 @@ pub(super) async fn notes(questions: &Questions, catalog: &Catalog) -> anyhow::R
     Ok(notes)
 }
 
-/// The tables that its statements write, with whether rows are inserted, updated or deleted.
-fn written(tool: &ToolSpec) -> BTreeMap<(&str, &str), [bool; 3]> {
-    let mut tables: BTreeMap<(&str, &str), [bool; 3]> = BTreeMap::new();
-    for table in tool.written_tables() {
-        let does = tables.entry((&table.schema, &table.table)).or_default();
-        for (does, privilege) in does.iter_mut().zip([Privilege::Insert, Privilege::Update, Privilege::Delete]) {
-            *does |= table.privileges.contains(&privilege);
-        }
-    }
-    tables
+/// A table that a tool writes, and what it does there.
+#[derive(Serialize)]
+struct Written<'a> {
+    schema_name: &'a str,
+    table_name: &'a str,
+    inserts: bool,
+    updates: bool,
+    deletes: bool,
+}
+
+/// Once for each statement that writes the table.
+fn written(tool: &ToolSpec) -> Vec<Written<'_>> {
+    let needs = |table: &TableUse, privilege| table.privileges.contains(&privilege);
+    tool.written_tables()
+        .map(|table| Written {
+            schema_name: &table.schema,
+            table_name: &table.table,
+            inserts: needs(table, Privilege::Insert),
+            updates: needs(table, Privilege::Update),
+            deletes: needs(table, Privilege::Delete),
+        })
+        .collect()
 }
