@@ -11,7 +11,7 @@ pub(super) fn lines(catalog: &Catalog, width: Option<usize>) -> Vec<String> {
     let (names, tiers) = (widest(|tool| &tool.name), widest(tier));
     let indent = names + tiers + 4;
     let line = |tool: &ToolSpec| format!("{:<names$}  {:<tiers$}  {}", tool.name, tier(tool), visible(&about(tool)));
-    catalog.tools.iter().flat_map(|tool| wrapped(&line(tool), indent, width)).collect()
+    catalog.tools.iter().flat_map(|tool| wrapped(&line(tool), &[',', ';'], indent, width)).collect()
 }
 
 /// `read` for a tool that does not write.
@@ -50,22 +50,28 @@ fn listed<'a>(tables: impl Iterator<Item = &'a TableUse>) -> String {
     if names.is_empty() { "no table".to_owned() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
 }
 
-/// The words of a line within this width, further lines under the `indent`th character of the first.
-fn wrapped(line: &str, indent: usize, width: Option<usize>) -> Vec<String> {
-    let Some(width) = width.filter(|width| line.chars().count() > *width && indent + 20 < *width) else {
+/// A sentence on a terminal of this width.
+pub(super) fn sentence(text: &str, width: Option<usize>) -> Vec<String> {
+    wrapped(&visible(text), &[' '], 2, width)
+}
+
+/// A line within this width, broken behind one of these characters, and continued under its `indent`th one.
+fn wrapped(line: &str, breaks: &[char], indent: usize, width: Option<usize>) -> Vec<String> {
+    let length = |text: &str| text.trim_end().chars().count();
+    let Some(width) = width.filter(|width| length(line) > *width && indent + 20 < *width) else {
         return vec![line.to_owned()];
     };
-    let mut lines: Vec<String> = Vec::new();
     let start: String = line.chars().take(indent).collect();
-    let mut current = start.clone();
-    for word in line.chars().skip(indent).collect::<String>().split(' ') {
-        let is_first = current.chars().count() == indent;
-        if !is_first && current.chars().count() + 1 + word.chars().count() > width {
-            lines.push(std::mem::replace(&mut current, " ".repeat(indent)));
-            current.push_str(word);
+    let rest = line.get(start.len()..).unwrap_or_default();
+    let mut lines: Vec<String> = Vec::new();
+    let mut current = start;
+    for part in rest.split_inclusive(breaks) {
+        if length(&current) + length(part) > width && length(&current) > indent {
+            lines.push(current.trim_end().to_owned());
+            current = " ".repeat(indent);
+            current.push_str(part.trim_start());
         } else {
-            current.push_str(if is_first { "" } else { " " });
-            current.push_str(word);
+            current.push_str(part);
         }
     }
     lines.push(current);
@@ -78,11 +84,12 @@ mod tests {
 
     #[test]
     fn a_long_line_goes_on_below_itself_on_a_terminal_and_stays_one_line_elsewhere() {
-        let line = "like  auto  tweet_id bigint; writes social.tweet_like; undo unlike";
-        assert_eq!(wrapped(line, 12, None), [line]);
+        let line = "like  auto  tweet_id bigint, a text; writes social.tweet_like; undo unlike";
+        assert_eq!(wrapped(line, &[',', ';'], 12, None), [line]);
         assert_eq!(
-            wrapped(line, 12, Some(44)),
-            ["like  auto  tweet_id bigint; writes", "            social.tweet_like; undo unlike"]
+            wrapped(line, &[',', ';'], 12, Some(52)),
+            ["like  auto  tweet_id bigint, a text;", "            writes social.tweet_like; undo unlike"]
         );
+        assert_eq!(sentence("one two three four five six", Some(23)), ["one two three four", "  five six"]);
     }
 }

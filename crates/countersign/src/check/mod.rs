@@ -32,19 +32,20 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
         grants::missing(&questions, &catalog, role).await?.iter().for_each(|line| say(line));
         return Ok(());
     }
+    let tell = |text: &str| listing::sentence(text, width()).iter().for_each(|line| say(line));
     listing::lines(&catalog, width()).iter().for_each(|line| say(line));
-    say(&summary(&catalog));
+    tell(&summary(&catalog));
     for warning in &catalog.warnings {
-        say(&format!("warning: {warning}"));
+        tell(&format!("warning: {warning}"));
     }
     match unseen::notes(&questions, &catalog).await {
-        Ok(notes) => notes.iter().for_each(|note| say(note)),
+        Ok(notes) => notes.iter().for_each(|note| tell(note)),
         Err(error) => complain(&format!("triggers and foreign keys could not be looked up: {error:#}")),
     }
     // Whether the reader can log in is not for this command to say.
     if let Ok(reader) = ledger::reader_login(&target).await {
         for schema in SearchPath::of_login(&reader).await.unwrap_or_default().untrusted {
-            say(&format!("warning: {}", wiring::not_searched(&schema)));
+            tell(&format!("warning: {}", wiring::not_searched(&schema)));
         }
     }
     Ok(())
