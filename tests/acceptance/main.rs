@@ -59,6 +59,7 @@ mod recovery;
 mod reload;
 mod resources;
 mod roles;
+mod samples;
 mod sensitive;
 mod skips;
 mod standby;

@@ -3,6 +3,7 @@
 
 mod altered;
 mod crashes;
+mod definitions;
 mod logged;
 mod races;
 mod registry;

@@ -9,9 +9,9 @@
 //!
 //! Where things are: `gate` is the protocol's order; `memory` knows the calls of the last half minute and `standing` asks
 //! whether they still count; `intent`, `admit`, `execute` and `resolve` are its steps (their SQL is in `migrations/`: V2,
-//! V5, V7, V8, V9); `executor` is what a write tool implements, `executors` finds one by its name; `proposals` are writes that
+//! V5, V7, V8, V9, V11); `executor` is what a write tool implements, `executors` finds one by its name; `proposals` are writes that
 //! wait for somebody to agree; `any_statement` runs a text that is the caller's own; `preview` shows
-//! a write without making it; `fingerprint` decides which calls are the same; `records` reads the ledger, `audit` is for
+//! a write without making it, `definitions` what it depends on; `fingerprint` decides which calls are the same; `records` reads the ledger, `audit` is for
 //! people: every account's records, seals over them, pruning; `doctor` asks what is stuck; `states` counts what is
 //! open, for monitoring; `sweep` ends what killed servers left pending; `setup` is `init`: the
 //! schema, its roles and grants; `schema` checks the ledger; `roles` are its owner and the servers' login, `reader_role` is the
@@ -23,6 +23,7 @@
 mod admit;
 mod any_statement;
 pub mod audit;
+mod definitions;
 mod doctor;
 mod execute;
 mod executor;
@@ -49,6 +50,7 @@ mod sweep;
 
 pub use admit::key_reused;
 pub use any_statement::{Answered, Foreseen, Undone};
+pub use definitions::Definition;
 pub use doctor::{Doctor, MOST_FOUND};
 pub use executor::{
     DEDUP_WINDOW, Executor, Order, Refusal, Reversal, Rows, Statement, Work, Working, WriteTx, outdated,

@@ -25,7 +25,7 @@ mod spec;
 mod undo;
 mod value;
 
-pub use compile::{ServerNames, compile, declared_names};
+pub use compile::{ServerNames, check_files, compile, declared_names};
 pub use format::format_schema;
 pub use mistake::{Location, Mistake, Mistakes};
 pub use schema::{decimal, enforced, envelope_schema, idempotency_key, outline, with_numbers};

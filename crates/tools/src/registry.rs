@@ -112,10 +112,7 @@ impl Registry {
         let mut registry = Self { resources, call_deadline, executors, instructions, ..Self::default() };
         let builtin = builtin::all(backends, catalog, &registry.executors);
         for tool in builtin.map_err(|(tool, reason)| RegistryError::Schema { tool, reason })? {
-            let says = catalog.builtin.get(&tool.info().name).cloned().unwrap_or_default();
-            if !says.disabled {
-                registry.add(tool, &says, &backends.metrics)?;
-            }
+            registry.add_builtin(tool, catalog, &backends.metrics)?;
         }
         for spec in &catalog.tools {
             let tool: Box<dyn Tool> = if spec.access.writes() {
@@ -132,6 +129,24 @@ impl Registry {
             registry.add(tool, &BuiltinTool::default(), &backends.metrics)?;
         }
         Ok(registry)
+    }
+
+    pub(crate) fn empty(call_deadline: Duration, catalog: &Catalog) -> Self {
+        Self { call_deadline, instructions: catalog.instructions.clone().into(), ..Self::default() }
+    }
+
+    /// Adds a built-in tool, unless a manifest has switched it off, with what it says of it.
+    pub(crate) fn add_builtin(
+        &mut self,
+        tool: Box<dyn Tool>,
+        catalog: &Catalog,
+        metrics: &Metrics,
+    ) -> Result<(), RegistryError> {
+        match catalog.builtin.get(&tool.info().name) {
+            Some(says) if says.disabled => Ok(()),
+            Some(says) => self.add(tool, says, metrics),
+            None => self.add(tool, &BuiltinTool::default(), metrics),
+        }
     }
 
     /// Adds a tool with what a manifest says of it.

@@ -90,6 +90,6 @@ mod tests {
             wrapped(line, &[',', ';'], 12, Some(52)),
             ["like  auto  tweet_id bigint, a text;", "            writes social.tweet_like; undo unlike"]
         );
-        assert_eq!(sentence("one two three four five six", Some(23)), ["one two three four", "  five six"]);
+        assert_eq!(sentence("one two three four five six", Some(23)), ["one two three four five", "  six"]);
     }
 }

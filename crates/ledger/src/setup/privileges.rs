@@ -8,10 +8,12 @@ use crate::roles::APPROVER;
 use crate::schema::SchemaError;
 
 /// The functions of the write protocol, which servers call.
-const SERVER_FUNCTIONS: [&str; 20] = [
+const SERVER_FUNCTIONS: [&str; 22] = [
     "admit(uuid, text, text, text, text, text, json, text, boolean)",
+    "changed_definitions(json)",
     "claim(uuid, integer)",
     "contend(uuid)",
+    "current_definitions(text[])",
     "decide_proposal(uuid, text, text, text, text, text, uuid, interval)",
     "end_proposal(uuid, uuid, text, text, text)",
     "finish_failure(uuid, text, text, text)",

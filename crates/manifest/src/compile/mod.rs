@@ -43,15 +43,7 @@ pub async fn compile(
     database: &impl Describe,
 ) -> Result<Catalog, Mistakes> {
     let mut mistakes = Mistakes::default();
-    let mut drafts = read::Drafts::default();
-    for source in sources {
-        read::read(source, &mut drafts, &mut mistakes);
-    }
-    let read::Drafts { tools: drafts, notes: declared, builtin, instructions } = drafts;
-    check::names(&drafts, server.builtin, &mut mistakes);
-    for draft in &drafts {
-        check::declaration(draft, server.executors, &mut mistakes);
-    }
+    let read::Drafts { tools: drafts, notes: declared, builtin, instructions } = drafts(sources, server, &mut mistakes);
     let builtin = check::builtin(&builtin, server.builtin, &mut mistakes);
     let instructions = check::instructions(&instructions, &mut mistakes);
 
@@ -81,7 +73,34 @@ pub async fn compile(
         let warnings = check::warnings(&tools);
         return Ok(Catalog { tools, notes, builtin, instructions, warnings });
     }
-    mistakes.0.sort();
-    mistakes.0.dedup();
-    Err(mistakes)
+    Err(mistakes.sorted())
+}
+
+/// Checks what the files alone say, without a database. The catalog has what they say of the server itself: its built-in
+/// tools and its instructions.
+///
+/// # Errors
+/// Every mistake, sorted by file and position.
+pub fn check_files(sources: &[Source], server: &ServerNames<'_>) -> Result<Catalog, Mistakes> {
+    let mut mistakes = Mistakes::default();
+    let read::Drafts { builtin, instructions, .. } = drafts(sources, server, &mut mistakes);
+    let builtin = check::builtin(&builtin, server.builtin, &mut mistakes);
+    let instructions = check::instructions(&instructions, &mut mistakes);
+    if mistakes.0.is_empty() {
+        Ok(Catalog { builtin, instructions, ..Catalog::default() })
+    } else {
+        Err(mistakes.sorted())
+    }
+}
+
+fn drafts<'s>(sources: &'s [Source], server: &ServerNames<'_>, mistakes: &mut Mistakes) -> read::Drafts<'s> {
+    let mut drafts = read::Drafts::default();
+    for source in sources {
+        read::read(source, &mut drafts, mistakes);
+    }
+    check::names(&drafts.tools, server.builtin, mistakes);
+    for draft in &drafts.tools {
+        check::declaration(draft, server.executors, mistakes);
+    }
+    drafts
 }
