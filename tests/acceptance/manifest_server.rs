@@ -3,30 +3,18 @@
 use serde_json::{Value, json};
 use testkit::{RawServer, Server, TestManifest, database};
 
-const WORDS: &str = r#"
-name = "words"
-version = "1"
-instructions = """
-This is a shop. Prices are in cents."""
+use crate::samples::sample;
 
-[builtin.query_database]
-title = "Ask the shop"
-description = "Ask the shop's database with one SELECT."
-
-[builtin.explain_query]
-enabled = false
-
-[builtin.describe_database]
-enabled = true
-"#;
+/// The sample of the page for operators.
+fn words() -> TestManifest {
+    TestManifest::from_text(&sample("docs/operators.md", "name = \"shop\""))
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_manifest_titles_describes_and_switches_off_builtin_tools_and_instructs_agents() {
     let db = database().await;
-    let (first, second) = (
-        TestManifest::from_text(WORDS),
-        TestManifest::from_text("name = 'more'\nversion = '1'\ninstructions = 'Ask before you refund.'\n"),
-    );
+    let (first, second) =
+        (words(), TestManifest::from_text("name = 'more'\nversion = '1'\ninstructions = 'And be polite.'\n"));
     let mut command = first.command(&db);
     command.args(second.arguments());
     let mut server = RawServer::start(command, "2025-11-25").await;
@@ -36,11 +24,11 @@ async fn a_manifest_titles_describes_and_switches_off_builtin_tools_and_instruct
     let query = tool("query_database").unwrap();
     assert_eq!(
         (&query["title"], &query["description"]),
-        (&json!("Ask the shop"), &json!("Ask the shop's database with one SELECT."))
+        (&json!("Ask the shop"), &json!("Ask the shop's database with one SELECT; $1, $2, .. in it are params."))
     );
     assert!(tool("explain_query").is_none() && tool("describe_database").is_some());
     let said = server.instructions();
-    assert!(said.ends_with("This is a shop. Prices are in cents.\n\nAsk before you refund."), "{said}");
+    assert!(said.ends_with(".\n\nPrices are in cents. Ask the user before you refund.\n\nAnd be polite."), "{said}");
     assert!(said.contains("query_database") && !said.contains("explain_query"), "{said}");
     let call = json!({"name": "explain_query", "arguments": {"query": "select 1"}});
     assert_eq!(server.request(3, "tools/call", call).await["error"]["code"], -32602, "it is no tool");
@@ -50,7 +38,7 @@ async fn a_manifest_titles_describes_and_switches_off_builtin_tools_and_instruct
 #[tokio::test(flavor = "multi_thread")]
 async fn what_two_manifests_say_of_one_builtin_tool_is_a_mistake_with_both_places() {
     let db = database().await;
-    let first = TestManifest::from_text(WORDS);
+    let first = words();
     let second = TestManifest::from_text(
         "name = 'more'\nversion = '1'\n[builtin.query_database]\ntitle = 'Mine'\n[builtin.no_such_tool]\n\
          [builtin.execute_sql]\ncolour = 1\ntitle = ' '\n",
@@ -61,7 +49,7 @@ async fn what_two_manifests_say_of_one_builtin_tool_is_a_mistake_with_both_place
     let places = [first.path(), second.path()].map(|path| path.display().to_string());
     for line in [
         format!(
-            "{}:3:10: tool query_database: two manifests speak of this built-in tool; the other one does at {}:7:10",
+            "{}:3:10: tool query_database: two manifests speak of this built-in tool; the other one does at {}:5:10",
             places[1], places[0]
         ),
         format!("{}:5:10: tool no_such_tool: there is no such built-in tool; there are query_database, ", places[1]),
