@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use testkit::{RawServer, Server, TestManifest, database};
+use tokio::process::Command;
 
 use crate::samples::sample;
 
@@ -32,6 +33,25 @@ async fn a_manifest_titles_describes_and_switches_off_builtin_tools_and_instruct
     assert!(said.contains("query_database") && !said.contains("explain_query"), "{said}");
     let call = json!({"name": "explain_query", "arguments": {"query": "select 1"}});
     assert_eq!(server.request(3, "tools/call", call).await["error"]["code"], -32602, "it is no tool");
+    assert!(server.close().await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_manifest_says_of_the_server_holds_before_the_database_is_there() {
+    let mut command = Command::new(testkit::countersign());
+    command.env("DATABASE_URL", "postgresql://me@127.0.0.1:1/shop").arg("serve");
+    let manifest = words();
+    command.args(manifest.arguments());
+    let mut server = RawServer::start(command, "2025-11-25").await;
+    let said = server.instructions();
+    assert!(
+        said.contains("was not reachable when this session began") && said.ends_with("before you refund."),
+        "{said}"
+    );
+    let answer = server.request(2, "tools/list", json!({})).await;
+    let names: Vec<&Value> = answer["result"]["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert_eq!(names, ["query_database", "describe_database"]);
+    assert_eq!(answer["result"]["tools"][0]["title"], "Ask the shop");
     assert!(server.close().await);
 }
 

@@ -109,9 +109,19 @@ async fn the_instructions_speak_of_the_tools_that_the_profile_has_and_of_no_othe
     // F-24
     let studio = testkit::repository().join("manifests/studio.toml");
     let studio = ["--manifest", studio.to_str().unwrap()];
-    for arguments in
-        [vec!["--profile", "readonly"], vec![], studio.to_vec(), [&studio[..], &["--profile", "readonly"]].concat()]
-    {
+    // One that writes, and has none of the tools that look at the ledger.
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("countersign.toml");
+    std::fs::write(&config, "[profiles.liker]\ntools = ['query_database', 'describe_database', 'like_tweet']\n")
+        .unwrap();
+    let liker = ["--config", config.to_str().unwrap(), "--profile", "liker"];
+    for arguments in [
+        vec!["--profile", "readonly"],
+        vec![],
+        studio.to_vec(),
+        liker.to_vec(),
+        [&studio[..], &["--profile", "readonly"]].concat(),
+    ] {
         let db = database().await;
         let mut command = Server::command(&db);
         command.args(&arguments);
@@ -134,7 +144,7 @@ async fn the_instructions_speak_of_the_tools_that_the_profile_has_and_of_no_othe
             ("query_database", true),
             ("describe_database", true),
             ("meta.correlation_id is its receipt: keep it", writes),
-            ("look at get_recent_mutations", writes),
+            ("look at get_recent_mutations", has.contains(&"get_recent_mutations".to_owned())),
             ("a duplicate is no second write", writes),
             ("idempotency_key", writes),
             ("requires_approval", agreed),

@@ -29,6 +29,12 @@ const DUPLICATES: &str = "A call identical to one that succeeded within the last
 
 const PROPOSALS: &str = "A write that answers requires_approval was not made yet.";
 
+/// For a session that begins before the database is there: a client reads instructions once.
+pub(crate) const UNREACHED: &str = "The database was not reachable when this session began. Further tools are announced once \
+    it is. Of those that write: each write is recorded and happens once, meta.correlation_id is its receipt, meta.rollback \
+    says how to undo it, and data.duplicate = true means that an identical call had been made before and nothing was \
+    written now.";
+
 /// Of the tools of this registry.
 pub(crate) fn of_tools(tools: &Registry) -> String {
     let has = |name: &str| tools.info(name).is_some();

@@ -131,8 +131,11 @@ impl Registry {
         Ok(registry)
     }
 
-    pub(crate) fn empty(call_deadline: Duration, catalog: &Catalog) -> Self {
-        Self { call_deadline, instructions: catalog.instructions.clone().into(), ..Self::default() }
+    /// No tools yet, for a database that is not reachable; `catalog` has the instructions of the manifests.
+    pub(crate) fn unreached(call_deadline: Duration, catalog: &Catalog) -> Self {
+        let unreached = std::iter::once(instructions::UNREACHED.to_owned());
+        let instructions = unreached.chain(catalog.instructions.iter().cloned()).collect();
+        Self { call_deadline, instructions, ..Self::default() }
     }
 
     /// Adds a built-in tool, unless a manifest has switched it off, with what it says of it.

@@ -46,7 +46,7 @@ impl Registry {
         metrics: &Metrics,
         catalog: &Catalog,
     ) -> Result<Self, RegistryError> {
-        let mut registry = Self::empty(call_deadline, catalog);
+        let mut registry = Self::unreached(call_deadline, catalog);
         for info in builtin::reading_infos(limits) {
             let tool = UnavailableTool { info, failure: failure.clone() };
             registry.add_builtin(Box::new(tool), catalog, metrics)?;
