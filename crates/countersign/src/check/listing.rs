@@ -66,7 +66,7 @@ fn wrapped(line: &str, breaks: &[char], indent: usize, width: Option<usize>) -> 
     let mut lines: Vec<String> = Vec::new();
     let mut current = start;
     for part in rest.split_inclusive(breaks) {
-        if length(&current) + length(part) > width && length(&current) > indent {
+        if length(&format!("{current}{part}")) > width && length(&current) > indent {
             lines.push(current.trim_end().to_owned());
             current = " ".repeat(indent);
             current.push_str(part.trim_start());
@@ -90,6 +90,9 @@ mod tests {
             wrapped(line, &[',', ';'], 12, Some(52)),
             ["like  auto  tweet_id bigint, a text;", "            writes social.tweet_like; undo unlike"]
         );
-        assert_eq!(sentence("one two three four five six", Some(23)), ["one two three four five", "  six"]);
+        for (width, lines) in [(23, ["one two three four five", "  six"]), (24, ["one two three four five", "  six"])] {
+            assert_eq!(sentence("one two three four five six", Some(width)), lines);
+        }
+        assert_eq!(sentence("one two three four five six", Some(22))[0], "one two three four");
     }
 }
