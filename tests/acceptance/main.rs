@@ -20,6 +20,7 @@ mod clients;
 mod configuration;
 mod connection_strings;
 mod connections;
+mod copied;
 mod corrections;
 mod deadlines;
 mod demo;

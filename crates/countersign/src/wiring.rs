@@ -133,6 +133,7 @@ impl Workshop {
         metrics: Metrics,
     ) -> anyhow::Result<Self> {
         ledger::check(target).await?;
+        ledger::check_identity(target).await?;
         check_role(target, settings).await?;
         let ledger = Ledger::new(target.clone(), settings.ledger.clone());
         let reader = reader(target, settings).await?;
