@@ -64,7 +64,7 @@ async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::
         Command::Demo(arguments) => demo::run(arguments).await?,
         Command::Serve(arguments) => serve::run(&arguments, sources, settings).await?,
         Command::Init(arguments) => init::run(&arguments, &settings).await?,
-        Command::Check(_) => check::run(&settings).await?,
+        Command::Check(arguments) => check::run(&arguments, &settings).await?,
         Command::Audit(command) => return audit::run(command, &settings).await,
         Command::Proposals(command) => return proposals::run(command, &settings).await,
         Command::Keys(command) => keys::run(command, &settings).await?,

@@ -187,6 +187,7 @@ impl Planned {
         match self {
             Self::Plan(plan) => reach(plan),
             Self::Utility => Reach::Unplanned("it is a command".to_owned()),
+            Self::Refused(error) if error.sqlstate == "42501" => Reach::Forbidden(error.message.clone()),
             Self::Refused(error) => Reach::Unplanned(error.to_string()),
         }
     }

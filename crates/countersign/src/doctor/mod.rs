@@ -122,7 +122,7 @@ async fn examine(target: &Target, settings: &Settings) -> Vec<Finding> {
     findings.extend(deviations(target).await);
     findings.extend(roles::examine(&ledger, target, &login, settings).await);
     findings.extend(stuck::examine(&ledger.doctor()).await);
-    findings.extend(manifests::examine(&ledger, settings).await);
+    findings.extend(manifests::examine(&ledger, target, settings).await);
     findings
 }
 

@@ -118,7 +118,9 @@ fn encode_scalar(value: &Value, scalar: Scalar, ty: &PgType) -> Result<String, E
     match (value, scalar) {
         (Value::Bool(truth), Scalar::Bool) => Ok(truth.to_string()),
         (Value::Number(number), Scalar::Int2 | Scalar::Int4 | Scalar::Int8) => {
-            whole(&number.to_string()).ok_or_else(|| expected("a whole number", ty, value))
+            let whole = whole(&number.to_string()).ok_or_else(|| expected("a whole number", ty, value))?;
+            // PostgreSQL names the range of a smaller type.
+            whole.parse::<i64>().map(|_| whole).map_err(|_| expected("a whole number of 64 bits", ty, value))
         }
         (Value::Number(number), Scalar::Float | Scalar::Numeric) => Ok(number.to_string()),
         (_, Scalar::Bool) => Err(expected("true or false", ty, value)),
