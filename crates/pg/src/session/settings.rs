@@ -14,7 +14,7 @@ const BASE: [(&str, &str); 6] = [
 
 const SEARCH_PATH: &str = "search_path";
 
-/// An SQL expression that has the backend notice, within 2 s, that whoever waits for its statement is gone: until the end of
+/// An SQL expression that has the backend look every 2 s whether whoever waits for its statement is still there: until the end of
 /// the transaction. Servers on Windows refuse the setting, so only those on Linux are asked.
 macro_rules! check_client {
     () => {
