@@ -50,10 +50,13 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error.into()),
     };
-    let outcome = runtime.block_on(run(command, sources, settings));
+    let outcome = runtime.block_on(run(command, sources, settings.clone()));
     // Nothing that is still running (a blocked read of standard input) may hold up the end.
     runtime.shutdown_background();
-    outcome.unwrap_or_else(|error| failed(&error))
+    outcome.unwrap_or_else(|error| match connection::origins(&error, &settings) {
+        Some(origins) => failed(&anyhow::anyhow!("{error:#}; {origins}")),
+        None => failed(&error),
+    })
 }
 
 async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::Result<ExitCode> {

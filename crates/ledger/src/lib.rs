@@ -75,7 +75,9 @@ pub use states::{Counted, States};
 use contract::{Describe, DescribeError, StatementShape};
 pub use login_settings::{LoginSetting, unexpected_settings};
 use pg::Writer;
-pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Pooled, Pooler, Surroundings, Target, examine_pooler};
+pub use pg::{
+    Conninfo, DEFAULT_CONNECT_TIMEOUT, Keep, Pooled, Pooler, Surroundings, Target, TargetError, examine_pooler,
+};
 use tokio::time::Instant;
 
 use crate::proposals::Proposals;

@@ -157,7 +157,7 @@ async fn connection(ledger: &Ledger, target: &Target) -> Result<(Finding, String
         Error::Connect(ConnectError::Pooled { .. }) => Finding::broken("connection", error.to_string()),
         error => Finding::problem(
             "connection",
-            error.to_string(),
+            format!("{error}; connecting to {}", target.described()),
             "check that PostgreSQL runs there, and the connection string (docs/operators.md, \"Connecting\")",
         ),
     })?;

@@ -1,5 +1,6 @@
 //! JSON to the text form of a parameter, judged by the type that the prepared statement reports (promises B4).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use contract::{CompositeField, PgType, Scalar, TypeKind};
@@ -71,6 +72,31 @@ pub fn encode_texts(given: &[Value], types: &[Arc<PgType>]) -> Result<Vec<Option
         Value::String(text) => no_nul(value).map(|()| Some(text.clone())),
         other => encode(other, ty),
     })
+}
+
+/// The same where a parameter that is no string, and of a type that takes strings only, is its JSON text: `[123]` for a `text`
+/// is `123`.
+///
+/// # Errors
+/// [`EncodeError`] as a whole sentence.
+pub fn encode_with_json_texts(given: &[Value], types: &[Arc<PgType>]) -> Result<Vec<Option<String>>, EncodeError> {
+    encode_each(given, types, |value, ty| encode(&with_json_texts(value, ty), ty))
+}
+
+fn with_json_texts<'v>(value: &'v Value, ty: &PgType) -> Cow<'v, Value> {
+    match (value, &ty.base().kind) {
+        (Value::Null | Value::String(_), _) => Cow::Borrowed(value),
+        (_, TypeKind::Scalar(Scalar::Text)) => Cow::Owned(Value::from(value.to_string())),
+        (Value::Array(items), TypeKind::Array { element, .. }) => {
+            let of_element = |item: &Value| match item {
+                // A further dimension, as where it is encoded.
+                Value::Array(_) if !takes_array(element) => with_json_texts(item, ty).into_owned(),
+                item => with_json_texts(item, element).into_owned(),
+            };
+            Cow::Owned(Value::Array(items.iter().map(of_element).collect()))
+        }
+        _ => Cow::Borrowed(value),
+    }
 }
 
 fn encode_each(
