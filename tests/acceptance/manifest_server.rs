@@ -16,9 +16,12 @@ async fn a_manifest_titles_describes_and_switches_off_builtin_tools_and_instruct
     let db = database().await;
     let (first, second) =
         (words(), TestManifest::from_text("name = 'more'\nversion = '1'\ninstructions = 'And be polite.'\n"));
-    let mut command = first.command(&db);
-    command.args(second.arguments());
-    let mut server = RawServer::start(command, "2025-11-25").await;
+    let command = || {
+        let mut command = first.command(&db);
+        command.args(second.arguments());
+        command
+    };
+    let mut server = RawServer::connected(command, "2025-11-25").await;
     let answer = server.request(2, "tools/list", json!({})).await;
     let tools = answer["result"]["tools"].as_array().unwrap();
     let tool = |name: &str| tools.iter().find(|tool| tool["name"] == name);

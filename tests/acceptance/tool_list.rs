@@ -1,7 +1,7 @@
 //! What `tools/list` says: a golden file for every tool, and the rules that clients have for schemas.
 
 use serde_json::{Value, json};
-use testkit::{RawServer, Server, assert_golden, database};
+use testkit::{Database, RawServer, Server, assert_golden, database};
 
 const WRITE_TOOLS: [&str; 14] = [
     "post_tweet",
@@ -41,12 +41,19 @@ async fn each_profile_has_its_tools_and_no_other() {
     assert_eq!(names("admin").await, all);
 }
 
+async fn connected(db: &Database, arguments: &[&str]) -> RawServer {
+    let command = || {
+        let mut command = Server::command(db);
+        command.args(arguments);
+        command
+    };
+    RawServer::connected(command, "2025-11-25").await
+}
+
 /// What a server with these arguments answers to `tools/list`: the bytes of it, and the tools.
 async fn listed(arguments: &[&str]) -> (usize, Vec<Value>) {
     let db = database().await;
-    let mut command = Server::command(&db);
-    command.args(arguments);
-    let mut server = RawServer::start(command, "2025-11-25").await;
+    let mut server = connected(&db, arguments).await;
     let answer = server.request(2, "tools/list", json!({})).await;
     assert!(server.close().await);
     (answer["result"].to_string().len(), answer["result"]["tools"].as_array().unwrap().clone())
@@ -123,9 +130,7 @@ async fn the_instructions_speak_of_the_tools_that_the_profile_has_and_of_no_othe
         [&studio[..], &["--profile", "readonly"]].concat(),
     ] {
         let db = database().await;
-        let mut command = Server::command(&db);
-        command.args(&arguments);
-        let mut server = RawServer::start(command, "2025-11-25").await;
+        let mut server = connected(&db, &arguments).await;
         let answer = server.request(2, "tools/list", json!({})).await;
         let has: Vec<String> = answer["result"]["tools"]
             .as_array()

@@ -56,6 +56,19 @@ impl RawServer {
         (server, log)
     }
 
+    /// The same for a server whose session begins with all of its tools: on a busy machine one may be served before it has
+    /// reached its database, and that one is started again.
+    pub async fn connected(command: impl Fn() -> Command, protocol: &str) -> Self {
+        for _ in 0..10 {
+            let server = Self::start(command(), protocol).await;
+            if !server.instructions.contains("was not reachable when this session began") {
+                return server;
+            }
+            server.close().await;
+        }
+        panic!("the server does not reach its database");
+    }
+
     /// What it tells its clients at the beginning of a session.
     pub fn instructions(&self) -> &str {
         &self.instructions
