@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use agent_cli::{FrontEnd, Invocation, ParseExit};
-use contract::Principal;
+use contract::{ClientInfo, Principal};
 use ledger::Surroundings;
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
@@ -67,7 +67,9 @@ fn prepare(front_end: FrontEnd, arguments: &[OsString]) -> Result<(Invocation, R
     let settings = sources.load().map_err(|error| wrong(format!("{error:#}")))?;
     let audit = audit(&invocation, &settings).map_err(wrong)?;
     let actor = person::name();
-    let principal = Principal { account_id: settings.account.clone(), actor: Some(actor) };
+    let command = format!("countersign {}", front_end.name());
+    let client = ClientInfo::new(&command, env!("CARGO_PKG_VERSION")).in_session();
+    let principal = Principal { account_id: settings.account.clone(), actor: Some(actor), client };
     let executor = Recording::new(audit, principal, settings.ledger.clone());
     Ok((invocation, executor, Surroundings::of_process(settings.connect_timeout)))
 }

@@ -38,7 +38,7 @@ const PAGE: u32 = 500;
 
 /// Duplicates by number, and by name as long as they are few: a record can have any number of them.
 const SHOW_SQL: &str = concat!(
-    "select a.id, a.correlation_id, a.status, a.tool_name, a.account_id, a.actor, ",
+    "select a.id, a.correlation_id, a.status, a.tool_name, a.account_id, a.actor, a.client, ",
     rfc3339!("a.created_at"),
     " as created_at, ",
     rfc3339!("a.completed_at"),

@@ -66,7 +66,7 @@ pub struct Proposals {
     taking: Arc<Semaphore>,
 }
 
-const WHOLE_SQL: &str = "select p.tool_version, p.definition, p.params, p.params_hash, p.idempotency_key, p.preview, \
+const WHOLE_SQL: &str = "select p.client, p.tool_version, p.definition, p.params, p.params_hash, p.idempotency_key, p.preview, \
     p.decided_login::text as decided_login, p.reason, ";
 const LINE_SQL: &str = "select ";
 const COLUMNS_SQL: &str = concat!(
@@ -87,7 +87,7 @@ const LIST_SQL: &str = "where ($1::text is null or p.account_id = $1) and ($2::t
     order by p.id desc limit $3::bigint";
 const STANDING_SQL: &str = "select * from countersign.standing_write($1, $2, $3, $4)";
 const PROPOSE_SQL: &str = "select * from countersign.propose($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-    make_interval(secs => $13::double precision), $14)";
+    make_interval(secs => $13::double precision), $14, $15)";
 
 impl Proposals {
     pub(crate) fn new(writer: Writer, gate: Gate, records: Records, settings: &crate::Settings) -> Self {
@@ -181,6 +181,7 @@ impl Proposals {
             Some(shown),
             Some(self.lifetime.as_secs_f64().to_string()),
             Some(MOST_PENDING.to_string()),
+            draft.order.principal.client.to_json(),
         ];
         let answer = self.writer.ask(PROPOSE_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
         let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 2]>::try_from(row).ok());
