@@ -21,7 +21,7 @@ mod visible;
 pub use client_info::{ClientInfo, trace_id};
 pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UndoCall};
 pub use error_code::ErrorCode;
-pub use ids::{CorrelationId, ProposalId};
+pub use ids::{CorrelationId, IdPrefix, ProposalId};
 pub use overlong::IdFinder;
 pub use principal::{AccountId, NoAccount, Principal};
 pub use redaction::{REDACTED, Redaction};

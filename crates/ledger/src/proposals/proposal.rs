@@ -110,6 +110,8 @@ pub struct ProposalLine {
     pub status: Status,
     /// Who decided.
     pub decided_by: Option<String>,
+    /// As in [`Proposal`].
+    pub decided_login: Option<String>,
     /// How it was told.
     pub decided_via: Option<String>,
     /// When.

@@ -27,6 +27,26 @@ use cached::Cached;
 use calls::Calls;
 pub(crate) use calls::Series;
 
+/// The same samples, those of a metric in the order of their labels: the library keeps them in none. The samples of one histogram
+/// stay together, in their own order.
+fn sorted(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    let is_comment = |line: &&str| line.starts_with('#');
+    for metric in lines.chunk_by_mut(|one, next| is_comment(one) == is_comment(next)) {
+        if !metric.first().is_some_and(is_comment) {
+            metric.sort_by_cached_key(|line| labels(line));
+        }
+    }
+    lines.into_iter().flat_map(|line| [line, "\n"]).collect()
+}
+
+/// The labels of a sample, without the bound of a histogram's bucket.
+fn labels(sample: &str) -> String {
+    let (_, labels) = sample.split_once('{').unwrap_or_default();
+    let labels = labels.rsplit_once('}').unwrap_or_default().0;
+    labels.split_once("le=\"").map_or(labels, |(before, _)| before).trim_end_matches(',').to_owned()
+}
+
 /// What [`Metrics::render`] renders, as a media type.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -102,7 +122,7 @@ impl Metrics {
         if written.is_err() {
             tracing::error!("the metrics cannot be written");
         }
-        text
+        sorted(&text)
     }
 
     /// What is counted here, without what is asked for.
