@@ -281,4 +281,37 @@ mod tests {
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
     }
+
+    /// All commands that can be run.
+    fn leaves(command: &clap::Command) -> Vec<&clap::Command> {
+        let below: Vec<_> = command.get_subcommands().flat_map(leaves).collect();
+        if below.is_empty() { vec![command] } else { below }
+    }
+
+    #[test]
+    fn the_help_of_a_command_begins_with_its_own_options_and_ends_with_the_common_ones() {
+        // F-95
+        let mut cli = Cli::command();
+        cli.build();
+        for command in leaves(&cli) {
+            let help = command.clone().render_help().to_string();
+            let at = |heading: &str| help.find(&format!("\n{heading}:\n"));
+            let of_connection =
+                command.get_arguments().filter(|argument| argument.get_help_heading() == Some("Connection options"));
+            let names: Vec<&str> = of_connection.map(|argument| argument.get_id().as_str()).collect();
+            if names.is_empty() {
+                continue;
+            }
+            let all = ["database_url", "database_url_file", "pooler", "connect_timeout_ms"];
+            assert_eq!(names, all, "{}", command.get_name());
+            let order = [at("Options"), at("Connection options"), at("Global options")];
+            assert!(order.is_sorted() && order[0].is_some(), "{help}");
+            let between = help.get(order[1].unwrap() + 1..order[2].unwrap()).unwrap();
+            assert_eq!(
+                between.matches("\n\n").count(),
+                1,
+                "connection options come last but for the global ones: {help}"
+            );
+        }
+    }
 }

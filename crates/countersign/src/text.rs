@@ -97,11 +97,13 @@ pub(crate) fn without_empty_columns(rows: Vec<Vec<String>>) -> Vec<Vec<String>> 
     rows.into_iter().map(keep).collect()
 }
 
-/// A JSON object as `name=value name=value`, for a list; what is none, or was cut, is shown as it is.
-pub(crate) fn assignments(json: &str) -> String {
+/// A JSON object as `name=value name=value`, for a list, without the values that are `implied`; what is no object, or was cut, is
+/// shown as it is.
+pub(crate) fn assignments(json: &str, implied: Option<&Value>) -> String {
     let Ok(Value::Object(object)) = serde_json::from_str::<Value>(json) else { return visible(json) };
+    let said = object.iter().filter(|(_, value)| Some(*value) != implied);
     let assignments: Vec<String> =
-        object.iter().map(|(name, value)| format!("{}={}", visible(name), json_line(value))).collect();
+        said.map(|(name, value)| format!("{}={}", visible(name), json_line(value))).collect();
     assignments.join(" ")
 }
 

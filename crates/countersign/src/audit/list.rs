@@ -63,8 +63,19 @@ fn narrow(records: &[Map<String, Value>], width: Option<usize>) -> Vec<String> {
 }
 
 fn wide(records: &[Map<String, Value>]) -> Vec<String> {
-    let heading =
-        ["MADE AT", "STATUS", "CORRELATION ID", "TOOL", "ACCOUNT", "ACTOR", "APPROVED BY", "CLIENT", "SESSION", "MS", "WHAT"];
+    let heading = [
+        "MADE AT",
+        "STATUS",
+        "CORRELATION ID",
+        "TOOL",
+        "ACCOUNT",
+        "ACTOR",
+        "APPROVED BY",
+        "CLIENT",
+        "SESSION",
+        "MS",
+        "WHAT",
+    ];
     let row = |record: &Map<String, Value>| {
         let text = |column: &str| cell(record.get(column));
         let client = |field: &str| record.get("client").and_then(|client| client.get(field));
@@ -108,7 +119,8 @@ fn approver(record: &Map<String, Value>) -> String {
 /// The parameters, and why it failed if it did.
 fn what(record: &Map<String, Value>) -> String {
     let summary = record.get("params_summary").and_then(Value::as_str).unwrap_or_default();
-    let params = assignments(summary);
+    // The account, which the server fills in, has a column of its own.
+    let params = assignments(summary, record.get("account_id"));
     match record.get("error_code").and_then(Value::as_str) {
         Some(code) => format!("{}: {params}", contract::visible(code)),
         None => params,

@@ -37,7 +37,11 @@ pub(crate) async fn run(arguments: PruneArgs, settings: &Settings) -> anyhow::Re
 /// reached, a lock, an upgrade that is under way. A batch that a signal interrupts is rolled back.
 async fn keep_pruning(older_than: u32, every: Duration, settings: &Settings) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tracing::info!(older_than_hours = older_than, every_hours = every.as_secs() / 3600, "pruning until a signal ends it");
+    tracing::info!(
+        older_than_hours = older_than,
+        every_hours = every.as_secs() / 3600,
+        "pruning until a signal ends it"
+    );
     let pruning = async {
         let mut pause = FIRST_PAUSE;
         loop {

@@ -113,7 +113,11 @@ fn range(values: &[&Value]) -> String {
     let Some(first) = values.first() else { return "nothing".to_owned() };
     if values.iter().all(|value| value == first) {
         let text = json_line(first);
-        return if text.chars().count() <= WIDEST { text } else { format!("one value of {} characters", text.chars().count()) };
+        return if text.chars().count() <= WIDEST {
+            text
+        } else {
+            format!("one value of {} characters", text.chars().count())
+        };
     }
     let numbers: Option<Vec<(f64, &Value)>> = values.iter().map(|value| Some((value.as_f64()?, *value))).collect();
     if let Some(numbers) = numbers {
@@ -140,11 +144,15 @@ mod tests {
     #[test]
     fn many_rows_are_summed_up_and_a_table_shows_the_first() {
         // F-91
-        let package = |id: u32, price: u32| json!({"package_id": id, "title": "Spare\u{1b}", "price": price, "is_active": true});
+        let package =
+            |id: u32, price: u32| json!({"package_id": id, "title": "Spare\u{1b}", "price": price, "is_active": true});
         let before: Vec<Value> = (1..=80).map(|id| package(id, id * 10)).collect();
         let after: Vec<Value> = (1..=80).map(|id| package(id, id * 11)).collect();
         let lines = shown(&before, &after, false);
-        assert_eq!(lines[..4], ["80 changed", "package_id 1 to 80", "price in 80 rows: 10 to 800 -> 11 to 880", "changed:"]);
+        assert_eq!(
+            lines[..4],
+            ["80 changed", "package_id 1 to 80", "price in 80 rows: 10 to 800 -> 11 to 880", "changed:"]
+        );
         assert_eq!(lines[4..6], ["  package_id  price", "  1           10 -> 11"]);
         assert_eq!(lines.last().unwrap(), "  and 60 more rows: --full shows all of them");
         assert!(lines.len() < 40, "{lines:#?}");

@@ -43,9 +43,8 @@ fn show(heading: &[&str], rows: Vec<Vec<String>>, width: Option<usize>) {
 }
 
 fn decider(proposal: &ProposalLine) -> String {
-    let decided = |who: &String| {
-        decided_by(who, proposal.decided_login.as_deref(), proposal.decided_via.as_deref()).short()
-    };
+    let decided =
+        |who: &String| decided_by(who, proposal.decided_login.as_deref(), proposal.decided_via.as_deref()).short();
     proposal.decided_by.as_ref().map_or_else(|| "-".to_owned(), decided)
 }
 

@@ -40,11 +40,12 @@ fn sorted(text: &str) -> String {
     lines.into_iter().flat_map(|line| [line, "\n"]).collect()
 }
 
-/// The labels of a sample, without the bound of a histogram's bucket.
+/// The labels of a sample, without the bound of a histogram's bucket, which the library writes first.
 fn labels(sample: &str) -> String {
     let (_, labels) = sample.split_once('{').unwrap_or_default();
     let labels = labels.rsplit_once('}').unwrap_or_default().0;
-    labels.split_once("le=\"").map_or(labels, |(before, _)| before).trim_end_matches(',').to_owned()
+    let rest = labels.strip_prefix("le=\"").and_then(|bound| Some(bound.split_once('"')?.1));
+    rest.map_or(labels, |rest| rest.trim_start_matches(',')).to_owned()
 }
 
 /// What [`Metrics::render`] renders, as a media type.
