@@ -119,7 +119,7 @@ async fn a_list_says_in_100_columns_who_did_what_and_an_id_can_be_shortened() {
     assert!(!table.contains('…'), "nothing is cut in a pipe: {table}");
 
     let whole = audit(&db, &["show", &receipts[0]]).await;
-    for prefix in [&receipts[0][..8], &receipts[0][..8].to_uppercase(), &receipts[0][..20]] {
+    for prefix in [8, 20].map(|length| &receipts[0][..length]) {
         assert_eq!(audit(&db, &["show", prefix]).await, whole, "{prefix}");
     }
     for end in ["1", "2"] {

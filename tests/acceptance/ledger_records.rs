@@ -12,6 +12,7 @@ const LISTED: [&str; 9] = [
     "result_summary",
     "error_message",
     "elapsed_ms",
+    "client",
     "created_at",
     "completed_at",
 ];
