@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testkit::social::untouched_tweet;
 use testkit::{Server, database};
 
-const LISTED: [&str; 9] = [
+const LISTED: [&str; 10] = [
     "correlation_id",
     "tool_name",
     "status",
