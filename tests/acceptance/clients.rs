@@ -11,7 +11,7 @@ use testkit::{External, external};
 use tokio::process::Command;
 
 /// The command that runs a script of an npm package of `tests/clients`.
-fn node(script: &str) -> Command {
+pub(crate) fn node(script: &str) -> Command {
     let modules = External::NodeModules.expected_path();
     let mut command = Command::new(external::node(&modules).expect("a Node.js"));
     command.arg(modules.join(script)).kill_on_drop(true);

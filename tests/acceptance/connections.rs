@@ -118,25 +118,27 @@ async fn a_read_that_finds_no_connection_free_in_time_is_told_so_and_what_to_do(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_finds_no_connection_free_in_time_is_told_so_and_leaves_no_record() {
     let db = database().await;
-    let limits = [("WRITE_SESSIONS", "1"), ("CALL_DEADLINE_MS", "900")];
+    let limits = [("WRITE_SESSIONS", "2"), ("CALL_DEADLINE_MS", "900")];
     let server = limited(&db, &limits).await;
     let blocker = db.connect().await;
     blocker.batch_execute("begin; lock table social.tweet in access exclusive mode").await.unwrap();
-    let first = server.call("post_tweet", json!({"text": "first"}));
-    let second = async {
-        let pid = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() \
-                   and usename = 'countersign_writer'";
-        let pid = Pid::from_raw(db.first_value(pid).await.parse().unwrap());
-        kill(pid, Signal::SIGSTOP).unwrap();
-        let error = server.fail("post_tweet", json!({"text": "second"}), "database_unavailable").await;
-        kill(pid, Signal::SIGCONT).unwrap();
+    let waiting = |text| server.call("post_tweet", json!({"text": text}));
+    let last = async {
+        let pids = "select min(pid) || ' ' || max(pid) from pg_stat_activity where wait_event_type = 'Lock' \
+                    and datname = current_database() and usename = 'countersign_writer' having count(*) = 2";
+        let pids = db.first_value(pids).await;
+        let signal =
+            |signal| pids.split(' ').for_each(|pid| kill(Pid::from_raw(pid.parse().unwrap()), signal).unwrap());
+        signal(Signal::SIGSTOP);
+        let error = server.fail("post_tweet", json!({"text": "last"}), "database_unavailable").await;
+        signal(Signal::SIGCONT);
         error
     };
-    let (_, second) = tokio::join!(first, second);
+    let (_, _, last) = tokio::join!(waiting("first"), waiting("second"), last);
     blocker.batch_execute("rollback").await.unwrap();
-    assert!(second["hint"].as_str().unwrap().contains("write_sessions"), "{second}");
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "1");
-    server.succeed("post_tweet", json!({"text": "second"})).await;
+    assert!(last["hint"].as_str().unwrap().contains("write_sessions"), "{last}");
+    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "2");
+    server.succeed("post_tweet", json!({"text": "last"})).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

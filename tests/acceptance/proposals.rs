@@ -3,9 +3,11 @@
 
 mod altered;
 mod crashes;
+mod definitions;
 mod logged;
 mod races;
 mod registry;
+mod rows;
 mod stale;
 mod states;
 mod stored;

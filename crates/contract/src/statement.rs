@@ -124,6 +124,9 @@ pub struct StatementShape {
     pub params: Vec<Arc<PgType>>,
     /// The result columns; `None` for a statement that returns no rows.
     pub columns: Option<Vec<Column>>,
+    /// The names of result columns that tell the rows of a table apart: those of its primary key, if all of them are there.
+    /// The keys of several tables stand together. Empty if no table has its key there.
+    pub key: Vec<String>,
     /// What it touches.
     pub reach: Reach,
 }

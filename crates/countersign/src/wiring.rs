@@ -10,7 +10,9 @@ use ledger::read::{Reader, SearchPath, UntrustedSchema};
 use ledger::{Ledger, LoginSetting, Target};
 use manifest::{Catalog, Mistake, Mistakes, Source};
 use mcp::{Asking, StateCodec, StateKey};
-use tools::{Backends, ExecuteSqlSettings, Metrics, Profile, Registry, Shelves, Toolbox, missing_executors};
+use tools::{
+    Backends, ExecuteSqlSettings, Metrics, Profile, Registry, Shelves, Toolbox, Unavailable, missing_executors,
+};
 
 use crate::settings::{OwnProfile, Settings};
 use crate::{connection, demo_data};
@@ -54,6 +56,38 @@ fn refuse_any(mistakes: Vec<manifest::Mistake>) -> anyhow::Result<()> {
     Err(anyhow::Error::new(Mistakes(mistakes)).context("the profiles do not fit the tools"))
 }
 
+/// The manifests that are served.
+fn manifest_sources(settings: &Settings, demo: bool) -> anyhow::Result<Vec<Source>> {
+    let mut sources = read_manifests(&settings.manifests)?;
+    if demo {
+        sources.extend(demo_data::manifests());
+    }
+    Ok(sources)
+}
+
+/// What the manifests say by themselves, for a server whose database is not there to be asked.
+///
+/// # Errors
+/// With [`Mistakes`] inside, if it is manifests that are wrong.
+pub(crate) fn check_files(settings: &Settings, demo: bool) -> anyhow::Result<()> {
+    manifest::check_files(&manifest_sources(settings, demo)?, &tools::builtin::NAMES)
+        .map_err(|mistakes| anyhow::Error::new(mistakes).context("the manifests cannot be used"))
+}
+
+/// The tools of a server that has not reached its database yet.
+pub(crate) fn unavailable_tools(
+    settings: &Settings,
+    failure: &Unavailable,
+    metrics: &Metrics,
+) -> anyhow::Result<Shelves> {
+    let tools = Registry::unavailable(&settings.read_limits, settings.call_deadline, failure, metrics)?;
+    Ok(Shelves::new(&tools, &profiles(settings)))
+}
+
+fn profiles(settings: &Settings) -> Vec<Profile> {
+    Profile::builtin().into_iter().chain(settings.profiles.iter().map(|own| own.profile.clone())).collect()
+}
+
 /// Where tools are made: what they work on stays the same while they change.
 pub(crate) struct Workshop {
     pub(crate) ledger: Ledger,
@@ -71,6 +105,7 @@ impl Workshop {
         metrics: Metrics,
     ) -> anyhow::Result<Self> {
         ledger::check(target).await?;
+        ledger::check_identity(target).await?;
         check_role(target, settings).await?;
         let ledger = Ledger::new(target.clone(), settings.ledger.clone());
         let reader = reader(target, settings).await?;
@@ -92,17 +127,11 @@ impl Workshop {
 
     /// The tools of every profile, checked from the files to the schemas.
     pub(crate) async fn shelves(&self, settings: &Settings) -> anyhow::Result<Shelves> {
-        let mut sources = read_manifests(&settings.manifests)?;
-        if self.demo {
-            sources.extend(demo_data::manifests());
-        }
+        let sources = manifest_sources(settings, self.demo)?;
         let catalog = compile(&sources, &settings.profiles, &self.ledger).await?;
         let all = Registry::new(&self.backends, &catalog, &tools::native::executors()?)?;
         let own = settings.profiles.iter();
-        let shelves = Shelves::new(
-            &all,
-            &Profile::builtin().into_iter().chain(own.clone().map(|own| own.profile.clone())).collect::<Vec<_>>(),
-        );
+        let shelves = Shelves::new(&all, &profiles(settings));
         let is_empty = |own: &&OwnProfile| shelves.get(&own.profile.name).is_none_or(|tools| tools.is_empty());
         refuse_any(own.filter(is_empty).map(OwnProfile::empty).collect())?;
         Ok(shelves)
@@ -116,13 +145,8 @@ pub(crate) fn server(toolbox: &Toolbox, settings: &Settings, asking: Asking) -> 
     mcp::Server::new(toolbox.of_profile(&settings.profile), principal, settings.content.into(), asking)
 }
 
-/// The keys of the ledger that seal what clients carry.
-pub(crate) async fn state_codec(ledger: &Ledger) -> anyhow::Result<StateCodec> {
-    let (sealing, keys) = state_keys(ledger).await?;
-    Ok(StateCodec::new(&sealing, keys)?)
-}
-
-async fn state_keys(ledger: &Ledger) -> anyhow::Result<(String, Vec<StateKey>)> {
+/// The keys of the ledger that seal what clients carry, and the name of the one that seals.
+pub(crate) async fn state_keys(ledger: &Ledger) -> anyhow::Result<(String, Vec<StateKey>)> {
     let keys = ledger.state_keys().all().await.context("the keys for states cannot be read from the ledger")?;
     let sealing =
         keys.iter().find(|key| key.seals).context("the ledger has no key for states: run `countersign init`")?;

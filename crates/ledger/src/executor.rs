@@ -69,6 +69,11 @@ pub trait Executor: Send + Sync + 'static {
         None
     }
 
+    /// The columns that tell the rows of [`Work::before`] and [`Work::after`] apart; empty if that is not known.
+    fn row_key(&self) -> &[String] {
+        &[]
+    }
+
     /// For how long an identical call without a key counts as the same call.
     fn dedup_window(&self) -> Duration {
         DEDUP_WINDOW
@@ -176,6 +181,8 @@ pub(crate) enum Opening {
     Claim([Option<String>; 2]),
     /// A preview has no record: the same limits, in milliseconds, and the account.
     Preview([Option<String>; 2]),
+    /// The same in a transaction that is open already.
+    OpenPreview([Option<String>; 2]),
 }
 
 const CLAIM_SQL: &str = "select countersign.claim($1, $2)";
@@ -191,7 +198,9 @@ impl<'a> WriteTx<'a> {
     pub(crate) fn new(lease: &'a mut Lease, writer: &'a Writer, account: &AccountId, opening: Opening) -> Self {
         let (claimed, timeout_ms) = match &opening {
             Opening::Claim([claimed, timeout_ms]) => (claimed.clone(), timeout_ms),
-            Opening::Preview([timeout_ms, _]) => (Some("preview".to_owned()), timeout_ms),
+            Opening::Preview([timeout_ms, _]) | Opening::OpenPreview([timeout_ms, _]) => {
+                (Some("preview".to_owned()), timeout_ms)
+            }
         };
         let timeout_ms = timeout_ms.clone().unwrap_or_default();
         let account = account.as_str().to_owned();
@@ -228,7 +237,9 @@ impl<'a> WriteTx<'a> {
         if let Some(opening) = &opening {
             steps.push(match opening {
                 Opening::Claim(params) => Step { sql: CLAIM_SQL, params, param_types: &[] },
-                Opening::Preview(params) => Step { sql: PREVIEW_SQL, params, param_types: &[] },
+                Opening::Preview(params) | Opening::OpenPreview(params) => {
+                    Step { sql: PREVIEW_SQL, params, param_types: &[] }
+                }
             });
             steps.push(Step::plain("savepoint work"));
         }
@@ -242,7 +253,10 @@ impl<'a> WriteTx<'a> {
             return Ok(Vec::new());
         }
         let session = self.lease.session();
-        let outcome = if opening.is_some() { session.begin(None, &steps).await } else { session.run(&steps).await };
+        let outcome = match &opening {
+            Some(Opening::Claim(_) | Opening::Preview(_)) => session.begin(None, &steps).await,
+            Some(Opening::OpenPreview(_)) | None => session.run(&steps).await,
+        };
         let outcomes = match outcome {
             Ok(outcomes) => outcomes,
             Err(failed) => {

@@ -15,8 +15,9 @@ use crate::admit::{self, Verdict};
 use crate::executor::{Executor, Order, Work, sql_failure, too_large};
 use crate::intent::{Intent, MAX_PARAMS_BYTES};
 use crate::memory::{CallKey, Entered, Memory, Ticket};
+use crate::preview::Trials;
 use crate::proposals::Agreed;
-use crate::{Settings, execute, preview, resolve, standing};
+use crate::{Settings, execute, resolve, standing};
 
 /// One call of a write tool that has passed validation and policy.
 #[derive(Clone)]
@@ -143,7 +144,7 @@ impl Gate {
     /// # Errors
     /// What the write would fail with, or why it could not be shown.
     pub async fn preview(&self, executor: &dyn Executor, order: &Order, deadline: Instant) -> Result<Work, Failure> {
-        preview::preview(&self.writer, executor, order, deadline).await
+        Trials { writer: &self.writer, executor, order, deadline }.work().await
     }
 
     /// How the pool of the sessions that write stands now.

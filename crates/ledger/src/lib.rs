@@ -9,12 +9,12 @@
 //!
 //! Where things are: `gate` is the protocol's order; `memory` knows the calls of the last half minute and `standing` asks
 //! whether they still count; `intent`, `admit`, `execute` and `resolve` are its steps (their SQL is in `migrations/`: V2,
-//! V5, V7 to V10); `executor` is what a write tool implements, `executors` finds one by its name; `proposals` are writes that
+//! V5, V7 to V11); `executor` is what a write tool implements, `executors` finds one by its name; `proposals` are writes that
 //! wait for somebody to agree; `any_statement` runs a text that is the caller's own; `preview` shows
-//! a write without making it; `fingerprint` decides which calls are the same; `records` reads the ledger, `audit` is for
+//! a write without making it, `definitions` what it depends on; `fingerprint` decides which calls are the same; `records` reads the ledger, `audit` is for
 //! people: every account's records, seals over them, pruning; `doctor` asks what is stuck; `states` counts what is
 //! open, for monitoring; `sweep` ends what killed servers left pending; `setup` is `init`: the
-//! schema, its roles and grants; `schema` checks the ledger; `roles` are its owner and the servers' login, `reader_role` is the
+//! schema, its roles and grants; `schema` checks the ledger, `identity` whether it was made for this database; `roles` are its owner and the servers' login, `reader_role` is the
 //! login of the read path, `login_settings` what they are set to; `state_keys` seal what clients carry; `read` is the read path of
 //! `pg`, handed on.
 //!
@@ -23,12 +23,14 @@
 mod admit;
 mod any_statement;
 pub mod audit;
+mod definitions;
 mod doctor;
 mod execute;
 mod executor;
 mod executors;
 mod fingerprint;
 mod gate;
+mod identity;
 mod intent;
 mod login_settings;
 mod memory;
@@ -49,6 +51,7 @@ mod sweep;
 
 pub use admit::key_reused;
 pub use any_statement::{Answered, Foreseen, Undone};
+pub use definitions::Definition;
 pub use doctor::{Doctor, MOST_FOUND};
 pub use executor::{
     DEDUP_WINDOW, Executor, Order, Refusal, Reversal, Rows, Statement, Work, Working, WriteTx, outdated,
@@ -56,6 +59,7 @@ pub use executor::{
 pub use executors::{DuplicateExecutor, Executors};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
 pub use gate::{Attempt, Gate, Settled, Stopped};
+pub use identity::{Fork, check_identity, fork};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use records::{RecordFilter, Records, Status};
 pub use roles::{APPROVER, DEFAULT_WRITER, Excess, OWNER, excess_of_all_servers, excess_of_login, excess_of_server};

@@ -14,65 +14,143 @@ use contract::{ErrorCode, Failure};
 use pg::{Lease, Step, Writer};
 use tokio::time::Instant;
 
+use crate::definitions::{self, Definition};
 use crate::executor::{Executor, Opening, Order, Refusal, Work, WriteTx, sql_failure, too_large};
 use crate::gate::CANCEL_GRACE;
 
-/// What the executor would do with these parameters.
-pub(crate) async fn preview(
-    writer: &Writer,
-    executor: &dyn Executor,
-    order: &Order,
-    deadline: Instant,
-) -> Result<Work, Failure> {
-    let mut lease = writer.lease(deadline).await.map_err(|error| failure(&error))?;
-    let outcome =
-        tokio::time::timeout_at(deadline + CANCEL_GRACE, roll_back(writer, &mut lease, executor, order, deadline));
-    match outcome.await {
-        Ok(Ok(work)) => Ok(work),
-        Ok(Err(Refusal::Failure(failure))) => Err(failure),
-        Ok(Err(Refusal::Lost(error))) => {
-            lease.discard();
-            if matches!(error, pg::Error::Lost(_)) {
-                writer.forget_idle();
-            }
-            Err(failure(&error))
-        }
-        Err(_) => {
-            lease.discard();
-            Err(failure(&pg::Error::Deadline))
-        }
-    }
+/// A write that was tried and rolled back.
+#[derive(Debug, Clone)]
+pub(crate) struct Trial {
+    pub(crate) work: Work,
+    /// What it depends on.
+    pub(crate) definitions: Vec<Definition>,
 }
 
-async fn roll_back(
-    writer: &Writer,
-    lease: &mut Lease,
-    executor: &dyn Executor,
-    order: &Order,
-    deadline: Instant,
-) -> Result<Work, Refusal> {
-    let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    let timeout_ms = left.as_millis().min(i32::MAX as u128).to_string();
-    let account = &order.principal.account_id;
-    let opening = Opening::Preview([Some(timeout_ms), Some(account.as_str().to_owned())]);
-    let mut tx = WriteTx::new(lease, writer, account, opening);
-    let work = match executor.preview(&mut tx, order).await {
-        Ok(work) => tx.open().await.map(|()| work),
-        refused => refused,
-    };
-    let work = match work {
-        Ok(work) => match lease.session().run(&[Step::plain("set constraints all immediate")]).await {
-            Ok(_) => Ok(work),
-            Err(failed) => match failed.error {
-                pg::Error::Server(error) => Err(sql_failure(&error).into()),
-                error => Err(Refusal::Lost(error)),
-            },
-        },
-        Err(lost @ Refusal::Lost(_)) => return Err(lost),
-        refused => refused,
-    };
-    lease.session().run(&[Step::plain("rollback")]).await.map_err(|failed| Refusal::Lost(failed.error))?;
-    work
+/// A write that can be tried.
+#[derive(Clone, Copy)]
+pub(crate) struct Trials<'a> {
+    pub(crate) writer: &'a Writer,
+    pub(crate) executor: &'a dyn Executor,
+    pub(crate) order: &'a Order,
+    pub(crate) deadline: Instant,
+}
+
+const EXPORT_SQL: &str = "select pg_catalog.pg_export_snapshot()";
+const IDLE_LIMIT_SQL: &str = "select pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)";
+
+impl Trials<'_> {
+    /// What the write would come to.
+    pub(crate) async fn work(self) -> Result<Work, Failure> {
+        self.attempt(None, false).await.map(|trial| trial.work)
+    }
+
+    /// The same with the definitions that it depends on.
+    pub(crate) async fn once(self) -> Result<Trial, Failure> {
+        self.attempt(None, true).await
+    }
+
+    /// Two trials, in two transactions that see the same snapshot. Only what is made anew for each transaction can differ:
+    /// times, numbers of sequences, random values. A third transaction, on a session of its own, holds the snapshot.
+    pub(crate) async fn twice(self) -> Result<[Trial; 2], Failure> {
+        let mut holder = self.writer.lease(self.deadline).await.map_err(|error| failure(&error))?;
+        let trials = async {
+            let snapshot = self.export_snapshot(&mut holder).await?;
+            Ok([self.attempt(Some(&snapshot), true).await?, self.attempt(Some(&snapshot), false).await?])
+        };
+        let trials = trials.await;
+        let end = [Step::plain("rollback")];
+        let ended = tokio::time::timeout_at(self.deadline + CANCEL_GRACE, holder.session().run(&end)).await;
+        // The session goes back to its pool only without a transaction.
+        if !matches!(ended, Ok(Ok(_))) {
+            holder.discard();
+        }
+        trials
+    }
+
+    async fn export_snapshot(self, holder: &mut Lease) -> Result<String, Failure> {
+        let [timeout_ms, _] = self.limits();
+        let timeout = [timeout_ms];
+        let steps = [Step { sql: IDLE_LIMIT_SQL, params: &timeout, param_types: &[] }, Step::plain(EXPORT_SQL)];
+        let outcomes = match tokio::time::timeout_at(self.deadline, holder.session().begin(None, &steps)).await {
+            Ok(outcomes) => outcomes.map_err(|failed| failure(&failed.error))?,
+            Err(_) => return Err(failure(&pg::Error::Deadline)),
+        };
+        let row = outcomes.into_iter().nth(1).and_then(|outcome| outcome.rows.into_iter().next());
+        let snapshot = row.and_then(|row| row.into_iter().next().flatten());
+        snapshot.ok_or_else(|| Failure::new(ErrorCode::InternalError, "PostgreSQL has exported no snapshot"))
+    }
+
+    /// The time limit in milliseconds, and the account.
+    fn limits(self) -> [Option<String>; 2] {
+        let left = self.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let account = self.order.principal.account_id.as_str().to_owned();
+        [Some(left.as_millis().min(i32::MAX as u128).to_string()), Some(account)]
+    }
+
+    async fn attempt(self, snapshot: Option<&str>, with_definitions: bool) -> Result<Trial, Failure> {
+        let mut lease = self.writer.lease(self.deadline).await.map_err(|error| failure(&error))?;
+        let trial = self.roll_back(&mut lease, snapshot, with_definitions);
+        match tokio::time::timeout_at(self.deadline + CANCEL_GRACE, trial).await {
+            Ok(Ok(trial)) => Ok(trial),
+            Ok(Err(Refusal::Failure(failure))) => Err(failure),
+            Ok(Err(Refusal::Lost(error))) => {
+                lease.discard();
+                if matches!(error, pg::Error::Lost(_)) {
+                    self.writer.forget_idle();
+                }
+                Err(failure(&error))
+            }
+            Err(_) => {
+                lease.discard();
+                Err(failure(&pg::Error::Deadline))
+            }
+        }
+    }
+
+    async fn roll_back(
+        self,
+        lease: &mut Lease,
+        snapshot: Option<&str>,
+        with_definitions: bool,
+    ) -> Result<Trial, Refusal> {
+        let opening = match snapshot {
+            None => Opening::Preview(self.limits()),
+            Some(snapshot) => {
+                lease.session().begin_with_snapshot(snapshot).await.map_err(Refusal::Lost)?;
+                Opening::OpenPreview(self.limits())
+            }
+        };
+        let mut tx = WriteTx::new(lease, self.writer, &self.order.principal.account_id, opening);
+        let work = match self.executor.preview(&mut tx, self.order).await {
+            Ok(work) => tx.open().await.map(|()| work),
+            refused => refused,
+        };
+        let trial = match work {
+            Ok(work) => self.settle(lease, with_definitions).await.map(|definitions| Trial { work, definitions }),
+            Err(refusal) => Err(refusal),
+        };
+        if matches!(trial, Err(Refusal::Lost(_))) {
+            return trial;
+        }
+        lease.session().run(&[Step::plain("rollback")]).await.map_err(|failed| Refusal::Lost(failed.error))?;
+        trial
+    }
+
+    /// What is deferred happens, and the definitions are searched for: every relation that the write uses is locked now.
+    async fn settle(self, lease: &mut Lease, with_definitions: bool) -> Result<Vec<Definition>, Refusal> {
+        let search = definitions::search(self.executor, self.order);
+        let mut steps = vec![Step::plain("set constraints all immediate")];
+        if with_definitions {
+            steps.push(definitions::search_step(&search));
+        }
+        match lease.session().run(&steps).await {
+            Ok(outcomes) => Ok(outcomes.into_iter().nth(1).map(definitions::found).unwrap_or_default()),
+            Err(failed) => Err(match failed.error {
+                pg::Error::Server(error) => sql_failure(&error).into(),
+                error => Refusal::Lost(error),
+            }),
+        }
+    }
 }
 
 fn failure(error: &pg::Error) -> Failure {

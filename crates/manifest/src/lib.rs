@@ -25,7 +25,7 @@ mod spec;
 mod undo;
 mod value;
 
-pub use compile::compile;
+pub use compile::{check_files, compile};
 pub use format::format_schema;
 pub use mistake::{Location, Mistake, Mistakes};
 pub use schema::{duplicate, envelope_schema, idempotency_key, proposal, proposal_schema};

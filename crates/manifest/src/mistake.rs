@@ -44,6 +44,14 @@ impl fmt::Display for Mistake {
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
 pub struct Mistakes(pub Vec<Mistake>);
 
+impl Mistakes {
+    pub(crate) fn sorted(mut self) -> Self {
+        self.0.sort();
+        self.0.dedup();
+        self
+    }
+}
+
 impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, mistake) in self.0.iter().enumerate() {

@@ -226,7 +226,7 @@ impl Access {
     }
 }
 
-/// Who must agree before a write runs (design.md section 8).
+/// Who must agree before a write runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {

@@ -32,6 +32,17 @@ impl StateCodec {
         Ok(Self { codec: Arc::new(RwLock::new(ring(sealing, keys)?)) })
     }
 
+    /// Seals with a random key that nobody else has, until [`StateCodec::replace`]: for a server that has not reached its
+    /// ledger yet.
+    ///
+    /// # Errors
+    /// [`StateKeyError`].
+    pub fn of_this_process() -> Result<Self, StateKeyError> {
+        let halves = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()].map(uuid::Uuid::into_bytes);
+        let key = halves.concat();
+        Self::new("process", vec![StateKey { id: "process".to_owned(), key }])
+    }
+
     /// Changes the keys, for every clone. What only the old ones open does not open any more.
     ///
     /// # Errors

@@ -179,6 +179,12 @@ impl ConnectError {
         }
     }
 
+    /// Whether no server has answered: what a login is and may do was not asked.
+    #[must_use]
+    pub fn is_unreachable(&self) -> bool {
+        self.tries_the_next()
+    }
+
     /// Whether it may be different in a moment: the server is going down, coming up or full.
     pub(crate) fn is_passing(&self) -> bool {
         match self {

@@ -4,7 +4,7 @@
 //! it, and makes one [`contract::Envelope`] of what comes back. Tools know neither MCP nor a connection: they read
 //! through [`ledger::read`] and write through [`ledger::Gate`]. `discovery` asks what there is in the database, for
 //! `describe_database` and for the hints of failed queries. What is served can change while calls run: `toolbox`.
-//! What became of the calls is counted for Prometheus: `metrics`.
+//! What became of the calls is counted for Prometheus: `metrics`. Before the database was reached: `unavailable`.
 //!
 //! A write tool above tier `auto` proposes (`proposing`, in the words of `words`); `recovery` carries out what people have
 //! approved. What carries a write out is an executor: `manifest_executor`, `builtin::execute_sql`, or one of `native`.
@@ -32,6 +32,7 @@ mod resources;
 mod scripts;
 mod tool;
 mod toolbox;
+mod unavailable;
 mod words;
 
 pub use builtin::{Backends, ExecuteSqlSettings};
@@ -44,3 +45,4 @@ pub use registry::{MissingExecutor, Registry, RegistryError, Reply, missing_exec
 pub use resources::{Address, Completions, Listed, Page, Template, Typed};
 pub use tool::{Answer, Call, Caller, Hints, Outcome, Refused, Success, Tool, ToolInfo};
 pub use toolbox::{Change, Shelves, Toolbox, Toolset};
+pub use unavailable::Unavailable;

@@ -1,7 +1,7 @@
 //! A proposal as agents see it.
 
 use contract::{CorrelationId, ProposalId};
-use ledger::proposals::{Proposal, ProposalStatus, Tier};
+use ledger::proposals::{Preview, Proposal, ProposalStatus, Tier};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -41,7 +41,9 @@ pub(crate) struct ProposalData {
 
 impl ProposalData {
     pub(crate) fn new(proposal: Proposal) -> Self {
-        let preview = serde_json::to_value(&proposal.preview).unwrap_or_default();
+        // What a proposal depends on is for the server, and for the reviewer.
+        let preview = Preview { definitions: Vec::new(), ..proposal.preview };
+        let preview = serde_json::to_value(preview).unwrap_or_default();
         Self {
             proposal_id: proposal.proposal_id,
             action: proposal.tool_name,

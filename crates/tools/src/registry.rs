@@ -143,7 +143,11 @@ impl Registry {
         Ok(registry)
     }
 
-    fn add(&mut self, tool: Box<dyn Tool>, metrics: &Metrics) -> Result<(), RegistryError> {
+    pub(crate) fn empty(call_deadline: Duration) -> Self {
+        Self { call_deadline, ..Self::default() }
+    }
+
+    pub(crate) fn add(&mut self, tool: Box<dyn Tool>, metrics: &Metrics) -> Result<(), RegistryError> {
         let info = tool.info();
         if self.get(&info.name).is_some() {
             return Err(RegistryError::Duplicate(info.name.clone()));

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Stdio;
 
+use crate::samples::sample;
 use testkit::{External, database, repository, skip_without};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -58,6 +59,27 @@ async fn every_metric_is_in_the_table_and_every_line_of_the_table_is_a_metric() 
     assert_eq!(table, rendered);
     for reason in Reason::ALL {
         assert!(section.contains(&format!("`{}`", reason.as_str())), "{reason:?} is not in the section");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_alerts_of_the_page_are_of_metrics_that_exist() {
+    if skip_without(&[External::Python]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("alerts.yaml");
+    std::fs::write(&path, sample("docs/operators.md", "- alert:")).unwrap();
+    let script = "import sys, yaml; print(chr(10).join(rule['expr'] for rule in yaml.safe_load(open(sys.argv[1]))))";
+    let mut command = Command::new(External::Python.expected_path());
+    let output = command.args(["-c", script]).arg(path).output().await.unwrap();
+    let expressions = String::from_utf8(output.stdout).unwrap();
+    let text = everything().await;
+    let names = expressions.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let names: Vec<&str> = names.filter(|word| word.starts_with("countersign_")).collect();
+    assert_eq!(names.len(), expressions.lines().count(), "{expressions}");
+    for name in names {
+        assert!(text.contains(&format!("# TYPE {} ", name.trim_end_matches("_total"))), "{name}");
     }
 }
 

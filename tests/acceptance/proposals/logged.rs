@@ -7,9 +7,11 @@ use testkit::{RawServer, Server, database};
 
 use super::{agreement, approve, id};
 
-/// Has a value of the row in its error.
-const QUOTE: &str = "create function public.quote() returns trigger language plpgsql as $$ begin \
-    raise exception 'not %', to_jsonb(old) ->> tg_argv[0]; end $$; \
+/// From when `public.refusal` has a row, the writes fail, with a value of theirs in the error.
+const QUOTE: &str = "create table public.refusal (why text); grant select on public.refusal to public; \
+    create function public.quote() returns trigger language plpgsql as $$ begin \
+    if exists (select from public.refusal) then raise exception 'not %', to_jsonb(old) ->> tg_argv[0]; end if; \
+    return coalesce(new, old); end $$; \
     create trigger quote before update on studio.package_photo for each row execute function public.quote('caption'); \
     create trigger quote before delete on studio.package for each row execute function public.quote('title')";
 
@@ -32,6 +34,7 @@ async fn the_log_says_whose_and_which_and_how_it_ended_and_no_value() {
     let db = database().await;
     db.run("update studio.package_photo set caption = 'hunter2'; update studio.package set title = 'hunter2' where package_id = 3")
         .await;
+    db.run(QUOTE).await;
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut command = Server::studio_command(&db);
     command.args(["--log", "info"]);
@@ -43,7 +46,7 @@ async fn the_log_says_whose_and_which_and_how_it_ended_and_no_value() {
     let approved = propose(&mut server, "delete_package", json!({"package_id": 3})).await;
 
     // The photo goes, and the one behind it cannot move up: both stay, and whoever confirmed hears why.
-    db.run(QUOTE).await;
+    db.run("insert into public.refusal values ('for now')").await;
     let photos = "select photo_id, position from studio.package_photo where package_id = 1 order by position";
     assert_eq!(db.rows(photos).await, [["2", "1"], ["3", "2"]]);
     let failed = server.call("confirm_proposal", agreement(&bad)).await;

@@ -85,7 +85,7 @@ async fn what_the_database_makes_anew_each_time_is_named_and_does_not_make_a_pro
     let server = Server::studio(&db).await;
     let new = json!({"title": "Newborn", "description": "", "price": 99, "duration_minutes": 90});
     let proposal = server.propose("upsert_package", new).await;
-    assert_eq!(proposal["preview"]["result"]["package_id"], json!(null), "no number is promised: {proposal}");
+    assert_eq!(proposal["preview"]["result"]["package_id"], "(generated)", "no number is promised: {proposal}");
     let generated = proposal["preview"]["generated"].as_array().unwrap();
     assert!(generated.contains(&json!("result.package_id")), "{proposal}");
     let done = server.succeed("confirm_proposal", agreement(&proposal)).await;
@@ -136,19 +136,26 @@ async fn an_identical_write_in_between_makes_it_stale_and_is_not_made_twice() {
 async fn a_failure_after_the_agreement_is_told_and_the_next_call_can_propose_again() {
     // C4-10, C6-08 to C6-10
     let db = database().await;
+    db.run(
+        "create table public.refusal (why text); grant select on public.refusal to public; \
+         create function public.refuse() returns trigger language plpgsql as $$ begin \
+         if exists (select from public.refusal) then raise exception 'refused' using errcode = '23514'; end if; return new; end $$; \
+         create trigger refuse before insert on studio.package for each row execute function public.refuse()",
+    )
+    .await;
     let mut command = Server::studio_command(&db);
     command.env("COUNTERSIGN_DUPLICATE_MEMORY_S", "0");
     let server = Server::start(command).await;
     let new = json!({"title": "Newborn", "description": "", "price": 99, "duration_minutes": 90});
     let proposal = server.propose("upsert_package", new.clone()).await;
-    db.run("alter table studio.package add constraint cheap check (price < 90 or package_id < 8)").await;
+    db.run("insert into public.refusal values ('for now')").await;
     let error = server.fail("confirm_proposal", agreement(&proposal), "sql_error").await;
     assert_eq!(error["sqlstate"], "23514");
     assert_eq!(state(&db, &proposal).await, "failed");
     let stored = server.succeed("get_proposal", json!({"proposal_id": proposal["proposal_id"]})).await["data"].clone();
     let record = server.succeed("get_mutation_detail", json!({"correlation_id": stored["correlation_id"]})).await;
     assert_eq!(record["data"]["status"], "failure", "{record}");
-    db.run("alter table studio.package drop constraint cheap").await;
+    db.run("delete from public.refusal").await;
     let again = server.propose("upsert_package", new).await;
     assert_ne!(again["proposal_id"], proposal["proposal_id"]);
     let done = server.succeed("confirm_proposal", agreement(&again)).await;
@@ -177,19 +184,27 @@ async fn what_deferred_triggers_do_is_shown_and_compared() {
     server.close().await;
 }
 
+/// From when `public.others` has a row, an update of a package is a conflict with others when `condition` holds.
+async fn conflicts(db: &Database, condition: &str) {
+    db.run(&format!(
+        "create sequence public.tries; grant usage on sequence public.tries to public; \
+         create table public.others (id integer); grant select on public.others to public; \
+         create function public.conflict() returns trigger language plpgsql as $$ begin \
+         if exists (select from public.others) then if {condition} then \
+         raise exception 'a conflict' using errcode = '40001'; end if; end if; return new; end $$; \
+         create trigger conflict before update on studio.package for each row execute function public.conflict()"
+    ))
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conflict_with_others_does_not_use_up_an_agreement() {
     let db = database().await;
     let server = Server::studio(&db).await;
     // Fails the first two times that it is really written; a sequence does not go back.
-    db.run("create sequence public.tries; grant usage on sequence public.tries to public").await;
+    conflicts(&db, "nextval('public.tries') < 3").await;
     let proposal = server.propose("upsert_package", price("150")).await;
-    db.run(
-        "create function public.conflict() returns trigger language plpgsql as $$ begin \
-         if nextval('public.tries') < 3 then raise exception 'a conflict' using errcode = '40001'; end if; return new; end $$; \
-         create trigger conflict before update on studio.package for each row execute function public.conflict()",
-    )
-    .await;
+    db.run("insert into public.others values (1)").await;
     let error = server.fail("confirm_proposal", agreement(&proposal), "sql_error").await;
     assert_eq!((&error["sqlstate"], &error["retryable"]), (&json!("40001"), &json!(true)), "{error}");
     assert!(error["hint"].as_str().unwrap().contains("stays confirmed"), "{error}");
@@ -209,13 +224,9 @@ async fn a_conflict_with_others_does_not_use_up_an_agreement() {
 async fn a_conflict_that_never_ends_is_a_failure_after_five_times() {
     let db = database().await;
     let server = Server::studio(&db).await;
+    conflicts(&db, "true").await;
     let proposal = server.propose("upsert_package", price("150")).await;
-    db.run(
-        "create function public.conflict() returns trigger language plpgsql as $$ begin \
-         raise exception 'a conflict' using errcode = '40001'; end $$; \
-         create trigger conflict before update on studio.package for each row execute function public.conflict()",
-    )
-    .await;
+    db.run("insert into public.others values (1)").await;
     server.fail("confirm_proposal", agreement(&proposal), "sql_error").await;
     let failed = format!(
         "select error_message from countersign.proposal where proposal_id = '{}' and status = 'failed'",

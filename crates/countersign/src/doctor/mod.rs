@@ -123,6 +123,10 @@ async fn examine(target: &Target, settings: &Settings) -> Vec<Finding> {
             return findings;
         }
     }
+    match ledger::check_identity(target).await {
+        Ok(()) => findings.push(Finding::ok("ledger", "it was made for this database")),
+        Err(error) => findings.push(Finding::broken("ledger", error.to_string())),
+    }
     findings.extend(deviations(target).await);
     findings.extend(roles::examine(&ledger, target, &login, settings).await);
     findings.extend(stuck::examine(&ledger.doctor()).await);

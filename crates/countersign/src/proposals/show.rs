@@ -80,7 +80,7 @@ fn preview(preview: &Preview, shown: Shown, style: &Style) -> Vec<String> {
     }
     lines.extend(shown.field("result", Some(&preview.result)));
     if !preview.generated.is_empty() {
-        lines.extend(beside("made anew", [visible(&preview.generated.join(", "))]));
+        lines.extend(beside("generated", [visible(&preview.generated.join(", "))]));
     }
     let rollback = &preview.rollback;
     let how = match (&rollback.undo_tool, rollback.reversible) {
@@ -90,6 +90,11 @@ fn preview(preview: &Preview, shown: Shown, style: &Style) -> Vec<String> {
     };
     let note = if rollback.note.is_empty() { String::new() } else { format!(": {}", visible(&rollback.note)) };
     lines.extend(beside("undo", [format!("{how}{note}")]));
+    let definitions = preview.definitions.iter().map(|definition| format!("{} {}", definition.kind, definition.name));
+    let definitions: Vec<String> = definitions.map(|definition| visible(&definition)).collect();
+    if !definitions.is_empty() {
+        lines.extend(beside("depends on", definitions));
+    }
     lines
 }
 

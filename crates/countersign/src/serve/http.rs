@@ -1,5 +1,6 @@
 //! MCP over HTTP. The process is there before the database is, and stays when that goes away.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +10,12 @@ use mcp::{Authenticator, Check, Identity, Offer, Site, Tls};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
+use tools::Shelves;
 use tools::metrics::Metrics;
 
-use super::{Running, Start};
+use super::{Obstacle, Running, Served, Start};
 use crate::settings::{HttpSettings, Settings};
 use crate::wiring::Workshop;
-
-/// How long to wait before a database that is not there is looked for again.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// How often what was freed is given back: bursts of requests, sessions that were given up.
 const GIVE_BACK: Duration = Duration::from_secs(10);
@@ -76,32 +75,23 @@ async fn give_memory_back() {
     }
 }
 
-/// Starts as soon as the database is there. What is wrong with it, or with the manifests, ends the process as it does on
-/// standard input and output: if it is wrong twice, since a database that comes back while it is asked is no mistake.
+/// Starts as soon as the database is there. What is wrong with it, or with the manifests, ends the process.
 async fn started(start: Start, settings: &Settings, door: &Door) -> anyhow::Result<(Running, Offer)> {
-    let mut failed_before = false;
-    loop {
-        let failure = match start.open(settings).await {
-            Ok(opened) => {
-                let check = check(&opened.workshop);
-                let running = start.run(opened, settings, Some(door.clone()));
-                let (toolbox, asking) = (running.toolbox.clone(), running.asking.clone());
-                let (content, backends) = (settings.content.into(), running.backends.clone());
-                return Ok((running, Offer { toolbox, asking, content, backends, check }));
-            }
-            Err(failure) => failure,
-        };
-        match ledger::reach(&start.target).await {
-            Ok(()) if failed_before => return Err(failure),
-            Ok(()) => failed_before = true,
-            Err(error) => {
-                failed_before = false;
-                door.site.not_yet(error.to_string());
-                tracing::warn!(%error, "the database is not there yet; looking again");
-            }
+    let told = |obstacle: Obstacle<'_>| match obstacle {
+        Obstacle::Unfit(error) => ControlFlow::Break(error),
+        Obstacle::NoConnection(error) => {
+            door.site.not_yet(error.to_string());
+            tracing::warn!(%error, "the database is not there yet; looking again");
+            ControlFlow::Continue(())
         }
-        tokio::time::sleep(AGAIN).await;
-    }
+    };
+    let opened = start.open_when_possible(settings, told).await?;
+    let check = check(&opened.workshop);
+    let served = Served::new(Shelves::default(), settings)?;
+    let running = start.run(opened, served, settings, Some(door.clone()))?;
+    let (toolbox, asking) = (running.toolbox.clone(), running.asking.clone());
+    let (content, backends) = (settings.content.into(), running.backends.clone());
+    Ok((running, Offer { toolbox, asking, content, backends, check }))
 }
 
 fn check(workshop: &Workshop) -> Check {

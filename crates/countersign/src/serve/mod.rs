@@ -1,11 +1,16 @@
 //! `countersign serve`: MCP on standard input and output, or over HTTP.
 
 mod http;
+mod stdio;
+
+use std::ops::ControlFlow;
+use std::time::Duration;
 
 pub(crate) use http::Door;
 
 use ledger::Target;
-use mcp::{Asking, StateCodec};
+use ledger::read::ConnectError;
+use mcp::{Asking, StateCodec, StateKey};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -33,18 +38,41 @@ pub(crate) async fn run(arguments: &ServeArgs, sources: Sources, settings: Setti
     let start = Start { target, demo: arguments.demo, sources, hangup, metrics: Metrics::new() };
     match settings.http.clone() {
         Some(options) => http::serve(start, settings, &options, stop).await,
-        None => serve_stdio(start, settings, stop).await,
+        None => stdio::serve(start, settings, stop).await,
     }
 }
 
-async fn serve_stdio(start: Start, settings: Settings, stop: CancellationToken) -> anyhow::Result<()> {
-    let opened = start.open(&settings).await?;
-    let running = start.run(opened, &settings, None);
-    running.announce(&settings);
-    let server = wiring::server(&running.toolbox, &settings, running.asking.clone());
-    let served = mcp::serve_stdio(server, stop).await;
-    running.drain().await;
-    Ok(served?)
+/// How long a server waits before it tries a database again that was not there; twice as long after each attempt.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+
+/// The longest pause after no server has answered.
+const UNREACHABLE_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause after a server has refused the login: each attempt is a line of its log.
+const REFUSED_PAUSE: Duration = Duration::from_secs(30);
+
+/// Why a server has not started yet.
+enum Obstacle<'a> {
+    /// The database is not there, or refuses the login.
+    NoConnection(&'a ConnectError),
+    /// The database is there, and is not what the server needs, or the manifests do not fit it.
+    Unfit(anyhow::Error),
+}
+
+/// What calls work with from the first one on, also while the database is not there.
+#[derive(Clone)]
+struct Served {
+    toolbox: Toolbox,
+    codec: StateCodec,
+    asking: Asking,
+}
+
+impl Served {
+    fn new(shelves: Shelves, settings: &Settings) -> anyhow::Result<Self> {
+        let codec = StateCodec::of_this_process()?;
+        let asking = Asking::new(codec.clone(), settings.ask_timeout);
+        Ok(Self { toolbox: Toolbox::new(shelves), codec, asking })
+    }
 }
 
 /// What it takes to start.
@@ -61,16 +89,51 @@ impl Start {
     async fn open(&self, settings: &Settings) -> anyhow::Result<Opened> {
         let workshop = Workshop::open(&self.target, settings, self.demo, self.metrics.clone()).await?;
         let shelves = workshop.shelves(settings).await?;
-        let codec = wiring::state_codec(&workshop.ledger).await?;
-        Ok(Opened { workshop, shelves, codec })
+        let state_keys = wiring::state_keys(&workshop.ledger).await?;
+        Ok(Opened { workshop, shelves, state_keys })
     }
 
-    /// Begins what goes on beside the calls.
-    fn run(self, opened: Opened, settings: &Settings, door: Option<Door>) -> Running {
-        let Opened { workshop, shelves, codec } = opened;
-        let asking = Asking::new(codec.clone(), settings.ask_timeout);
+    /// Opens as soon as that succeeds. `told` hears of each obstacle, and may give up.
+    async fn open_when_possible(
+        &self,
+        settings: &Settings,
+        mut told: impl FnMut(Obstacle<'_>) -> ControlFlow<anyhow::Error>,
+    ) -> anyhow::Result<Opened> {
+        let mut pause = FIRST_PAUSE;
+        let mut was_unfit = false;
+        loop {
+            let failure = match self.open(settings).await {
+                Ok(opened) => return Ok(opened),
+                Err(failure) => failure,
+            };
+            let (answer, longest) = match ledger::reach(&self.target).await {
+                // A database that came up while it was asked is no mistake.
+                Ok(()) if !was_unfit => {
+                    was_unfit = true;
+                    continue;
+                }
+                Ok(()) => (told(Obstacle::Unfit(failure)), REFUSED_PAUSE),
+                Err(error) => {
+                    was_unfit = false;
+                    let longest = if error.is_unreachable() { UNREACHABLE_PAUSE } else { REFUSED_PAUSE };
+                    (told(Obstacle::NoConnection(&error)), longest)
+                }
+            };
+            if let ControlFlow::Break(error) = answer {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(longest);
+        }
+    }
+
+    /// Begins what goes on beside the calls, and serves what was opened.
+    fn run(self, opened: Opened, served: Served, settings: &Settings, door: Option<Door>) -> anyhow::Result<Running> {
+        let Opened { workshop, shelves, state_keys: (sealing, keys) } = opened;
+        let Served { toolbox, codec, asking } = served;
+        codec.replace(&sealing, keys)?;
         let tools = shelves.get(&settings.profile).map_or(0, |registry| registry.infos().count());
-        let toolbox = Toolbox::new(shelves);
+        toolbox.put(shelves);
         tokio::spawn(workshop.ledger.clone().keep_swept());
         tokio::spawn(wiring::refresh_state_keys(workshop.ledger.clone(), codec));
         let carrying_out = tokio::spawn(tools::keep_carrying_out(workshop.ledger.proposals(), toolbox.clone()));
@@ -78,7 +141,7 @@ impl Start {
         let reloader =
             Reloader { sources: self.sources, running: settings.clone(), workshop, toolbox: toolbox.clone(), door };
         tokio::spawn(reload::at_every(self.hangup, reloader));
-        Running { target: self.target, tools, toolbox, asking, carrying_out, backends }
+        Ok(Running { target: self.target, tools, toolbox, asking, carrying_out, backends })
     }
 }
 
@@ -86,7 +149,8 @@ impl Start {
 struct Opened {
     workshop: Workshop,
     shelves: Shelves,
-    codec: StateCodec,
+    /// With the name of the one that seals.
+    state_keys: (String, Vec<StateKey>),
 }
 
 /// What is served, and what goes on beside the calls.

@@ -251,7 +251,7 @@ keys! {
         read_sessions: Bounded<1, 1000>,
         /// The most connections for writing, opened when they are needed; 16 by default.
         #[arg(long, env = "COUNTERSIGN_WRITE_SESSIONS", value_name = "SESSIONS")]
-        write_sessions: Bounded<1, 1000>,
+        write_sessions: Bounded<2, 1000>,
     }
 }
 

@@ -4,6 +4,7 @@ use contract::{CorrelationId, ErrorCode, Failure, ProposalId};
 
 use super::preview::Preview;
 use super::state::{Status, closed};
+use crate::definitions;
 use crate::executor::{Executor, Order, Refusal, Statement, Work, WriteTx};
 
 /// Which proposal an attempt carries out, as which mutation, and what was shown.
@@ -13,6 +14,9 @@ pub struct Agreed {
     pub(crate) correlation_id: CorrelationId,
     pub(crate) preview: Preview,
 }
+
+/// How many changed definitions an error names.
+const MOST_NAMED: usize = 5;
 
 const HOLD_SQL: &str = "select countersign.hold_proposal($1, $2) as verdict";
 
@@ -26,6 +30,7 @@ impl Agreed {
         order: &Order,
     ) -> Result<Work, Refusal> {
         self.hold(tx).await?;
+        self.check_definitions(tx).await?;
         let work = executor.execute(tx, order).await.map_err(|refusal| match refusal {
             // When it was shown the rows were there.
             Refusal::Failure(failure) if matches!(failure.code, ErrorCode::RowCountMismatch | ErrorCode::NotFound) => {
@@ -33,9 +38,28 @@ impl Agreed {
             }
             refusal => refusal,
         })?;
-        match self.preview.difference(&work).filter(|_| executor.keeps_to_its_preview()) {
-            Some(difference) => Err(stale(&difference).into()),
-            None => Ok(work),
+        if executor.keeps_to_its_preview() {
+            if let Some(difference) = self.preview.difference(&work) {
+                return Err(stale(&difference).into());
+            }
+            // A definition that was replaced while the write ran.
+            self.check_definitions(tx).await?;
+        }
+        Ok(work)
+    }
+
+    /// Makes sure that what the write depends on is what it was when the write was shown.
+    async fn check_definitions(&self, tx: &mut WriteTx<'_>) -> Result<(), Refusal> {
+        let changed = definitions::changed(tx, &self.preview.definitions).await?;
+        let (named, others) = changed.split_at(changed.len().min(MOST_NAMED));
+        let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+        match named {
+            [] => Ok(()),
+            [one] => Err(stale(&format!("the definition of {one} has changed since")).into()),
+            several => {
+                let why = format!("the definitions of {}{others} have changed since", several.join(", "));
+                Err(stale(&why).into())
+            }
         }
     }
 

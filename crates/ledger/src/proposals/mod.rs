@@ -39,7 +39,8 @@ pub use state::{Status as ProposalStatus, Tier, not_found};
 use crate::admit::ledger_failure;
 use crate::executor::Executor;
 use crate::fingerprint::{Fingerprints, sha256_hex};
-use crate::gate::Gate;
+use crate::gate::{Gate, internal_error};
+use crate::preview::Trials;
 use crate::records::{Records, rfc3339};
 
 /// How many proposals of one account may wait: an agent that proposes on and on must not bury the one that matters.
@@ -49,7 +50,9 @@ const MOST_PENDING: u32 = 100;
 const AT_ONCE: usize = 4;
 
 /// How often a write is tried to be shown, when others change its rows meanwhile.
-const TRIES: usize = 3;
+const TRIES: usize = 5;
+
+const SERIALIZATION_FAILURE: &str = "40001";
 
 /// The proposals of one ledger.
 #[derive(Debug, Clone)]
@@ -64,6 +67,8 @@ pub struct Proposals {
     call_deadline: Duration,
     /// How many are carried out at once that nobody waits for: calls of agents need sessions as well.
     taking: Arc<Semaphore>,
+    /// How many are previewed at once.
+    previewing: Arc<Semaphore>,
 }
 
 const WHOLE_SQL: &str = "select p.client, p.tool_version, p.definition, p.params, p.params_hash, p.idempotency_key, p.preview, \
@@ -95,7 +100,8 @@ impl Proposals {
         let (lifetime, call_deadline) = (settings.proposal_lifetime, settings.call_deadline);
         let fingerprints = settings.fingerprints.clone();
         let taking = Arc::new(Semaphore::new(AT_ONCE.min(settings.sessions)));
-        Self { writer, gate, records, fingerprints, lifetime, call_deadline, taking }
+        let previewing = Arc::new(Semaphore::new((settings.sessions / 2).max(1)));
+        Self { writer, gate, records, fingerprints, lifetime, call_deadline, taking, previewing }
     }
 
     /// Whether an identical write stands already.
@@ -129,15 +135,23 @@ impl Proposals {
     /// What it would fail with, or why it could not be shown.
     pub async fn preview(&self, draft: &Draft, deadline: Instant) -> Result<Preview, Failure> {
         let executor = draft.executor.as_ref();
-        let mut first = self.gate.preview(executor, &draft.order, deadline).await?;
+        let trials = Trials { writer: &self.writer, executor, order: &draft.order, deadline };
         if !executor.keeps_to_its_preview() {
-            return Ok(Preview::untried(first));
+            return Ok(Preview::untried(trials.once().await?));
         }
+        // Each preview holds two sessions of the pool at a time: not all may wait for their second one.
+        let permit = tokio::time::timeout_at(deadline, self.previewing.acquire()).await;
+        let _permit = permit.map_err(|_| preview::too_many())?.map_err(|_| internal_error())?;
         for _ in 0..TRIES {
-            let second = self.gate.preview(executor, &draft.order, deadline).await?;
-            match Preview::of_both(first, &second) {
-                Some(preview) => return Ok(preview),
-                None => first = second,
+            match trials.twice().await {
+                Ok([first, second]) => {
+                    if let Some(preview) = Preview::of_both(first, &second.work) {
+                        return Ok(Preview { row_key: executor.row_key().to_vec(), ..preview });
+                    }
+                }
+                // Others have changed its rows since the snapshot was taken.
+                Err(failure) if failure.sqlstate.as_deref() == Some(SERIALIZATION_FAILURE) => {}
+                Err(failure) => return Err(failure),
             }
         }
         Err(preview::unsteady())

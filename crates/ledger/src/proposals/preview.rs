@@ -1,8 +1,9 @@
 //! What a write would come to: shown to whoever is asked, and compared with what it does come to.
 //!
-//! The write is tried twice, in two transactions that are rolled back. What differs between the two is made anew by the
-//! database each time (a number of a sequence, the time): such values cannot be promised, so they are shown as null and
-//! named, and everything else must be the same again when the write is carried out.
+//! The write is tried twice, in two transactions that see the same snapshot and are rolled back. What differs between the
+//! two is made anew by the database each time (a number of a sequence, the time, a random value): such values cannot be
+//! promised, so they are shown as `(generated)` and named, and everything else must be the same again when the write is
+//! carried out.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::canonical_json;
+use crate::definitions::Definition;
 use crate::executor::Work;
+use crate::preview::Trial;
+
+/// What a preview shows in place of a value that the database makes anew each time.
+const GENERATED: &str = "(generated)";
 
 /// What a write would come to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,7 +25,7 @@ pub struct Preview {
     /// How many rows it would touch; `None` of a write that was not tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows_affected: Option<u64>,
-    /// What it would be answered with: values of [`Preview::generated`] are null.
+    /// What it would be answered with; `(generated)` in place of the values of [`Preview::generated`].
     pub result: Value,
     /// The rows before it, if the tool looks at them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -27,11 +33,17 @@ pub struct Preview {
     /// The same rows after it; those that would be gone are absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
+    /// The columns that tell the rows of `before` and `after` apart; empty if that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub row_key: Vec<String>,
     /// What the database makes when the write is carried out: `result.id`, `after.created_at`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub generated: Vec<String>,
     /// Whether and how it could be undone; without parameters, which only the write itself has.
     pub rollback: Rollback,
+    /// What it depends on: when one of these has changed, the write is not carried out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub definitions: Vec<Definition>,
     /// What a person should look at before they agree.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -43,37 +55,39 @@ const PARTS: [&str; 3] = ["result", "before", "after"];
 impl Preview {
     /// Of a write that was not tried, but looked at.
     #[must_use]
-    pub fn untried(work: Work) -> Self {
-        Self { rows_affected: None, ..Self::of(work) }
+    pub(crate) fn untried(trial: Trial) -> Self {
+        Self { rows_affected: None, ..Self::of(trial) }
     }
 
-    fn of(work: Work) -> Self {
+    fn of(Trial { work, definitions }: Trial) -> Self {
         let rollback = Rollback { undo_params: None, undo_calls: Vec::new(), ..work.rollback };
         Self {
             rows_affected: Some(work.rows_affected),
             result: work.data,
             before: work.before,
             after: work.after,
+            row_key: Vec::new(),
             generated: Vec::new(),
             rollback,
+            definitions,
             warnings: Vec::new(),
         }
     }
 
-    /// Of a write that was tried twice; `None` if the two differ in more than what the database makes anew: somebody has
-    /// changed the rows in between.
+    /// Of a write that was tried twice; `None` if the two differ in more than what the database makes anew.
     #[must_use]
-    pub fn of_both(first: Work, second: &Work) -> Option<Self> {
-        if first.rows_affected != second.rows_affected || !same(part(&first, "before"), part(second, "before"), &[]) {
+    pub(crate) fn of_both(trial: Trial, second: &Work) -> Option<Self> {
+        let first = &trial.work;
+        if first.rows_affected != second.rows_affected || !same(part(first, "before"), part(second, "before"), &[]) {
             return None;
         }
         let mut generated = Vec::new();
         for name in PARTS {
             generated.extend(
-                differing(part(&first, name), part(second, name))?.into_iter().map(|key| format!("{name}.{key}")),
+                differing(part(first, name), part(second, name))?.into_iter().map(|key| format!("{name}.{key}")),
             );
         }
-        let mut preview = Self { generated, ..Self::of(first) };
+        let mut preview = Self { generated, ..Self::of(trial) };
         for name in PARTS {
             let keys = preview.generated_in(name);
             let blanked = |value: &mut Value| rows_mut(value).into_iter().for_each(|row| blank(row, &keys));
@@ -118,6 +132,13 @@ pub(super) fn unsteady() -> Failure {
     failure.hint("Nothing was proposed: call the tool again.")
 }
 
+/// What is told when other previews have used up the time of this one.
+pub(super) fn too_many() -> Failure {
+    let message = "all sessions for previews were in use until the deadline of the call; nothing was written";
+    let failure = Failure::new(ErrorCode::DatabaseUnavailable, message);
+    failure.hint("Nothing was proposed: call the tool again. The operator can raise write_sessions.")
+}
+
 fn part<'a>(work: &'a Work, name: &str) -> Option<&'a Value> {
     match name {
         "result" => Some(&work.data),
@@ -153,7 +174,7 @@ fn rows_mut(value: &mut Value) -> Vec<&mut Map<String, Value>> {
 fn blank(row: &mut Map<String, Value>, keys: &[String]) {
     for key in keys {
         if let Some(value) = row.get_mut(key) {
-            *value = Value::Null;
+            *value = GENERATED.into();
         }
     }
 }
@@ -212,14 +233,18 @@ mod tests {
         }
     }
 
+    fn of_both(first: Work, second: &Work) -> Option<Preview> {
+        Preview::of_both(Trial { work: first, definitions: Vec::new() }, second)
+    }
+
     #[test]
-    fn what_the_database_makes_anew_is_named_blank_and_not_compared() {
+    fn what_the_database_makes_anew_is_named_and_not_compared() {
         let first = work(json!({"id": 7, "name": "a"}), json!([]), json!([{"id": 7, "name": "a", "at": "09:00"}]));
         let second = work(json!({"id": 8, "name": "a"}), json!([]), json!([{"id": 8, "name": "a", "at": "09:01"}]));
-        let preview = Preview::of_both(first, &second).unwrap();
+        let preview = of_both(first, &second).unwrap();
         assert_eq!(preview.generated, ["result.id", "after.at", "after.id"]);
-        assert_eq!(preview.result, json!({"id": null, "name": "a"}));
-        assert_eq!(preview.after, Some(json!([{"id": null, "name": "a", "at": null}])));
+        assert_eq!(preview.result, json!({"id": "(generated)", "name": "a"}));
+        assert_eq!(preview.after, Some(json!([{"id": "(generated)", "name": "a", "at": "(generated)"}])));
         let third = |name: &str| {
             work(json!({"id": 9, "name": name}), json!([]), json!([{"id": 9, "name": name, "at": "09:02"}]))
         };
@@ -231,7 +256,7 @@ mod tests {
     fn rows_in_another_order_are_the_same_and_values_that_changed_rows_are_not() {
         let rows = |first: &str, second: &str| json!([{"id": 1, "name": first}, {"id": 2, "name": second}]);
         let one = work(json!({"rows": rows("a", "b"), "row_count": 2}), rows("a", "b"), json!([]));
-        let preview = Preview::of_both(one.clone(), &one).unwrap();
+        let preview = of_both(one.clone(), &one).unwrap();
         let turned = json!([{"id": 2, "name": "b"}, {"id": 1, "name": "a"}]);
         let other = work(json!({"rows": turned.clone(), "row_count": 2}), turned, json!([]));
         assert_eq!(preview.difference(&other), None);
@@ -242,7 +267,7 @@ mod tests {
     #[test]
     fn a_row_with_a_column_named_rows_is_a_row_and_every_column_of_it_counts() {
         let one = |price: u32| work(json!({"rows": [1, 2], "price": price}), json!([]), json!([]));
-        let preview = Preview::of_both(one(5), &one(5)).unwrap();
+        let preview = of_both(one(5), &one(5)).unwrap();
         assert_eq!(preview.difference(&one(5)), None);
         assert!(preview.difference(&one(500)).is_some());
     }
@@ -250,16 +275,16 @@ mod tests {
     #[test]
     fn rows_that_change_between_the_two_tries_are_no_preview() {
         let one = work(json!({}), json!([{"id": 1, "name": "a"}]), json!([]));
-        assert_eq!(Preview::of_both(one.clone(), &work(json!({}), json!([{"id": 1, "name": "b"}]), json!([]))), None);
-        assert_eq!(Preview::of_both(one.clone(), &work(json!({}), json!([{"id": 1, "name": "a"}]), json!([{}]))), None);
-        assert_eq!(Preview::of_both(one.clone(), &Work { rows_affected: 2, ..one }), None);
+        assert_eq!(of_both(one.clone(), &work(json!({}), json!([{"id": 1, "name": "b"}]), json!([]))), None);
+        assert_eq!(of_both(one.clone(), &work(json!({}), json!([{"id": 1, "name": "a"}]), json!([{}]))), None);
+        assert_eq!(of_both(one.clone(), &Work { rows_affected: 2, ..one }), None);
     }
 
     #[test]
     fn a_preview_that_was_stored_is_the_same_preview() {
         let exact: Value = serde_json::from_str(r#"{"n": 1.10, "big": 12345678901234567890123}"#).unwrap();
         let one = work(exact, json!([{"id": 1}]), json!([]));
-        let preview = Preview::of_both(one.clone(), &one).unwrap();
+        let preview = of_both(one.clone(), &one).unwrap();
         let stored: Preview = serde_json::from_str(&serde_json::to_string(&preview).unwrap()).unwrap();
         assert_eq!(stored, preview);
         assert_eq!(stored.difference(&one), None);

@@ -8,10 +8,12 @@ use crate::roles::APPROVER;
 use crate::schema::SchemaError;
 
 /// The functions of the write protocol, which servers call.
-const SERVER_FUNCTIONS: [&str; 21] = [
+const SERVER_FUNCTIONS: [&str; 23] = [
     "admit(uuid, text, text, text, text, text, json, text, json, boolean)",
+    "changed_definitions(json)",
     "claim(uuid, integer)",
     "contend(uuid)",
+    "current_definitions(text[])",
     "decide_proposal(uuid, text, text, text, text, text, uuid, interval)",
     "end_proposal(uuid, uuid, text, text, text)",
     "finish_failure(uuid, text, text, text)",
@@ -35,8 +37,8 @@ const SERVER_FUNCTIONS: [&str; 21] = [
 /// The functions that approvers call.
 const APPROVER_FUNCTIONS: [&str; 2] = ["begin_decision(uuid)", "decide_as_person(uuid, text, text, text, text, text)"];
 
-/// The functions that both call: they only compute.
-const SHARED_FUNCTIONS: [&str; 1] = ["may_run_until(countersign.proposal)"];
+/// The functions that both call: they change nothing.
+const SHARED_FUNCTIONS: [&str; 2] = ["current_identity()", "may_run_until(countersign.proposal)"];
 
 /// The tables that neither servers nor approvers read: passwords, keys, and what only `init` needs.
 const PRIVATE_TABLES: [&str; 5] = ["decision_nonce", "reader_login", "reader_relation", "reader_schema", "state_key"];

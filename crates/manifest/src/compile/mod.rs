@@ -21,15 +21,7 @@ use crate::{Catalog, Mistakes, Source, check, notes, read};
 /// Every mistake of every tool of every file, sorted by file and position.
 pub async fn compile(sources: &[Source], reserved: &[&str], database: &impl Describe) -> Result<Catalog, Mistakes> {
     let mut mistakes = Mistakes::default();
-    let mut drafts = read::Drafts::default();
-    for source in sources {
-        read::read(source, &mut drafts, &mut mistakes);
-    }
-    let read::Drafts { tools: drafts, notes: declared } = drafts;
-    check::names(&drafts, reserved, &mut mistakes);
-    for draft in &drafts {
-        check::declaration(draft, &mut mistakes);
-    }
+    let read::Drafts { tools: drafts, notes: declared } = drafts(sources, reserved, &mut mistakes);
 
     let mut inferred = Vec::with_capacity(drafts.len());
     let mut reachable = true;
@@ -50,7 +42,27 @@ pub async fn compile(sources: &[Source], reserved: &[&str], database: &impl Desc
         let tools = drafts.into_iter().zip(inferred).filter_map(|(draft, inferred)| build::spec(draft, inferred?));
         return Ok(Catalog { tools: tools.map(Arc::new).collect(), notes });
     }
-    mistakes.0.sort();
-    mistakes.0.dedup();
-    Err(mistakes)
+    Err(mistakes.sorted())
+}
+
+/// Checks what the files alone say, without a database.
+///
+/// # Errors
+/// Every mistake, sorted by file and position.
+pub fn check_files(sources: &[Source], reserved: &[&str]) -> Result<(), Mistakes> {
+    let mut mistakes = Mistakes::default();
+    drafts(sources, reserved, &mut mistakes);
+    if mistakes.0.is_empty() { Ok(()) } else { Err(mistakes.sorted()) }
+}
+
+fn drafts<'s>(sources: &'s [Source], reserved: &[&str], mistakes: &mut Mistakes) -> read::Drafts<'s> {
+    let mut drafts = read::Drafts::default();
+    for source in sources {
+        read::read(source, &mut drafts, mistakes);
+    }
+    check::names(&drafts.tools, reserved, mistakes);
+    for draft in &drafts.tools {
+        check::declaration(draft, mistakes);
+    }
+    drafts
 }

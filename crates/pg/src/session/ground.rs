@@ -84,6 +84,16 @@ impl Session {
         within(outcome, opening.len(), steps.len())
     }
 
+    /// Opens a transaction block that sees what the exported snapshot sees (`pg_export_snapshot`).
+    ///
+    /// # Errors
+    /// Whatever the server or the connection says. The block may be open, and has failed then.
+    pub async fn begin_with_snapshot(&mut self, snapshot: &str) -> Result<(), Error> {
+        let settings = self.ground.as_ref().map(|ground| ground.settings.clone()).unwrap_or_default();
+        let import = format!("set transaction snapshot {}", sql_literal(Some(snapshot)));
+        self.batch(&format!("begin isolation level repeatable read; {import}; {settings}")).await
+    }
+
     /// Runs the steps as a transaction of their own.
     pub(super) async fn run_alone(&mut self, steps: &[Step<'_>]) -> Result<Vec<Outcome>, StepError> {
         let end = [Step::plain("end")];

@@ -44,10 +44,13 @@ pub(super) struct DescribeDatabase {
     describer: Describer,
 }
 
+pub(super) fn info() -> ToolInfo {
+    reading_info::<Arguments, DescribeData>(NAME, "Describe the database", DESCRIPTION, Access::Read)
+}
+
 impl DescribeDatabase {
     pub(super) fn new(describer: Describer) -> Self {
-        let info = reading_info::<Arguments, DescribeData>(NAME, "Describe the database", DESCRIPTION, Access::Read);
-        Self { info, describer }
+        Self { info: info(), describer }
     }
 
     async fn describe(&self, arguments: &Arguments, tools: &Registry) -> Result<DescribeData, Failure> {

@@ -52,10 +52,13 @@ pub(super) struct ExplainQuery {
     reader: Reader,
 }
 
+pub(super) fn info() -> ToolInfo {
+    reading_info::<Arguments, PlanData>(NAME, "Explain a query", DESCRIPTION, Access::Read)
+}
+
 impl ExplainQuery {
     pub(super) fn new(reader: Reader) -> Self {
-        let info = reading_info::<Arguments, PlanData>(NAME, "Explain a query", DESCRIPTION, Access::Read);
-        Self { info, reader }
+        Self { info: info(), reader }
     }
 }
 

@@ -101,6 +101,11 @@ pub(crate) fn all(
     Ok(tools)
 }
 
+/// What clients are told of the tools that read any relation.
+pub(crate) fn reading_infos(limits: &ReadLimits) -> [ToolInfo; 3] {
+    [query_database::info(limits), describe_database::info(), explain_query::info()]
+}
+
 /// Names that no manifest may take, whether the tool is served or not.
 pub const NAMES: [&str; 11] = [
     query_database::NAME,

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use ledger::read::{ReadRequest, Reader, ResultSet, RowForm};
+use ledger::read::{ReadLimits, ReadRequest, Reader, ResultSet, RowForm};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -102,12 +102,15 @@ pub(super) struct QueryDatabase {
 
 impl QueryDatabase {
     pub(super) fn new(reader: Reader) -> Self {
-        let limits = reader.limits();
-        let description = DESCRIPTION.replace("{rows}", &limits.default_rows.to_string());
-        let mut info = reading_info::<Arguments, QueryData>(NAME, "Query the database", &description, Access::Read);
-        super::limit_rows(&mut info, "row_limit", limits);
-        Self { info, reader }
+        Self { info: info(reader.limits()), reader }
     }
+}
+
+pub(super) fn info(limits: &ReadLimits) -> ToolInfo {
+    let description = DESCRIPTION.replace("{rows}", &limits.default_rows.to_string());
+    let mut info = reading_info::<Arguments, QueryData>(NAME, "Query the database", &description, Access::Read);
+    super::limit_rows(&mut info, "row_limit", limits);
+    info
 }
 
 impl Tool for QueryDatabase {

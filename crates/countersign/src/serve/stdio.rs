@@ -1,0 +1,96 @@
+//! MCP over standard input and output. A client starts the process and shows little of how it ends, so the process serves
+//! the tools that read before its database is there, and says in their answers why they cannot.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use contract::{ErrorCode, Failure};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{Obstacle, Running, Served, Start};
+use crate::settings::Settings;
+use crate::wiring;
+
+/// How long a client waits for a database that has neither answered nor refused, before it is served without one.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+const HINT: &str = "The server keeps trying, and announces its tools (notifications/tools/list_changed) once it is connected. \
+    If this lasts, tell the operator: the message says what PostgreSQL, or the network, has answered.";
+
+pub(super) async fn serve(start: Start, settings: Settings, stop: CancellationToken) -> anyhow::Result<()> {
+    let demo = start.demo;
+    let (progress, mut failure) = watch::channel(not_yet("the database has not answered yet"));
+    let tools = wiring::unavailable_tools(&settings, &failure, &start.metrics)?;
+    let served = Served::new(tools, &settings)?;
+    let is_serving = Arc::new(AtomicBool::new(false));
+    let mut starting =
+        tokio::spawn(started(start, settings.clone(), served.clone(), progress, Arc::clone(&is_serving)));
+
+    let patience = tokio::time::sleep(PATIENCE);
+    let started = tokio::select! {
+        started = &mut starting => Some(started??),
+        Ok(()) = failure.changed() => None,
+        () = patience => None,
+        () = stop.cancelled() => None,
+    };
+    if started.is_none() {
+        wiring::check_files(&settings, demo)?;
+    }
+    is_serving.store(true, Ordering::Relaxed);
+    let server = wiring::server(&served.toolbox, &settings, served.asking.clone());
+    let outcome = mcp::serve_stdio(server, stop).await;
+    let running = match started {
+        Some(running) => Some(running),
+        None if starting.is_finished() => starting.await?.ok(),
+        None => {
+            starting.abort();
+            starting.await.ok().and_then(Result::ok)
+        }
+    };
+    if let Some(running) = running {
+        running.drain().await;
+    }
+    Ok(outcome?)
+}
+
+/// Starts as soon as the database is there. What is wrong with it, or with the manifests, stops the start, unless clients are
+/// served already: then it is what their calls are answered with.
+async fn started(
+    start: Start,
+    settings: Settings,
+    served: Served,
+    progress: watch::Sender<Failure>,
+    is_serving: Arc<AtomicBool>,
+) -> anyhow::Result<Running> {
+    let told = |obstacle: Obstacle<'_>| {
+        let failure = match obstacle {
+            Obstacle::Unfit(error) if !is_serving.load(Ordering::Relaxed) => return ControlFlow::Break(error),
+            Obstacle::Unfit(error) => {
+                Failure { retryable: false, ..not_yet(&format!("the server cannot start: {error:#}")) }
+            }
+            Obstacle::NoConnection(error) => {
+                Failure { retryable: error.is_unreachable(), ..not_yet(&error.to_string()) }
+            }
+        };
+        progress.send_if_modified(|known| {
+            let is_new = known.message != failure.message;
+            if is_new {
+                tracing::error!("not connected to the database: {}", failure.message);
+                *known = failure;
+            }
+            is_new
+        });
+        ControlFlow::Continue(())
+    };
+    let opened = start.open_when_possible(&settings, told).await?;
+    let running = start.run(opened, served, &settings, None)?;
+    running.announce(&settings);
+    Ok(running)
+}
+
+fn not_yet(why: &str) -> Failure {
+    Failure::new(ErrorCode::DatabaseUnavailable, why).hint(HINT)
+}

@@ -1,0 +1,51 @@
+//! The definitions that a write depends on: relations with their triggers, constraints, policies and view definitions, and
+//! functions. What a person agrees to holds only while they stay as they are. The SQL is in `migrations/V11`.
+
+use pg::{Outcome, Step};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::executor::{Executor, Order, Refusal, Statement, WriteTx};
+
+/// A definition, and its version when a write was previewed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Definition {
+    /// `table`, `view`, `materialized view`, `foreign table`, `function`, or `operators` for all operators, casts and domains
+    /// that PostgreSQL does not ship.
+    pub kind: String,
+    /// The schema and name of a relation, quoted as SQL needs it; the name of a function, whatever its schema and parameters.
+    pub name: String,
+    /// SHA-256 over the versions of its rows in the system catalogs, in hexadecimal digits.
+    pub version: String,
+}
+
+const CURRENT_SQL: &str = "select * from countersign.current_definitions($1)";
+pub(crate) const CHANGED_SQL: &str = "select countersign.changed_definitions($1) as definition";
+
+/// The step that lists the definitions that the transaction depends on so far, and its parameters.
+pub(crate) fn search(executor: &dyn Executor, order: &Order) -> [Option<String>; 1] {
+    // A native executor or a statement of the caller's own may name functions in its parameters only.
+    let texts = [executor.definition(), Value::Object(order.params.clone()).to_string()];
+    [Some(pg::value::text_array(&texts))]
+}
+
+pub(crate) fn search_step(params: &[Option<String>; 1]) -> Step<'_> {
+    Step { sql: CURRENT_SQL, params, param_types: &[] }
+}
+
+/// What [`search_step`] has found.
+pub(crate) fn found(outcome: Outcome) -> Vec<Definition> {
+    let definition = |row: Vec<Option<String>>| {
+        let [kind, name, version] = <[Option<String>; 3]>::try_from(row).ok()?;
+        Some(Definition { kind: kind?, name: name?, version: version? })
+    };
+    outcome.rows.into_iter().filter_map(definition).collect()
+}
+
+/// The definitions that have changed since, each by kind and name.
+pub(crate) async fn changed(tx: &mut WriteTx<'_>, definitions: &[Definition]) -> Result<Vec<String>, Refusal> {
+    let params = [Some(serde_json::to_string(definitions).unwrap_or_default())];
+    let rows = tx.run(&[Statement { sql: CHANGED_SQL, params: &params, param_types: &[] }]).await?;
+    let name = |row: &serde_json::Map<String, Value>| row.get("definition")?.as_str().map(str::to_owned);
+    Ok(rows.first().map(|rows| rows.rows.iter().filter_map(name).collect()).unwrap_or_default())
+}

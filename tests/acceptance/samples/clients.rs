@@ -1,0 +1,98 @@
+//! The configuration blocks for clients, each used by a real client.
+
+use serde_json::{Value, json};
+use testkit::{ConfigDir, External, HttpServer, skip_without};
+use tokio::process::Command;
+
+use super::shop::Shop;
+use super::{Sample, samples_like};
+use crate::clients::node;
+
+const INSPECTOR: &str = "@modelcontextprotocol/inspector/clients/launcher/build/index.js";
+const BRIDGE: &str = "mcp-remote/dist/proxy.js";
+
+/// The blocks of README.md and docs/clients.md that have a server of this kind.
+fn blocks(is_wanted: fn(&Value) -> bool) -> Vec<(Sample, Value)> {
+    let pages = ["README.md", "docs/clients.md"];
+    let found: Vec<(Sample, Value)> = pages
+        .into_iter()
+        .flat_map(|page| samples_like(page, "{\n"))
+        .map(|sample| {
+            let block: Value = serde_json::from_str(&sample.text).unwrap();
+            let servers = block.get("mcpServers").or(block.get("servers")).unwrap();
+            (sample, servers["shop"].clone())
+        })
+        .filter(|(_, server)| is_wanted(server))
+        .collect();
+    assert!(found.len() > 2, "{found:?}");
+    found
+}
+
+/// The names of the tools that the inspector sees with this configuration.
+async fn tools(sample: &Sample, server: &Value) -> Vec<String> {
+    let home = tempfile::tempdir().unwrap();
+    let config = home.path().join("mcp.json");
+    std::fs::write(&config, json!({"mcpServers": {"shop": server}}).to_string()).unwrap();
+    let mut command: Command = node(INSPECTOR);
+    command.env("HOME", home.path()).args(["--cli", "--config"]).arg(&config).args(["--server", "shop"]);
+    command.args(["--stored-auth-only", "--format", "json", "--quiet", "--method", "tools/list"]);
+    let output = command.output().await.unwrap();
+    let answer: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{sample:?}: {error}: {output:?}"));
+    let tools = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{sample:?}: {answer}"));
+    tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_on_the_same_machine() {
+    if skip_without(&[External::NodeModules]) {
+        return;
+    }
+    let shop = Shop::ready().await;
+    for (sample, server) in blocks(|server| server["command"] == "/path/to/countersign") {
+        let server: Value = serde_json::from_str(&shop.filled_in(&server.to_string())).unwrap();
+        let tools = tools(&sample, &server).await;
+        assert!(tools.contains(&"set_order_status".to_owned()), "{sample:?}: {tools:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_over_the_network() {
+    // F-12
+    if skip_without(&[External::NodeModules]) {
+        return;
+    }
+    let shop = Shop::ready().await;
+    let made = Command::new(testkit::countersign()).args(["token", "new", "--account", "default", "--json"]).output();
+    let made: Value = serde_json::from_slice(&made.await.unwrap().stdout).unwrap();
+    let (token, entry) = (made["token"].as_str().unwrap(), made["toml"].as_str().unwrap());
+    let folder = ConfigDir::new();
+    let config = format!(
+        "database_url = {:?}\nmanifests = [{:?}]\n{entry}\n[http]\nlisten = \"127.0.0.1:0\"\n",
+        shop.url("countersign_writer"),
+        shop.manifest()
+    );
+    let mut command = folder.command(&config);
+    command.arg("serve");
+    let listening = HttpServer::listening(command).await;
+    listening.logged(" ready ").await;
+    for (sample, server) in blocks(|server| server["command"] != "/path/to/countersign") {
+        let server = server.to_string().replace("THE_TOKEN", token).replace("${input:token}", token);
+        let server = server.replace("https://mcp.example.com", &listening.url(""));
+        let mut server: Value = serde_json::from_str(&server).unwrap();
+        if server["command"] == "npx" {
+            // The same package, which is installed here, without asking the registry for it.
+            let arguments = server["args"].as_array().unwrap();
+            assert_eq!((&arguments[0], &arguments[1]), (&json!("-y"), &json!("mcp-remote@0.15.1")));
+            let node = node(BRIDGE);
+            let program = node.as_std().get_program().to_str().unwrap();
+            let script = node.as_std().get_args().map(|argument| json!(argument.to_str().unwrap()));
+            let arguments: Vec<Value> = script.chain(arguments[2..].iter().cloned()).collect();
+            server["args"] = arguments.into();
+            server["command"] = program.into();
+            server["env"]["HOME"] = json!(shop.folder());
+        }
+        let tools = tools(&sample, &server).await;
+        assert!(tools.contains(&"set_order_status".to_owned()), "{sample:?}: {tools:?}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Samples of commands, statements and jobs.
+
+use serde_json::{Value, json};
+use testkit::{ConfigDir, countersign, repository, run_countersign};
+use tokio::process::Command;
+
+use super::shop::Shop;
+use super::{sample, samples_of};
+
+#[test]
+fn the_demo_is_what_the_readme_starts() {
+    // `demo::` runs what `cargo run -- demo` runs: the default member of the workspace is the binary of the tests.
+    let manifest = std::fs::read_to_string(repository().join("Cargo.toml")).unwrap();
+    assert!(manifest.contains("default-members = [\"crates/countersign\"]"), "{manifest}");
+    assert_eq!(sample("README.md", "cargo run -- demo"), "cargo run -- demo\ncargo test --workspace\n");
+    assert_eq!(sample("CONTRIBUTING.md", "cargo build"), "cargo build\ncargo test --workspace\n");
+}
+
+/// `countersign audit list [--limit N] ..`: the words in front of the arguments, and the options.
+fn usage(line: &str) -> (Vec<&str>, Vec<&str>) {
+    let words: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).skip(1).collect();
+    let verbs = words.iter().take_while(|word| word.chars().all(|c| c.is_ascii_lowercase())).copied().collect();
+    let option = |word: &&str| word.trim_start_matches('[').starts_with("--");
+    let options = words.iter().filter(|word| option(word)).map(|word| word.trim_matches(['[', ']'])).collect();
+    (verbs, options)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn usage_lines_name_commands_and_options_that_exist() {
+    let mut lines = 0;
+    for page in ["docs/auditors.md", "docs/operators.md"] {
+        for sample in samples_of(page) {
+            for line in sample.text.lines().filter(|line| line.starts_with("countersign ") && line.contains("[--")) {
+                let (verbs, options) = usage(line);
+                let help = Command::new(countersign()).args(&verbs).arg("--help").output().await.unwrap();
+                let help = String::from_utf8(help.stdout).unwrap();
+                for option in options {
+                    let is_there = help.split([' ', '\n']).any(|word| word.trim_end_matches(',') == option);
+                    assert!(is_there, "{page}: {verbs:?} has no {option}\n{help}");
+                }
+                lines += 1;
+            }
+        }
+    }
+    assert!(lines > 5, "{lines}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_of_cron() {
+    // F-11: each with its connection, in the order of the page.
+    let shop = Shop::ready().await;
+    let place = shop.folder().to_str().unwrap().to_owned();
+    for (name, user) in [("countersign.toml", "countersign_writer"), ("owner.toml", "me")] {
+        std::fs::write(shop.folder().join(name), format!("database_url = {:?}\n", shop.url(user))).unwrap();
+    }
+    let mut jobs = 0;
+    for sample in samples_of("docs/operators.md").into_iter().chain(samples_of("docs/auditors.md")) {
+        for line in sample.text.lines().filter(|line| line.contains("countersign ") && !line.contains('[')) {
+            let command = line.find("countersign ").map(|at| &line[at..]).unwrap_or_default();
+            let is_cron = line.starts_with(|c: char| c.is_ascii_digit() || c == '*');
+            if !is_cron && !command.starts_with("countersign audit") {
+                continue;
+            }
+            let command = command
+                .replace("/var/lib/countersign", &place)
+                .replace("/elsewhere", &place)
+                .replace("/etc/countersign", &place);
+            assert!(!is_cron || command.contains("--config "), "a job has a connection of its own: {line}");
+            // grep exits with 1 when nothing is wrong.
+            let command = if command.contains("| grep") { format!("{command} || true") } else { command };
+            let connection = if is_cron { String::new() } else { format!("DATABASE_URL='{}'", shop.url("me")) };
+            shop.shell(&format!("env -u PGHOST -u PGPORT -u PGUSER {connection} {command}"), "").await;
+            jobs += 1;
+        }
+    }
+    assert!(jobs > 5, "{jobs}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_for_operators() {
+    let shop = Shop::ready().await;
+    shop.run(&sample("docs/operators.md", "create role anna")).await;
+    shop.run(&sample("docs/security.md", "revoke execute")).await;
+    let listed = run_countersign(&shop.url("anna"), &["proposals", "list"]).await;
+    assert_eq!(listed.code, 0, "{}", listed.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_for_auditors() {
+    let shop = Shop::ready().await;
+    shop.run(&sample("docs/auditors.md", "select a.created_at")).await;
+    shop.run(&sample("docs/auditors.md", "select no, sealed_at")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sample_of_trusted_proxies_is_read() {
+    let folder = ConfigDir::new();
+    let shop = Shop::ready().await;
+    let config = format!(
+        "database_url = {:?}\n{}listen = \"127.0.0.1:0\"\n",
+        shop.url("countersign_writer"),
+        sample("docs/deploy.md", "[http]")
+    );
+    let mut command = folder.command(&config);
+    command.arg("serve");
+    testkit::HttpServer::listening(command).await.logged(" ready ").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_query_of_the_page_on_the_command_line() {
+    let shop = Shop::new().await;
+    shop.run("create table public.customer (id integer primary key, name text); insert into public.customer values (7, 'Ada')")
+        .await;
+    let shown = sample("docs/agent-cli.md", "$ countersign query");
+    let (command, answer) = shown.split_once('\n').unwrap();
+    let said = shop.shell(command.trim_start_matches("$ "), "").await;
+    let [mut said, mut shown] = [said.as_str(), answer].map(|text| serde_json::from_str::<Value>(text.trim()).unwrap());
+    for answer in [&mut said, &mut shown] {
+        assert!(answer["trace"].as_object_mut().unwrap().remove("duration_ms").is_some(), "{answer}");
+    }
+    assert_eq!(said, shown);
+    assert_eq!(said["rows"], json!([{"id": 7, "name": "Ada"}]));
+}

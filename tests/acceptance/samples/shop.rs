@@ -1,0 +1,161 @@
+//! The shop of the samples: from `init` to the first write, as README.md says it.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use embedded::{Cluster, Options};
+use serde_json::{Value, json};
+use testkit::{Server, countersign};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use super::sample;
+
+const TABLES: &str = "create schema shop;
+    create table shop.orders (id bigint primary key, status text not null, placed date not null);
+    insert into shop.orders values (17, 'paid', '2026-02-01'), (18, 'open', '2025-12-31')";
+
+/// A database `shop` of a cluster of its own, and a folder with the manifest of README.md.
+pub(super) struct Shop {
+    cluster: Arc<Cluster>,
+    folder: tempfile::TempDir,
+}
+
+impl Shop {
+    /// The tables, and no ledger.
+    pub(super) async fn new() -> Self {
+        let start = || Arc::new(Cluster::start(Options::ephemeral(), &mut |_| {}).unwrap());
+        let cluster = tokio::task::spawn_blocking(start).await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("shop.toml"), sample("README.md", "name = \"shop\"")).unwrap();
+        let shop = Self { cluster, folder };
+        // One at a time: a database is not created in a transaction.
+        shop.run_in("postgres", "create role me superuser login").await;
+        shop.run_in("postgres", "create database shop").await;
+        shop.run(TABLES).await;
+        shop
+    }
+
+    /// The same with the ledger, and what the writer needs.
+    pub(super) async fn ready() -> Self {
+        let shop = Self::new().await;
+        let init = Command::new(countersign()).env("DATABASE_URL", shop.url("me")).arg("init").output().await.unwrap();
+        assert!(init.status.success(), "{init:?}");
+        shop.run("grant usage on schema shop to countersign_writer; grant select, update on shop.orders to countersign_writer")
+            .await;
+        shop
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(super) fn manifest(&self) -> String {
+        self.folder.path().join("shop.toml").to_str().unwrap().to_owned()
+    }
+
+    pub(super) fn url(&self, user: &str) -> String {
+        let host = self.cluster.socket_dir().display().to_string().replace('/', "%2F");
+        format!("postgresql://{user}@{host}:{}/shop", self.cluster.port())
+    }
+
+    /// What a sample says with the places that it leaves open.
+    pub(super) fn filled_in(&self, text: &str) -> String {
+        text.replace("postgresql://me@localhost:5432/shop", &self.url("me"))
+            .replace("postgresql://countersign_writer:secret@localhost:5432/shop", &self.url("countersign_writer"))
+            .replace("/path/to/countersign", countersign().to_str().unwrap())
+            .replace("/path/to/shop.toml", &self.manifest())
+    }
+
+    pub(super) async fn run(&self, sql: &str) {
+        self.run_in("shop", sql).await;
+    }
+
+    async fn run_in(&self, database: &str, sql: &str) {
+        let url = self.cluster.connection_string(database);
+        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    }
+
+    /// A shell command in the shop's folder that finds `countersign`; its standard output.
+    pub(super) async fn shell(&self, script: &str, input: &str) -> String {
+        let bin = self.folder().join("bin");
+        std::fs::create_dir_all(&bin).unwrap();
+        let link = bin.join("countersign");
+        if !link.exists() {
+            std::os::unix::fs::symlink(countersign(), link).unwrap();
+        }
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        // Without a terminal of its own, so that psql reads a password from standard input.
+        let mut child = Command::new("setsid")
+            .args(["--wait", "bash", "-euo", "pipefail", "-c", script])
+            .current_dir(self.folder())
+            .env("PATH", path)
+            .env("PGHOST", self.cluster.socket_dir())
+            .env("PGPORT", self.cluster.port().to_string())
+            .env("PGUSER", "me")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).await.unwrap();
+        let output = child.wait_with_output().await.unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{script}\n{}{}", text(&output.stdout), text(&output.stderr));
+        text(&output.stdout)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_readme_from_init_to_the_first_write_and_back() {
+    let shop = Shop::new().await;
+    let script = sample("README.md", "cargo build --release");
+    let script = script.replace("cargo build --release\n", "").replace("target/release/", "");
+    shop.shell(&shop.filled_in(&script), "secret\nsecret\n").await;
+
+    let mut command = Command::new(countersign());
+    command.env("DATABASE_URL", shop.url("countersign_writer")).kill_on_drop(true);
+    let server = Server::start({
+        command.args(["--log", "warn", "serve", "--manifest"]).arg(shop.manifest());
+        command
+    })
+    .await;
+    let call = json!({"id": 17, "status": "shipped"});
+    let mut written = server.succeed("set_order_status", call).await;
+    let mut shown: Value = serde_json::from_str(&sample("README.md", "{\"success\": true,")).unwrap();
+    let undo = written["meta"]["rollback"]["undo_params"].clone();
+    // What differs from one call to the next.
+    for answer in [&mut written, &mut shown] {
+        for name in ["elapsed_ms", "correlation_id"] {
+            assert!(answer["meta"].as_object_mut().unwrap().remove(name).is_some(), "{answer}");
+        }
+    }
+    assert_eq!(written, shown);
+    assert_eq!(server.succeed("set_order_status", undo).await["data"]["status"], "paid");
+
+    let query = sample("README.md", "countersign query --dbname shop");
+    let result: Value = serde_json::from_str(&shop.shell(&query, "").await).unwrap();
+    assert_eq!(result["rows"], json!([{"orders": 1}]), "{result}");
+    server.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sample_configuration_starts_a_server() {
+    // F-11: with the manifest of README.md, whose tool the profile of the sample names.
+    let shop = Shop::ready().await;
+    let place = shop.folder().to_str().unwrap().to_owned();
+    std::fs::write(shop.folder().join("countersign-database-url"), shop.url("countersign_writer")).unwrap();
+    std::fs::write(shop.folder().join("countersign-fingerprint-key"), "sixteen characters or more").unwrap();
+    let sample = sample("docs/operators.md", "# countersign.toml").replace("/run/secrets", &place);
+    let over_http = sample.replace("127.0.0.1:7777", "127.0.0.1:0");
+    assert_ne!(over_http, sample);
+    std::fs::write(shop.folder().join("countersign.toml"), over_http).unwrap();
+    let mut command = Command::new(countersign());
+    command.arg("--config").arg(shop.folder().join("countersign.toml")).arg("serve").kill_on_drop(true);
+    let server = testkit::HttpServer::listening(command).await;
+    server.logged(" ready ").await;
+}
