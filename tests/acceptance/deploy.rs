@@ -10,6 +10,8 @@ use testkit::{
 };
 use tokio::process::Command;
 
+use crate::samples::sample;
+
 /// The first fenced block of docs/deploy.md of this kind.
 pub(crate) fn documented(kind: &str) -> String {
     let text = std::fs::read_to_string(repository().join("docs/deploy.md")).unwrap();
@@ -42,10 +44,7 @@ async fn the_unit_of_systemd_is_one() {
 
 /// The unit of docs/deploy.md that goes into this file of /etc/systemd/system.
 fn documented_unit(file: &str) -> String {
-    let text = std::fs::read_to_string(repository().join("docs/deploy.md")).unwrap();
-    let units = text.split("```systemd\n").skip(1).filter_map(|block| block.split_once("\n```")).map(|(unit, _)| unit);
-    let mut found = units.filter(|unit| unit.starts_with(&format!("# /etc/systemd/system/{file}\n")));
-    format!("{}\n", found.next().unwrap_or_else(|| panic!("docs/deploy.md has no {file}")))
+    sample("docs/deploy.md", &format!("# /etc/systemd/system/{file}\n"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
