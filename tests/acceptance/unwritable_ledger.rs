@@ -18,7 +18,7 @@ async fn refuses(db: &Database, server: &Server, sqlstate: &str) {
 async fn a_revoked_privilege() {
     let db = database().await;
     let server = Server::on(&db).await;
-    let admit = "function countersign.admit(uuid, text, text, text, text, text, json, text, boolean)";
+    let admit = "function countersign.admit(uuid, text, text, text, text, text, json, text, json, boolean)";
     db.run(&format!("revoke execute on {admit} from countersign_writer")).await;
     refuses(&db, &server, "42501").await;
 }

@@ -23,6 +23,18 @@ pub enum FrontEnd {
     Psql,
 }
 
+impl FrontEnd {
+    /// The name of the command.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Query => "query",
+            Self::Pipe => "pipe",
+            Self::Psql => "psql",
+        }
+    }
+}
+
 /// What is to be done.
 #[derive(Debug, Clone)]
 pub struct Invocation {

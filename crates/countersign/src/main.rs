@@ -3,13 +3,16 @@
 //! To add a command: a variant in `cli::Command`, a module with its `run`, and a line in [`run`].
 
 mod agent;
+mod ago;
 mod audit;
 mod check;
 mod cli;
 mod connection;
 mod demo;
 mod demo_data;
+mod diff;
 mod doctor;
+mod generated;
 mod init;
 mod keys;
 mod logging;
@@ -18,6 +21,7 @@ mod proposals;
 mod reload;
 mod serve;
 mod settings;
+mod short_id;
 mod steps;
 mod terminal;
 mod text;
@@ -37,6 +41,12 @@ fn main() -> ExitCode {
         return agent::run(front_end, &arguments);
     }
     let (command, sources) = Cli::read();
+    // What is made from the command line alone needs no configuration.
+    match &command {
+        Command::Completions(arguments) => return generated::completions(arguments.shell),
+        Command::Man(arguments) => return generated::man(&arguments.dir).unwrap_or_else(|error| failed(&error)),
+        _ => {}
+    }
     let settings = match sources.load() {
         Ok(settings) => settings,
         Err(error) => return failed(&error),
@@ -70,6 +80,7 @@ async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::
         Command::Keys(command) => keys::run(command, &settings).await?,
         Command::Token(command) => token::run(command, &sources, &settings)?,
         Command::Doctor(arguments) => return doctor::run(&arguments, &settings).await,
+        Command::Completions(_) | Command::Man(_) => {}
         Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {
             anyhow::bail!("query, pipe and psql come first: put their options, --config as well, behind them")
         }

@@ -168,7 +168,8 @@ impl Workshop {
 
 /// A server for the configured principal.
 pub(crate) fn server(toolbox: &Toolbox, settings: &Settings, asking: Asking) -> mcp::Server {
-    let principal = Principal { account_id: settings.account.clone(), actor: settings.actor.clone() };
+    let principal =
+        Principal { account_id: settings.account.clone(), actor: settings.actor.clone(), ..Principal::default() };
     mcp::Server::new(toolbox.of_profile(&settings.profile), principal, settings.content.into(), asking)
 }
 

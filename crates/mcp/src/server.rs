@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use contract::{Envelope, Failure, Meta, Principal};
+use contract::{ClientInfo, Envelope, Failure, Meta, Principal, trace_id};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, CustomRequest,
@@ -23,7 +23,7 @@ use crate::asking::{Asking, Way};
 use crate::changes::Listener;
 use crate::resources;
 
-use crate::http::{Account, Exchange, ReadPlace};
+use crate::http::{Account, Exchange, ReadPlace, RecordedSession};
 use crate::in_flight::InFlight;
 use crate::packed;
 use crate::reads;
@@ -45,6 +45,8 @@ pub enum Content {
 pub struct Server {
     tools: Toolset,
     principal: Principal,
+    /// Names the session in records; `None` where each request says it itself, or there are none.
+    session_id: Option<String>,
     content: Content,
     asking: Asking,
     /// What the account may take; `None` for a client that has the server for itself.
@@ -99,6 +101,7 @@ impl Server {
         Self {
             tools,
             principal,
+            session_id: Some(new_session_id()),
             content,
             asking,
             account: None,
@@ -125,8 +128,24 @@ impl Server {
     #[must_use]
     pub(crate) fn over_http(mut self, account: Arc<Account>) -> Self {
         self.account = Some(account);
+        self.session_id = None;
         self.last_answers = LAST_ANSWERS_TO_CLIENTS;
         self
+    }
+
+    /// The same for all requests of one session.
+    #[must_use]
+    pub(crate) fn of_one_session(mut self) -> Self {
+        self.session_id = Some(new_session_id());
+        self
+    }
+
+    /// Where a call came from: what the request says goes before what the session said.
+    fn client(&self, context: &RequestContext<RoleServer>) -> ClientInfo {
+        let client = context.client_info().map(|client| ClientInfo::new(&client.name, &client.version));
+        let session_id = RecordedSession::of(context).or_else(|| self.session_id.clone());
+        let trace_id = context.meta.get_traceparent().and_then(trace_id).map(str::to_owned);
+        ClientInfo { session_id, trace_id, ..client.unwrap_or_default() }
     }
 
     async fn call(
@@ -138,7 +157,8 @@ impl Server {
         let registry = self.tools.registry();
         let way = Asking::way(context);
         let said = self.asking.answered(&params, &self.principal)?;
-        let (mut reply, mut place) = self.reply(&registry, &params, way, said).await?;
+        let principal = Principal { client: self.client(context), ..self.principal.clone() };
+        let (mut reply, mut place) = self.reply(&registry, &params, &principal, way, said).await?;
         if let Some(question) = reply.question.take() {
             match way {
                 Way::Again => {
@@ -149,7 +169,7 @@ impl Server {
                     // At the end of the session nobody answers any more.
                     let said = self.session.run_until_cancelled(asked).await.flatten();
                     if said.is_some() {
-                        (reply, place) = self.reply(&registry, &params, way, said).await?;
+                        (reply, place) = self.reply(&registry, &params, &principal, way, said).await?;
                     }
                 }
                 Way::No => {}
@@ -175,6 +195,7 @@ impl Server {
         &self,
         registry: &Arc<Registry>,
         params: &CallToolRequestParams,
+        principal: &Principal,
         way: Way,
         said: Option<Said>,
     ) -> Result<(Reply, Option<ReadPlace>), ErrorData> {
@@ -196,7 +217,7 @@ impl Server {
             Err(failure) => return refused(failure),
         };
         let arguments = params.arguments.clone().unwrap_or_default();
-        let caller = Caller { principal: self.principal.clone(), asks_user: way != Way::No, said };
+        let caller = Caller { principal: principal.clone(), asks_user: way != Way::No, said };
         let calling = registry.call(name, arguments, caller);
         match reads::in_time(place.as_ref(), calling).await {
             Some(reply) => reply.map(|reply| (reply, place)).ok_or_else(|| ErrorData::internal_error("no tool", None)),
@@ -250,6 +271,11 @@ impl Server {
             serde_json::to_string(envelope).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         Ok(packed::pack(text, envelope.is_success(), self.content))
     }
+}
+
+/// Names a session in records, and opens none.
+pub(crate) fn new_session_id() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
 }
 
 /// Ends when whoever waits for this answer has gone. Clients of a pipe say so.

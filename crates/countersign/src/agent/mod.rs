@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use agent_cli::connection::ConnectionString;
 use agent_cli::{FrontEnd, Invocation, ParseExit, StopSignals};
-use contract::Principal;
+use contract::{ClientInfo, Principal};
 use ledger::Surroundings;
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
@@ -67,7 +67,9 @@ fn prepare(front_end: FrontEnd, arguments: &[OsString]) -> Result<(Invocation, R
     let audit = audit(&invocation, &settings).map_err(wrong)?;
     let shared = connection::named(&settings).map(|GivenSecret { text, origin }| ConnectionString { text, origin });
     let actor = person::name();
-    let principal = Principal { account_id: settings.account.clone(), actor: Some(actor) };
+    let command = format!("countersign {}", front_end.name());
+    let client = ClientInfo::new(&command, env!("CARGO_PKG_VERSION")).in_session();
+    let principal = Principal { account_id: settings.account.clone(), actor: Some(actor), client };
     let executor = Recording::new(audit, principal, settings.ledger.clone());
     let invocation = Invocation { database: shared, ..invocation };
     Ok((invocation, executor, Surroundings::of_process(settings.connect_timeout)))
