@@ -89,7 +89,7 @@ mod tests {
             format!("00-{id}-00f067aa0ba902b7-01-more"),
             format!("00-{id}-0000000000000000-01"),
             format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)),
-            format!("00-{}-00f067aa0ba902b7-01", id.to_uppercase()),
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01".to_owned(),
             format!("00-{id}-00f067aa0ba902b7"),
         ] {
             assert_eq!(trace_id(&invalid), None, "{invalid}");
