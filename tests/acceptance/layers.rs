@@ -1,4 +1,4 @@
-//! Read only with every single layer taken away in turn (design.md sections 1 and 4; promises D2-17, D5-02, X-23 to
+//! Read only with every single layer taken away in turn (promises D2-17, D5-02, X-23 to
 //!
 //!
 //! Every hostile statement of `tests/attacks/reads.jsonl` runs through the read path as the login that `init` makes, as a

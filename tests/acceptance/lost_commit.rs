@@ -1,5 +1,5 @@
-//! The connection is lost at COMMIT: the answer is the truth, whatever side of it the loss was on (promise 3 of
-//! design.md; CR01, CR02, CR05).
+//! The connection is lost at COMMIT: the answer is the truth, whatever side of it the loss was on (CR01, CR02,
+//! CR05).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Writes that wait for agreement: what is agreed to is exactly what happens, once (design.md section 8; promises C1 to C7,
+//! Writes that wait for agreement: what is agreed to is exactly what happens, once (promises C1 to C7,
 //! attacks AP01 to AP10). How a client's user is asked is `elicitation`, what people see `proposals_cli`.
 
 mod altered;

@@ -1,4 +1,4 @@
-//! If the ledger cannot be written, nothing is written (promise 2 of design.md; A8-03, AU01).
+//! If the ledger cannot be written, nothing is written (A8-03, AU01).
 
 use serde_json::json;
 use testkit::social::untouched_tweet;

@@ -1,4 +1,4 @@
-//! The one shape that every tool answers with (design.md section 6; promises A2, A3).
+//! The one shape that every tool answers with (promises A2, A3).
 
 use serde::ser::{SerializeStruct, Serializer};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! How a prepared statement describes itself: the types of its parameters and of its result columns.
 //!
 //! `pg` finds these out by asking PostgreSQL, `manifest` makes schemas from them. No decision is ever taken by looking
-//! at SQL text (design.md section 4).
+//! at SQL text.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! The login of the read path. The login is the wall: a read-only transaction stops little, and SET ROLE is undone by
-//! the query itself (design.md section 4).
+//! the query itself.
 
 use contract::Secret;
 use pg::{Reader, Session, SessionSettings, Step, Target};

@@ -1,4 +1,4 @@
-//! Manifest files to checked tool specifications (design.md section 5).
+//! Manifest files to checked tool specifications.
 //!
 //! [`compile`] takes the text of every manifest and whoever can [`Describe`](contract::Describe) a statement, and gives
 //! either a whole [`Catalog`] or every [`Mistake`] of every tool at once. What the database knows (types, columns,

@@ -1,4 +1,4 @@
-//! The connection is lost at COMMIT, on either side of the pooler: the answer is the truth (promise 3 of design.md; CR01,
+//! The connection is lost at COMMIT, on either side of the pooler: the answer is the truth (CR01,
 //! CR02). The pooler itself is killed in `chaos`.
 
 use serde_json::json;

@@ -7,7 +7,7 @@ use super::{PRICE, agreement, decide_as_person, id, price, state};
 
 const STATES: [&str; 7] = ["pending", "confirmed", "rejected", "expired", "executed", "failed", "stale"];
 
-/// Where each state may go (design.md section 8); a confirmed one stays so when another attempt takes it up.
+/// Where each state may go; a confirmed one stays so when another attempt takes it up.
 const ALLOWED: [(&str, &[&str]); 7] = [
     ("pending", &["confirmed", "rejected", "expired"]),
     ("confirmed", &["confirmed", "executed", "failed", "stale", "expired"]),

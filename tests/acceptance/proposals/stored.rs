@@ -27,7 +27,7 @@ async fn one_that_nobody_agrees_to_in_time_expires_by_the_databases_clock() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_agreed_to_and_not_carried_out_in_time_expires_too() {
-    // design.md: nothing stays in confirmed.
+    // Nothing stays in confirmed.
     let db = database().await;
     let mut server_of_proposer = Server::studio_command(&db);
     server_of_proposer.env("COUNTERSIGN_PROPOSAL_LIFETIME_S", "1");

@@ -18,6 +18,9 @@ use crate::wiring;
 /// How long a client waits for a database that has neither answered nor refused, before it is served without one.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long it may then take to open another connection.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
+
 const HINT: &str = "The server keeps trying, and announces its tools (notifications/tools/list_changed) once it is connected. \
     If this lasts, tell the operator: the message says what PostgreSQL, or the network, has answered.";
 
@@ -60,7 +63,7 @@ pub(super) async fn serve(start: Start, settings: Settings, stop: CancellationTo
 async fn no_answer(target: &Target) {
     loop {
         tokio::time::sleep(PATIENCE).await;
-        if !matches!(tokio::time::timeout(PATIENCE, ledger::reach(target)).await, Ok(Ok(()))) {
+        if !matches!(tokio::time::timeout(LAST_PATIENCE, ledger::reach(target)).await, Ok(Ok(()))) {
             return;
         }
     }

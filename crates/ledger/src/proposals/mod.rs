@@ -1,4 +1,4 @@
-//! Writes that wait for somebody to agree (design.md section 8).
+//! Writes that wait for somebody to agree.
 //!
 //! ```text
 //! propose   the write is tried in transactions that are rolled back; what it came to is stored

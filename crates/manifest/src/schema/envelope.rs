@@ -1,4 +1,4 @@
-//! The envelope of a tool's answers (design.md section 6), as an output schema: short, since every client reads the
+//! The envelope of a tool's answers, as an output schema: short, since every client reads the
 //! schemas of all tools.
 
 use contract::Column;

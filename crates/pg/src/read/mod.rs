@@ -1,4 +1,4 @@
-//! The read path: one statement, in a transaction that cannot write, within bounds (design.md section 4).
+//! The read path: one statement, in a transaction that cannot write, within bounds.
 //!
 //! `run` is the pipeline itself, and `frame` what stands around the agent's statement in it; `remembered` knows
 //! which texts a session has prepared, and `shapes` how they were described, so that a text seen before costs one round trip;

@@ -1,4 +1,4 @@
-//! `confirm_proposal`: the user of the proposing account agrees, and the write is carried out (design.md section 8, T2).
+//! `confirm_proposal`: the user of the proposing account agrees, and the write is carried out.
 
 use std::pin::Pin;
 
