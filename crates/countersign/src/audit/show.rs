@@ -80,7 +80,7 @@ fn rows(record: &Map<String, Value>, shown: Shown) -> Vec<String> {
     let image = |column: &str| record.get(column).filter(|image| !image.is_null());
     match (image("before_image"), image("after_image")) {
         (Some(before), Some(after)) => {
-            beside("rows", diff::lines(before, after, shown.full, shown.width, &Style::of_stdout()))
+            beside("rows", diff::lines(before, after, &[], shown.full, shown.width, &Style::of_stdout()))
         }
         (before, after) => [shown.field("before", before), shown.field("after", after)].concat(),
     }

@@ -23,17 +23,25 @@ enum Change<'a> {
 /// The most lines of rows that are shown without being asked for.
 const MOST_LINES: usize = 60;
 
-/// The rows with all their values if these are a few lines, or `full` asks for it; else a summary. `width` is that of the
-/// terminal, if there is one.
-pub(crate) fn lines(before: &Value, after: &Value, full: bool, width: Option<usize>, style: &Style) -> Vec<String> {
+/// The rows with all their values if these are a few lines, or `full` asks for it; else a summary. `row_key` are the columns that
+/// are known to tell rows apart, if any are. `width` is that of the terminal, if there is one.
+pub(crate) fn lines(
+    before: &Value,
+    after: &Value,
+    row_key: &[String],
+    full: bool,
+    width: Option<usize>,
+    style: &Style,
+) -> Vec<String> {
     let (before, after) = (rows(before), rows(after));
-    let changes = changes(&before, &after);
+    let key = key(row_key, &before, &after);
+    let changes = changes(&key, &before, &after);
     let whole = whole(&changes, style);
     if full || whole.len() <= MOST_LINES {
         return whole;
     }
     let counts = whole.into_iter().take(1);
-    counts.chain(summary::lines(&changes, key(&before, &after).as_deref(), width)).collect()
+    counts.chain(summary::lines(&changes, &key, width)).collect()
 }
 
 /// A heading for each row, and below it a line for each column.
@@ -113,11 +121,13 @@ fn rows(image: &Value) -> Vec<&Value> {
 }
 
 /// Rows that belong together, in the order of before, then those that are new.
-fn changes<'a>(before: &[&'a Value], after: &[&'a Value]) -> Vec<Change<'a>> {
-    let key = key(before, after);
-    let name = |row: &Value| match &key {
-        Some(key) => row.get(key).map(Value::to_string).unwrap_or_default(),
-        None => row.to_string(),
+fn changes<'a>(key: &[String], before: &[&'a Value], after: &[&'a Value]) -> Vec<Change<'a>> {
+    let name = |row: &Value| match key {
+        [] => row.to_string(),
+        key => {
+            let values: Vec<&Value> = key.iter().map(|column| row.get(column).unwrap_or(&Value::Null)).collect();
+            json_line(&values.into_iter().cloned().collect())
+        }
     };
     let mut left: BTreeMap<String, Vec<&'a Value>> = BTreeMap::new();
     for &row in after.iter().rev() {
@@ -139,13 +149,22 @@ fn changes<'a>(before: &[&'a Value], after: &[&'a Value]) -> Vec<Change<'a>> {
     }
     match (key, before, after) {
         // One row, and nothing of it says that it is another one.
-        (None, [old], [new]) if old != new => vec![Change::Changed(old, new)],
+        ([], [old], [new]) if old != new => vec![Change::Changed(old, new)],
         _ => changes,
     }
 }
 
-/// The column that tells rows apart on both sides, and that most rows of both sides share; the first of several.
-fn key(before: &[&Value], after: &[&Value]) -> Option<String> {
+/// The columns that tell rows apart: those that are known to, or else the one that does so on both sides and that most rows of
+/// both sides share.
+fn key(row_key: &[String], before: &[&Value], after: &[&Value]) -> Vec<String> {
+    let is_there = |row: &&Value| row_key.iter().all(|column| row.get(column).is_some());
+    if !row_key.is_empty() && before.iter().chain(after).all(is_there) {
+        return row_key.to_vec();
+    }
+    guessed_key(before, after).into_iter().collect()
+}
+
+fn guessed_key(before: &[&Value], after: &[&Value]) -> Option<String> {
     let first = before.first().and_then(|row| row.as_object())?;
     let values = |rows: &[&Value], name: &str| -> Option<BTreeSet<String>> {
         let values: Option<BTreeSet<String>> =
@@ -170,7 +189,7 @@ mod tests {
     use super::*;
 
     fn shown(before: Value, after: Value) -> Vec<String> {
-        lines(&before, &after, false, None, &Style::plain())
+        lines(&before, &after, &[], false, None, &Style::plain())
     }
 
     #[test]
@@ -196,6 +215,15 @@ mod tests {
                 "    position  3",
             ]
         );
+    }
+
+    #[test]
+    fn the_key_of_the_table_goes_before_what_looks_like_one() {
+        let seat = |name: &str, row: u32, seat: u32| json!({"name": name, "row": row, "seat": seat});
+        let (before, after) = ([seat("anna", 1, 1), seat("ben", 1, 2)], [seat("anna", 1, 2), seat("ben", 1, 1)]);
+        let key = ["row", "seat"].map(str::to_owned);
+        let lines = lines(&json!(before), &json!(after), &key, false, None, &Style::plain());
+        assert_eq!(lines[..4], ["2 changed", "changed:", "  - name  \"anna\"", "  + name  \"ben\""], "{lines:?}");
     }
 
     #[test]

@@ -8,8 +8,8 @@ use crate::text::{Side, cell, json_line, table};
 /// The most rows of a table.
 const MOST_ROWS: usize = 20;
 
-/// What stands below the counts. `key` is the column that tells rows apart, if there is one.
-pub(super) fn lines(changes: &[Change<'_>], key: Option<&str>, width: Option<usize>) -> Vec<String> {
+/// What stands below the counts. `key` are the columns that tell rows apart, if there are any.
+pub(super) fn lines(changes: &[Change<'_>], key: &[String], width: Option<usize>) -> Vec<String> {
     let changed: Vec<(&Value, &Value)> = changes
         .iter()
         .filter_map(|change| match change {
@@ -34,7 +34,7 @@ pub(super) fn lines(changes: &[Change<'_>], key: Option<&str>, width: Option<usi
     lines
 }
 
-fn of_changed(changed: &[(&Value, &Value)], key: Option<&str>, width: Option<usize>) -> Vec<String> {
+fn of_changed(changed: &[(&Value, &Value)], key: &[String], width: Option<usize>) -> Vec<String> {
     let mut names: Vec<(&str, usize)> = Vec::new();
     for (before, after) in changed {
         let old = columns(before).filter(|(name, value)| after.get(*name) != Some(*value)).map(|(name, _)| name);
@@ -47,7 +47,7 @@ fn of_changed(changed: &[(&Value, &Value)], key: Option<&str>, width: Option<usi
         }
     }
     let mut lines = Vec::new();
-    if let Some(key) = key {
+    for key in key {
         let keys: Vec<&Value> = changed.iter().filter_map(|(before, _)| before.get(key)).collect();
         lines.push(format!("{} {}", contract::visible(key), range(&keys)));
     }
@@ -58,14 +58,15 @@ fn of_changed(changed: &[(&Value, &Value)], key: Option<&str>, width: Option<usi
         let range = |values: &[Value]| range(&values.iter().collect::<Vec<_>>());
         lines.push(format!("{} in {count} rows: {} -> {}", contract::visible(name), range(&old), range(&new)));
     }
-    let shown: Vec<&str> = names.iter().map(|(name, _)| *name).filter(|name| Some(*name) != key).collect();
-    let heading = key.into_iter().chain(shown.iter().copied()).map(contract::visible).collect();
+    let is_key = |name: &str| key.iter().any(|column| column == name);
+    let shown: Vec<&str> = names.iter().map(|(name, _)| *name).filter(|name| !is_key(name)).collect();
+    let heading = key.iter().map(String::as_str).chain(shown.iter().copied()).map(contract::visible).collect();
     let row = |(before, after): &(&Value, &Value)| {
-        let pair = |name: &&str| match (before.get(*name), after.get(*name)) {
+        let pair = |name: &str| match (before.get(name), after.get(name)) {
             (old, new) if old == new => cell(old),
             (old, new) => format!("{} -> {}", cell(old), cell(new)),
         };
-        key.iter().chain(&shown).map(pair).collect()
+        key.iter().map(String::as_str).chain(shown.iter().copied()).map(pair).collect()
     };
     lines.push("changed:".to_owned());
     lines.extend(of_table(heading, changed.iter().map(row).collect(), width));
@@ -138,7 +139,7 @@ mod tests {
     use crate::terminal::Style;
 
     fn shown(before: &[Value], after: &[Value], full: bool) -> Vec<String> {
-        super::super::lines(&json!(before), &json!(after), full, Some(80), &Style::plain())
+        super::super::lines(&json!(before), &json!(after), &[], full, Some(80), &Style::plain())
     }
 
     #[test]

@@ -71,7 +71,8 @@ fn preview(preview: &Preview, shown: Shown, style: &Style) -> Vec<String> {
     }
     match (&preview.before, &preview.after) {
         (Some(before), Some(after)) => {
-            lines.extend(beside("rows", diff::lines(before, after, shown.full, shown.width, style)));
+            let rows = diff::lines(before, after, &preview.row_key, shown.full, shown.width, style);
+            lines.extend(beside("rows", rows));
         }
         (before, after) => {
             lines.extend(shown.field("rows before", before.as_ref()));
