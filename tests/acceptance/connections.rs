@@ -1,5 +1,7 @@
 //! The pool: how many connections there are, who waits for one, and what is left in them.
 
+mod silent;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

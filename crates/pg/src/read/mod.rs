@@ -295,6 +295,7 @@ impl Reader {
         outcome: Result<Result<T, ReadError>, Elapsed>,
     ) -> Result<T, ReadError> {
         let Ok(outcome) = outcome else {
+            lease.suspect_silence();
             lease.discard();
             return Err(ReadError::Database(Error::Deadline));
         };
