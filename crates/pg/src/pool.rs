@@ -216,9 +216,14 @@ pub struct Lease {
     since: Instant,
 }
 
-/// How long a backend is told to stop, and how long it has to do so before it is told again.
+/// How long a backend is told to stop, and how long it has to do so before it is told again: each request is a process of the
+/// server's.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-const STOP_INTERVAL: Duration = Duration::from_millis(25);
+const FIRST_STOP_PAUSE: Duration = Duration::from_millis(25);
+const LONGEST_STOP_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often in a row a server may fail to take a cancel request in.
+const MAX_UNDELIVERED: usize = 3;
 
 /// How long the server has to take a cancel request in.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -290,13 +295,22 @@ fn stop(mut session: Object<Manager>) {
 /// Once is not enough: a backend that has not begun yet, because the statement is still on its way, takes no notice of a
 /// cancel, and runs the statement afterwards for nobody.
 async fn interrupt(session: &mut Session) {
-    loop {
-        let cancelled = tokio::time::timeout(CANCEL_TIMEOUT, wire::cancel(&session.cancel_key())).await;
-        if !matches!(cancelled, Ok(Ok(()))) {
+    let key = session.cancel_key();
+    if !key.is_given() {
+        return;
+    }
+    let (mut pause, mut undelivered) = (FIRST_STOP_PAUSE, 0);
+    while undelivered < MAX_UNDELIVERED {
+        let cancelled = tokio::time::timeout(CANCEL_TIMEOUT, wire::cancel(&key)).await;
+        if matches!(cancelled, Ok(Ok(()))) {
+            undelivered = 0;
+        } else {
+            undelivered += 1;
             tracing::debug!(backend_pid = session.backend_pid(), "the server did not take the cancel request");
         }
-        if tokio::time::timeout(STOP_INTERVAL, session.connection.until_quiet()).await.is_ok() {
+        if tokio::time::timeout(pause, session.connection.until_quiet()).await.is_ok() {
             return;
         }
+        pause = (pause * 2).min(LONGEST_STOP_PAUSE);
     }
 }

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::socket::{Route, Socket};
 use crate::error::{ENCODING_HINT, Error, ServerError};
+use crate::target::AuthMethod;
 
 /// What the server last said of the transaction (ReadyForQuery).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,13 @@ pub(crate) struct CancelKey {
     pub(crate) route: Route,
     pub(crate) process_id: i32,
     pub(crate) secret_key: i32,
+}
+
+impl CancelKey {
+    /// Whether the server has given one.
+    pub(crate) fn is_given(&self) -> bool {
+        (self.process_id, self.secret_key) != (0, 0)
+    }
 }
 
 /// What a server says of itself when a session starts; `None` behind a pooler that does not hand it on.
@@ -67,6 +75,8 @@ pub(crate) struct Connection {
     pub(crate) bears_encodings: bool,
     /// How long the server may say nothing while it is waited for; `None` for as long as it likes.
     pub(crate) patience: Option<Duration>,
+    /// How the server has asked who we are.
+    pub(crate) asked: AuthMethod,
     /// When the last byte arrived.
     pub(crate) last_heard: Instant,
     /// When the connection counts as lost, since a probe was sent and nothing has arrived since.
@@ -117,6 +127,7 @@ impl Connection {
             hears_notices: false,
             bears_encodings: false,
             patience: None,
+            asked: AuthMethod::None,
             last_heard: Instant::now(),
             probe_deadline: None,
         }
