@@ -57,7 +57,7 @@ async fn where_nothing_is_wrong_it_says_so_and_who_is_missing_it_says_too() {
         "servers log in as \"countersign_writer\", which may do what a server needs, and no more",
         "the reader can log in, and can do no more than read tables",
         "proposals can be approved by \"anna\"",
-        "5 tools fit the database",
+        "6 tools fit the database",
         "every executor is there",
     ] {
         assert!(lines.contains(part), "{part} is missing in:\n{lines}");

@@ -38,7 +38,8 @@ impl World {
         let sources = ["social", "studio"].map(|name| {
             manifest::Source::read(repository().join(format!("manifests/{name}.toml"))).expect("a shipped manifest")
         });
-        let catalog = manifest::compile(&sources, &tools::builtin::NAMES, &ledger).await.unwrap();
+        let names = manifest::ServerNames { builtin: &tools::builtin::NAMES, executors: &["delete_package_photo"] };
+        let catalog = manifest::compile(&sources, &names, &ledger).await.unwrap();
         let registry = Registry::new(&backends, &catalog, &tools::native::executors().unwrap()).unwrap();
         Self { backends, registry: Arc::new(registry) }
     }

@@ -10,7 +10,7 @@ use std::fs;
 use testkit::repository;
 
 /// The page, how the sample begins, and the test that runs it.
-const RUN_BY: [(&str, &str, &str); 32] = [
+const RUN_BY: [(&str, &str, &str); 33] = [
     ("README.md", "cargo run -- demo", "the_demo_is_what_the_readme_starts"),
     ("README.md", "{\"success\": true,", "the_readme_from_init_to_the_first_write_and_back"),
     ("README.md", "cargo build --release", "the_readme_from_init_to_the_first_write_and_back"),
@@ -37,6 +37,11 @@ const RUN_BY: [(&str, &str, &str); 32] = [
     ("docs/deploy.md", "; pgbouncer.ini", "documented(\"ini\")"),
     ("docs/deploy.md", "create role pgbouncer", "documented(\"sql\")"),
     ("docs/operators.md", "# countersign.toml", "the_sample_configuration_starts_a_server"),
+    (
+        "docs/operators.md",
+        "name = \"shop\"",
+        "a_manifest_titles_describes_and_switches_off_builtin_tools_and_instructs_agents",
+    ),
     ("docs/operators.md", "countersign proposals list", "usage_lines_name_commands_and_options_that_exist"),
     ("docs/operators.md", "create role anna", "statements_for_operators"),
     ("docs/operators.md", "*/5 * * * *", "jobs_of_cron"),

@@ -25,7 +25,8 @@ pub use principal::{AccountId, NoAccount, Principal};
 pub use redaction::{REDACTED, Redaction};
 pub use secret::Secret;
 pub use statement::{
-    Column, CompositeField, Describe, DescribeError, PgType, Reach, Scalar, StatementShape, TableUse, TypeKind,
+    Column, CompositeField, Describe, DescribeError, PgType, Privilege, Reach, Scalar, StatementShape, TableUse,
+    TypeKind,
 };
 pub use strict_json::{NotStrict, check_strict_json};
 pub use visible::{quoted, visible};

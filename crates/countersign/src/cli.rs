@@ -179,6 +179,10 @@ pub(crate) struct CheckArgs {
     connection: ConnectionKeys,
     #[command(flatten)]
     manifests: ManifestKeys,
+    /// Print the SQL that grants the login of the servers what it lacks for these manifests, instead of a report: as the owner
+    /// of the tables, who sees every plan. A plan does not show views, nor sequences that a statement calls by name.
+    #[arg(long, value_name = "ROLE", num_args = 0..=1, default_missing_value = ledger::DEFAULT_WRITER)]
+    pub(crate) grants: Option<String>,
 }
 
 impl Cli {

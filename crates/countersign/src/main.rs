@@ -50,10 +50,13 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error.into()),
     };
-    let outcome = runtime.block_on(run(command, sources, settings));
+    let outcome = runtime.block_on(run(command, sources, settings.clone()));
     // Nothing that is still running (a blocked read of standard input) may hold up the end.
     runtime.shutdown_background();
-    outcome.unwrap_or_else(|error| failed(&error))
+    outcome.unwrap_or_else(|error| match connection::origins(&error, &settings) {
+        Some(origins) => failed(&anyhow::anyhow!("{error:#}; {origins}")),
+        None => failed(&error),
+    })
 }
 
 async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::Result<ExitCode> {
@@ -61,7 +64,7 @@ async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::
         Command::Demo(arguments) => demo::run(arguments).await?,
         Command::Serve(arguments) => serve::run(&arguments, sources, settings).await?,
         Command::Init(arguments) => init::run(&arguments, &settings).await?,
-        Command::Check(_) => check::run(&settings).await?,
+        Command::Check(arguments) => check::run(&arguments, &settings).await?,
         Command::Audit(command) => return audit::run(command, &settings).await,
         Command::Proposals(command) => return proposals::run(command, &settings).await,
         Command::Keys(command) => keys::run(command, &settings).await?,

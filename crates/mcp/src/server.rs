@@ -17,7 +17,7 @@ use rmcp::service::{NotificationContext, RequestContext, RoleServer, Subscriptio
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tools::{Caller, Registry, Reply, Said, ToolInfo, Toolset};
+use tools::{Caller, Hints, Registry, Reply, Said, ToolInfo, Toolset};
 
 use crate::asking::{Asking, Way};
 use crate::changes::Listener;
@@ -78,12 +78,6 @@ const STOPPED: ErrorCode = ErrorCode(-32000);
 const BUSY: ErrorCode = STOPPED;
 
 const CANCELLED: &str = "the call was cancelled";
-
-const INSTRUCTIONS: &str = "A PostgreSQL database. See what is in it with describe_database, read with query_database, \
-    look at a plan with explain_query. Write only with the write tools: each write is recorded, happens once however \
-    often it is repeated, and its answer says in meta.rollback how to undo it. preview_mutation shows what a write would do. \
-    A write that answers requires_approval was not made yet: show its proposal to the user, and call confirm_proposal only if they agree. Keep meta.correlation_id: \
-    get_mutation_detail finds the write by it. When a write's answer was lost, repeat the very same call.";
 
 /// The parameters of the requests that need some.
 const SHAPES: [(&str, &str); 4] = [
@@ -266,18 +260,18 @@ async fn gone(exchange: Option<&Exchange>) {
     }
 }
 
-fn tool(info: &ToolInfo) -> Tool {
-    let mut tool = Tool::new(info.name.clone(), info.description.clone(), Arc::new(info.input_schema.clone()));
+/// A client refuses an answer without structured content where there is an output schema.
+fn tool(info: &ToolInfo, content: Content) -> Tool {
+    let mut tool = Tool::new(info.name.clone(), info.full_description(), Arc::new(info.input_schema.clone()));
     tool.title.clone_from(&info.title);
-    tool.output_schema = Some(Arc::new(info.output_schema.clone()));
-    tool.annotations = Some(
-        ToolAnnotations::new()
-            .read_only(info.hints.read_only)
-            .destructive(info.hints.destructive)
-            .idempotent(info.hints.idempotent)
-            .open_world(false),
-    );
-    tool.meta = (!info.meta.is_empty()).then(|| MetaObject(info.meta.clone()));
+    tool.output_schema = (content != Content::Text).then(|| Arc::new(info.output_schema.clone()));
+    let annotations = ToolAnnotations::new().read_only(info.hints.read_only).open_world(false);
+    // The others mean nothing of a tool that changes nothing.
+    tool.annotations = Some(match info.hints {
+        Hints { read_only: true, .. } => annotations,
+        Hints { destructive, idempotent, .. } => annotations.destructive(destructive).idempotent(idempotent),
+    });
+    tool.meta = Some(info.full_meta()).filter(|meta| !meta.is_empty()).map(MetaObject);
     tool
 }
 
@@ -293,7 +287,7 @@ impl ServerHandler for Server {
             .enable_prompts();
         ServerConfig::new(capabilities.build())
             .with_server_info(Implementation::new("countersign", env!("CARGO_PKG_VERSION")).with_title("countersign"))
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(self.tools.registry().instructions())
     }
 
     async fn list_tools(
@@ -301,7 +295,8 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.tools.registry().infos().map(tool).collect()))
+        let registry = self.tools.registry();
+        Ok(ListToolsResult::with_all_items(registry.infos().map(|info| tool(info, self.content)).collect()))
     }
 
     async fn call_tool(

@@ -22,6 +22,8 @@ pub(crate) enum AuditCommand {
     Verify(VerifyArgs),
     /// Remove old final records. The ledger keeps an entry that says which, when and by whom.
     Prune(PruneArgs),
+    /// Let the ledger of a copied or restored database go on as one of its own: open proposals of the original end here.
+    Fork(ForkArgs),
 }
 
 impl AuditCommand {
@@ -34,8 +36,18 @@ impl AuditCommand {
             Self::Seal(arguments) => &arguments.connection,
             Self::Verify(arguments) => &arguments.connection,
             Self::Prune(arguments) => &arguments.connection,
+            Self::Fork(arguments) => &arguments.connection,
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ForkArgs {
+    #[command(flatten)]
+    connection: ConnectionKeys,
+    /// Do not ask.
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]

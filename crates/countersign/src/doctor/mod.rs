@@ -115,10 +115,14 @@ async fn examine(target: &Target, settings: &Settings) -> Vec<Finding> {
             return findings;
         }
     }
+    match ledger::check_identity(target).await {
+        Ok(()) => findings.push(Finding::ok("ledger", "it was made for this database")),
+        Err(error) => findings.push(Finding::broken("ledger", error.to_string())),
+    }
     findings.extend(deviations(target).await);
     findings.extend(roles::examine(&ledger, target, &login, settings).await);
     findings.extend(stuck::examine(&ledger.doctor()).await);
-    findings.extend(manifests::examine(&ledger, settings).await);
+    findings.extend(manifests::examine(&ledger, target, settings).await);
     findings
 }
 
@@ -153,7 +157,7 @@ async fn connection(ledger: &Ledger, target: &Target) -> Result<(Finding, String
         Error::Connect(ConnectError::Pooled { .. }) => Finding::broken("connection", error.to_string()),
         error => Finding::problem(
             "connection",
-            error.to_string(),
+            format!("{error}; connecting to {}", target.described()),
             "check that PostgreSQL runs there, and the connection string (docs/operators.md, \"Connecting\")",
         ),
     })?;

@@ -11,13 +11,13 @@ use ledger::proposals::{Choice, Proposal, ProposalStatus, Tier};
 use tokio::time::Instant;
 
 use super::args::{ApproveArgs, RejectArgs};
-use super::{find, open, refused, show};
+use super::{find, open_to_decide, refused, show};
 use crate::person;
 use crate::settings::Settings;
 use crate::terminal::{ask, has_person, say};
 
 pub(crate) async fn approve(arguments: ApproveArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
-    let ledger = open(settings).await?;
+    let ledger = open_to_decide(settings).await?;
     let proposals = ledger.proposals();
     let shown = find(&proposals, arguments.id).await?;
     show::print(&shown);
@@ -90,7 +90,7 @@ async fn outcome(ledger: &Ledger, proposal: &Proposal) -> anyhow::Result<ExitCod
 }
 
 pub(crate) async fn reject(arguments: RejectArgs, settings: &Settings) -> anyhow::Result<()> {
-    let proposals = open(settings).await?.proposals();
+    let proposals = open_to_decide(settings).await?.proposals();
     let shown = find(&proposals, arguments.id).await?;
     let choice = Choice::Reject { reason: arguments.reason };
     let nonce = proposals.begin_decision(shown.proposal_id).await.map_err(|failure| refused(&failure))?;

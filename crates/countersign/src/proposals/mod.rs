@@ -40,6 +40,13 @@ async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
     Ok(Ledger::new(target, settings.ledger.clone()))
 }
 
+/// The same, if it was made for this database: a decision on a copy would be one on the original's proposals.
+async fn open_to_decide(settings: &Settings) -> anyhow::Result<Ledger> {
+    let ledger = open(settings).await?;
+    ledger::check_identity(&connection::configured(settings)?).await?;
+    Ok(ledger)
+}
+
 /// What a login needs for these commands.
 const GRANT: &str = "use one that has the role, or grant countersign_approver to <login>";
 

@@ -23,7 +23,7 @@ const HINT: &str = "The server keeps trying, and announces its tools (notificati
 pub(super) async fn serve(start: Start, settings: Settings, stop: CancellationToken) -> anyhow::Result<()> {
     let demo = start.demo;
     let (progress, mut failure) = watch::channel(not_yet("the database has not answered yet"));
-    let tools = wiring::unavailable_tools(&settings, &failure, &start.metrics)?;
+    let tools = wiring::unavailable_tools(&settings, demo, &failure, &start.metrics)?;
     let served = Served::new(tools, &settings)?;
     let is_serving = Arc::new(AtomicBool::new(false));
     let mut starting =

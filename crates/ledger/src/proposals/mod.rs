@@ -145,7 +145,7 @@ impl Proposals {
             match trials.twice().await {
                 Ok([first, second]) => {
                     if let Some(preview) = Preview::of_both(first, &second.work) {
-                        return Ok(preview);
+                        return Ok(Preview { row_key: executor.row_key().to_vec(), ..preview });
                     }
                 }
                 // Others have changed its rows since the snapshot was taken.

@@ -36,8 +36,8 @@ const SERVER_FUNCTIONS: [&str; 22] = [
 /// The functions that approvers call.
 const APPROVER_FUNCTIONS: [&str; 2] = ["begin_decision(uuid)", "decide_as_person(uuid, text, text, text, text, text)"];
 
-/// The functions that both call: they only compute.
-const SHARED_FUNCTIONS: [&str; 1] = ["may_run_until(countersign.proposal)"];
+/// The functions that both call: they change nothing.
+const SHARED_FUNCTIONS: [&str; 2] = ["current_identity()", "may_run_until(countersign.proposal)"];
 
 /// The tables that neither servers nor approvers read: passwords, keys, and what only `init` needs.
 const PRIVATE_TABLES: [&str; 5] = ["decision_nonce", "reader_login", "reader_relation", "reader_schema", "state_key"];
