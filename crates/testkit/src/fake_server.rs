@@ -106,11 +106,13 @@ async fn serve(mut stream: TcpStream, misbehaviour: Misbehaviour, seen: &Seen) -
     }
     if first.starts_with(&CANCEL_REQUEST) {
         seen.cancels.fetch_add(1, Ordering::SeqCst);
-        while misbehaviour == Misbehaviour::AnswersCancels {
+        if misbehaviour != Misbehaviour::AnswersCancels {
+            return Ok(());
+        }
+        loop {
             let sent = stream.write(&[0; 64 * 1024]).await?;
             seen.bytes.fetch_add(sent, Ordering::SeqCst);
         }
-        return Ok(());
     }
     match misbehaviour {
         Misbehaviour::Negotiates => stream.write_all(b"v\0\0\0\x0c\0\0\0\0\0\0\0\0").await?,
