@@ -1,5 +1,8 @@
 //! The pool: how many connections there are, who waits for one, and what is left in them.
 
+mod misbehaving;
+mod silent;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +12,7 @@ use futures_util::future::join_all;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
-use testkit::{Database, RawServer, Server, database};
+use testkit::{Database, FakeServer, Misbehaviour, RawServer, Server, database};
 
 /// A server with these limits.
 async fn limited(db: &Database, limits: &[(&str, &str)]) -> Server {

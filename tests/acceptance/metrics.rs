@@ -24,9 +24,13 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new(db: &Database, read_sessions: usize) -> Self {
-        let target = Target::parse(&db.writer_url()).unwrap();
-        let ledger = Ledger::new(target.clone(), Settings { sessions: 2, ..Settings::default() });
         let limits = ReadLimits { sessions: read_sessions, ..ReadLimits::default() };
+        Self::over(Target::parse(&db.writer_url()).unwrap(), limits).await
+    }
+
+    /// The same over this way to the database.
+    pub(crate) async fn over(target: Target, limits: ReadLimits) -> Self {
+        let ledger = Ledger::new(target.clone(), Settings { sessions: 2, ..Settings::default() });
         let backends = Backends {
             reader: Some(Reader::new(ledger::reader_login(&target).await.unwrap(), &SearchPath::default(), limits)),
             ..without_reader(&ledger)
@@ -41,7 +45,7 @@ impl World {
     }
 
     /// Calls a tool; its envelope, if there is such a tool.
-    async fn call(&self, tool: &str, json: Value) -> Option<Value> {
+    pub(crate) async fn call(&self, tool: &str, json: Value) -> Option<Value> {
         let principal = Principal { actor: Some("an-actor".to_owned()), ..Principal::default() };
         let reply = self.registry.call(tool, arguments(json), principal).await?;
         Some(serde_json::to_value(&reply.envelope).unwrap())

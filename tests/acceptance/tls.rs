@@ -21,6 +21,7 @@ local all all trust
 hostssl all certified 127.0.0.0/8 cert
 hostssl all twofold 127.0.0.0/8 scram-sha-256 clientcert=verify-full
 hostssl all scrammed 127.0.0.0/8 scram-sha-256
+hostssl all barred 127.0.0.0/8 scram-sha-256
 hostssl all clear 127.0.0.0/8 password
 hostnossl all plain 127.0.0.0/8 scram-sha-256
 hostssl all postgres,countersign_reader 127.0.0.0/8 trust
@@ -109,6 +110,7 @@ impl Guarded {
         for role in ["certified", "twofold", "scrammed", "clear", "plain"] {
             client.batch_execute(&format!("create role {role} superuser login password 'right'")).await.unwrap();
         }
+        client.batch_execute("create role barred nologin password 'right'").await.unwrap();
         client.batch_execute("alter system set ssl = on").await.unwrap();
         guarded.cluster.restart().unwrap();
         guarded
@@ -186,6 +188,9 @@ async fn each_sslmode_checks_what_it_says_and_no_less() {
     let there = format!("sslmode=verify-full&{root}&hostaddr={UNNAMED}");
     guarded.connects(NAME, &there).await;
     guarded.is_refused("other.countersign.test", &there, "not valid for name").await;
+    // L11: where no name is checked, one that no certificate can have is no obstacle.
+    guarded.connects("a..b", &format!("sslmode=require&hostaddr={UNNAMED}")).await;
+    guarded.is_refused("a..b", &there, "no name that a certificate can have").await;
     guarded.connects(NAMED, &format!("sslmode=verify-full&{root}&ssl_min_protocol_version=TLSv1.3&sslsni=0")).await;
     guarded.connects(NAMED, &format!("sslmode=verify-full&{root}&ssl_max_protocol_version=TLSv1.2")).await;
     // A handshake without a word before it is what PostgreSQL 17 knows; an older one hangs up.
@@ -257,6 +262,12 @@ async fn a_login_is_by_certificate_or_tied_to_one() {
     let careful = "sslmode=require&password=right&require_auth=!password";
     guarded.is_refused_as("clear", NAMED, careful, "asks by password").await;
     guarded.connects_as("clear", NAMED, "sslmode=require&password=right").await;
+    // L3: who was refused after the password is not tried again in clear.
+    guarded.is_refused_as("barred", NAMED, "sslmode=prefer&password=right", "Authentication failed").await;
+    let log = std::fs::read_to_string(guarded.cluster.log_path()).unwrap();
+    assert!(log.contains("role \"barred\" is not permitted to log in"), "L3: {log}");
+    let in_clear = log.lines().find(|line| line.contains("user \"barred\"") && line.contains("no encryption"));
+    assert_eq!(in_clear, None, "L3");
     let plain = "sslmode=disable&channel_binding=require&password=right";
     guarded.is_refused_as("plain", NAMED, plain, "the connection is not encrypted").await;
     // sslmode=prefer: a server that refuses us because we came encrypted is asked again.

@@ -24,6 +24,10 @@ struct Manager {
 }
 
 impl Manager {
+    fn forget_idle(&self) {
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::time::Instant::now());
+    }
+
     fn is_trusted(&self, metrics: &Metrics) -> bool {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(|lost| metrics.created > lost)
     }
@@ -41,8 +45,16 @@ impl managed::Manager for Manager {
         if session.was_closed() {
             return Err(RecycleError::message("closed by the server"));
         }
-        if session.is_reusable() && self.is_trusted(metrics) && session.settle().await.is_ok() {
-            return Ok(());
+        if session.is_reusable() && self.is_trusted(metrics) {
+            // A cleaning takes as long as an answer to a probe.
+            match tokio::time::timeout(self.target.keepalive.probe_timeout, session.settle()).await {
+                Ok(Ok(())) => {
+                    session.push_probe();
+                    return Ok(());
+                }
+                Ok(Err(_)) => {}
+                Err(_) => self.forget_idle(),
+            }
         }
         // Its successor must not find it still there. Of a server that cannot be reached, nobody hears anyway.
         session.end(GOODBYE_BEFORE_THE_NEXT).await;
@@ -105,7 +117,7 @@ impl Pool {
         let wait = Some(deadline.saturating_duration_since(Instant::now()));
         let timeouts = Timeouts { wait, create: None, recycle: None };
         match tokio::time::timeout_at(deadline + GRACE, self.pool.timeout_get(&timeouts)).await {
-            Ok(Ok(session)) => Ok(Lease { session: Some(session) }),
+            Ok(Ok(session)) => Ok(Lease { session: Some(session), since: Instant::now() }),
             Ok(Err(managed::PoolError::Backend(error))) => Err(Error::Connect(error)),
             Ok(Err(managed::PoolError::Timeout(TimeoutType::Wait))) => {
                 Err(Error::Busy { sessions: self.pool.status().max_size })
@@ -192,7 +204,7 @@ impl Pool {
     /// The server has restarted, or so it seems: no session of before is lent again. Those that lie idle end when their places
     /// are needed.
     pub fn forget_idle(&self) {
-        *self.pool.manager().lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::time::Instant::now());
+        self.pool.manager().forget_idle();
     }
 }
 
@@ -201,11 +213,17 @@ impl Pool {
 #[derive(Debug)]
 pub struct Lease {
     session: Option<Object<Manager>>,
+    since: Instant,
 }
 
-/// How long a backend is told to stop, and how long it has to do so before it is told again.
+/// How long a backend is told to stop, and how long it has to do so before it is told again: each request is a process of the
+/// server's.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-const STOP_INTERVAL: Duration = Duration::from_millis(25);
+const FIRST_STOP_PAUSE: Duration = Duration::from_millis(25);
+const LONGEST_STOP_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often in a row a server may fail to take a cancel request in.
+const MAX_UNDELIVERED: usize = 3;
 
 /// How long the server has to take a cancel request in.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -222,11 +240,21 @@ impl Lease {
     /// [`Error::Deadline`], or whatever the session says.
     pub async fn ask(&mut self, sql: &str, params: &[Option<String>], deadline: Instant) -> Result<Outcome, Error> {
         let step = Step { sql, params, param_types: &[] };
-        let outcomes = tokio::time::timeout_at(deadline, self.session().run_large(&[step]))
-            .await
-            .map_err(|_| Error::Deadline)?
-            .map_err(|failed| failed.error)?;
-        Ok(outcomes.into_iter().next().unwrap_or_default())
+        let Ok(ran) = tokio::time::timeout_at(deadline, self.session().run_large(&[step])).await else {
+            self.suspect_silence();
+            return Err(Error::Deadline);
+        };
+        Ok(ran.map_err(|failed| failed.error)?.into_iter().next().unwrap_or_default())
+    }
+
+    /// A call has ended by its deadline. If nothing has arrived all that time, the peer may be gone without a word, and then the
+    /// idle sessions are lost as well: none of them is lent again.
+    pub(crate) fn suspect_silence(&self) {
+        let Some(session) = &self.session else { return };
+        if let Some(pool) = Object::pool(session).filter(|_| session.connection.last_heard < self.since) {
+            tracing::info!(backend_pid = session.backend_pid(), "nothing was heard until the deadline");
+            pool.manager().forget_idle();
+        }
     }
 
     /// Throws the session away, whatever its state.
@@ -267,13 +295,22 @@ fn stop(mut session: Object<Manager>) {
 /// Once is not enough: a backend that has not begun yet, because the statement is still on its way, takes no notice of a
 /// cancel, and runs the statement afterwards for nobody.
 async fn interrupt(session: &mut Session) {
-    loop {
-        let cancelled = tokio::time::timeout(CANCEL_TIMEOUT, wire::cancel(&session.cancel_key())).await;
-        if !matches!(cancelled, Ok(Ok(()))) {
+    let key = session.cancel_key();
+    if !key.is_given() {
+        return;
+    }
+    let (mut pause, mut undelivered) = (FIRST_STOP_PAUSE, 0);
+    while undelivered < MAX_UNDELIVERED {
+        let cancelled = tokio::time::timeout(CANCEL_TIMEOUT, wire::cancel(&key)).await;
+        if matches!(cancelled, Ok(Ok(()))) {
+            undelivered = 0;
+        } else {
+            undelivered += 1;
             tracing::debug!(backend_pid = session.backend_pid(), "the server did not take the cancel request");
         }
-        if tokio::time::timeout(STOP_INTERVAL, session.connection.until_quiet()).await.is_ok() {
+        if tokio::time::timeout(pause, session.connection.until_quiet()).await.is_ok() {
             return;
         }
+        pause = (pause * 2).min(LONGEST_STOP_PAUSE);
     }
 }

@@ -183,6 +183,14 @@ impl Session {
         self.connection.is_closed()
     }
 
+    /// Has the next pipeline find out first whether the peer is still there, if that is in doubt. A pooler may have no server for
+    /// it yet.
+    pub(crate) fn push_probe(&mut self) {
+        if !self.is_pooled() {
+            self.connection.push_probe();
+        }
+    }
+
     pub(crate) fn cancel_key(&self) -> CancelKey {
         self.connection.key.clone()
     }

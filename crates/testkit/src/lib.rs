@@ -3,6 +3,7 @@
 //! | modules | what a test gets |
 //! |---|---|
 //! | `cluster`, `standby`, `pgbouncer`, `proxy` | a database of its own; a streaming standby; a pooler; lost connections |
+//! | `fake_server` | a server that misbehaves |
 //! | `server`, `http`, `raw`, `haproxy`, `issuer` | the built server with an MCP client, over HTTP, with lines as they are |
 //! | `front_end`, `command`, `audit` | the commands of the binary and what they print |
 //! | `manifest`, `config_dir`, `social`, `golden` | manifests, configuration, the demo's tools, checked-in files |
@@ -24,6 +25,7 @@ mod command;
 mod config_dir;
 mod exclusive;
 pub mod external;
+mod fake_server;
 mod front_end;
 mod golden;
 mod haproxy;
@@ -47,6 +49,7 @@ pub use command::{CommandOutput, run, run_countersign, startup_error};
 pub use config_dir::ConfigDir;
 pub use exclusive::exclusive;
 pub use external::{External, skip_without};
+pub use fake_server::{FakeServer, Misbehaviour};
 pub use front_end::{Pipe, Told, bare_front_end, front_end, is_terminal};
 pub use golden::assert_golden;
 pub use haproxy::HaProxy;

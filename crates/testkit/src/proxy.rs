@@ -77,6 +77,7 @@ struct State {
     refusing: watch::Sender<bool>,
     refused: watch::Sender<u64>,
     thaws: watch::Sender<u64>,
+    swallows: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -114,6 +115,7 @@ impl Proxy {
             refusing: watch::Sender::new(false),
             refused: watch::Sender::new(0),
             thaws: watch::Sender::new(0),
+            swallows: watch::Sender::new(0),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&state)));
         Self { folder, database: database.clone(), state, accepting }
@@ -157,6 +159,12 @@ impl Proxy {
         self.state.refusing.send_replace(false);
     }
 
+    /// From now on the connections that are open swallow what is sent, and neither side can tell, as after a failover without
+    /// RST; new ones work.
+    pub fn swallow(&self) {
+        self.state.swallows.send_modify(|swallows| *swallows += 1);
+    }
+
     /// After [`What::Freeze`].
     pub fn thaw(&self) {
         self.state.thaws.send_modify(|thaws| *thaws += 1);
@@ -187,17 +195,27 @@ async fn accept(listener: UnixListener, state: Arc<State>) {
         while connections.try_join_next().is_some() {}
         let state = Arc::clone(&state);
         connections.spawn(async move {
-            let mut refusing = state.refusing.subscribe();
+            let (mut refusing, mut swallows) = (state.refusing.subscribe(), state.swallows.subscribe());
             if *refusing.borrow() {
                 state.refused.send_modify(|refused| *refused += 1);
                 return;
             }
             // If PostgreSQL is down, the client sees a connection that closes at once.
             let Ok(server) = UnixStream::connect(&state.server).await else { return };
+            let forwarding = forward(client, server, &state);
+            tokio::pin!(forwarding);
+            let ended = async {
+                tokio::select! {
+                    biased;
+                    // Both sockets stay open, and nobody reads them.
+                    _ = swallows.changed() => std::future::pending().await,
+                    () = &mut forwarding => {}
+                }
+            };
             tokio::select! {
                 biased;
                 _ = refusing.wait_for(|refusing| *refusing) => {}
-                () = forward(client, server, &state) => {}
+                () = ended => {}
             }
         });
     }

@@ -204,6 +204,12 @@ impl Reader {
         Self { takes_commands: true, ..Self::over(pool, frame, limits, Layers::default()) }
     }
 
+    /// The same for texts that are constants of ours: what they call is not looked up.
+    #[must_use]
+    pub fn for_own_texts(&self) -> Self {
+        Self { layers: Layers::without(Layer::Functions), ..self.clone() }
+    }
+
     fn over(pool: Pool, frame: Arc<Frame>, limits: ReadLimits, layers: Layers) -> Self {
         let rooms = Rooms::new(limits.sessions);
         Self {
@@ -295,6 +301,7 @@ impl Reader {
         outcome: Result<Result<T, ReadError>, Elapsed>,
     ) -> Result<T, ReadError> {
         let Ok(outcome) = outcome else {
+            lease.suspect_silence();
             lease.discard();
             return Err(ReadError::Database(Error::Deadline));
         };

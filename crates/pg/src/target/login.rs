@@ -58,11 +58,14 @@ pub struct Login {
     pub channel_binding: ChannelBinding,
     /// The ways that are allowed.
     pub methods: Vec<AuthMethod>,
+    /// Whether `require_auth` names `password`: then it is sent in clear as well, beyond this machine.
+    pub names_password: bool,
 }
 
 impl Default for Login {
     fn default() -> Self {
-        Self { channel_binding: ChannelBinding::Prefer, methods: METHODS.map(|(_, method)| method).to_vec() }
+        let methods = METHODS.map(|(_, method)| method).to_vec();
+        Self { channel_binding: ChannelBinding::Prefer, methods, names_password: false }
     }
 }
 
@@ -91,6 +94,7 @@ pub(super) fn of(given: &Given) -> Result<Login, TargetError> {
             given.wrong("require_auth", format!("a method is one of {}", known.join(", ")))
         })?);
     }
+    login.names_password = !is_negated && named.contains(&AuthMethod::Password);
     login.methods.retain(|method| named.contains(method) != is_negated);
     Ok(login)
 }

@@ -90,10 +90,11 @@ pub struct Origins {
     pub dbname: String,
 }
 
-/// Settings of a TCP socket; what is `None` is the system's choice.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// How a peer that is gone without a word is noticed: settings of a TCP socket, of which what is `None` is the system's choice,
+/// and the probe of a session that lay idle.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keepalive {
-    /// Whether a silent peer is asked for a sign of life at all.
+    /// Whether the system asks a silent peer for a sign of life at all.
     pub is_on: bool,
     /// After how long a silence it is asked.
     pub idle: Option<Duration>,
@@ -103,6 +104,26 @@ pub struct Keepalive {
     pub count: Option<u32>,
     /// How long what was sent may stay without an acknowledgement (Linux).
     pub user_timeout: Option<Duration>,
+    /// After how long a silence the next pipeline of a session begins with a probe, which PostgreSQL answers at once. Not through
+    /// a pooler, which may have no server for it yet.
+    pub probe_after: Duration,
+    /// How long PostgreSQL may take to answer a probe before the connection counts as lost.
+    pub probe_timeout: Duration,
+}
+
+impl Default for Keepalive {
+    /// The system's own defaults are hours (Linux: 2 h, and 15 min without an acknowledgement).
+    fn default() -> Self {
+        Self {
+            is_on: true,
+            idle: Some(Duration::from_secs(60)),
+            interval: Some(Duration::from_secs(10)),
+            count: Some(3),
+            user_timeout: Some(Duration::from_secs(10)),
+            probe_after: Duration::from_secs(5),
+            probe_timeout: Duration::from_secs(3),
+        }
+    }
 }
 
 /// Why a connection string was not taken. Never shows the string or a value in it: it may hold a password.
@@ -251,15 +272,19 @@ pub(crate) struct Password<'t> {
 }
 
 fn keepalive(given: &Given) -> Result<Keepalive, TargetError> {
+    let usual = Keepalive::default();
     // As in libpq, what is not above zero is the system's choice.
-    let positive = |key| Ok(given.number(key)?.and_then(|number| u32::try_from(number).ok()).filter(|n| *n > 0));
-    let seconds = |key| Ok(positive(key)?.map(|seconds| Duration::from_secs(seconds.into())));
+    let positive = |number: i32| u32::try_from(number).ok().filter(|number| *number > 0);
+    let time = |key, usual, unit: fn(u64) -> Duration| {
+        Ok(given.number(key)?.map_or(usual, |number| positive(number).map(|number| unit(number.into()))))
+    };
     Ok(Keepalive {
         is_on: given.number("keepalives")?.is_none_or(|number| number != 0),
-        idle: seconds("keepalives_idle")?,
-        interval: seconds("keepalives_interval")?,
-        count: positive("keepalives_count")?,
-        user_timeout: positive("tcp_user_timeout")?.map(|ms| Duration::from_millis(ms.into())),
+        idle: time("keepalives_idle", usual.idle, Duration::from_secs)?,
+        interval: time("keepalives_interval", usual.interval, Duration::from_secs)?,
+        count: given.number("keepalives_count")?.map_or(usual.count, positive),
+        user_timeout: time("tcp_user_timeout", usual.user_timeout, Duration::from_millis)?,
+        ..usual
     })
 }
 

@@ -40,7 +40,8 @@ fn what_is_left_out_is_what_libpq_takes() {
     assert_eq!(target.application_name, "countersign");
     assert_eq!(target.connect_timeout, DEFAULT_CONNECT_TIMEOUT);
     assert_eq!(target.tls.mode, TlsMode::Prefer);
-    assert!(target.keepalive.is_on && target.keepalive.idle.is_none());
+    // H1: libpq leaves these to the system, which takes hours to notice a peer that is gone.
+    assert_eq!(target.keepalive, Keepalive::default());
     assert_eq!(Target::parse_in("user=you", &surroundings).unwrap().dbname, "you");
 }
 
@@ -196,9 +197,11 @@ fn numbers_and_times_are_as_in_libpq() {
         interval: None,
         count: Some(3),
         user_timeout: Some(Duration::from_millis(250)),
+        ..Keepalive::default()
     };
     assert_eq!(keepalive, expected);
     assert!(!target("keepalives=0").keepalive.is_on);
+    assert_eq!(target("tcp_user_timeout=0").keepalive.user_timeout, None);
     assert!(target("load_balance_hosts=random").is_shuffled && !target("").is_shuffled);
     assert_eq!(target("target_session_attrs=prefer-standby").session_attrs, SessionAttrs::PreferStandby);
 }

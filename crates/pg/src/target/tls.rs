@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::TargetError;
 use super::keys::Given;
 use super::surroundings::Surroundings;
+use crate::wire::LoadedTls;
 
 /// `sslmode` of libpq.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub struct Tls {
     pub takes_1_2: bool,
     /// Whether version 1.3 is taken.
     pub takes_1_3: bool,
+    /// What the files have given.
+    pub(crate) loaded: LoadedTls,
 }
 
 const MODES: [(&str, TlsMode); 6] = [
@@ -105,6 +108,7 @@ pub(super) fn of(given: &Given, surroundings: &Surroundings) -> Result<Tls, Targ
         sends_name: given.choice("sslsni", &[("0", false), ("1", true)], true)?,
         takes_1_2,
         takes_1_3,
+        loaded: LoadedTls::default(),
     })
 }
 

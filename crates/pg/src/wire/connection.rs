@@ -9,9 +9,11 @@ use postgres_protocol::message::backend::{
 };
 use postgres_protocol::message::frontend;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::socket::{Route, Socket};
 use crate::error::{ENCODING_HINT, Error, ServerError};
+use crate::target::AuthMethod;
 
 /// What the server last said of the transaction (ReadyForQuery).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +29,13 @@ pub(crate) struct CancelKey {
     pub(crate) route: Route,
     pub(crate) process_id: i32,
     pub(crate) secret_key: i32,
+}
+
+impl CancelKey {
+    /// Whether the server has given one.
+    pub(crate) fn is_given(&self) -> bool {
+        (self.process_id, self.secret_key) != (0, 0)
+    }
 }
 
 /// What a server says of itself when a session starts; `None` behind a pooler that does not hand it on.
@@ -66,7 +75,16 @@ pub(crate) struct Connection {
     pub(crate) bears_encodings: bool,
     /// How long the server may say nothing while it is waited for; `None` for as long as it likes.
     pub(crate) patience: Option<Duration>,
+    /// How the server has asked who we are.
+    pub(crate) asked: AuthMethod,
+    /// When the last byte arrived.
+    pub(crate) last_heard: Instant,
+    /// When the connection counts as lost, since a probe was sent and nothing has arrived since.
+    probe_deadline: Option<Instant>,
 }
+
+/// What PostgreSQL answers at once, whatever comes behind it: Close of the statement without a name, and Flush.
+const PROBE: &[u8] = b"C\0\0\0\x06S\0H\0\0\0\x04";
 
 /// The largest message unless somebody says otherwise.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 1 << 20;
@@ -109,6 +127,9 @@ impl Connection {
             hears_notices: false,
             bears_encodings: false,
             patience: None,
+            asked: AuthMethod::None,
+            last_heard: Instant::now(),
+            probe_deadline: None,
         }
     }
 
@@ -198,6 +219,16 @@ impl Connection {
         self.owed += 1;
     }
 
+    /// After a long silence the peer may be gone without a word: lets the next pipeline begin with a probe. Nothing is sent for
+    /// it alone.
+    pub(crate) fn push_probe(&mut self) {
+        if self.last_heard.elapsed() >= self.key.route.keepalive.probe_after && !self.outbox.starts_with(PROBE) {
+            let rest = self.outbox.split();
+            self.outbox.extend_from_slice(PROBE);
+            self.outbox.unsplit(rest);
+        }
+    }
+
     /// The simple protocol, which takes several statements at once: only ever for text that is a constant of ours.
     pub(crate) fn push_own_text(&mut self, sql: &str) -> io::Result<()> {
         frontend::query(sql, &mut self.outbox)?;
@@ -219,7 +250,10 @@ impl Connection {
     }
 
     async fn send(&mut self) -> io::Result<()> {
-        let Self { socket, inbox, outbox, .. } = self;
+        let Self { socket, inbox, outbox, last_heard, probe_deadline, .. } = self;
+        if outbox.starts_with(PROBE) {
+            *probe_deadline = Some(Instant::now() + self.key.route.keepalive.probe_timeout);
+        }
         let (mut reading, mut writing) = tokio::io::split(socket);
         let send = async {
             // Not `mem::take`: the buffer keeps its room, and a cancelled call leaves only what was not sent.
@@ -241,6 +275,7 @@ impl Connection {
         loop {
             inbox.reserve(READ_BYTES);
             let may_read = inbox.len() < MAX_BYTES_AHEAD;
+            let due = *probe_deadline;
             tokio::select! {
                 biased;
                 sent = &mut send => return sent,
@@ -248,7 +283,9 @@ impl Connection {
                     if read? == 0 {
                         return Err(closed());
                     }
+                    (*last_heard, *probe_deadline) = (Instant::now(), None);
                 }
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => return Err(unanswered()),
             }
         }
     }
@@ -334,13 +371,16 @@ impl Connection {
 
     async fn read(&mut self) -> io::Result<usize> {
         let read = self.socket.read_buf(&mut self.inbox);
-        match self.patience {
-            None => read.await,
-            Some(patience) => tokio::time::timeout(patience, read).await.unwrap_or_else(|_| {
+        let read = match (self.probe_deadline, self.patience) {
+            (Some(deadline), _) => timeout_at(deadline, read).await.unwrap_or_else(|_| Err(unanswered())),
+            (None, None) => read.await,
+            (None, Some(patience)) => tokio::time::timeout(patience, read).await.unwrap_or_else(|_| {
                 let said = format!("the server has said nothing for {} s", patience.as_secs());
                 Err(io::Error::new(io::ErrorKind::TimedOut, said))
             }),
-        }
+        }?;
+        (self.last_heard, self.probe_deadline) = (Instant::now(), None);
+        Ok(read)
     }
 
     /// A message of `size` bytes is larger than allowed: what is taken of it, once enough of it is there.
@@ -457,6 +497,10 @@ fn beginning(fields: &[u8]) -> BytesMut {
     message.put_i32(i32::try_from(body.len() + 4).unwrap_or(i32::MAX));
     message.extend_from_slice(&body);
     message
+}
+
+fn unanswered() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the server answers nothing on a connection that lay idle")
 }
 
 fn closed() -> io::Error {

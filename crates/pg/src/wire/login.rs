@@ -28,12 +28,14 @@ pub(super) async fn authenticate(connection: &mut Connection, target: &Target) -
 
 async fn answer(connection: &mut Connection, target: &Target, address: &Address) -> Result<(), Error> {
     let password = || target.password_for(address).map_err(|why| no_password(&target.user, &why));
-    let mut asked = AuthMethod::None;
     let mut is_bound = false;
     loop {
         let message = connection.receive().await?;
-        asked = match &message {
-            Message::AuthenticationOk => asked,
+        let asked = match &message {
+            Message::AuthenticationOk => connection.asked,
+            message if connection.asked == AuthMethod::Scram && is_question(message) => {
+                return Err(not_allowed("the server asks once more after SCRAM, which PostgreSQL does not"));
+            }
             Message::AuthenticationCleartextPassword => AuthMethod::Password,
             Message::AuthenticationMd5Password(_) => AuthMethod::Md5,
             Message::AuthenticationSasl(_) => AuthMethod::Scram,
@@ -43,6 +45,13 @@ async fn answer(connection: &mut Connection, target: &Target, address: &Address)
         };
         // Before anything is answered: the answer may be the password.
         check(&target.login, asked, is_bound)?;
+        if asked == AuthMethod::Password && !target.login.names_password && connection.socket().is_exposed() {
+            return Err(not_allowed(
+                "the server asks for the password itself, and the connection is not encrypted; use sslmode=require or more, \
+                 or require_auth=password where nobody listens",
+            ));
+        }
+        connection.asked = asked;
         match message {
             Message::AuthenticationOk => return Ok(()),
             Message::AuthenticationCleartextPassword => {
@@ -62,6 +71,18 @@ async fn answer(connection: &mut Connection, target: &Target, address: &Address)
             message => return Err(unexpected(message)),
         }
     }
+}
+
+fn is_question(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::AuthenticationCleartextPassword
+            | Message::AuthenticationMd5Password(_)
+            | Message::AuthenticationSasl(_)
+            | Message::AuthenticationGss
+            | Message::AuthenticationKerberosV5
+            | Message::AuthenticationSspi
+    )
 }
 
 fn no_password(user: &str, why: &str) -> Error {
@@ -120,6 +141,12 @@ async fn scram(
     let Message::AuthenticationSaslContinue(body) = accepted(connection.receive().await?)? else {
         return Err(unsupported("a SASL exchange out of order"));
     };
+    let iterations = iterations(body.data());
+    if iterations > MAX_ITERATIONS {
+        return Err(unsupported(&format!(
+            "{iterations} iterations of SCRAM (scram_iterations; at most {MAX_ITERATIONS} are done here)"
+        )));
+    }
     scram.update(body.data())?;
     frontend::sasl_response(scram.message(), connection.outbox())?;
     connection.flush().await?;
@@ -128,6 +155,16 @@ async fn scram(
     };
     scram.finish(body.data())?;
     Ok(mechanism == SCRAM_SHA_256_PLUS)
+}
+
+/// What postgres-protocol takes: each is work for us, and the server only names the number.
+const MAX_ITERATIONS: u64 = 100_000;
+
+/// The `i=` of a server-first-message (RFC 5802); 0 if there is none that can be read, which is for the exchange to say.
+fn iterations(message: &[u8]) -> u64 {
+    let fields = message.split(|byte| *byte == b',');
+    let number = fields.filter_map(|field| field.strip_prefix(b"i=")).next();
+    number.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or_default()
 }
 
 /// A message, unless it is an error.

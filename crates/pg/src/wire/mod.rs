@@ -16,3 +16,4 @@ mod tls;
 pub(crate) use connection::{CancelKey, Connection, MAX_MESSAGE_BYTES, Tx};
 pub use login::scram_verifier;
 pub(crate) use startup::{cancel, connect};
+pub(crate) use tls::LoadedTls;

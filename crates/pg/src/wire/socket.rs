@@ -97,6 +97,12 @@ impl Socket {
         matches!(self, Self::Tls(_))
     }
 
+    /// Whether others may read what is sent here: it leaves the machine, and is not encrypted.
+    pub(crate) fn is_exposed(&self) -> bool {
+        let Self::Tcp(stream) = self else { return false };
+        !stream.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback())
+    }
+
     /// What ties a login to this very connection (RFC 5929, `tls-server-end-point`); `None` if nothing can.
     pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
         let Self::Tls(stream) = self else { return None };

@@ -15,13 +15,16 @@ use super::login;
 use super::socket::{Route, Socket};
 use crate::error::{ConnectError, Error, POOLER_SAYS, ServerError};
 use crate::session::SessionSettings;
-use crate::target::{Address, Pooler, SessionAttrs, Target, TlsMode};
+use crate::target::{Address, AuthMethod, Pooler, SessionAttrs, Target, TlsMode};
 
 /// What poolers hand on as well.
 const ENCODING: (&str, &str) = ("client_encoding", "UTF8");
 
 /// How long a server that is not the one asked for may take to hear it.
 const GOODBYE: Duration = Duration::from_millis(100);
+
+/// How much is read of what a server says to a cancel request, before it is none that takes them.
+const MAX_CANCEL_BYTES: usize = 4096;
 
 const READ_ONLY_SETTING: &str = "default_transaction_read_only";
 
@@ -156,7 +159,9 @@ async fn open(route: &Route, target: &Target, settings: &SessionSettings) -> Res
     let is_encrypted = socket.is_encrypted();
     let mut connection = Connection::new(socket, route.clone());
     start(&mut connection, target, settings).await.map_err(|error| {
-        let refused_at_once = matches!(&error, Error::Server(error) if error.sqlstate == "28000");
+        // Once it has asked, it is not about encryption; and a password that was sent is not sent again in clear.
+        let refused_at_once =
+            connection.asked == AuthMethod::None && matches!(&error, Error::Server(error) if error.sqlstate == "28000");
         let error = match error {
             Error::Server(error) if error.sqlstate == POOLER_SAYS && target.pooler == Pooler::None => {
                 ConnectError::Pooled { place: route.address.to_string(), reason: format!("it says: {}", error.message) }
@@ -196,10 +201,10 @@ async fn start(connection: &mut Connection, target: &Target, settings: &SessionS
     let parameters = identity.into_iter().chain([ENCODING]).chain(settings).chain(options);
     frontend::startup_message(parameters, connection.outbox())?;
     connection.flush().await?;
-    login::authenticate(connection, target).await?;
+    login::authenticate(connection, target).await.map_err(of_another_protocol)?;
     connection.owed = 1;
     loop {
-        match connection.receive().await? {
+        match connection.receive().await.map_err(of_another_protocol)? {
             Message::BackendKeyData(body) => {
                 connection.key.process_id = body.process_id();
                 connection.key.secret_key = body.secret_key();
@@ -207,6 +212,16 @@ async fn start(connection: &mut Connection, target: &Target, settings: &SessionS
             Message::ReadyForQuery(_) => return Ok(()),
             message => return Err(login::unexpected(message)),
         }
+    }
+}
+
+/// A message that cannot be read is one of a newer version: NegotiateProtocolVersion, or a key of another length.
+fn of_another_protocol(error: Error) -> Error {
+    match error {
+        Error::Lost(error) if error.kind() == io::ErrorKind::InvalidInput => Error::Lost(io::Error::other(format!(
+            "the server does not answer in version 3.0 of the protocol, which is the one that is spoken here: {error}"
+        ))),
+        error => error,
     }
 }
 
@@ -284,6 +299,12 @@ pub(crate) async fn cancel(key: &CancelKey) -> io::Result<()> {
     socket.write_all(&request).await?;
     socket.flush().await?;
     // It says nothing: it closes the connection.
-    socket.read_to_end(&mut Vec::new()).await?;
-    Ok(())
+    let (mut bytes, mut said) = ([0; 512], 0);
+    while said <= MAX_CANCEL_BYTES {
+        match socket.read(&mut bytes).await? {
+            0 => return Ok(()),
+            read => said += read,
+        }
+    }
+    Err(io::Error::other("the server answers a cancel request, which PostgreSQL does not"))
 }

@@ -3,7 +3,8 @@
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -23,9 +24,15 @@ const PROTOCOL: &[u8] = b"postgresql";
 
 /// The TLS handshake on a socket whose server has agreed to it, or expects it at once.
 pub(super) async fn handshake(stream: TcpStream, host: &str, tls: &Tls) -> io::Result<TlsStream<TcpStream>> {
-    let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| io::Error::other(format!("\"{host}\" is no name that a certificate can have")))?;
-    let connector = TlsConnector::from(Arc::new(config(tls)?));
+    let name = match ServerName::try_from(host.to_owned()) {
+        Ok(name) => name,
+        Err(_) if tls.mode == TlsMode::VerifyFull => {
+            return Err(io::Error::other(format!("\"{host}\" is no name that a certificate can have")));
+        }
+        // No name is checked then, and that of an address is not sent.
+        Err(_) => ServerName::from(stream.peer_addr()?.ip()),
+    };
+    let connector = TlsConnector::from(tls.loaded.config(tls)?);
     let connected = connector.connect(name, stream).await;
     let stream = connected.map_err(|error| io::Error::new(error.kind(), format!("TLS: {error}")))?;
     if tls.is_direct && stream.get_ref().1.alpn_protocol() != Some(PROTOCOL) {
@@ -34,6 +41,57 @@ pub(super) async fn handshake(stream: TcpStream, host: &str, tls: &Tls) -> io::R
         ));
     }
     Ok(stream)
+}
+
+/// How long roots of the system are trusted: they have no one file whose time could be looked at.
+const SYSTEM_ROOTS_AGE: Duration = Duration::from_secs(60);
+
+/// What the files of a target have given, for all of its connections, until one of them changes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LoadedTls(Arc<Mutex<Option<Loaded>>>);
+
+#[derive(Debug)]
+struct Loaded {
+    config: Arc<ClientConfig>,
+    at: Instant,
+    written: Vec<Option<SystemTime>>,
+}
+
+/// It is not a part of what was asked for.
+impl PartialEq for LoadedTls {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for LoadedTls {}
+
+impl LoadedTls {
+    fn config(&self, tls: &Tls) -> io::Result<Arc<ClientConfig>> {
+        let mut loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before they are read: what is written meanwhile shows the next time.
+        let written = written(tls);
+        let is_current = |loaded: &&Loaded| {
+            loaded.written == written && (tls.roots != Roots::System || loaded.at.elapsed() < SYSTEM_ROOTS_AGE)
+        };
+        if let Some(loaded) = loaded.as_ref().filter(is_current) {
+            return Ok(Arc::clone(&loaded.config));
+        }
+        let config = Arc::new(config(tls)?);
+        *loaded = Some(Loaded { config: Arc::clone(&config), at: Instant::now(), written });
+        Ok(config)
+    }
+}
+
+/// When the files were written: those that are named and there.
+fn written(tls: &Tls) -> Vec<Option<SystemTime>> {
+    let roots = match &tls.roots {
+        Roots::File(path) => Some(path),
+        Roots::System => None,
+    };
+    let own = tls.client.iter().flat_map(|client| [&client.certificate, &client.key]);
+    let files = roots.into_iter().chain(&tls.revoked).chain(own);
+    files.map(|file| std::fs::metadata(file).and_then(|metadata| metadata.modified()).ok()).collect()
 }
 
 fn config(tls: &Tls) -> io::Result<ClientConfig> {
@@ -181,5 +239,29 @@ impl ServerCertVerifier for AnyName {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
+
+    use super::*;
+
+    #[test]
+    fn files_are_read_once_and_again_when_one_has_changed() {
+        // L8
+        let roots = tempfile::NamedTempFile::new().unwrap();
+        let tls = Tls {
+            mode: TlsMode::Require,
+            roots: Roots::File(roots.path().to_owned()),
+            takes_1_3: true,
+            ..Tls::default()
+        };
+        let first = tls.loaded.config(&tls).unwrap();
+        let again = tls.clone();
+        assert!(Arc::ptr_eq(&first, &again.loaded.config(&again).unwrap()));
+        roots.as_file().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(!Arc::ptr_eq(&first, &tls.loaded.config(&tls).unwrap()));
     }
 }

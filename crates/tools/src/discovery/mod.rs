@@ -245,7 +245,7 @@ async fn keywords(reader: &Reader) -> Result<Vec<Keyword>, ReadError> {
 /// Reads the rows of one of our own questions.
 async fn ask<T: DeserializeOwned>(reader: &Reader, sql: &str, params: &[Value]) -> Result<Vec<T>, ReadError> {
     let request = ReadRequest { sql, params, row_limit: Some(MAX_NAMES), form: RowForm::Object, account: None };
-    let result = reader.query(&request).await?;
+    let result = reader.for_own_texts().query(&request).await?;
     let rows = result.rows.iter().map(|row| serde_json::from_str(row.get()));
     rows.collect::<Result<_, _>>().map_err(|error| ReadError::Database(std::io::Error::other(error).into()))
 }

@@ -1,0 +1,180 @@
+//! A server that misbehaves as PostgreSQL never does, on TCP and without TLS: for what clients must not fall for.
+
+use std::net::Ipv4Addr;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::{hmac, pbkdf2};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+/// What it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Misbehaviour {
+    /// Sessions start, and then say nothing, whoever cancels them.
+    SaysNothing,
+    /// The same; who cancels is sent zeros for as long as the connection takes them.
+    AnswersCancels,
+    /// The same, and sessions have no key to cancel them with.
+    HasNoKeys,
+    /// It asks for the password itself.
+    AsksInClear,
+    /// It asks for the password itself once SCRAM is done.
+    AsksAfterScram,
+    /// It asks for this many iterations of SCRAM.
+    Iterations(u32),
+    /// It answers in a newer version of the protocol.
+    Negotiates,
+}
+
+/// The server. It ends with the test.
+#[derive(Debug)]
+pub struct FakeServer {
+    port: u16,
+    seen: Arc<Seen>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    cancels: AtomicUsize,
+    bytes: AtomicUsize,
+    passwords: Mutex<Vec<String>>,
+}
+
+impl FakeServer {
+    /// The password that it knows, whoever comes.
+    pub const PASSWORD: &str = "secret";
+
+    /// On every address of this machine.
+    pub async fn start(misbehaviour: Misbehaviour) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.expect("a socket to listen on");
+        let port = listener.local_addr().expect("its address").port();
+        let seen = Arc::new(Seen::default());
+        let shared = Arc::clone(&seen);
+        let accepting = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let seen = Arc::clone(&shared);
+                // A client may go away at any time.
+                connections.spawn(async move { drop(serve(stream, misbehaviour, &seen).await) });
+            }
+        });
+        Self { port, seen, accepting }
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How many cancel requests have come.
+    pub fn cancels(&self) -> usize {
+        self.seen.cancels.load(Ordering::SeqCst)
+    }
+
+    /// How many bytes those who cancel have taken.
+    pub fn bytes_taken(&self) -> usize {
+        self.seen.bytes.load(Ordering::SeqCst)
+    }
+
+    /// The passwords that it was sent in clear.
+    pub fn passwords(&self) -> Vec<String> {
+        self.seen.passwords.lock().expect("nobody panics while holding it").clone()
+    }
+}
+
+impl Drop for FakeServer {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// The codes of PostgreSQL's first messages (manual, "Message Formats").
+const CANCEL_REQUEST: [u8; 4] = 80_877_102_i32.to_be_bytes();
+const SSL_REQUEST: [u8; 4] = 80_877_103_i32.to_be_bytes();
+
+async fn serve(mut stream: TcpStream, misbehaviour: Misbehaviour, seen: &Seen) -> std::io::Result<()> {
+    let mut first = body(&mut stream).await?;
+    if first.starts_with(&SSL_REQUEST) {
+        stream.write_all(b"N").await?;
+        first = body(&mut stream).await?;
+    }
+    if first.starts_with(&CANCEL_REQUEST) {
+        seen.cancels.fetch_add(1, Ordering::SeqCst);
+        if misbehaviour != Misbehaviour::AnswersCancels {
+            return Ok(());
+        }
+        loop {
+            let sent = stream.write(&[0; 64 * 1024]).await?;
+            seen.bytes.fetch_add(sent, Ordering::SeqCst);
+        }
+    }
+    match misbehaviour {
+        Misbehaviour::Negotiates => stream.write_all(b"v\0\0\0\x0c\0\0\0\0\0\0\0\0").await?,
+        Misbehaviour::Iterations(number) => scram(&mut stream, number).await?,
+        Misbehaviour::AsksAfterScram => scram(&mut stream, 4096).await?,
+        _ => {}
+    }
+    if matches!(misbehaviour, Misbehaviour::AsksInClear | Misbehaviour::AsksAfterScram) {
+        ask(&mut stream, 3, b"").await?;
+        let password = message(&mut stream).await?;
+        let password = String::from_utf8_lossy(&password).trim_end_matches('\0').to_owned();
+        seen.passwords.lock().expect("nobody panics while holding it").push(password);
+    }
+    ask(&mut stream, 0, b"").await?;
+    if misbehaviour != Misbehaviour::HasNoKeys {
+        stream.write_all(b"K\0\0\0\x0c\0\0\0\x07\0\0\0\x07").await?;
+    }
+    stream.write_all(b"Z\0\0\0\x05I").await?;
+    // The question for the number of its process, in the simple protocol.
+    message(&mut stream).await?;
+    let process = if misbehaviour == Misbehaviour::HasNoKeys { b"0" } else { b"7" };
+    stream.write_all(&[b"D\0\0\0\x0b\0\x01\0\0\0\x01", &process[..], b"Z\0\0\0\x05I"].concat()).await?;
+    loop {
+        message(&mut stream).await?;
+    }
+}
+
+/// An authentication request of this kind.
+async fn ask(stream: &mut TcpStream, kind: u32, data: &[u8]) -> std::io::Result<()> {
+    let length = u32::try_from(data.len() + 8).expect("a size");
+    stream.write_all(&[b"R", &length.to_be_bytes()[..], &kind.to_be_bytes(), data].concat()).await
+}
+
+/// SCRAM-SHA-256 (RFC 5802), whose proof is not looked at.
+async fn scram(stream: &mut TcpStream, iterations: u32) -> std::io::Result<()> {
+    ask(stream, 10, b"SCRAM-SHA-256\0\0").await?;
+    let first = String::from_utf8_lossy(&message(stream).await?).into_owned();
+    let client_first = &first[first.find("n=").expect("a client-first-message")..];
+    let nonce = client_first.split_once("r=").expect("a nonce").1;
+    let server_first = format!("r={nonce}fake,s={},i={iterations}", STANDARD.encode("salt"));
+    ask(stream, 11, server_first.as_bytes()).await?;
+    let client_final = String::from_utf8_lossy(&message(stream).await?).into_owned();
+    let without_proof = client_final.split_once(",p=").expect("a proof").0;
+    let mut salted = [0; 32];
+    let iterations = NonZeroU32::new(iterations).expect("more than none");
+    pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, iterations, b"salt", FakeServer::PASSWORD.as_bytes(), &mut salted);
+    let sign = |key: &[u8], text: &str| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes());
+    let server_key = sign(&salted, "Server Key");
+    let signature = sign(server_key.as_ref(), &format!("{client_first},{server_first},{without_proof}"));
+    ask(stream, 12, format!("v={}", STANDARD.encode(signature)).as_bytes()).await
+}
+
+/// The next message with a tag, without its tag.
+async fn message(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    stream.read_u8().await?;
+    body(stream).await
+}
+
+/// What follows a length.
+async fn body(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+    let length = stream.read_u32().await?;
+    let mut body = vec![0; usize::try_from(length).expect("a size").saturating_sub(4)];
+    stream.read_exact(&mut body).await?;
+    Ok(body)
+}
