@@ -154,6 +154,43 @@ async fn a_deferred_constraint_is_a_failure_and_not_a_success() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_trigger_that_refuses_at_commit_is_told_in_its_own_words_and_recorded() {
+    // F-35: a trigger that defers what it does until COMMIT.
+    let db = database().await;
+    db.run(
+        "create table social.checked (n int);
+         grant insert on social.checked to countersign_writer;
+         create function social.refuse() returns trigger language plpgsql as
+             $$ begin raise 'a tweet may not be liked on sundays' using errcode = 'PT001'; end $$;
+         create constraint trigger refuse after insert on social.checked deferrable initially deferred
+             for each row execute function social.refuse();
+         create function social.check_later() returns trigger language plpgsql as
+             $$ begin set constraints all deferred; insert into social.checked values (1); return null; end $$;
+         create constraint trigger check_later after insert on social.tweet_like deferrable initially deferred
+             for each row execute function social.check_later()",
+    )
+    .await;
+    let server = Server::on(&db).await;
+    let tweet = untouched_tweet(&db).await;
+    let envelope = server.call("like_tweet", json!({"tweet_id": tweet})).await;
+    let error = &envelope["error"];
+    assert_eq!(
+        (&error["code"], &error["sqlstate"], &error["retryable"]),
+        (&json!("sql_error"), &json!("PT001"), &json!(false)),
+        "{envelope}"
+    );
+    assert_eq!(error["message"], "a tweet may not be liked on sundays");
+    assert_eq!(likes(&db, tweet).await, "0");
+    let id = &envelope["meta"]["correlation_id"];
+    let record = server.succeed("get_mutation_detail", json!({"correlation_id": id})).await["data"].clone();
+    assert_eq!(
+        (&record["status"], &record["error_sqlstate"], &record["error_message"]),
+        (&json!("failure"), &json!("PT001"), &error["message"]),
+        "{record}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_backend_killed_in_the_middle_leaves_the_truth_in_the_record() {
     // X-02, X-03, CR03
     let db = database().await;

@@ -26,8 +26,10 @@ use crate::records::summary;
 pub(crate) enum Unfinished {
     /// The record says why; nothing was written.
     Recorded(Failure),
-    /// PostgreSQL refused the outcome itself or the COMMIT, so it is known that nothing was written.
+    /// PostgreSQL refused the outcome itself, so it is known that nothing was written.
     Undone(Box<ServerError>),
+    /// PostgreSQL refused the COMMIT, because of a deferred trigger or a conflict with others: nothing was written.
+    Refused(Box<ServerError>),
     /// Whether it committed is not known.
     InDoubt(pg::Error),
 }
@@ -65,10 +67,9 @@ pub(crate) async fn execute(
         Ok(work) => match succeed(lease, correlation_id, attempt, &work, fingerprints).await {
             Ok(()) => Ok(work),
             // A deferred constraint: the work is refused after all.
-            Err(StepError { step: 0, error: pg::Error::Server(error) }) => {
-                fail(lease, correlation_id, attempt, sql_failure(&error)).await
-            }
-            Err(StepError { error, .. }) => Err(unfinished(error)),
+            Err(SucceedError::Work(error)) => fail(lease, correlation_id, attempt, sql_failure(&error)).await,
+            Err(SucceedError::Commit(error)) => Err(Unfinished::Refused(error)),
+            Err(SucceedError::Other(error)) => Err(unfinished(error)),
         },
         Err(Refusal::Failure(failure)) => fail(lease, correlation_id, attempt, failure).await,
         // Not this attempt's any more: the record says what became of it.
@@ -96,19 +97,29 @@ fn too_large_to_keep(work: &Work) -> Failure {
     Failure::new(ErrorCode::ResultTooLarge, message).hint("Write fewer rows in one call, or return fewer columns.")
 }
 
+/// At which point of [`succeed`] something went wrong.
+enum SucceedError {
+    /// PostgreSQL refused the work itself, before its outcome was recorded.
+    Work(Box<ServerError>),
+    /// PostgreSQL refused the COMMIT.
+    Commit(Box<ServerError>),
+    /// The outcome could not be recorded, or the connection was lost.
+    Other(pg::Error),
+}
+
 async fn succeed(
     lease: &mut Lease,
     correlation_id: CorrelationId,
     attempt: &Attempt,
     work: &Work,
     fingerprints: &Fingerprints,
-) -> Result<(), StepError> {
+) -> Result<(), SucceedError> {
     let images = [work.before.as_ref(), work.after.as_ref()];
     let redaction = attempt.redaction.clone().with_images(&images);
     let [before, after] = images.map(|image| image.map(|image| redaction.value(image).to_string()));
     let data = redaction.value(&work.data).to_string();
-    let rollback = serde_json::to_value(&work.rollback)
-        .map_err(|error| StepError { step: 0, error: pg::Error::Lost(error.into()) })?;
+    let rollback =
+        serde_json::to_value(&work.rollback).map_err(|error| SucceedError::Other(pg::Error::Lost(error.into())))?;
     let texts = |texts: Vec<Value>| {
         // An array of texts in PostgreSQL's form: names and hexadecimal digits, which need quoting at the most.
         let quoted: Vec<String> = texts.iter().map(ToString::to_string).collect();
@@ -135,7 +146,12 @@ async fn succeed(
     // Before the record is final: it takes the approval in.
     steps.extend(proposal.as_ref().map(finish_proposal));
     steps.extend([Step { sql: FINISH_SUCCESS_SQL, params: &params, param_types: &[] }, Step::plain("commit")]);
-    committed(lease, &steps).await
+    let commit = steps.len() - 1;
+    committed(lease, &steps).await.map_err(|failed| match failed {
+        StepError { step: 0, error: pg::Error::Server(error) } => SucceedError::Work(error),
+        StepError { step, error: pg::Error::Server(error) } if step == commit => SucceedError::Commit(error),
+        StepError { error, .. } => SucceedError::Other(error),
+    })
 }
 
 async fn fail(

@@ -60,6 +60,21 @@ impl Default for Harmless {
     }
 }
 
+/// What the plan of a text has shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Inspection {
+    /// For which calls of the text it holds.
+    pub(super) checked: Checked,
+    /// Whether the outermost node of the plan is a `Limit`: LIMIT, FETCH FIRST and OFFSET at the top level of the query, or of
+    /// a view that it reads and does nothing else with. PostgreSQL leaves out LIMIT ALL.
+    pub(super) has_limit: bool,
+}
+
+impl Inspection {
+    /// Of a text that is not looked at.
+    pub(super) const NONE: Self = Self { checked: Checked::Always, has_limit: false };
+}
+
 /// For which calls of a text the answer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Checked {
@@ -88,7 +103,7 @@ impl Functions {
         session: &mut Session,
         sql: &str,
         params: &[Option<String>],
-    ) -> Result<Checked, ReadError> {
+    ) -> Result<Inspection, ReadError> {
         let name = session.remembered.new_name();
         session.push_ahead(&name, sql)?;
         let planned = in_full(session, &name, params).await;
@@ -100,7 +115,8 @@ impl Functions {
         let names: BTreeSet<String> = plan.iter().flat_map(called).map(|call| call.name).collect();
         let sees_statements = names.contains(LISTS_STATEMENTS);
         self.look_up(session, names).await?;
-        Ok(if sees_statements { Checked::SeesStatements } else { checked })
+        let has_limit = plan.is_some_and(|plan| plan.pointer("/0/Plan/Node Type").is_some_and(|node| node == "Limit"));
+        Ok(Inspection { checked: if sees_statements { Checked::SeesStatements } else { checked }, has_limit })
     }
 
     async fn look_up(&self, session: &mut Session, names: BTreeSet<String>) -> Result<(), ReadError> {

@@ -52,7 +52,7 @@ pub(crate) use streamed::NOTHING;
 /// The bounds of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadLimits {
-    /// Rows when the caller says nothing (promise D5-07).
+    /// Rows when neither the caller nor the query says how many (promise D5-07).
     pub default_rows: u32,
     /// The most rows that a caller can ask for.
     pub max_rows: u32,
@@ -70,6 +70,15 @@ impl Default for ReadLimits {
     }
 }
 
+impl ReadLimits {
+    /// How many rows to return at the most: what the caller asks for decides; a query with a LIMIT of its own is only held to
+    /// the most that may be asked for.
+    fn rows(&self, asked: Option<u32>, has_limit: bool) -> usize {
+        let rows = asked.unwrap_or(if has_limit { self.max_rows } else { self.default_rows });
+        rows.min(self.max_rows) as usize
+    }
+}
+
 /// What to read.
 #[derive(Debug)]
 pub struct ReadRequest<'a> {
@@ -77,13 +86,23 @@ pub struct ReadRequest<'a> {
     pub sql: &'a str,
     /// `$1`, `$2`, ... as JSON.
     pub params: &'a [Value],
-    /// Rows to return at the most; the default of [`ReadLimits`] if `None`.
+    /// Rows to return at the most. If `None`: the default of [`ReadLimits`], or the most that they allow if the query has a
+    /// LIMIT of its own.
     pub row_limit: Option<u32>,
     /// What each row looks like.
     pub form: RowForm,
     /// On whose behalf: `countersign.account_id` in the transaction, for row level security to go by. A query can set it to
     /// something else, so it filters, and is no wall.
     pub account: Option<&'a str>,
+}
+
+/// The limit that left rows out of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TruncatedBy {
+    /// [`ReadRequest::row_limit`], or [`ReadLimits::default_rows`] or [`ReadLimits::max_rows`].
+    RowLimit,
+    /// [`ReadLimits::max_bytes`].
+    MaxBytes,
 }
 
 /// What was read.
@@ -93,8 +112,8 @@ pub struct ResultSet {
     pub columns: Vec<Column>,
     /// The rows as JSON text: objects by column name, or arrays as long as `columns`.
     pub rows: Vec<Box<RawValue>>,
-    /// Whether there was more than the limits on rows and bytes let through.
-    pub truncated: bool,
+    /// Which limit left rows out, if one did.
+    pub truncated_by: Option<TruncatedBy>,
     /// The room that a large answer takes; given back when it is dropped.
     pub room: Option<Room>,
 }

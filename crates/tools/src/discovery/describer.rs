@@ -108,9 +108,9 @@ impl Describer {
 
     /// What an agent is told when reading the catalog did not work.
     pub(crate) fn failure(&self, error: ReadError) -> Failure {
-        let is_too_large = matches!(error, ReadError::TooLarge(_));
         let failure = read_failure(error, self.reader.limits().deadline);
-        if is_too_large { failure.hint("Ask for less: one schema, one table, or a search.") } else { failure }
+        let asks_for_much = matches!(failure.code, ErrorCode::ResultTooLarge | ErrorCode::Timeout);
+        if asks_for_much { failure.hint("Ask for less: one schema, one table, or a search.") } else { failure }
     }
 }
 
