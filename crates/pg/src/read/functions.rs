@@ -21,7 +21,7 @@ use contract::{Reach, TableUse};
 use serde_json::Value;
 
 use super::remembered::SEEN_FOR;
-use super::{ReadError, refusal};
+use super::{ReadError, account_setting, refusal};
 use crate::error::{Error, ServerError};
 use crate::plan::{BACK_TO_SAVEPOINT, For, Planned, SAVEPOINT, plan_in_full};
 use crate::reach::{called, reach};
@@ -46,6 +46,8 @@ pub(super) struct Functions {
     harmless: Mutex<Harmless>,
     /// The schema whose relations are not read.
     refused_schema: Option<&'static str>,
+    /// Whether the statements are of somebody who may say on whose behalf they run.
+    takes_any_setting: bool,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,11 @@ impl Functions {
         Self { refused_schema: Some(schema), ..Self::default() }
     }
 
+    /// Of statements that are their caller's own, who may change any setting.
+    pub(super) fn with_any_setting() -> Self {
+        Self { takes_any_setting: true, ..Self::default() }
+    }
+
     /// Refuses this text if it calls what a read may not. It has been described in the transaction that is open, so what it
     /// reads is locked, and means the same until the end. What cannot be planned is refused as well.
     ///
@@ -111,6 +118,11 @@ impl Functions {
         let (plan, checked) = planned?;
         if let (Some(plan), Some(refused)) = (&plan, self.refused_schema) {
             refuse_relations(plan, refused)?;
+        }
+        if !self.takes_any_setting
+            && let Some((function, why)) = account_setting::refusal(sql, plan.as_ref())
+        {
+            return Err(ReadError::ForbiddenFunction { function: function.to_owned(), why: why.to_owned() });
         }
         let names: BTreeSet<String> = plan.iter().flat_map(called).map(|call| call.name).collect();
         let sees_statements = names.contains(LISTS_STATEMENTS);

@@ -2,10 +2,11 @@
 //!
 //! `run` is the pipeline itself, and `frame` what stands around the agent's statement in it; `remembered` knows
 //! which texts a session has prepared, and `shapes` how they were described, so that a text seen before costs one round trip;
-//! `functions` looks at what a new one calls; `rows` and `rendered` take in the answer; `convert` is for columns whose text
+//! `functions` looks at what a new one calls, `account_setting` at what it sets; `rows` and `rendered` take in the answer; `convert` is for columns whose text
 //! alone does not give their JSON; `explain` shows the plan of a read without running it; `streamed`
 //! hands rows on as they arrive.
 
+mod account_setting;
 mod convert;
 mod explain;
 mod frame;
@@ -91,8 +92,8 @@ pub struct ReadRequest<'a> {
     pub row_limit: Option<u32>,
     /// What each row looks like.
     pub form: RowForm,
-    /// On whose behalf: `countersign.account_id` in the transaction, for row level security to go by. A query can set it to
-    /// something else, so it filters, and is no wall.
+    /// On whose behalf: `countersign.account_id` in the transaction, for row level security to go by. A query cannot set it
+    /// to something else (`account_setting`).
     pub account: Option<&'a str>,
 }
 
@@ -220,7 +221,8 @@ impl Reader {
         let settings = SessionSettings::default().with_login_search_path();
         let frame = Arc::new(Frame::new(Layers::default(), &settings));
         let pool = Pool::new(target, settings, sessions);
-        Self { takes_commands: true, ..Self::over(pool, frame, limits, Layers::default()) }
+        let functions = Arc::new(Functions::with_any_setting());
+        Self { takes_commands: true, functions, ..Self::over(pool, frame, limits, Layers::default()) }
     }
 
     fn over(pool: Pool, frame: Arc<Frame>, limits: ReadLimits, layers: Layers) -> Self {
