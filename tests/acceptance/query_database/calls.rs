@@ -103,8 +103,7 @@ async fn no_query_reads_the_rows_of_another_account() {
         let error = server.fail("query_database", arguments, "not_permitted").await;
         assert!(error["message"].as_str().unwrap().contains("set_config may not be called"), "{error}");
     }
-    let other =
-        "select set_config('search_path', 'social', true), 'set_config' <> '' as text, entry from social.diary";
+    let other = "select set_config('search_path', 'social', true), 'set_config' <> '' as text, entry from social.diary";
     assert_eq!(server.query(other).await[0]["entry"], "mine");
 }
 
