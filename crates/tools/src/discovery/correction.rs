@@ -7,6 +7,7 @@ use contract::{ErrorCode, Failure};
 use ledger::read::Reader;
 use tokio::time::Instant;
 
+use super::form;
 use super::place::line_at;
 use super::suggestion::suggestion;
 
@@ -20,7 +21,10 @@ pub(crate) async fn corrected(reader: &Reader, query: &str, failure: Failure, de
     if failure.detail.is_none() {
         failure.detail = failure.position.and_then(|position| line_at(query, position));
     }
-    if failure.code != ErrorCode::SqlError {
+    if let Some(hint) = form::hint(query, &failure) {
+        return failure.hint(hint);
+    }
+    if !matches!(failure.code, ErrorCode::SqlError | ErrorCode::NotPermitted | ErrorCode::InvalidParams) {
         return failure;
     }
     let until = deadline.min(Instant::now() + PATIENCE);
