@@ -41,6 +41,10 @@ async fn a_failed_write_leaves_a_record_and_nothing_else_and_can_be_repeated_at_
         (&json!("sql_error"), &json!("23503"), &json!(false))
     );
     assert_eq!(error["detail"], Value::Null, "DETAIL quotes rows that the caller may not read");
+    // F-34
+    let definition =
+        "Constraint tweet_like_tweet_id_fkey of social.tweet_like: FOREIGN KEY (tweet_id) REFERENCES social.tweet(id)";
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.starts_with(definition)), "{error}");
     let id = envelope["meta"]["correlation_id"].clone();
     let detail = server.succeed("get_mutation_detail", json!({"correlation_id": id})).await;
     assert_eq!((&detail["data"]["status"], &detail["data"]["error_sqlstate"]), (&json!("failure"), &json!("23503")));
@@ -149,6 +153,8 @@ async fn a_deferred_constraint_is_a_failure_and_not_a_success() {
     let tweet = untouched_tweet(&db).await;
     let error = server.fail("like_tweet", json!({"tweet_id": tweet}), "sql_error").await;
     assert_eq!(error["sqlstate"], "23503");
+    let definition = "Constraint late of social.tweet_like: FOREIGN KEY (parent) REFERENCES social.late_parent(id)";
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.starts_with(definition)), "F-34: {error}");
     assert_eq!(likes(&db, tweet).await, "0");
     assert_eq!(records(&db).await, [["like_tweet", "failure", "sql_error"]]);
 }

@@ -27,6 +27,8 @@ pub struct ServerError {
     pub constraint: Option<String>,
     /// The table that the error is about.
     pub table: Option<String>,
+    /// The schema of that table.
+    pub schema: Option<String>,
 }
 
 /// The most that is kept of one field, in bytes: an error may quote a value of any size.
@@ -86,6 +88,7 @@ impl ServerError {
                 b'P' => error.position = value().parse().ok(),
                 b'n' => error.constraint = Some(value()),
                 b't' => error.table = Some(value()),
+                b's' => error.schema = Some(value()),
                 _ => {}
             }
         }

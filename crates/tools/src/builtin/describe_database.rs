@@ -36,8 +36,7 @@ struct Arguments {
     #[serde(default)]
     #[schemars(with = "Vec<String>", length(min = 1, max = 20))]
     tables: Option<Vec<String>>,
-    /// Tables and columns whose name, comment, note or enum value has this in it, whatever the case. Not together with
-    /// table or tables.
+    /// Tables and columns whose name, comment, note or enum value has this in it. Not together with table and tables.
     #[serde(default)]
     #[schemars(with = "String", length(min = 1))]
     search: Option<String>,
