@@ -131,7 +131,7 @@ fn words_of<'t>(module: &str, text: &'t str) -> Vec<&'t str> {
 }
 
 /// What the front ends may name of `pg`: the boundary, what passes it, and where to connect.
-const BOUNDARY: [&str; 17] = [
+const BOUNDARY: [&str; 18] = [
     "Begin",
     "Chunk",
     "Completed",
@@ -142,6 +142,7 @@ const BOUNDARY: [&str; 17] = [
     "Described",
     "Executing",
     "Failed",
+    "IsolationLevel",
     "Place",
     "Query",
     "ServerError",

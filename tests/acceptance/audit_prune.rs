@@ -1,9 +1,15 @@
 //! Pruning: old final records go and the ledger says so; everything that is still needed stays (promises A11-16, C7-10).
 
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
 use serde_json::json;
 use testkit::audit::{audit, audit_discrepancy, insert_failed_records, insert_pending_record, run_audit, tamper};
 use testkit::social::untouched_tweet;
-use testkit::{Database, Server, database};
+use testkit::{Database, Server, countersign, database, send_signal};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
 
 async fn ids(db: &Database) -> String {
     db.value("select coalesce(string_agg(id::text, ',' order by id), '') from countersign.mutation_audit").await
@@ -166,4 +172,44 @@ async fn a_pruned_record_that_comes_back_is_named() {
     db.run("insert into countersign.mutation_audit overriding system value select * from copy where id = 2").await;
     let said = audit_discrepancy(&db, &["verify"]).await;
     assert!(said.contains("record 2 (correlation id") && said.contains("a pruning says that it was removed"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pruning_goes_on_without_a_database_until_there_is_one_and_ends_at_a_signal() {
+    // F-10
+    let db = database().await;
+    insert_failed_records(&db, 1, 91).await;
+    insert_failed_records(&db, 1, 89).await;
+    let away = |is_away: bool| format!("alter database {} with allow_connections {}", db.name(), !is_away);
+    let cluster = Database::existing("postgres");
+    cluster.run(&away(true)).await;
+    let mut command = Command::new(countersign());
+    command.args(["audit", "prune", "--every", "1d"]).env("DATABASE_URL", db.url());
+    let mut pruning = command.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut log = BufReader::new(pruning.stderr.take().unwrap()).lines();
+    let mut logged = async |words: &str| {
+        let said = async {
+            while let Some(line) = log.next_line().await.unwrap() {
+                if line.contains(words) {
+                    return true;
+                }
+            }
+            false
+        };
+        let said = tokio::time::timeout(Duration::from_secs(30), said).await;
+        assert!(said.is_ok_and(|said| said), "it never said {words:?}");
+    };
+    logged("not currently accepting connections").await;
+    cluster.run(&away(false)).await;
+    logged("Removed 1 record made before 20").await;
+    assert_eq!(ids(&db).await, "2", "90 days by default");
+    send_signal(pruning.id().unwrap(), Signal::SIGTERM);
+    assert!(pruning.wait().await.unwrap().success());
+
+    let ran = run_audit(&db.writer_url(), &["prune", "--every", "1d"]).await;
+    assert!(
+        ran.code == 1 && ran.err.contains("this login may not prune"),
+        "no later attempt would do better: {}",
+        ran.err
+    );
 }

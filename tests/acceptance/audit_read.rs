@@ -1,9 +1,9 @@
 //! `countersign audit list`, `show` and `counts`: what people see, of all accounts.
 
 use serde_json::{Value, json};
-use testkit::audit::{audit, insert_failed_records, insert_pending_record, run_audit};
+use testkit::audit::{audit, audit_discrepancy, insert_failed_records, insert_pending_record, run_audit, tamper};
 use testkit::social::untouched_tweet;
-use testkit::{Database, Server, countersign, database};
+use testkit::{Database, HttpServer, RawServer, Server, countersign, database};
 use tokio::process::Command;
 
 fn lines(printed: &str) -> Vec<Value> {
@@ -47,6 +47,7 @@ async fn people_list_the_records_of_all_accounts_with_filters() {
     assert_eq!(column("id"), [6, 5, 4, 3, 2, 1], "newest first");
     assert_eq!(column("status"), ["failure", "success", "failure", "success", "duplicate", "success"]);
     assert_eq!((&all[1]["account_id"], &all[1]["actor"]), (&json!("mei.tanaka"), &json!("robot")));
+    let session = all[2]["client"]["session_id"].as_str().unwrap().to_owned();
     for (arguments, ids) in [
         (&["--limit", "2"][..], &[6, 5][..]),
         (&["--tool", "like_tweet"], &[6, 4, 2, 1]),
@@ -56,6 +57,13 @@ async fn people_list_the_records_of_all_accounts_with_filters() {
         (&["--since", "2d"], &[5, 4, 3, 2, 1]),
         (&["--since", "1w", "--tool", "like_tweet", "--status", "failure", "--account", "default"], &[6, 4]),
         (&["--tool", "no_such_tool"], &[]),
+        // F-93
+        (&["--actor", "robot"], &[5]),
+        (&["--actor", "rob"], &[]),
+        (&["--until", "2d"], &[6]),
+        (&["--since", "1w", "--until", "1h"], &[6]),
+        (&["--session", session.get(..8).unwrap()], &[4, 3, 2, 1]),
+        (&["--session", "no such session"], &[]),
     ] {
         let found: Vec<_> = listed(&db, arguments).await.iter().map(|record| record["id"].as_i64().unwrap()).collect();
         assert_eq!(found, ids, "{arguments:?}");
@@ -72,7 +80,7 @@ async fn a_list_has_aligned_columns_and_one_line_a_record_whatever_was_stored() 
     // AU11
     let db = database().await;
     let (_, receipts) = some_records(&db).await;
-    let table = audit(&db, &["list"]).await;
+    let table = audit(&db, &["list", "--wide"]).await;
     let rows: Vec<&str> = table.lines().collect();
     assert_eq!(rows.len(), 6, "{table}");
     for (heading, value) in [
@@ -91,6 +99,100 @@ async fn a_list_has_aligned_columns_and_one_line_a_record_whatever_was_stored() 
     }
     let shown = &lines(&audit(&db, &["show", "--json", &receipts[3]]).await)[0];
     assert_eq!(shown["params"]["text"], "x\n{\"level\":\"INFO\"}\u{1b}[2K\u{9b}31m\u{202e}", "JSON keeps the value");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_says_in_100_columns_who_did_what_and_an_id_can_be_shortened() {
+    // F-90
+    let db = database().await;
+    let (tweet, receipts) = some_records(&db).await;
+    let table = audit(&db, &["list"]).await;
+    let words = |line: &str| line.split("  ").map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect();
+    let rows: Vec<Vec<String>> = table.lines().map(words).collect();
+    assert_eq!(rows[0], ["ID", "WHEN", "STATUS", "TOOL", "ACCOUNT", "ACTOR", "WHAT"], "{table}");
+    assert_eq!(rows[5][0], receipts[0][..8], "{table}");
+    assert!(rows[5][1].ends_with(" s ago"), "{table}");
+    assert_eq!(rows[5][2..4], ["reversed", "like_tweet"], "{table}");
+    assert_eq!(rows[5].last().unwrap(), &format!("tweet_id={tweet}"), "{table}");
+    assert_eq!(rows[2].last().unwrap(), "sql_error: tweet_id=999999", "{table}");
+    assert_eq!(rows[1][4..6], ["mei.tanaka", "robot"], "{table}");
+    assert!(!table.contains('…'), "nothing is cut in a pipe: {table}");
+
+    let whole = audit(&db, &["show", &receipts[0]]).await;
+    for prefix in [8, 20].map(|length| &receipts[0][..length]) {
+        assert_eq!(audit(&db, &["show", prefix]).await, whole, "{prefix}");
+    }
+    for end in ["1", "2"] {
+        db.run(&format!(
+            "insert into countersign.mutation_audit (correlation_id, tool_name, params_hash, params, params_summary) \
+             values ('abcdef00-0000-4000-8000-00000000000{end}', 'tool_{end}', repeat('0', 64), '{{}}', '{{}}')"
+        ))
+        .await;
+    }
+    let ran = run_audit(&db.url(), &["show", "abcdef00"]).await;
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains("several ids begin with abcdef00"), "{}", ran.err);
+    for end in ["1", "2"] {
+        let named = format!("abcdef00-0000-4000-8000-00000000000{end} 20");
+        assert!(ran.err.contains(&named) && ran.err.contains(&format!("pending tool_{end}\n")), "{}", ran.err);
+    }
+}
+
+/// Calls a tool in a trace, over standard input and output.
+async fn call_traced(server: &mut RawServer, id: u32, tool: &str, arguments: Value, traceparent: &str) -> Value {
+    let params = json!({"name": tool, "arguments": arguments, "_meta": {"traceparent": traceparent}});
+    let answer = server.request(id, "tools/call", params).await;
+    answer["result"]["structuredContent"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_says_which_client_wrote_in_which_session_for_which_trace() {
+    // F-94
+    let db = database().await;
+    let mut server = RawServer::start(Server::command(&db), "2025-11-25").await;
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let traced = format!("00-{trace}-00f067aa0ba902b7-01");
+    let post = async |server: &mut RawServer, id, text: &str, traceparent: &str| {
+        let answer = call_traced(server, id, "post_tweet", json!({"text": text}), traceparent).await;
+        answer["meta"]["correlation_id"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    };
+    let first = post(&mut server, 1, "one", &traced).await;
+    post(&mut server, 2, "two", "not a trace").await;
+    let recent = call_traced(&mut server, 3, "get_recent_mutations", json!({}), "").await;
+    let [two, one] = [0, 1].map(|at: usize| recent["data"]["mutations"][at]["client"].clone());
+    let session = one["session_id"].as_str().unwrap();
+    assert_eq!(session.len(), 32);
+    assert_eq!(one, json!({"name": "test", "version": "0", "session_id": session, "trace_id": trace}));
+    assert_eq!(two, json!({"name": "test", "version": "0", "session_id": session}));
+    let detail = call_traced(&mut server, 4, "get_mutation_detail", json!({"correlation_id": first}), "").await;
+    assert_eq!(detail["data"]["client"], one);
+    let shown = audit(&db, &["show", &first]).await;
+    for line in [
+        "client           test 0\n".to_owned(),
+        format!("session          {session}\n"),
+        format!("trace            {trace}\n"),
+    ] {
+        assert!(shown.contains(&line), "{line:?} is missing in:\n{shown}");
+    }
+    assert!(server.close().await);
+
+    // Over HTTP a session keeps its name on every server of the ledger, and a request without a session has none.
+    let servers = [HttpServer::on(&db).await, HttpServer::on(&db).await];
+    let visitor = servers[0].session("2025-11-25").await;
+    let stateless = servers[0].visitor();
+    visitor.call("post_tweet", json!({"text": "three"})).await;
+    visitor.moved_to(&servers[1]).call("post_tweet", json!({"text": "four"})).await;
+    stateless.call("post_tweet", json!({"text": "five"})).await;
+    let all = listed(&db, &[]).await;
+    let [five, four, three] = [0, 1, 2].map(|at: usize| all[at]["client"].clone());
+    assert_eq!(three, four);
+    assert_eq!((three["name"].as_str(), three["session_id"].as_str().map(str::len)), (Some("test"), Some(32)));
+    assert!(!visitor.session_id().contains(three["session_id"].as_str().unwrap()), "it opens nothing");
+    assert_eq!(five, json!({"name": "test", "version": "0"}));
+    // What a client says of itself is sealed with its write.
+    assert!(audit(&db, &["verify"]).await.contains("5 records in"));
+    tamper(&db, "update countersign.mutation_audit set client = '{}' where id = 1").await;
+    assert!(audit_discrepancy(&db, &["verify"]).await.contains("record 1 (correlation id"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,7 +267,8 @@ async fn wrong_options_are_named_with_what_would_be_right() {
         (&["counts", "--since", "0h"], "an age of zero"),
         (&["show"], "<CORRELATION_ID>"),
         (&["show", "abc"], "a UUID of 36 characters"),
-        (&["prune"], "--older-than <AGE>"),
+        (&["prune", "--every", "1d", "--dry-run"], "cannot be used with"),
+        (&["prune", "--every", "1m"], "such as 12h, 90d or 4w"),
         (&["prune", "--older-than", "23h"], "never pruned: give 1d (24h) or more"),
         (&["prune", "--older-than", "90"], "such as 12h, 90d or 4w"),
         (&["prune", "--older-than", "90m"], "such as 12h, 90d or 4w"),

@@ -10,6 +10,8 @@ use testkit::{
 };
 use tokio::process::Command;
 
+use crate::samples::sample;
+
 /// The first fenced block of docs/deploy.md of this kind.
 pub(crate) fn documented(kind: &str) -> String {
     let text = std::fs::read_to_string(repository().join("docs/deploy.md")).unwrap();
@@ -37,6 +39,29 @@ async fn the_unit_of_systemd_is_one() {
     assert_ne!(here, text);
     std::fs::write(&unit, here).unwrap();
     let Some((is_fine, said)) = said(External::SystemdAnalyze, &["verify"], &unit).await else { return };
+    assert!(is_fine && said.trim().is_empty(), "{said}");
+}
+
+/// The unit of docs/deploy.md that goes into this file of /etc/systemd/system.
+fn documented_unit(file: &str) -> String {
+    sample("docs/deploy.md", &format!("# /etc/systemd/system/{file}\n"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_timer_that_prunes_is_one_and_its_command_prunes() {
+    // F-10
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["countersign-prune.service", "countersign-prune.timer"] {
+        let here = documented_unit(file).replace("/usr/local/bin/countersign", countersign().to_str().unwrap());
+        std::fs::write(folder.path().join(file), here).unwrap();
+    }
+    let service = documented_unit("countersign-prune.service");
+    let command = service.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/countersign ")).unwrap();
+    let db = testkit::database().await;
+    let ran = run_countersign(&db.url(), &command.split(' ').collect::<Vec<_>>()).await;
+    assert!(ran.code == 0 && ran.out.starts_with("Removed 0 records made before 20"), "{} {}", ran.out, ran.err);
+    let timer = folder.path().join("countersign-prune.timer");
+    let Some((is_fine, said)) = said(External::SystemdAnalyze, &["verify"], &timer).await else { return };
     assert!(is_fine && said.trim().is_empty(), "{said}");
 }
 

@@ -43,25 +43,37 @@ async fn where_nothing_is_wrong_it_says_so_and_who_is_missing_it_says_too() {
     let arguments = ["--manifest", studio.to_str().unwrap()];
     let ran = doctor(&db.writer_url(), &arguments).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
-    assert!(ran.out.contains("warning  roles       nobody has the role countersign_approver"), "{}", ran.out);
+    assert!(ran.out.contains("warning    roles       nobody has the role countersign_approver"), "{}", ran.out);
     assert!(ran.out.ends_with("0 problems, 1 warning.\n"), "{}", ran.out);
 
     db.run("create role anna login; grant countersign_approver to anna").await;
     let ran = doctor(&db.writer_url(), &arguments).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
     let (last, lines) = ran.out.trim_end().rsplit_once('\n').map(|(lines, last)| (last, lines)).unwrap();
-    assert_eq!(last, "Nothing is wrong.");
-    assert!(lines.lines().all(|line| line.starts_with("ok       ")), "{lines}");
+    assert_eq!(last, "Nothing is wrong with what was checked.");
+    let is_fine = |line: &str| line.starts_with("ok         ") || line.starts_with("unchecked  ");
+    assert!(lines.lines().all(is_fine), "{lines}");
     for part in [
         "logged in as \"countersign_writer\"",
         "servers log in as \"countersign_writer\", which may do what a server needs, and no more",
         "the reader can log in, and can do no more than read tables",
         "proposals can be approved by \"anna\"",
-        "5 tools fit the database",
+        "6 tools fit the database",
         "every executor is there",
     ] {
         assert!(lines.contains(part), "{part} is missing in:\n{lines}");
     }
+
+    // F-13: settings of the servers' login, whoever asks.
+    db.run("alter role countersign_writer set default_transaction_read_only = on").await;
+    db.run("alter role countersign_writer set session_replication_role = replica").await;
+    let (found, code) = findings(&db.url(), &[]).await;
+    assert_eq!(code, 1);
+    let named = |setting: &str| {
+        format!("role countersign_writer has the setting {setting}, which a server does not expect: with")
+    };
+    finding(&found, "problem", "roles", &named("default_transaction_read_only=on"));
+    finding(&found, "problem", "roles", &named("session_replication_role=replica"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,7 +90,7 @@ async fn writes_that_are_pending_for_too_long_are_listed_until_a_server_ends_the
     assert_eq!((&details["correlation_id"], &details["tool_name"]), (&json!(correlation_id), &json!("like_tweet")));
     assert!(details["age_s"].as_i64().unwrap() >= 2 * 86_400, "{details}");
     let table = doctor(&db.writer_url(), &[]).await;
-    assert!(table.code == 1 && table.out.contains(&format!("problem  records     {says}\n")), "{}", table.out);
+    assert!(table.code == 1 && table.out.contains(&format!("problem    records     {says}\n")), "{}", table.out);
 
     // A call may take longer than that: then nothing is wrong with it.
     let deadline = ["--call-deadline-ms", "3600000"];
@@ -248,4 +260,61 @@ async fn manifests_that_do_not_fit_are_told_with_every_mistake() {
     let (found, code) = findings(&db.writer_url(), &["--manifest", missing.to_str().unwrap()]).await;
     assert_eq!((code, problems(&found)), (1, 1), "{found:#?}");
     finding(&found, "problem", "manifests", "missing.toml cannot be read");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_altered_record_is_found_among_the_newest_and_what_was_not_compared_is_named() {
+    // F-13
+    let db = database().await;
+    let none = findings(&db.writer_url(), &[]).await.0;
+    finding(&none, "unchecked", "seals", "whether records were altered: none is sealed yet");
+    finding(&none, "unchecked", "keys", "none ran within the last 2 minutes");
+    for _ in 0..3 {
+        insert_failed_records(&db, 600, 0).await;
+        audit(&db, &["seal"]).await;
+    }
+    let (sound, code) = findings(&db.writer_url(), &[]).await;
+    assert_eq!((code, problems(&sound)), (0, 0), "{sound:#?}");
+    finding(
+        &sound,
+        "ok",
+        "seals",
+        "the newest 1200 sealed records are what was sealed (up to entry 3, 0 pruned since)",
+    );
+    finding(&sound, "unchecked", "seals", "records before these");
+    tamper(&db, "update countersign.mutation_audit set account_id = 'other' where id = 5").await;
+    assert_eq!(problems(&findings(&db.writer_url(), &[]).await.0), 0, "it is not among the newest");
+    tamper(&db, "update countersign.mutation_audit set account_id = 'other' where id = 1000").await;
+    let (altered, code) = findings(&db.writer_url(), &[]).await;
+    assert_eq!((code, problems(&altered)), (1, 1), "{altered:#?}");
+    finding(&altered, "problem", "seals", "the ledger was altered: record 1000 (correlation id ");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_with_different_fingerprint_keys_are_told_of() {
+    // F-13
+    let db = database().await;
+    let server = async |key: &str| {
+        let mut command = Server::command(&db);
+        command.env("COUNTERSIGN_FINGERPRINT_KEY", key);
+        Server::start(command).await
+    };
+    let keys = "select count(*) from countersign.fingerprint_key";
+    let with = async |key: &'static str| findings(&db.writer_url(), &["--fingerprint-key", key]).await.0;
+    let first = server("the key of the servers").await;
+    db.until_value(keys, "1").await;
+    finding(&with("the key of the servers").await, "ok", "keys", "all servers have the fingerprint key");
+    finding(
+        &with("the key of somebody else").await,
+        "warning",
+        "keys",
+        "another fingerprint key than this configuration",
+    );
+    let second = server("the key of one server").await;
+    db.until_value(keys, "2").await;
+    finding(&with("the key of the servers").await, "problem", "keys", "the servers have 2 different fingerprint keys");
+    let stored = db.rows("select key_id from countersign.fingerprint_key").await.concat().join(" ");
+    assert!(stored.len() == 33 && !stored.contains("key"), "ids, and no keys: {stored}");
+    first.close().await;
+    second.close().await;
 }

@@ -22,11 +22,12 @@ async fn with_every_tool(db: &Database) -> Server {
 }
 
 /// These write through a proposal: `proposals.rs` has them.
-const PROPOSING: [&str; 6] = [
+const PROPOSING: [&str; 7] = [
     "upsert_package",
     "delete_package",
     "delete_package_photo",
     "create_booking",
+    "cancel_booking",
     "confirm_proposal",
     "reject_proposal",
 ];

@@ -125,7 +125,8 @@ async fn what_no_rollback_takes_back_is_shown_by_its_own_preview_and_done_once_i
     let db = database().await;
     let ledger = Ledger::new(Target::parse(&db.url()).unwrap(), Settings::default());
     let source = manifest::Source { path: "burn.toml".into(), text: BURN.to_owned() };
-    let catalog = manifest::compile(&[source], &tools::builtin::NAMES, &ledger).await.unwrap();
+    let names = manifest::ServerNames { builtin: &tools::builtin::NAMES, executors: &["burn"] };
+    let catalog = manifest::compile(&[source], &names, &ledger).await.unwrap();
     let outside = Arc::new(Outside::default());
     let mut native = ledger::Executors::default();
     native.register("burn", outside.clone()).unwrap();

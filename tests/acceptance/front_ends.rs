@@ -9,5 +9,6 @@ mod pipe;
 mod reading;
 mod streaming;
 mod transactions;
+mod undelivered;
 mod values;
 mod writing;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testkit::social::untouched_tweet;
 use testkit::{Server, database};
 
-const LISTED: [&str; 9] = [
+const LISTED: [&str; 10] = [
     "correlation_id",
     "tool_name",
     "status",
@@ -12,6 +12,7 @@ const LISTED: [&str; 9] = [
     "result_summary",
     "error_message",
     "elapsed_ms",
+    "client",
     "created_at",
     "completed_at",
 ];

@@ -34,7 +34,8 @@ impl World {
         let sources = ["social", "studio"].map(|name| {
             manifest::Source::read(repository().join(format!("manifests/{name}.toml"))).expect("a shipped manifest")
         });
-        let catalog = manifest::compile(&sources, &tools::builtin::NAMES, &ledger).await.unwrap();
+        let names = manifest::ServerNames { builtin: &tools::builtin::NAMES, executors: &["delete_package_photo"] };
+        let catalog = manifest::compile(&sources, &names, &ledger).await.unwrap();
         let registry = Registry::new(&backends, &catalog, &tools::native::executors().unwrap()).unwrap();
         Self { backends, registry: Arc::new(registry) }
     }
@@ -99,10 +100,8 @@ async fn a_call_is_counted_once_by_what_became_of_it_and_nothing_of_it_is_in_a_l
     let db = database().await;
     let world = World::new(&db, 2).await;
     let before = world.scrape().await;
-    for outcome in ["success", "commit_outcome_unknown", "internal_error"] {
-        let sample = format!("countersign_tool_calls_total{{tool=\"like_tweet\",outcome=\"{outcome}\"}}");
-        assert_eq!(before.of(&sample), 0.0);
-    }
+    // F-96
+    assert!(!before.0.keys().any(|sample| sample.contains("tool=")), "only what was used: {before:#?}");
     let package = json!({"package_id": 1, "title": "MARK", "description": "MARK", "price": 1, "duration_minutes": 60});
     for (tool, arguments) in [
         ("query_database", json!({"query": "select 'MARK'"})),
@@ -120,6 +119,10 @@ async fn a_call_is_counted_once_by_what_became_of_it_and_nothing_of_it_is_in_a_l
         assert_eq!(world.call(unknown, json!({})).await, None);
     }
     let scraped = world.scrape().await;
+    for outcome in ["commit_outcome_unknown", "internal_error"] {
+        let sample = format!("countersign_tool_calls_total{{tool=\"like_tweet\",outcome=\"{outcome}\"}}");
+        assert_eq!(scraped.of(&sample), 0.0);
+    }
     let expected = [
         ("get_mutation_detail", "not_found"),
         ("like_tweet", "duplicate"),
@@ -136,6 +139,11 @@ async fn a_call_is_counted_once_by_what_became_of_it_and_nothing_of_it_is_in_a_l
     assert_eq!(scraped.of(r#"countersign_tool_call_duration_seconds_count{tool="query_database"}"#), 4.0);
     assert_eq!(scraped.of("countersign_calls_in_flight"), 0.0);
     let text = world.backends.metrics.render(&world.backends).await;
+    let counters: Vec<&str> = text.lines().filter(|line| line.starts_with("countersign_tool_calls_total")).collect();
+    assert!(counters.is_sorted(), "{counters:#?}");
+    let buckets: Vec<&str> =
+        text.lines().filter(|line| line.contains("_bucket{") && line.contains("like_tweet")).collect();
+    assert!(buckets[0].contains("0.001") && buckets.last().unwrap().contains("+Inf"), "{buckets:#?}");
     for hidden in ["MARK", "an-actor", "default", "delete"] {
         assert!(!text.replace("delete_", "").contains(hidden), "{hidden}");
     }

@@ -7,6 +7,7 @@ mod definitions;
 mod logged;
 mod races;
 mod registry;
+mod rows;
 mod stale;
 mod states;
 mod stored;

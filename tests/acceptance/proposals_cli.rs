@@ -82,7 +82,7 @@ async fn a_person_sees_everything_approves_it_and_it_is_carried_out_once() {
     let proposal = propose_deletion(&server, package).await;
     let (id, digest) = (text(&proposal, "proposal_id"), text(&proposal, "digest"));
 
-    let listed = proposals(&url, &["list", "--status", "pending", "--account", "default"]).await;
+    let listed = proposals(&url, &["list", "--wide", "--status", "pending", "--account", "default"]).await;
     let line = listed.out.lines().nth(1).unwrap();
     for part in [id, "pending", "approve", "delete_package", "default", text(&proposal, "description")] {
         assert!(line.contains(part), "{part} is missing in {line}");
@@ -92,16 +92,8 @@ async fn a_person_sees_everything_approves_it_and_it_is_carried_out_once() {
     let listed: Value = serde_json::from_str(&proposals(&url, &["list", "--json", "--limit", "1"]).await.out).unwrap();
     let mut short = stored(&url, id).await;
     // What may be large, and what only one proposal is looked at for.
-    let left_out = [
-        "tool_version",
-        "definition",
-        "params",
-        "params_hash",
-        "idempotency_key",
-        "preview",
-        "decided_login",
-        "reason",
-    ];
+    let left_out =
+        ["tool_version", "definition", "params", "params_hash", "idempotency_key", "preview", "client", "reason"];
     short.as_object_mut().unwrap().retain(|key, _| !left_out.contains(&key.as_str()));
     assert_eq!(listed, short, "nothing else is left out of a list in JSON");
 
@@ -123,20 +115,34 @@ async fn a_person_sees_everything_approves_it_and_it_is_carried_out_once() {
         assert!(shown.contains(&part), "{part:?} is missing in:\n{shown}");
     }
 
-    let approved = proposals(&url, &["approve", id, "--digest", digest]).await;
+    // F-90
+    let listed = proposals(&url, &["list"]).await.out;
+    let row = listed.lines().nth(1).unwrap();
+    assert!(
+        row.starts_with(&format!("{}  pending  ends in ", &id[..8])) && row.contains(" min  approve  "),
+        "{listed}"
+    );
+    assert!(proposals(&url, &["list", "--wide"]).await.out.contains(id), "the whole id");
+    assert_eq!(proposals(&url, &["show", &id[..8]]).await.out, shown);
+    let approved = proposals(&url, &["approve", &id[..8], "--digest", digest]).await;
     assert_eq!(approved.code, 0, "{}", approved.err);
     assert!(approved.out.starts_with(&shown), "what is approved is shown first: {}", approved.out);
     let receipt = text(&stored(&url, id).await, "correlation_id").to_owned();
     let executed = format!("Executed: correlation id {receipt}.\n");
-    assert!(approved.out.ends_with(&format!("Approved as {}.\n{executed}", os_user())), "{}", approved.out);
+    // F-92
+    let login = url.split("user=").nth(1).unwrap().split(' ').next().unwrap();
+    assert!(
+        approved.out.ends_with(&format!("Approved as {login} (OS user {}).\n{executed}", os_user())),
+        "{}",
+        approved.out
+    );
     assert!(!is_there(&db, package).await);
     let again = proposals(&url, &["approve", id, "--digest", digest]).await;
     assert!(again.code == 0 && again.out.ends_with(&executed) && !again.out.contains("Approved as"), "{}", again.out);
     assert_eq!(successes(&db).await, "1");
 
     let after = proposals(&url, &["show", id]).await.out;
-    let login = url.split("user=").nth(1).unwrap().split(' ').next().unwrap();
-    let decided = format!(" by {}, via command_line as database login {login}\n", os_user());
+    let decided = format!(" by {login} (OS user {}), via command_line\n", os_user());
     assert!(after.contains("state            executed\n") && after.contains(&decided), "{after}");
     the_record_says_who_agreed(&db, &server, &receipt, &proposal, login).await;
     server.close().await;
@@ -269,7 +275,8 @@ async fn what_a_person_rejects_stays_unwritten() {
     let package = spare_package(&db, "default", "Spare").await;
     let proposal = propose_deletion(&server, package).await;
     let (id, digest) = (text(&proposal, "proposal_id"), text(&proposal, "digest"));
-    let rejected = format!("Rejected by {}; nothing was written.", os_user());
+    let login = url.split("user=").nth(1).unwrap().split(' ').next().unwrap();
+    let rejected = format!("Rejected by {login} (OS user {}); nothing was written.", os_user());
     for _ in 0..2 {
         let ran = proposals(&url, &["reject", id, "--reason", "We still sell it."]).await;
         assert!(ran.code == 0 && ran.out.starts_with(&rejected), "{} {}", ran.out, ran.err);

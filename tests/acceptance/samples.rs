@@ -10,7 +10,7 @@ use std::fs;
 use testkit::repository;
 
 /// The page, how the sample begins, and the test that runs it.
-const RUN_BY: [(&str, &str, &str); 32] = [
+const RUN_BY: &[(&str, &str, &str)] = &[
     ("README.md", "cargo run -- demo", "the_demo_is_what_the_readme_starts"),
     ("README.md", "{\"success\": true,", "the_readme_from_init_to_the_first_write_and_back"),
     ("README.md", "cargo build --release", "the_readme_from_init_to_the_first_write_and_back"),
@@ -31,12 +31,27 @@ const RUN_BY: [(&str, &str, &str); 32] = [
     ("docs/clients.md", "{\n  \"mcpServers\"", "clients_over_the_network"),
     ("docs/clients.md", "{\n  \"mcpServers\"", "clients_over_the_network"),
     ("docs/deploy.md", "# /etc/systemd/system/countersign.service", "the_unit_of_systemd_is_one"),
+    (
+        "docs/deploy.md",
+        "# /etc/systemd/system/countersign-prune.service",
+        "the_timer_that_prunes_is_one_and_its_command_prunes",
+    ),
+    (
+        "docs/deploy.md",
+        "# /etc/systemd/system/countersign-prune.timer",
+        "the_timer_that_prunes_is_one_and_its_command_prunes",
+    ),
     ("docs/deploy.md", "apiVersion: v1", "the_pods_of_kubernetes_serve_and_their_probes_are_answered"),
     ("docs/deploy.md", "[http]", "the_sample_of_trusted_proxies_is_read"),
     ("docs/deploy.md", "defaults", "the_configuration_of_haproxy_is_one"),
     ("docs/deploy.md", "; pgbouncer.ini", "documented(\"ini\")"),
     ("docs/deploy.md", "create role pgbouncer", "documented(\"sql\")"),
     ("docs/operators.md", "# countersign.toml", "the_sample_configuration_starts_a_server"),
+    (
+        "docs/operators.md",
+        "name = \"shop\"",
+        "a_manifest_titles_describes_and_switches_off_builtin_tools_and_instructs_agents",
+    ),
     ("docs/operators.md", "countersign proposals list", "usage_lines_name_commands_and_options_that_exist"),
     ("docs/operators.md", "create role anna", "statements_for_operators"),
     ("docs/operators.md", "*/5 * * * *", "jobs_of_cron"),

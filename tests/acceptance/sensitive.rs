@@ -120,6 +120,38 @@ async fn the_ledger_and_later_answers_have_redacted_instead_of_a_sensitive_value
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_sensitive_value_is_no_key_of_an_object_either() {
+    // F-36
+    let db = database().await;
+    db.run("create table social.setting (id int, settings jsonb); insert into social.setting values (1, '{}')").await;
+    let server = TestManifest::new(
+        r#"
+[[tool]]
+name = "add_password"
+access = "write"
+description = "Add it."
+sql = """update social.setting set settings = jsonb_build_object($2::text, 1, 'x' || $2::text, jsonb_build_object('by', $2::text))
+         where id = $1 returning id, settings, settings::text as password"""
+rows = "one"
+undo = { irreversible = "x" }
+param = [{ name = "id", description = "It." }, { name = "password", description = "It.", sensitive = true }]
+"#,
+    )
+    .serve(&db)
+    .await;
+    let call = json!({"id": 1, "password": SECRET});
+    let shown = server.succeed("preview_mutation", json!({"tool": "add_password", "params": call})).await;
+    assert_free("a preview", &shown.to_string());
+    let done = server.succeed("add_password", call).await;
+    assert_eq!(done["data"]["settings"][SECRET], 1, "the first answer is what the statement returned");
+    let record = server.record(&done).await;
+    let settings = json!({"[redacted]": 1, "[redacted] 2": {"by": "[redacted]"}});
+    assert_eq!(record["result"], json!({"id": 1, "settings": settings, "password": "[redacted]"}));
+    let rows = db.rows("select a::text from countersign.mutation_audit a").await.concat().join("\n");
+    assert_free("the ledger", &rows);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_refused_argument_is_not_quoted() {
     // AU08
     let db = database().await;

@@ -185,10 +185,16 @@ undo = { irreversible = "No." }
     let output =
         command.env("DATABASE_URL", db.url()).args(["check", "--manifest"]).arg(social).output().await.unwrap();
     assert!(output.status.success());
+    let said = String::from_utf8(output.stdout).unwrap();
+    let (tools, summary) = said.split_at(said.find("14 tools").unwrap());
     assert_eq!(
-        String::from_utf8(output.stdout).unwrap(),
+        summary,
         "14 tools fit the database, 14 of them write. Tools that need agreement: 0 (0 confirm, 0 approve); every executor is there.\n"
     );
+    // F-39: one line a tool.
+    assert_eq!(tools.lines().count(), 14, "{tools}");
+    let like = "like_tweet        auto  account_id text (server), tweet_id bigint; writes social.tweet_like; undo unlike_tweet";
+    assert!(tools.lines().any(|line| line == like), "{tools}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! What `tools/list` says: a golden file for every tool, and the rules that clients have for schemas.
 
-use serde_json::Value;
-use testkit::{Server, assert_golden, database};
+use serde_json::{Value, json};
+use testkit::{Database, RawServer, Server, assert_golden, database};
 
 const WRITE_TOOLS: [&str; 14] = [
     "post_tweet",
@@ -39,6 +39,125 @@ async fn each_profile_has_its_tools_and_no_other() {
     all.sort_unstable();
     assert_eq!(names("write").await, all);
     assert_eq!(names("admin").await, all);
+}
+
+async fn connected(db: &Database, arguments: &[&str]) -> RawServer {
+    let command = || {
+        let mut command = Server::command(db);
+        command.args(arguments);
+        command
+    };
+    RawServer::connected(command, "2025-11-25").await
+}
+
+/// What a server with these arguments answers to `tools/list`: the bytes of it, and the tools.
+async fn listed(arguments: &[&str]) -> (usize, Vec<Value>) {
+    let db = database().await;
+    let mut server = connected(&db, arguments).await;
+    let answer = server.request(2, "tools/list", json!({})).await;
+    assert!(server.close().await);
+    (answer["result"].to_string().len(), answer["result"]["tools"].as_array().unwrap().clone())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_tools_takes_a_third_of_the_bytes_that_it_once_took() {
+    // F-26: 63,000 bytes for the 20 tools of the default profile, 95,900 for the demo's tools, when this was found. The demo
+    // has the studio's tools as well.
+    let studio = testkit::repository().join("manifests/studio.toml");
+    let demo = ["--manifest", studio.to_str().unwrap()];
+    for (arguments, tools, most) in [
+        (vec!["--profile", "readonly"], 3, 4_000),
+        (vec![], 20, 63_000 / 3),
+        (vec!["--profile", "admin", "--execute-sql"], 25, 27_000),
+        (demo.to_vec(), 30, 95_900 / 3),
+    ] {
+        let (bytes, listed) = listed(&arguments).await;
+        assert_eq!(listed.len(), tools, "{arguments:?}");
+        assert!(bytes <= most, "{arguments:?}: {bytes} bytes");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_structured_content_there_is_no_output_schema() {
+    // F-05: the SDKs refuse an answer without structured content where there is one.
+    for (content, has_schema) in [("text", false), ("structured", true), ("both", true)] {
+        let (_, tools) = listed(&["--content", content]).await;
+        assert!(tools.iter().all(|tool| tool.get("outputSchema").is_some() == has_schema), "{content}: {tools:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tier_of_a_write_is_in_its_meta_and_in_its_description() {
+    // F-25, C3-01
+    let studio = testkit::repository().join("manifests/studio.toml");
+    let (_, tools) = listed(&["--profile", "admin", "--execute-sql", "--manifest", studio.to_str().unwrap()]).await;
+    let tier = |name: &str| {
+        let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
+        let description = tool["description"].as_str().unwrap();
+        let words = description.split_once("Tier ").map(|(_, words)| words.split(':').next().unwrap().to_owned());
+        assert_eq!(words.as_deref(), tool["_meta"]["countersign/tier"].as_str(), "{tool}");
+        words
+    };
+    for (name, expected) in [
+        ("like_tweet", Some("auto")),
+        ("upsert_package", Some("confirm")),
+        ("delete_package", Some("approve")),
+        ("execute_sql", Some("approve")),
+        ("query_database", None),
+        ("preview_mutation", None),
+        ("confirm_proposal", None),
+    ] {
+        assert_eq!(tier(name).as_deref(), expected, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_instructions_speak_of_the_tools_that_the_profile_has_and_of_no_other() {
+    // F-24
+    let studio = testkit::repository().join("manifests/studio.toml");
+    let studio = ["--manifest", studio.to_str().unwrap()];
+    // One that writes, and has none of the tools that look at the ledger.
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("countersign.toml");
+    std::fs::write(&config, "[profiles.liker]\ntools = ['query_database', 'describe_database', 'like_tweet']\n")
+        .unwrap();
+    let liker = ["--config", config.to_str().unwrap(), "--profile", "liker"];
+    for arguments in [
+        vec!["--profile", "readonly"],
+        vec![],
+        studio.to_vec(),
+        liker.to_vec(),
+        [&studio[..], &["--profile", "readonly"]].concat(),
+    ] {
+        let db = database().await;
+        let mut server = connected(&db, &arguments).await;
+        let answer = server.request(2, "tools/list", json!({})).await;
+        let has: Vec<String> = answer["result"]["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap().to_owned())
+            .collect();
+        let instructions = server.instructions();
+        for name in tools::builtin::NAMES {
+            let speaks = instructions.contains(name);
+            assert!(!speaks || has.contains(&name.to_owned()), "{arguments:?} has no {name}: {instructions}");
+        }
+        let writes = has.contains(&"like_tweet".to_owned());
+        let agreed = has.contains(&"upsert_package".to_owned());
+        for (words, are_there) in [
+            ("query_database", true),
+            ("describe_database", true),
+            ("meta.correlation_id is its receipt: keep it", writes),
+            ("look at get_recent_mutations", has.contains(&"get_recent_mutations".to_owned())),
+            ("a duplicate is no second write", writes),
+            ("idempotency_key", writes),
+            ("requires_approval", agreed),
+            ("confirm_proposal", agreed),
+        ] {
+            assert_eq!(instructions.contains(words), are_there, "{arguments:?}, \"{words}\": {instructions}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,12 +1,8 @@
 //! If the ledger cannot be written, nothing is written (promise 2 of design.md; A8-03, AU01).
 
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::process::Command;
-
 use serde_json::json;
 use testkit::social::untouched_tweet;
-use testkit::{Database, Server, database, external, lone_database};
+use testkit::{Database, Server, SmallDisk, database, external, lone_database};
 
 /// Tries a write that must fail with this SQLSTATE, and makes sure that nothing has changed.
 async fn refuses(db: &Database, server: &Server, sqlstate: &str) {
@@ -22,7 +18,7 @@ async fn refuses(db: &Database, server: &Server, sqlstate: &str) {
 async fn a_revoked_privilege() {
     let db = database().await;
     let server = Server::on(&db).await;
-    let admit = "function countersign.admit(uuid, text, text, text, text, text, json, text, boolean)";
+    let admit = "function countersign.admit(uuid, text, text, text, text, text, json, text, json, boolean)";
     db.run(&format!("revoke execute on {admit} from countersign_writer")).await;
     refuses(&db, &server, "42501").await;
 }
@@ -65,41 +61,17 @@ async fn an_outcome_that_cannot_be_recorded() {
     server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
 }
 
-/// A file system of one megabyte, gone with the value.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn mount(owned_like: &Path) -> Result<Self, String> {
-        let folder = tempfile::tempdir_in("/tmp").unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(folder.path()).output();
-        match mounted {
-            Ok(output) if output.status.success() => {}
-            Ok(output) => return Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-            Err(error) => return Err(error.to_string()),
-        }
-        let owner = std::fs::metadata(owned_like).unwrap();
-        std::os::unix::fs::chown(folder.path(), Some(owner.uid()), Some(owner.gid())).unwrap();
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _unmounted = Command::new("umount").arg("--lazy").arg(self.0.path()).status();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk() {
     let db = lone_database().await;
-    let disk = match SmallDisk::mount(&db.cluster().data_dir()) {
+    let disk = match SmallDisk::mount(1 << 20, Some(&db.cluster().data_dir())) {
         Ok(disk) => disk,
         Err(reason) => {
             return external::skip_unprivileged(&format!("only root can mount a small file system: {reason}"));
         }
     };
     let server = Server::on(&db).await;
-    db.run(&format!("create tablespace small location '{}'", disk.0.path().display())).await;
+    db.run(&format!("create tablespace small location '{}'", disk.path().display())).await;
     db.run("alter table countersign.mutation_audit set tablespace small").await;
     db.run("create table public.filler (text) tablespace small as select repeat('x', 7000)").await;
     // Ends with the disk full, whatever is left of it at the start.

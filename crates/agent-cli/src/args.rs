@@ -11,7 +11,7 @@ use contract::{Secret, quoted};
 
 use crate::connection::Fields;
 use crate::events::Event;
-use crate::invocation::{FrontEnd, Invocation, Mode, OneShot, Sql, params};
+use crate::invocation::{FrontEnd, Given, Invocation, Mode, OneShot, Sql, params};
 use crate::log::Filters;
 use crate::options::{Defaults, Options};
 use crate::output::Output;
@@ -132,6 +132,9 @@ struct QueryArgs {
     /// The value of $N, as text; repeatable.
     #[arg(long = "param", value_name = "N=value", allow_hyphen_values = true)]
     params: Vec<String>,
+    /// $N is NULL; repeatable.
+    #[arg(long = "param-null", value_name = "N")]
+    null_params: Vec<String>,
     /// Say what the statement takes and gives, and do not run it.
     #[arg(long)]
     dry_run: bool,
@@ -207,7 +210,7 @@ pub fn parse(front_end: FrontEnd, argv: &[String], env: HashMap<String, String>)
 /// An `error` event of an invocation that cannot be run after all, for a reason that its command line does not show.
 #[must_use]
 pub fn refused_later(message: &str, invocation: &Invocation) -> ParseExit {
-    let problem = Problem::invalid(message);
+    let problem = Problem::invalid(redaction::without_password(message));
     ParseExit { stdout: invocation.output.render(&Event::error(None, problem, 0)), code: 2 }
 }
 
@@ -224,26 +227,72 @@ fn exit(problem: Problem, argv: &[String]) -> ParseExit {
     ParseExit { stdout: form.render(&Event::error(None, problem, 0)), code: 2 }
 }
 
-/// clap's error in words that show no value that may be a secret.
+/// clap's error in words that show no value: any of them may be a secret that stands in the wrong place.
 fn refused(error: &clap::Error, name: &str, argv: &[String]) -> Problem {
     let hint = format!("{name} --help lists the flags");
-    if error.kind() == ErrorKind::UnknownArgument
-        && let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg)
-    {
-        let shown = match argument.strip_prefix('-') {
-            Some(_) => quoted(argument.split('=').next().unwrap_or_default()),
-            None => quoted(&redaction::without_password(argument)),
-        };
-        let what = if argument.starts_with('-') { "there is no flag" } else { "this is no flag:" };
-        return Problem::invalid(format!("{what} {shown}")).hint(hint);
+    Problem::invalid(without_values(error, argv)).hint(hint)
+}
+
+/// What is wrong with a command line, without any value of it.
+#[must_use]
+pub fn without_values(error: &clap::Error, argv: &[String]) -> String {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let argument = text(ContextKind::InvalidArg).unwrap_or_default();
+    // `--port <PORT>`
+    let flag = argument.split([' ', '=', '[']).next().unwrap_or_default();
+    match error.kind() {
+        ErrorKind::UnknownArgument if flag.starts_with('-') => format!("there is no flag {}", quoted(shown_flag(flag))),
+        ErrorKind::UnknownArgument => {
+            let place = argv.iter().position(|given| given == argument);
+            place.map_or_else(|| "a value belongs to no flag".to_owned(), unflagged)
+        }
+        ErrorKind::InvalidValue if text(ContextKind::InvalidValue).is_none_or(str::is_empty) => {
+            format!("the flag {flag} needs a value")
+        }
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation | ErrorKind::TooManyValues => {
+            let known = match error.get(ContextKind::ValidValue) {
+                Some(ContextValue::Strings(known)) if !known.is_empty() => format!("one of {}", known.join(", ")),
+                _ if flag == "--port" => "a number from 1 to 65535".to_owned(),
+                _ if NUMBERS.contains(&flag) => "a whole number from 0 on".to_owned(),
+                _ if error.kind() == ErrorKind::TooManyValues => "no value".to_owned(),
+                _ => "other values".to_owned(),
+            };
+            format!("the flag {flag} takes {known}, and was given something else")
+        }
+        // These name flags only.
+        _ => {
+            let text = error.render().to_string();
+            let lines = text.lines().map(str::trim);
+            let lines = lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+            let lines: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("tip:")).collect();
+            let message = lines.join(" ");
+            redaction::scrubbed(message.strip_prefix("error: ").unwrap_or(&message), argv)
+        }
     }
-    let text = error.render().to_string();
-    let lines =
-        text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
-    let lines: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with("tip:")).collect();
-    let message = lines.join(" ");
-    let message = message.strip_prefix("error: ").unwrap_or(&message);
-    Problem::invalid(redaction::scrubbed(message, argv)).hint(hint)
+}
+
+/// Flags of numbers.
+const NUMBERS: [&str; 6] = [
+    "--batch-rows",
+    "--batch-bytes",
+    "--statement-timeout-ms",
+    "--lock-timeout-ms",
+    "--inline-max-rows",
+    "--inline-max-bytes",
+];
+
+/// What a message shows of a flag that there is not. A value may be attached to it: `-Wsecret`.
+pub(crate) fn shown_flag(flag: &str) -> &str {
+    let name = flag.split('=').next().unwrap_or_default();
+    if name.starts_with("--") || name.len() <= 3 { name } else { name.get(..2).unwrap_or("-") }
+}
+
+/// What is said of a value that belongs to no flag; not what it is.
+pub(crate) fn unflagged(place: usize) -> String {
+    format!("argument {} is neither a flag nor a flag's value", place + 1)
 }
 
 impl QueryArgs {
@@ -266,7 +315,8 @@ impl QueryArgs {
             inline_max_bytes: self.limits.inline_max_bytes,
         };
         options.check().map_err(kebab)?;
-        let params = params("--param", self.params.iter().map(String::as_str))?;
+        let given = self.params.iter().map(|pair| Given::Pair(pair));
+        let params = params(given.chain(self.null_params.iter().map(|number| Given::Null(number))))?;
         let one_shot = OneShot { sql, params, options, dry_run: self.dry_run };
         invocation(Mode::OneShot(Box::new(one_shot)), self.connection, self.common)
     }
@@ -300,8 +350,10 @@ fn invocation(mode: Mode, connection: ConnectionArgs, common: CommonArgs) -> Res
         front_end: FrontEnd::Query,
         mode,
         connection,
+        database: None,
         output: common.output,
-        log: Filters::new(common.log.iter().map(String::as_str)),
+        log: Filters::new(common.log.iter().map(String::as_str))
+            .map_err(|problem| Problem { message: format!("--log: {problem}"), ..problem })?,
         audit: common.audit(),
         config: common.config,
         env: HashMap::new(),

@@ -17,7 +17,7 @@ pub const DEFAULT_SESSION: &str = "default";
 /// The most sessions: each has a pool of its own.
 pub const MAX_SESSIONS: usize = 64;
 
-/// What is configured. As JSON it is the `config` event: secrets are `***`, and a session shows what was said of it, not
+/// What is configured. As JSON it is the `config` event: secrets are `***`. A session shows what was said of it, `connections`
 /// what flags and variables fill in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Config {
@@ -35,6 +35,9 @@ pub struct Config {
     pub lock_timeout_ms: u64,
     /// What is told of.
     pub log: Filters,
+    /// Where each session connects to, flags, variables and files included; only in the event.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub connections: BTreeMap<String, String>,
 }
 
 /// What is said of a session's connection.
@@ -132,6 +135,7 @@ impl Config {
             statement_timeout_ms: defaults.statement_timeout_ms,
             lock_timeout_ms: defaults.lock_timeout_ms,
             log,
+            connections: BTreeMap::new(),
         }
     }
 

@@ -3,8 +3,9 @@
 //! 1. the session's fields in the configuration,
 //! 2. the flags,
 //! 3. `COUNTERSIGN_DSN_SECRET`, `_CONNINFO_SECRET`, `_HOST`, `_PORT`, `_USER`, `_DBNAME`, `_PASSWORD_SECRET`,
-//! 4. `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`, `PGPASSWORD`,
-//! 5. 127.0.0.1, 5432, postgres, postgres.
+//! 4. the connection string that every command uses ([`ConnectionString`]),
+//! 5. `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`, `PGPASSWORD`,
+//! 6. 127.0.0.1, 5432, postgres, postgres.
 //!
 //! Host, port, user, database and password are each taken from the first layer that says it, where:
 //!
@@ -13,7 +14,8 @@
 //!   passed over as a whole: neither its password nor its `sslmode` is meant for another server;
 //! - port, user, database or password in a layer above refine it: the same server, something else there;
 //! - its password is that of its user: with another user from a layer above it is passed over;
-//! - what it leaves out, the layers below fill in; a service that it names (or `PGSERVICE`) comes before the last two.
+//! - what it leaves out, the layers below fill in; a service that it names (or `PGSERVICE`) comes before the last two;
+//! - what the string of the fourth layer leaves out is found as every other command finds it: by libpq's rules.
 //!
 //! Everything else (`sslmode`, `connect_timeout`, ..) is as in libpq.
 
@@ -91,10 +93,10 @@ impl Fields {
         value.filter(|value| !value.is_empty())
     }
 
-    /// The connection string, if there is one.
-    fn text(&self) -> Result<Option<&str>, Problem> {
-        let [dsn, conninfo] = [&self.dsn_secret, &self.conninfo_secret]
-            .map(|secret| secret.as_ref().map(Secret::expose).filter(|text| !text.is_empty()));
+    /// The connection string and its key, if there is one.
+    fn text(&self) -> Result<Option<(&'static str, &str)>, Problem> {
+        let [dsn, conninfo] = [("dsn_secret", &self.dsn_secret), ("conninfo_secret", &self.conninfo_secret)]
+            .map(|(key, secret)| Some((key, secret.as_ref().map(Secret::expose).filter(|text| !text.is_empty())?)));
         if dsn.is_some() && conninfo.is_some() {
             return Err(Problem::invalid(
                 "both dsn_secret and conninfo_secret are given: each is a whole connection string; give one of them",
@@ -129,23 +131,73 @@ fn unusable(error: &TargetError) -> Problem {
     Problem::invalid(format!("the connection cannot be made: {error}"))
 }
 
+/// The connection string that every command uses which is given none of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectionString {
+    /// `postgresql://…` or `host=… dbname=…`.
+    pub text: Secret,
+    /// Where it was found, for messages.
+    pub origin: String,
+}
+
+/// One layer, and what messages call it.
+struct Layer<'f> {
+    fields: &'f Fields,
+    source: Source<'f>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source<'f> {
+    Session,
+    Flags,
+    Countersign,
+    /// With its origin.
+    Shared(&'f str),
+    Libpq,
+}
+
+impl Source<'_> {
+    /// Where this layer has the value of a key, for messages.
+    fn origin(self, key: &str) -> String {
+        match self {
+            Self::Session => format!("{key} of the session"),
+            Self::Flags => format!("--{}", key.replace('_', "-")),
+            Self::Countersign => format!("COUNTERSIGN_{}", key.to_ascii_uppercase()),
+            Self::Shared(origin) => origin.to_owned(),
+            Self::Libpq if key == "dbname" => "PGDATABASE".to_owned(),
+            Self::Libpq => format!("PG{}", key.to_ascii_uppercase()),
+        }
+    }
+}
+
 /// The layers below a session, and what libpq looks at beside them.
 #[derive(Clone)]
 pub struct Layers {
     flags: Fields,
     countersign: Fields,
+    shared: Fields,
+    shared_origin: String,
     libpq: Fields,
     has_service: bool,
     surroundings: Surroundings,
 }
 
 impl Layers {
-    /// From the flags and the environment. `surroundings` are for what is no field here: TLS, files, timeouts.
+    /// From the flags, the environment and the connection string of every command. `surroundings` are for what is no field
+    /// here: TLS, files, timeouts.
     #[must_use]
-    pub fn new(flags: Fields, env: &HashMap<String, String>, surroundings: Surroundings) -> Self {
+    pub fn new(
+        flags: Fields,
+        env: &HashMap<String, String>,
+        shared: Option<ConnectionString>,
+        surroundings: Surroundings,
+    ) -> Self {
+        let (text, shared_origin) = shared.map(|shared| (shared.text, shared.origin)).unzip();
         Self {
             flags,
             countersign: Fields::of_countersign(env),
+            shared: Fields { conninfo_secret: text, ..Fields::default() },
+            shared_origin: shared_origin.unwrap_or_default(),
             libpq: Fields::of_libpq(env),
             has_service: env.get("PGSERVICE").is_some_and(|name| !name.is_empty()),
             surroundings,
@@ -157,43 +209,59 @@ impl Layers {
     /// # Errors
     /// [`Problem`] if they cannot be made sense of; it shows no value.
     pub fn target(&self, session: &Fields) -> Result<Target, Problem> {
-        let layers = [session, &self.flags, &self.countersign, &self.libpq];
-        for layer in layers {
-            layer.check()?;
+        let layers = [
+            Layer { fields: session, source: Source::Session },
+            Layer { fields: &self.flags, source: Source::Flags },
+            Layer { fields: &self.countersign, source: Source::Countersign },
+            Layer { fields: &self.shared, source: Source::Shared(&self.shared_origin) },
+            Layer { fields: &self.libpq, source: Source::Libpq },
+        ];
+        for layer in &layers {
+            layer.fields.check()?;
         }
         let conninfo = self.conninfo(&layers)?;
         Target::of(&conninfo, &self.surroundings).map_err(|error| unusable(&error))
     }
 
     /// One connection string for all of it.
-    fn conninfo(&self, layers: &[&Fields; 4]) -> Result<Conninfo, Problem> {
-        let (depth, text) = base(layers)?;
-        let mut conninfo = Conninfo::read(text).map_err(|error| unusable(&error))?;
+    fn conninfo(&self, layers: &[Layer<'_>; 5]) -> Result<Conninfo, Problem> {
+        let own = layers.get(..4).unwrap_or_default();
+        let base = base(layers)?;
+        let (depth, mut conninfo) = match &base {
+            Some(base) => {
+                let conninfo = Conninfo::read(base.text).map_err(|error| unusable(&error))?;
+                (base.depth, conninfo.from_origin(&base.origin))
+            }
+            None => (layers.len(), Conninfo::read("").map_err(|error| unusable(&error))?),
+        };
+        // What it leaves out is found as every other command finds it.
+        let is_shared = layers.get(depth).is_some_and(|layer| matches!(layer.source, Source::Shared(_)));
         // PGHOSTADDR is about PGHOST, or about no name at all.
-        let is_named = conninfo.says("host") || first(layers.get(..3).unwrap_or_default(), "host").is_some();
-        if is_named && !conninfo.says("hostaddr") {
-            conninfo.set("hostaddr", "");
+        let is_named = conninfo.says("host") || first(own, "host").is_some();
+        if is_named && !conninfo.says("hostaddr") && !is_shared {
+            conninfo.set("hostaddr", "", "");
         }
         // A service goes before libpq's variables and the defaults: those are then left to libpq's own rules.
-        let has_service = self.has_service || conninfo.says("service");
-        let layers = if has_service { layers.get(..3).unwrap_or_default() } else { layers.as_slice() };
+        let follows_libpq = is_shared || self.has_service || conninfo.says("service");
+        let layers = if follows_libpq { own } else { layers.as_slice() };
         let (over, below) = layers.split_at_checked(depth + 1).unwrap_or((layers, &[]));
         // Its password is for its own user, and for another one as good as not there; a service has none for them either.
-        let user = first(over.get(..depth).unwrap_or_default(), "user");
+        let user = first(over.get(..depth).unwrap_or_default(), "user").map(|(user, _)| user);
         let is_anothers = conninfo.says("password") && user.is_some_and(|user| conninfo.get("user") != Some(user));
         if is_anothers {
-            conninfo.set("password", "");
+            conninfo.set("password", "", "");
         }
         for key in KEYS {
-            if let Some(value) = first(over, key) {
-                conninfo.set(key, value);
+            if let Some((value, source)) = first(over, key) {
+                conninfo.set(key, value, &source.origin(if key == "password" { "password_secret" } else { key }));
                 continue;
             }
             let is_said = conninfo.says(key) && !(key == "password" && is_anothers);
             if !(is_said || key == "host" && conninfo.says("hostaddr")) {
-                let default = DEFAULTS.iter().find(|(name, _)| *name == key && !has_service);
-                if let Some(value) = first(below, key).or(default.map(|(_, value)| *value)) {
-                    conninfo.set(key, value);
+                if let Some((value, source)) = first(below, key) {
+                    conninfo.set(key, value, &source.origin(key));
+                } else if let Some((_, value)) = DEFAULTS.iter().find(|(name, _)| *name == key && !follows_libpq) {
+                    conninfo.set(key, value, "default");
                 }
             }
         }
@@ -201,22 +269,29 @@ impl Layers {
     }
 }
 
-/// The connection string that counts, and how many layers are above it; an empty one below all layers if there is none.
-fn base<'f>(layers: &[&'f Fields; 4]) -> Result<(usize, &'f str), Problem> {
-    for (depth, layer) in layers.iter().enumerate() {
-        if let Some(text) = layer.text()? {
-            return Ok((depth, text));
+/// The connection string that counts.
+struct Base<'f> {
+    /// How many layers are above it.
+    depth: usize,
+    text: &'f str,
+    origin: String,
+}
+
+fn base<'f>(layers: &[Layer<'f>; 5]) -> Result<Option<Base<'f>>, Problem> {
+    for (depth, Layer { fields, source }) in layers.iter().enumerate() {
+        if let Some((key, text)) = fields.text()? {
+            return Ok(Some(Base { depth, text, origin: source.origin(key) }));
         }
-        if layer.get("host").is_some() {
+        if fields.get("host").is_some() {
             break;
         }
     }
-    Ok((layers.len(), ""))
+    Ok(None)
 }
 
 /// What the first of the layers that says it says.
-fn first<'f>(layers: &[&'f Fields], key: &str) -> Option<&'f str> {
-    layers.iter().find_map(|layer| layer.get(key))
+fn first<'f>(layers: &[Layer<'f>], key: &str) -> Option<(&'f str, Source<'f>)> {
+    layers.iter().find_map(|layer| Some((layer.fields.get(key)?, layer.source)))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::problem::{ErrorCode, Problem};
+use crate::undelivered::Commit;
 
 /// One line of output; `code` says which. What there is none of is absent, never null.
 #[derive(Debug, Serialize)]
@@ -105,6 +106,9 @@ pub struct ResultEvent {
     /// The receipt of a write that the ledger has recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    /// Whether it tells of a COMMIT; not shown.
+    #[serde(skip)]
+    pub is_commit: bool,
     /// What it took.
     pub trace: Trace,
 }
@@ -143,6 +147,9 @@ pub struct ResultEnd {
     /// The receipt of a write that the ledger has recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    /// Whether it tells of a COMMIT; not shown.
+    #[serde(skip)]
+    pub is_commit: bool,
     /// All that it gave.
     pub trace: Trace,
 }
@@ -267,9 +274,9 @@ pub struct Log {
     /// Where it ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// Of an `error`.
+    /// Of an `error`, or the SQLSTATE of an `sql_error`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub error_code: Option<ErrorCode>,
+    pub error_code: Option<String>,
     /// Of a result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_tag: Option<String>,
@@ -291,7 +298,7 @@ pub struct Startup {
     pub args: Value,
     /// The configuration at the beginning.
     pub config: Config,
-    /// The variables that have a say: `COUNTERSIGN_*` and `PG*`.
+    /// The variables that have a say: `COUNTERSIGN_*`, `PG*` and `DATABASE_URL`.
     pub env: BTreeMap<String, String>,
 }
 
@@ -344,6 +351,20 @@ impl Event {
         matches!(self, Self::SqlError(_) | Self::Error(_))
     }
 
+    /// The commit that it tells of, if it does: one that has happened or, after `commit_outcome_unknown`, may have.
+    pub(crate) fn commit(&self) -> Option<Commit> {
+        let (id, command_tag, correlation_id) = match self {
+            Self::Result(it) if it.is_commit => (&it.id, Some(&it.command_tag), &it.correlation_id),
+            Self::ResultEnd(it) if it.is_commit => (&it.id, Some(&it.command_tag), &it.correlation_id),
+            Self::Error(it) if it.error_code == ErrorCode::CommitOutcomeUnknown => {
+                (it.id.as_ref()?, None, &it.correlation_id)
+            }
+            _ => return None,
+        };
+        let (id, command_tag, correlation_id) = (id.clone(), command_tag.cloned(), correlation_id.clone());
+        Some(Commit { id, command_tag, correlation_id })
+    }
+
     /// The event as `log` tells of it; `None` if it does not.
     #[must_use]
     pub fn as_log(&self, id: Option<&str>, session: &str) -> Option<Log> {
@@ -356,8 +377,12 @@ impl Event {
             Self::ResultEnd(it) => {
                 Log { event: "query.result", command_tag: Some(it.command_tag.clone()), trace: it.trace, ..log }
             }
-            Self::SqlError(it) => Log { event: "query.sql_error", trace: it.trace, ..log },
-            Self::Error(it) => Log { event: "query.error", error_code: Some(it.error_code), trace: it.trace, ..log },
+            Self::SqlError(it) => {
+                Log { event: "query.sql_error", error_code: Some(it.sqlstate.clone()), trace: it.trace, ..log }
+            }
+            Self::Error(it) => {
+                Log { event: "query.error", error_code: Some(it.error_code.to_string()), trace: it.trace, ..log }
+            }
             _ => return None,
         })
     }

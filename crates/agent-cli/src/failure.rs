@@ -26,7 +26,17 @@ pub(crate) fn event(failed: Failed, target: Option<&Target>, ended: Ended) -> Ev
             let problem = Problem::new(ErrorCode::CommitOutcomeUnknown, message).hint(hint);
             with_receipt(Event::error(Some(ended.id), problem, ended.trace.duration_ms), correlation_id)
         }
-        other => Event::error(Some(ended.id), problem(other, target), ended.trace.duration_ms),
+        other => {
+            let taken = match &other {
+                Failed::TooLarge { taken, .. } => *taken,
+                _ => None,
+            };
+            let mut event = Event::error(Some(ended.id), problem(other, target), ended.trace.duration_ms);
+            if let (Event::Error(error), Some((rows, bytes))) = (&mut event, taken) {
+                (error.trace.row_count, error.trace.payload_bytes) = (Some(rows), Some(bytes));
+            }
+            event
+        }
     }
 }
 
@@ -36,6 +46,24 @@ fn with_receipt(mut event: Event, receipt: Option<String>) -> Event {
     }
     event
 }
+
+/// What a write is told that is not allowed to be one; `is_in_transaction` says where.
+pub(crate) fn write_hint(failed: Failed, is_in_transaction: bool) -> Failed {
+    let hint = if is_in_transaction {
+        "Reading is the default: a transaction that may write begins with \"options\": {\"read_only\": false}."
+    } else {
+        "Reading is the default: --write, or \"options\": {\"read_only\": false}, lets a statement write."
+    };
+    match failed {
+        Failed::Sql(error) if error.sqlstate == READ_ONLY && error.hint.is_none() => {
+            Failed::Sql(Box::new(ServerError { hint: Some(hint.to_owned()), ..*error }))
+        }
+        other => other,
+    }
+}
+
+/// `read_only_sql_transaction`.
+const READ_ONLY: &str = "25006";
 
 fn sql_error(error: ServerError, ended: Ended) -> Event {
     Event::SqlError(Box::new(SqlError {
@@ -68,8 +96,11 @@ fn problem(failed: Failed, target: Option<&Target>) -> Problem {
     let message = failed.to_string();
     match failed {
         Failed::Params(_) => Problem::new(ErrorCode::InvalidParams, message),
-        Failed::TooLarge(_) => Problem::new(ErrorCode::ResultTooLarge, message)
+        Failed::TooLarge { taken: Some(_), .. } => Problem::new(ErrorCode::ResultTooLarge, message)
             .hint("select less, raise inline_max_rows or inline_max_bytes, or take the rows as they come: stream_rows"),
+        Failed::TooLarge { taken: None, .. } => {
+            Problem::new(ErrorCode::ResultTooLarge, message).hint("one row is too large: select less of it")
+        }
         Failed::Unsupported { hint, .. } => Problem { hint, ..Problem::new(ErrorCode::Unsupported, message) },
         Failed::Cancelled => Problem::new(ErrorCode::Cancelled, message),
         Failed::Connect(error) => connect(&error, target),
@@ -85,7 +116,7 @@ fn problem(failed: Failed, target: Option<&Target>) -> Problem {
 
 fn connect(error: &ConnectError, target: Option<&Target>) -> Problem {
     let place = target.map(|target| format!(" at [{}]", target.place())).unwrap_or_default();
-    match error {
+    let problem = match error {
         ConnectError::Unreachable { is_passing, .. } => Problem::new(ErrorCode::ConnectFailed, error.to_string())
             .hint("check host and port, and that PostgreSQL runs there and listens")
             .retryable(*is_passing),
@@ -105,5 +136,7 @@ fn connect(error: &ConnectError, target: Option<&Target>) -> Problem {
             let problem = Problem::new(ErrorCode::ConnectFailed, error.to_string()).retryable(said.retryable());
             Problem { hint: said.hint.clone(), ..problem }
         }
-    }
+    };
+    let origins = target.map(|target| format!("; connecting to {}", target.described())).unwrap_or_default();
+    Problem { message: format!("{}{origins}", problem.message), ..problem }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::problem::Problem;
@@ -14,7 +15,11 @@ pub(crate) const MAX_IN_FLIGHT: usize = 64;
 
 /// The requests in flight, by id.
 #[derive(Clone, Default)]
-pub(crate) struct InFlight(Arc<Mutex<Table>>);
+pub(crate) struct InFlight {
+    table: Arc<Mutex<Table>>,
+    /// Told whenever a request has ended.
+    ended: Arc<Notify>,
+}
 
 #[derive(Default)]
 struct Table {
@@ -30,7 +35,7 @@ struct Entry {
 /// What a request may be treated as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Counts, and can be cancelled.
+    /// Counts against [`MAX_IN_FLIGHT`], and can be cancelled.
     Query,
     /// The end of a transaction: always taken, so that one never stays open for want of room; not cancelled, since nobody
     /// would know what became of it.
@@ -39,7 +44,7 @@ pub(crate) enum Kind {
 
 impl InFlight {
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a request in; the token that stops it. `all` stops every one.
@@ -49,16 +54,28 @@ impl InFlight {
             return Err(Problem::invalid(format!("the id {} is in flight", quoted(id)))
                 .hint("it can be used again after its terminal event"));
         }
-        let queries = table.requests.values().filter(|entry| entry.kind == Kind::Query).count();
-        if kind == Kind::Query && queries >= MAX_IN_FLIGHT {
-            return Err(Problem::invalid(format!("{MAX_IN_FLIGHT} queries are in flight"))
-                .hint("wait for a terminal event, then send it again")
-                .retryable(true));
-        }
         let cancel = all.child_token();
         table.total += 1;
         table.requests.insert(id.to_owned(), Entry { cancel: cancel.clone(), kind });
         Ok(cancel)
+    }
+
+    /// Whether one more query may be taken in.
+    pub(crate) fn has_room(&self) -> bool {
+        let queries = self.table().requests.values().filter(|entry| entry.kind == Kind::Query).count();
+        queries < MAX_IN_FLIGHT
+    }
+
+    /// Comes when one more query may be taken in.
+    pub(crate) async fn room(&self) {
+        loop {
+            // Before anybody looks: it has every end from here on.
+            let ended = self.ended.notified();
+            if self.has_room() {
+                return;
+            }
+            ended.await;
+        }
     }
 
     /// Whether it has no terminal event yet.
@@ -86,6 +103,7 @@ impl InFlight {
         if let Some(terminal) = terminal {
             terminal.send();
         }
+        self.ended.notify_waiters();
     }
 
     /// How many there are, and how many there have been.

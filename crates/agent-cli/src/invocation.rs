@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::connection::Fields;
+use crate::connection::{ConnectionString, Fields};
 use crate::log::Filters;
 use crate::options::{Defaults, Options};
 use crate::output::Output;
@@ -23,6 +23,18 @@ pub enum FrontEnd {
     Psql,
 }
 
+impl FrontEnd {
+    /// The name of the command.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Query => "query",
+            Self::Pipe => "pipe",
+            Self::Psql => "psql",
+        }
+    }
+}
+
 /// What is to be done.
 #[derive(Debug, Clone)]
 pub struct Invocation {
@@ -32,6 +44,8 @@ pub struct Invocation {
     pub mode: Mode,
     /// What the flags say of the connection.
     pub connection: Fields,
+    /// The connection string that every command uses. For whoever reads the configuration to set.
+    pub database: Option<ConnectionString>,
     /// How events are written.
     pub output: Output,
     /// What is told of.
@@ -87,43 +101,62 @@ impl Sql {
     }
 }
 
-/// `N=value`, repeated, as the parameters in their order.
+/// One parameter of a command line.
+#[derive(Debug, Clone, Copy)]
+pub enum Given<'a> {
+    /// `--param N=value`.
+    Pair(&'a str),
+    /// `--param-null N`.
+    Null(&'a str),
+}
+
+/// The parameters in their order.
 ///
 /// A value is text, as psql's variables are: PostgreSQL reads it as what the parameter is, `1` as an integer where one is
-/// taken, `{a,b}` as an array and `{"a":1}` as JSON. It is null for nothing: pipe's `params` can say null.
+/// taken, `{a,b}` as an array and `{"a":1}` as JSON.
 ///
 /// # Errors
-/// [`Problem`] for what is no such pair, and for a number that is missing, 0 or there twice. The value is not repeated.
-pub fn params<'a>(flag: &str, pairs: impl IntoIterator<Item = &'a str>) -> Result<Vec<Value>, Problem> {
-    let mut given: Vec<(usize, &str)> = Vec::new();
-    for pair in pairs {
-        let (number, value) = pair.split_once('=').ok_or_else(|| {
-            Problem::invalid(format!("{flag} takes N=value, such as {flag} 1=text: one has no \"=\""))
-        })?;
+/// [`Problem`] for what is no `N=value` or no number, and for a number that is missing, 0 or there twice. The value is not
+/// repeated.
+pub fn params<'a>(given: impl IntoIterator<Item = Given<'a>>) -> Result<Vec<Value>, Problem> {
+    let mut values: Vec<(usize, Value)> = Vec::new();
+    for given in given {
+        let (flag, number, value) = match given {
+            Given::Null(number) => ("--param-null", number, Value::Null),
+            Given::Pair(pair) => {
+                let (number, value) = pair.split_once('=').ok_or_else(|| {
+                    Problem::invalid("--param takes N=value, such as --param 1=text: one has no \"=\"")
+                })?;
+                ("--param", number, Value::from(value))
+            }
+        };
         let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        let number = number.parse().ok().filter(|_| is_number).ok_or_else(|| {
-            let name = contract::quoted(number);
-            Problem::invalid(format!("{flag} {name}: a parameter is named by its number, as in {flag} 1=text"))
-                .hint("there are no named variables and no :name in a statement; write $1 and give its value")
+        let number = number.parse().ok().filter(|_| is_number).ok_or_else(|| match given {
+            Given::Null(_) => Problem::invalid("--param-null takes the number of a parameter, as in --param-null 1"),
+            Given::Pair(_) => {
+                let name = contract::quoted(number);
+                Problem::invalid(format!("--param {name}: a parameter is named by its number, as in --param 1=text"))
+                    .hint("there are no named variables and no :name in a statement; write $1 and give its value")
+            }
         })?;
         if !(1..=MAX_PARAMS).contains(&number) {
             let message = format!("{flag} {number}: parameters are numbered from 1 to {MAX_PARAMS}");
             return Err(Problem::invalid(message));
         }
-        given.push((number, value));
+        values.push((number, value));
     }
-    check_params(given.len())?;
-    given.sort_by_key(|(number, _)| *number);
-    for (index, (number, _)) in given.iter().enumerate() {
+    check_params(values.len())?;
+    values.sort_by_key(|(number, _)| *number);
+    for (index, (number, _)) in values.iter().enumerate() {
         let expected = index + 1;
         if *number > expected {
-            return Err(Problem::invalid(format!("{flag} {expected} is missing: there is one for {number}")));
+            return Err(Problem::invalid(format!("--param {expected} is missing: there is one for {number}")));
         }
         if *number < expected {
-            return Err(Problem::invalid(format!("{flag} {number} is given twice")));
+            return Err(Problem::invalid(format!("--param {number} is given twice")));
         }
     }
-    Ok(given.into_iter().map(|(_, value)| Value::from(value)).collect())
+    Ok(values.into_iter().map(|(_, value)| value).collect())
 }
 
 #[cfg(test)]
@@ -133,8 +166,15 @@ mod tests {
     #[test]
     fn parameters_come_in_the_order_of_their_numbers() {
         // B4-07, B4-08
-        assert_eq!(params("--param", ["2=b=c", "1=", "3=x"]).unwrap(), ["", "b=c", "x"]);
-        assert!(params("--param", []).unwrap().is_empty());
+        assert_eq!(params(["2=b=c", "1=", "3=x"].map(Given::Pair)).unwrap(), ["", "b=c", "x"]);
+        assert!(params([]).unwrap().is_empty());
+        // F-79
+        let given = [Given::Pair("1=x"), Given::Null("2"), Given::Pair("3=y")];
+        assert_eq!(params(given).unwrap(), [Value::from("x"), Value::Null, Value::from("y")]);
+        for given in ["0", "hunter2", "", "1=hunter2"] {
+            let problem = params([Given::Null(given)]).unwrap_err();
+            assert!(problem.message.starts_with("--param-null") && !problem.message.contains("hunter2"), "{problem}");
+        }
     }
 
     #[test]
@@ -153,7 +193,7 @@ mod tests {
             (vec!["99999999999999999999=hunter2"], "named by its number"),
             (vec!["hunter2"], "has no \"=\""),
         ] {
-            let problem = params("--param", pairs.clone()).unwrap_err();
+            let problem = params(pairs.iter().map(|pair| Given::Pair(pair))).unwrap_err();
             assert_eq!(problem.code, crate::problem::ErrorCode::InvalidRequest);
             assert!(problem.message.contains(said) && !problem.message.contains("hunter2"), "{pairs:?}: {problem}");
         }

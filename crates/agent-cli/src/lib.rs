@@ -7,7 +7,8 @@
 //!
 //! Where things are: `args` and `psql` read command lines; `request` reads lines; `connection` finds out where to connect;
 //! `query` runs one statement, for `one_shot` and for `pipe`, which has its requests in `in_flight` and its transactions in
-//! `transactions`; `events` is all that is said, `output` its form, `writer` the one task that writes.
+//! `transactions`; `events` is all that is said, `output` its form, `writer` the one task that writes, `undelivered` what it could
+//! not write.
 //!
 //! To add an option: its field in `options`, its key in `request`, its flag in `args`, a line of the golden files. To add a
 //! command or an event: the heads of `request` and `events` say how.
@@ -33,8 +34,9 @@ mod redaction;
 pub mod request;
 mod run;
 mod transactions;
+mod undelivered;
 mod writer;
 
 pub use args::{ParseExit, parse, refused_later as refused};
 pub use invocation::{FrontEnd, Invocation};
-pub use run::run;
+pub use run::{Exit, StopSignals, run};

@@ -2,29 +2,45 @@
 
 use serde::{Serialize, Serializer};
 
-/// Words that choose events: the name of one (`query.result`), the beginning of some (`query`), `all` or `*`. A word that
-/// fits none chooses none. Empty by default: nothing is told.
+use crate::problem::Problem;
+
+/// The events that can be chosen.
+const EVENTS: [&str; 4] = ["startup", "query.result", "query.error", "query.sql_error"];
+
+/// Words that choose events: the name of one (`query.result`), the beginning of some (`query`), `all` or `*`. Empty by default:
+/// nothing is told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filters(Vec<String>);
 
 impl Filters {
     /// Trimmed, in lower case, each once.
-    pub fn new<'w>(words: impl IntoIterator<Item = &'w str>) -> Self {
-        let mut filters = Vec::new();
+    ///
+    /// # Errors
+    /// That a word chooses no event. The word is not repeated.
+    pub fn new<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<Self, Problem> {
+        let mut filters = Self::default();
         for word in words {
             let word = word.trim().to_lowercase();
-            if !word.is_empty() && !filters.contains(&word) {
-                filters.push(word);
+            if !EVENTS.into_iter().any(|event| chooses(&word, event)) && !word.is_empty() {
+                let message = format!("a word of log chooses no event; there are {}", EVENTS.join(", "));
+                return Err(Problem::invalid(message).hint("give the name of one, the beginning of some, or all"));
+            }
+            if !word.is_empty() && !filters.0.contains(&word) {
+                filters.0.push(word);
             }
         }
-        Self(filters)
+        Ok(filters)
     }
 
     /// Whether this event is to be told of.
     #[must_use]
     pub fn choose(&self, event: &str) -> bool {
-        self.0.iter().any(|word| word == "all" || word == "*" || event.starts_with(word.as_str()))
+        self.0.iter().any(|word| chooses(word, event))
     }
+}
+
+fn chooses(word: &str, event: &str) -> bool {
+    word == "all" || word == "*" || event.starts_with(word)
 }
 
 impl Serialize for Filters {
@@ -40,7 +56,7 @@ mod tests {
     #[test]
     fn words_are_trimmed_lowered_and_kept_once() {
         // B9-10
-        let filters = Filters::new([" Query.Result ", "query.result", "", "STARTUP"]);
+        let filters = Filters::new([" Query.Result ", "query.result", "", "STARTUP"]).unwrap();
         assert_eq!(serde_json::to_string(&filters).unwrap(), r#"["query.result","startup"]"#);
     }
 
@@ -48,14 +64,23 @@ mod tests {
     fn a_word_chooses_an_event_by_its_name_or_its_beginning() {
         // B9-06, B9-10
         let chosen = |words: &[&str]| {
-            let filters = Filters::new(words.iter().copied());
+            let filters = Filters::new(words.iter().copied()).unwrap();
             let events = ["startup", "query.result", "query.error", "query.sql_error"];
             events.into_iter().filter(|event| filters.choose(event)).collect::<Vec<_>>()
         };
-        assert!(chosen(&[]).is_empty() && chosen(&["other"]).is_empty());
+        assert!(chosen(&[]).is_empty());
         assert_eq!(chosen(&["query.result"]), ["query.result"]);
         assert_eq!(chosen(&["query"]), ["query.result", "query.error", "query.sql_error"]);
         assert_eq!(chosen(&["all"]).len(), 4);
         assert_eq!(chosen(&["*"]).len(), 4);
+    }
+
+    #[test]
+    fn a_word_that_chooses_no_event_is_refused() {
+        // F-79
+        for word in ["other", "hunter2", "query.resultx"] {
+            let problem = Filters::new(["all", word]).unwrap_err();
+            assert!(problem.message.contains("query.sql_error") && !problem.message.contains(word), "{problem}");
+        }
     }
 }

@@ -16,8 +16,9 @@ use crate::events::Event;
 use crate::invocation::{OneShot, Sql};
 use crate::problem::{ErrorCode, Problem};
 use crate::query::{self, Request, Runner, Stop};
+use crate::redaction;
 use crate::request::{MAX_SQL_BYTES, check_sql};
-use crate::writer::Outlet;
+use crate::writer::{Outlet, OutputClosed};
 
 /// The `id` of the one request.
 const ID: &str = "query";
@@ -26,6 +27,8 @@ const ID: &str = "query";
 pub(crate) const DONE: u8 = 0;
 pub(crate) const FAILED: u8 = 1;
 pub(crate) const WRONG_ARGUMENTS: u8 = 2;
+/// A write was committed, or may have been, and its result could not be delivered.
+pub(crate) const RESULT_LOST: u8 = 3;
 
 /// Runs it; the code to exit with. `stopped` ends it before its end.
 pub(crate) async fn run<R: AsyncRead + Unpin>(
@@ -93,14 +96,14 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
         let problem = Problem::new(ErrorCode::InternalError, "the query ended by a defect of countersign");
         Event::error(Some(ID.to_owned()), problem, request.trace().duration_ms)
     });
-    if let Some(log) = event.as_log(Some(ID), DEFAULT_SESSION).filter(|log| config.log.choose(log.event)) {
-        let _ = outlet.emit(&Event::Log(Box::new(log))).await;
+    let log = event.as_log(Some(ID), DEFAULT_SESSION).filter(|log| config.log.choose(log.event));
+    let log = log.map(|log| Event::Log(Box::new(log)));
+    let events: Vec<&Event> = log.iter().chain([&event]).collect();
+    match outlet.place(&events).await {
+        Ok(placed) => placed.send(),
+        Err(OutputClosed) => return FAILED,
     }
-    let code = if event.is_failure() { FAILED } else { DONE };
-    match outlet.emit(&event).await {
-        Ok(()) => code,
-        Err(_) => FAILED,
-    }
+    if event.is_failure() { FAILED } else { DONE }
 }
 
 /// The text of the statement.
@@ -112,11 +115,15 @@ async fn text<R: AsyncRead + Unpin>(sql: &Sql, stdin: R) -> Result<String, Probl
             let read = stdin.take(MAX_SQL_BYTES as u64 + 1).read_to_end(&mut bytes).await;
             ("standard input".to_owned(), read.map(|_| bytes))
         }
-        Sql::File(file) => (file.display().to_string(), contents(file)),
+        Sql::File(file) => (redaction::without_password(&file.display().to_string()), contents(file)),
     };
     let bytes =
         bytes.map_err(|error| Problem::invalid(format!("the statement cannot be read from {place}: {error}")))?;
-    let text = String::from_utf8(bytes).map_err(|_| Problem::invalid(format!("{place} is not UTF-8")))?;
+    let mut text = String::from_utf8(bytes).map_err(|_| Problem::invalid(format!("{place} is not UTF-8")))?;
+    // What editors on Windows put in front of a text is no part of it.
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
     check_sql(&text).map_err(|problem| Problem { message: format!("{place}: {problem}"), ..problem })?;
     Ok(text)
 }

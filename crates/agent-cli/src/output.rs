@@ -194,6 +194,7 @@ mod tests {
             rows: Rows::from_json(rows.into()),
             row_count: 1,
             correlation_id: None,
+            is_commit: false,
             trace: Trace { duration_ms: 16, row_count: Some(1), payload_bytes: Some(7) },
         }))
     }

@@ -4,30 +4,34 @@
 //! input ──▶ loop ──▶ a task for each request ──▶ queue ─▶ writer ──▶ output
 //!             └─────────── own answers ───────────▶ queue ─▶┘
 //! ```
-//! The loop waits for nothing but input, so a `cancel`, a `ping` and the end of the input are heard whatever the queries do.
+//! The loop waits for nothing but input, so a `cancel` and a `ping` are heard whatever the queries do. Queries that there is no room
+//! for are held back, and what follows them as well; when many are, nothing more is read.
 
-use std::collections::HashMap;
+mod input;
+
+use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use pg::{DbExecutor, Place, Query, Target};
+use pg::{Begin, DbExecutor, Place, Query, Target};
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, Patch};
+use crate::config::{Config, Patch, Session};
 use crate::connection::Layers;
 use crate::events::{Close, CloseTrace, Event, Pong, PongTrace};
 use crate::in_flight::{InFlight, Kind};
-use crate::lines::{Line, Lines};
+use crate::lines::Lines;
 use crate::log::Filters;
 use crate::one_shot::{DONE, FAILED};
 use crate::problem::{ErrorCode, Problem};
 use crate::query::{self, Request, Runner, Stop};
-use crate::request::{self, Command, DEFAULT_TRANSACTION_TIMEOUT_MS, Meant, QueryCommand, Rejected};
+use crate::request::{Command, DEFAULT_BEGIN, Meant, QueryCommand, Rejected};
+use crate::run::StopSignals;
 use crate::transactions::{Found, New, Task, Transactions};
 use crate::writer::{Answers, Outlet, OutputClosed};
 use contract::quoted;
@@ -35,9 +39,8 @@ use contract::quoted;
 /// How long what is in flight may go on when the session ends.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
-/// A query of a transaction cannot be sent again by itself.
-const FEWER_AT_ONCE: &str =
-    "the transaction is rolled back: send rollback, then begin again, and wait for some answers on the way";
+/// A line, read.
+type Parsed = Result<Command, Box<Rejected>>;
 
 /// A session of commands.
 pub(crate) struct Pipe {
@@ -50,19 +53,16 @@ pub(crate) struct Pipe {
     /// Where sessions connect to, as long as they are not sent elsewhere.
     targets: HashMap<String, Target>,
     in_flight: InFlight,
+    /// Commands that wait until there is room for the first of them.
+    held: VecDeque<Parsed>,
+    /// When `close` or the end of the input came.
+    asked_to_end: Option<Instant>,
     outlet: Outlet,
     answers: Answers,
     tasks: TaskTracker,
     /// Stops every request.
     all: CancellationToken,
     started: Instant,
-}
-
-/// Whether the loop goes on.
-#[derive(Debug, PartialEq, Eq)]
-enum Flow {
-    GoesOn,
-    Ends,
 }
 
 /// Why the loop ended.
@@ -89,6 +89,8 @@ impl Pipe {
             generations: HashMap::new(),
             targets: HashMap::new(),
             in_flight: InFlight::default(),
+            held: VecDeque::new(),
+            asked_to_end: None,
             outlet,
             answers,
             tasks: TaskTracker::new(),
@@ -97,57 +99,38 @@ impl Pipe {
         }
     }
 
-    /// Runs to the end; the code to exit with. `closed` says that nobody reads any more.
+    /// Runs to the end; the code to exit with. `closed` says that nobody reads any more; `ending` is told that the end has
+    /// begun.
     pub(crate) async fn run<R: AsyncRead + Unpin>(
         mut self,
         input: R,
         closed: &CancellationToken,
-        stop: &CancellationToken,
+        stop: &StopSignals,
+        ending: &CancellationToken,
     ) -> u8 {
         let mut lines = Lines::new(input);
         let end = tokio::select! {
             biased;
             () = closed.cancelled() => End::OutputClosed,
-            () = stop.cancelled() => End::Asked,
+            () = stop.asked.cancelled() => End::Asked,
             end = self.listen(&mut lines) => end,
         };
-        self.end(end, closed).await
+        ending.cancel();
+        self.end(end, closed, &stop.urged).await
     }
 
-    async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut Lines<R>) -> End {
-        loop {
-            let line = match lines.next().await {
-                Ok(Some(line)) => line,
-                Ok(None) => return End::Asked,
-                Err(error) => return End::InputLost(error),
-            };
-            match self.handle(line).await {
-                Ok(Flow::GoesOn) => {}
-                Ok(Flow::Ends) => return End::Asked,
-                Err(OutputClosed) => return End::OutputClosed,
-            }
-        }
-    }
-
-    async fn handle(&mut self, line: Line) -> Result<Flow, OutputClosed> {
-        let parsed = match line {
-            Line::Whole(line) => request::parse(&line),
-            Line::TooLong(id) => Err(Box::new(Rejected::too_long(id))),
-        };
-        let command = match parsed {
+    async fn handle(&mut self, command: Parsed) -> Result<(), OutputClosed> {
+        let command = match command {
             Ok(command) => command,
             Err(rejected) => return self.refuse(rejected.id, rejected.problem, &rejected.meant).await,
         };
         let (id, meant, done) = match command {
-            Command::Close => return Ok(Flow::Ends),
-            Command::Ping => {
-                self.answers.emit(&self.pong()).await?;
-                return Ok(Flow::GoesOn);
-            }
+            // Whoever reads lines has taken it.
+            Command::Close => return Ok(()),
+            Command::Ping => return self.answers.emit(&self.pong()).await,
             Command::Config(patch) => match self.configure(*patch) {
                 Ok(()) => {
-                    self.answers.emit(&Event::Config(Box::new(self.config.clone()))).await?;
-                    return Ok(Flow::GoesOn);
+                    return self.answers.emit(&Event::Config(Box::new(self.shown_config()))).await;
                 }
                 Err(problem) => (None, Meant::ForNone, Err(problem)),
             },
@@ -160,8 +143,8 @@ impl Pipe {
                 let meant = Meant::ForSession { session: query.session.clone(), is_begin: false };
                 (Some(query.id.clone()), meant, self.query(*query))
             }
-            Command::Begin { id, session, read_only, timeout_ms } => {
-                let begun = self.begin(&id, session.as_deref(), read_only, Duration::from_millis(timeout_ms));
+            Command::Begin { id, session, begin } => {
+                let begun = self.begin(&id, session.as_deref(), begin);
                 (Some(id), Meant::ForSession { session, is_begin: true }, begun)
             }
             Command::Commit { id, session } => {
@@ -174,19 +157,18 @@ impl Pipe {
             }
         };
         match done {
-            Ok(()) => Ok(Flow::GoesOn),
+            Ok(()) => Ok(()),
             Err(problem) => self.refuse(id, problem, &meant).await,
         }
     }
 
-    async fn refuse(&mut self, id: Option<String>, problem: Problem, meant: &Meant) -> Result<Flow, OutputClosed> {
+    async fn refuse(&mut self, id: Option<String>, problem: Problem, meant: &Meant) -> Result<(), OutputClosed> {
         match meant {
             Meant::ForNone => {}
             Meant::ForSession { session, is_begin } => self.refuse_in(session.as_deref(), *is_begin, &problem),
             Meant::ForAny => self.transactions.refuse_all(&problem),
         }
-        self.answers.emit(&Event::error(id, problem, 0)).await?;
-        Ok(Flow::GoesOn)
+        self.answers.emit(&Event::error(id, problem, 0)).await
     }
 
     /// What belongs to the transaction of a session was refused.
@@ -202,9 +184,18 @@ impl Pipe {
         // Where there is no way to the session, nothing behind it finds one either.
         let Ok(place) = self.place(Some(&session)) else { return };
         let (executor, outlet) = (Arc::clone(&self.executor), self.outlet.clone());
-        let timeout = Duration::from_millis(DEFAULT_TRANSACTION_TIMEOUT_MS);
-        let new = New { executor, place, read_only: true, timeout, outlet, tasks: &self.tasks };
+        let new = New { executor, place, begin: DEFAULT_BEGIN, outlet, tasks: &self.tasks };
         self.transactions.refuse_begin(new, problem);
+    }
+
+    /// The configuration, and where its sessions connect to.
+    fn shown_config(&self) -> Config {
+        let described = |session: &Session| match self.layers.target(&session.fields()) {
+            Ok(target) => target.described(),
+            Err(problem) => problem.message,
+        };
+        let connections = self.config.sessions.iter().map(|(name, session)| (name.clone(), described(session)));
+        Config { connections: connections.collect(), ..self.config.clone() }
     }
 
     fn pong(&self) -> Event {
@@ -267,11 +258,7 @@ impl Pipe {
                         .hint("leave read_only out: the transaction decides"));
                 }
                 query.read_only = transaction.read_only;
-                let accepted = self.in_flight.accept(&request.id, Kind::Query, &self.all);
-                let cancel = accepted.map_err(|problem| match problem.retryable {
-                    true => problem.retryable(false).hint(FEWER_AT_ONCE),
-                    false => problem,
-                })?;
+                let cancel = self.in_flight.accept(&request.id, Kind::Query, &self.all)?;
                 let work = transaction.submit(Task::Query(query), request.clone(), cancel);
                 self.start(request, Box::pin(work));
             }
@@ -286,13 +273,13 @@ impl Pipe {
         Ok(())
     }
 
-    fn begin(&mut self, id: &str, session: Option<&str>, read_only: bool, timeout: Duration) -> Result<(), Problem> {
+    fn begin(&mut self, id: &str, session: Option<&str>, begin: Begin) -> Result<(), Problem> {
         let place = self.place(session)?;
         self.transactions.check_begin(&place.session)?;
         let cancel = self.in_flight.accept(id, Kind::Query, &self.all)?;
         let request = Request { id: id.to_owned(), session: place.session.clone(), started: Instant::now() };
         let (executor, outlet) = (Arc::clone(&self.executor), self.outlet.clone());
-        let new = New { executor, place, read_only, timeout, outlet, tasks: &self.tasks };
+        let new = New { executor, place, begin, outlet, tasks: &self.tasks };
         let work = self.transactions.begin(new, request.clone(), cancel);
         self.start(request, Box::pin(work));
         Ok(())
@@ -317,7 +304,8 @@ impl Pipe {
     }
 
     /// Lets what is in flight come to its end, and ends.
-    async fn end(self, end: End, closed: &CancellationToken) -> u8 {
+    async fn end(mut self, end: End, closed: &CancellationToken, urged: &CancellationToken) -> u8 {
+        let grace = CLOSE_GRACE.saturating_sub(self.asked_to_end.map(|asked| asked.elapsed()).unwrap_or_default());
         // Transactions that are idle are rolled back, the others after what is waiting for them.
         drop(self.transactions);
         self.tasks.close();
@@ -327,11 +315,16 @@ impl Pipe {
                 biased;
                 () = self.tasks.wait() => {}
                 () = closed.cancelled() => {}
-                () = tokio::time::sleep(CLOSE_GRACE) => {}
+                () = urged.cancelled() => {}
+                () = tokio::time::sleep(grace) => {}
             }
         }
         self.all.cancel();
         self.tasks.wait().await;
+        for id in self.held.drain(..).filter_map(request_id) {
+            let problem = Problem::new(ErrorCode::Cancelled, "the session ended before there was room for it");
+            let _ = self.outlet.emit(&Event::error(Some(id), problem, 0)).await;
+        }
         let mut code = DONE;
         if let End::InputLost(error) = end {
             code = FAILED;
@@ -344,6 +337,16 @@ impl Pipe {
             Ok(()) => code,
             Err(OutputClosed) => FAILED,
         }
+    }
+}
+
+/// The id of a command that was not accepted yet.
+fn request_id(command: Parsed) -> Option<String> {
+    match command {
+        Ok(Command::Query(query)) => Some(query.id),
+        Ok(Command::Begin { id, .. } | Command::Commit { id, .. } | Command::Rollback { id, .. }) => Some(id),
+        Ok(_) => None,
+        Err(rejected) => rejected.id,
     }
 }
 
@@ -383,8 +386,7 @@ async fn finish(
         Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
     });
     let told = event.as_log(Some(&request.id), &request.session).filter(|told| log.choose(told.event));
-    if let Some(told) = told {
-        let _ = outlet.emit(&Event::Log(Box::new(told))).await;
-    }
-    in_flight.finish(&request.id, outlet.place(&event).await.ok());
+    let told = told.map(|told| Event::Log(Box::new(told)));
+    let events: Vec<&Event> = told.iter().chain([&event]).collect();
+    in_flight.finish(&request.id, outlet.place(&events).await.ok());
 }

@@ -1,5 +1,7 @@
 //! What an `error` event says: a code for programs, a sentence, and what to do.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// The `error_code` of an `error` event.
@@ -45,6 +47,12 @@ impl ErrorCode {
         Self::Unsupported,
         Self::InternalError,
     ];
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// Why something was not done. Never holds a secret.

@@ -4,8 +4,8 @@
 use contract::quoted;
 use pg::Conninfo;
 
+use crate::args;
 use crate::problem::Problem;
-use crate::redaction;
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
@@ -20,7 +20,7 @@ Options:
   -p PORT        The port
   -U USER        The user
   -d DBNAME      The database, or a whole connection string
-  -v N=value     The value of $N, as text; repeatable
+  -v N=value     The value of $N, as text; repeatable (--param-null N for NULL)
   --help         Print this help
 
 The long flags of `countersign query` work as well, but for --sql, --sql-file and --param: `countersign query --help`.
@@ -54,7 +54,7 @@ const FLAGS: [(char, &str); 7] = [
 ];
 
 /// Long flags of `query` that take a value.
-const WITH_VALUE: [&str; 16] = [
+const WITH_VALUE: [&str; 17] = [
     "--dsn-secret",
     "--conninfo-secret",
     "--host",
@@ -62,6 +62,7 @@ const WITH_VALUE: [&str; 16] = [
     "--user",
     "--dbname",
     "--password-secret",
+    "--param-null",
     "--output",
     "--log",
     "--config",
@@ -82,6 +83,7 @@ pub(crate) fn translate(argv: &[String]) -> Result<Vec<String>, Refused> {
     let mut translated = Vec::new();
     let mut arguments = argv.iter();
     while let Some(argument) = arguments.next() {
+        let place = argv.len() - arguments.len() - 1;
         if argument == "--help" {
             return Err(Refused::Help);
         }
@@ -112,10 +114,8 @@ pub(crate) fn translate(argv: &[String]) -> Result<Vec<String>, Refused> {
         } else if Conninfo::is_uri(argument) {
             translated.push(format!("--dsn-secret={argument}"));
         } else {
-            let shown = quoted(&redaction::without_password(argument));
-            let problem =
-                Problem::invalid(format!("{shown} is not taken: it is neither a flag nor a postgresql:// URI"));
-            return Err(problem.hint("name the database with -d and the user with -U").into());
+            let message = format!("{}, and no postgresql:// URI", args::unflagged(place));
+            return Err(Problem::invalid(message).hint("name the database with -d and the user with -U").into());
         }
     }
     let count = |flag: &str| translated.iter().filter(|argument| argument.starts_with(&format!("{flag}="))).count();
@@ -140,7 +140,7 @@ fn push_short(
     let mut characters = short.chars();
     let flag = characters.next();
     let Some((letter, long)) = FLAGS.iter().find(|(letter, _)| Some(*letter) == flag) else {
-        return Err(not_taken(argument.split('=').next().unwrap_or_default()));
+        return Err(not_taken(args::shown_flag(argument)));
     };
     let attached = characters.as_str();
     let value =
@@ -148,8 +148,9 @@ fn push_short(
     let long = match letter {
         'd' => flag_of_database(&value),
         'v' if !is_numbered(&value) => {
-            let name = quoted(value.split('=').next().unwrap_or_default());
-            return Err(Problem::invalid(format!("-v {name} is not taken: -v gives the value of $N, as in -v 1=text"))
+            // Without "=" it may be a value.
+            let name = value.split_once('=').map(|(name, _)| format!("{} ", quoted(name))).unwrap_or_default();
+            return Err(Problem::invalid(format!("-v {name}is not taken: -v gives the value of $N, as in -v 1=text"))
                 .hint("there are no named variables and no :name in a statement"));
         }
         _ => long,

@@ -87,6 +87,7 @@ pub(crate) async fn run(runner: Runner<'_>, request: &Request, query: Query, out
         begun: CancellationToken::new(),
         whole: CancellationToken::new(),
     };
+    let (read_only, is_in_transaction) = (query.read_only, matches!(runner, Runner::In(..)));
     let (out, chunks) = mpsc::channel(WAITING_CHUNKS);
     let (execution, place): (Executing<'_, Completed>, _) = match runner {
         Runner::Alone(executor, place) => (executor.query(place, query, out, course.execution.clone()), place),
@@ -98,7 +99,7 @@ pub(crate) async fn run(runner: Runner<'_>, request: &Request, query: Query, out
         // What was not taken as a whole is no result. A write is not committed then.
         Ran::Ended(Ok(_)) if !course.whole.is_cancelled() => Failed::Cancelled,
         Ran::Ended(Ok(completed)) => {
-            return Outcome { event: taken.into_event(request, completed), is_abandoned: false };
+            return Outcome { event: taken.into_event(request, completed, course.may_commit), is_abandoned: false };
         }
         Ran::Ended(Err(failed)) => failed,
         Ran::Abandoned if course.is_committing() => unknown(taken.correlation_id),
@@ -107,6 +108,7 @@ pub(crate) async fn run(runner: Runner<'_>, request: &Request, query: Query, out
             return Outcome { event, is_abandoned: true };
         }
     };
+    let failed = if read_only { failure::write_hint(failed, is_in_transaction) } else { failed };
     Outcome { event: failure::event(failed, Some(&place.target), request.ended()), is_abandoned: false }
 }
 
@@ -219,7 +221,7 @@ struct Taken {
 }
 
 impl Taken {
-    fn into_event(self, request: &Request, completed: Completed) -> Event {
+    fn into_event(self, request: &Request, completed: Completed, is_commit: bool) -> Event {
         let trace = request.full_trace(&completed);
         let command_tag = match completed.tag {
             _ if completed.returns_rows => format!("ROWS {}", completed.row_count),
@@ -229,7 +231,14 @@ impl Taken {
         let (id, session) = (request.id.clone(), request.session.clone());
         let correlation_id = completed.correlation_id;
         if self.is_started {
-            return Event::ResultEnd(Box::new(ResultEnd { id, session, command_tag, correlation_id, trace }));
+            return Event::ResultEnd(Box::new(ResultEnd {
+                id,
+                session,
+                command_tag,
+                correlation_id,
+                is_commit,
+                trace,
+            }));
         }
         let (columns, rows, row_count) = (self.columns, self.rows, completed.row_count);
         Event::Result(Box::new(ResultEvent {
@@ -240,6 +249,7 @@ impl Taken {
             rows,
             row_count,
             correlation_id,
+            is_commit,
             trace,
         }))
     }

@@ -32,14 +32,29 @@ fn is_secret_flag(argument: &str) -> bool {
 #[must_use]
 pub(crate) fn without_password(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
-    let from = ["postgres://", "postgresql://", "password"].iter().filter_map(|word| lower.find(word)).min();
+    let words = ["postgres:/", "postgresql:/", "postgres//", "postgresql//", "password"];
+    let from = words.iter().filter_map(|word| lower.find(word)).chain(user_info(text)).min();
     match from {
         // `password` by itself is a word of SQL; with a value behind it, it may be one of a connection string.
-        Some(at) if lower.get(at..).is_some_and(|rest| rest.contains("://") || rest.contains('=')) => {
+        Some(at) if lower.get(at..).is_some_and(|rest| rest.contains("//") || rest.contains(['=', '@'])) => {
             format!("{}{STARS}", text.get(..at).unwrap_or_default())
         }
         _ => text.to_owned(),
     }
+}
+
+/// Where `user:password@` begins, if it is there: in one word, as in a URL of whatever scheme, or of none.
+fn user_info(text: &str) -> Option<usize> {
+    let mut start = 0;
+    for word in text.split_inclusive(char::is_whitespace) {
+        let before = word.rfind('@').and_then(|at| word.get(..at)).unwrap_or_default();
+        let scheme = before.rfind("//").map_or(0, |at| at + 2);
+        if before.get(scheme..).is_some_and(|user| user.contains(':')) {
+            return Some(start + scheme);
+        }
+        start += word.len();
+    }
+    None
 }
 
 /// Whether something of it is not shown.
@@ -48,10 +63,11 @@ pub(crate) fn may_hold_a_password(text: &str) -> bool {
     without_password(text) != text
 }
 
-/// The variables that have a say, `COUNTERSIGN_*` and `PG*`: secrets are `***`.
+/// The variables that have a say, `COUNTERSIGN_*`, `PG*` and `DATABASE_URL`: secrets are `***`.
 #[must_use]
 pub(crate) fn env(env: &HashMap<String, String>) -> BTreeMap<String, String> {
-    let ours = env.iter().filter(|(name, _)| name.starts_with("COUNTERSIGN_") || name.starts_with("PG"));
+    let has_a_say = |name: &str| name.starts_with("COUNTERSIGN_") || name.starts_with("PG") || name == "DATABASE_URL";
+    let ours = env.iter().filter(|(name, _)| has_a_say(name));
     let shown = ours.map(|(name, value)| {
         let is_secret = SECRET_NAMES.iter().any(|part| name.contains(part));
         (name.clone(), if is_secret { STARS.to_owned() } else { without_password(value) })
@@ -90,6 +106,13 @@ mod tests {
             ("-d host=h|password=hunter2", "-d host=h|***"),
             ("--sql select+password", "--sql select+password"),
             ("--some-new-secret hunter2", "--some-new-secret ***"),
+            // F-74
+            ("postgres//u:hunter2@h/db -c x", "*** -c x"),
+            ("--sql-file postgresql:u:hunter2@h/db", "--sql-file ***"),
+            ("-f mysql://u:hunter2@h/db", "-f mysql://***"),
+            ("-h u:hunter2@h", "-h ***"),
+            ("--sql-file ./reports/2026-01-01T10:00.sql", "--sql-file ./reports/2026-01-01T10:00.sql"),
+            ("-U ann@example.com", "-U ann@example.com"),
         ] {
             let given: Vec<String> = given.split(' ').map(|word| word.replace('|', " ")).collect();
             assert_eq!(argv(&given).join(" ").replace("h password", "h|password"), expected.replace('|', " "));
@@ -106,6 +129,7 @@ mod tests {
             ("COUNTERSIGN_READER", "postgres://u:hunter2@h"),
             ("COUNTERSIGN_HOST", "h"),
             ("PGPASSWORD", "hunter2"),
+            ("DATABASE_URL", "hunter2"),
             ("PGOPTIONS", "-c x=1"),
             ("AWS_SECRET", "hunter2"),
         ];

@@ -14,16 +14,36 @@ use crate::events::{Event, Log, Startup};
 use crate::invocation::{FrontEnd, Invocation, Mode};
 use crate::options::Defaults;
 use crate::pipe::Pipe;
+use crate::writer::Writing;
 use crate::{one_shot, redaction, writer};
 
-/// How long an end that was asked for by a signal may take: what is in flight, what stops it, and a reader.
+/// How long an end may take that was asked for by a signal: what is in flight, what stops it, and a reader. The same time an
+/// end that was not waits for a reader that takes nothing.
 const LAST_GRACE: Duration = Duration::from_secs(20);
 
-/// Runs it to its end; the code to exit with.
+/// What signals ask for.
+#[derive(Debug, Clone, Default)]
+pub struct StopSignals {
+    /// The end, as `close` does.
+    pub asked: CancellationToken,
+    /// The end without the time that what is in flight has: it is cancelled.
+    pub urged: CancellationToken,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exit {
+    /// The code to exit with.
+    pub code: u8,
+    /// The one line for standard error: of writes that were committed, and whose results could not be delivered.
+    pub complaint: Option<String>,
+}
+
+/// Runs it to its end.
 ///
-/// `surroundings` are for what libpq looks at beside the variables of the invocation (TLS, password files). `stop` ends it as
-/// `close` does. Nothing is written but events, to `stdout`. `reader_gone` comes when nobody reads them any more, before a write
-/// fails: what is not committed by then is undone.
+/// `surroundings` are for what libpq looks at beside the variables of the invocation (TLS, password files). Nothing is written
+/// but events, to `stdout`. `reader_gone` comes when nobody reads them any more, before a write fails: what is not committed by
+/// then is undone.
 pub async fn run<R, W>(
     invocation: Invocation,
     executor: Arc<dyn DbExecutor>,
@@ -31,8 +51,8 @@ pub async fn run<R, W>(
     stdin: R,
     stdout: W,
     reader_gone: impl Future<Output = ()>,
-    stop: CancellationToken,
-) -> u8
+    stop: StopSignals,
+) -> Exit
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
@@ -42,9 +62,11 @@ where
         Mode::OneShot(_) => Defaults::default(),
     };
     let config = Config::new(defaults, invocation.log.clone());
-    let layers = Layers::new(invocation.connection.clone(), &invocation.env, surroundings);
-    let closed = CancellationToken::new();
-    let (outlet, answers, writing) = writer::start(stdout, invocation.output, closed.clone());
+    let (flags, shared) = (invocation.connection.clone(), invocation.database.clone());
+    let layers = Layers::new(flags, &invocation.env, shared, surroundings);
+    let (closed, ending) = (CancellationToken::new(), CancellationToken::new());
+    let writing = Writing::default();
+    let (outlet, answers, written) = writer::start(stdout, invocation.output, closed.clone(), &writing);
     if config.log.choose("startup") {
         let _ = outlet.emit(&startup(&invocation, &config)).await;
     }
@@ -55,28 +77,29 @@ where
                 let stopped = async {
                     tokio::select! {
                         () = closed.cancelled() => {}
-                        () = stop.cancelled() => {}
+                        () = stop.asked.cancelled() => {}
                     }
                 };
                 one_shot::run(*one_shot, &config, &layers, &executor, stdin, outlet, stopped).await
             }
             Mode::Pipe(_) => {
                 let pipe = Pipe::new(config, layers, Arc::clone(&executor), outlet, answers);
-                pipe.run(stdin, &closed, &stop).await
+                pipe.run(stdin, &closed, &stop, &ending).await
             }
         };
         executor.drain().await;
         // All ways to the writer are closed: it ends when the reader has taken what is left.
-        let _ = writing.await;
-        code
+        if written.await.unwrap_or(false) { code } else { one_shot::FAILED }
     };
     let code = tokio::select! {
         biased;
         code = running => code,
-        () = overdue(&stop) => one_shot::FAILED,
+        () = overdue(&stop.asked) => one_shot::FAILED,
+        () = unread(&ending, &writing) => one_shot::FAILED,
         () = watch(reader_gone, &closed) => one_shot::FAILED,
     };
-    if closed.is_cancelled() { one_shot::FAILED } else { code }
+    let complaint = writing.undelivered.complaint();
+    Exit { code: if complaint.is_some() { one_shot::RESULT_LOST } else { code }, complaint }
 }
 
 /// Ends nothing by itself.
@@ -90,6 +113,18 @@ async fn watch(reader_gone: impl Future<Output = ()>, closed: &CancellationToken
 async fn overdue(stop: &CancellationToken) {
     stop.cancelled().await;
     tokio::time::sleep(LAST_GRACE).await;
+}
+
+/// Comes when the end has begun and nobody has read anything for a long time.
+async fn unread(ending: &CancellationToken, writing: &Writing) {
+    ending.cancelled().await;
+    loop {
+        let before = writing.progress();
+        tokio::time::sleep(LAST_GRACE).await;
+        if writing.progress() == before {
+            return;
+        }
+    }
 }
 
 fn startup(invocation: &Invocation, config: &Config) -> Event {

@@ -1,6 +1,9 @@
 //! One task writes all events. Whoever runs a query waits for room in its queue, so a reader that is slow slows queries down
 //! and nothing piles up; what the input loop has to say itself has a queue of its own, which goes first.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -8,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::events::Event;
 use crate::output::Output;
+use crate::undelivered::Undelivered;
 
 /// Events of queries that wait to be written.
 const QUEUED_EVENTS: usize = 16;
@@ -19,8 +23,8 @@ const QUEUED_ANSWERS: usize = 256;
 pub(crate) struct OutputClosed;
 
 enum Outgoing {
-    /// An event as bytes, with its end.
-    Event(Vec<u8>),
+    /// Events as bytes, each with its end, and the number of the commit that one of them tells of.
+    Events(Vec<u8>, Option<u64>),
     /// Answered when everything before it was handed to the operating system.
     Written(oneshot::Sender<()>),
 }
@@ -30,19 +34,25 @@ enum Outgoing {
 pub(crate) struct Outlet {
     queue: mpsc::Sender<Outgoing>,
     form: Output,
+    undelivered: Undelivered,
 }
 
 impl Outlet {
     /// Hands an event on.
     pub(crate) async fn emit(&self, event: &Event) -> Result<(), OutputClosed> {
-        self.place(event).await.map(Placed::send)
+        self.place(&[event]).await.map(Placed::send)
     }
 
-    /// Waits for room for an event, which is then handed on without waiting.
-    pub(crate) async fn place(&self, event: &Event) -> Result<Placed<'_>, OutputClosed> {
-        let bytes = self.form.render(event);
+    /// Waits for room for some events, which are then handed on together and without waiting.
+    pub(crate) async fn place(&self, events: &[&Event]) -> Result<Placed<'_>, OutputClosed> {
+        // Before anything can go wrong.
+        let commit = events.iter().find_map(|event| event.commit()).map(|commit| self.undelivered.announce(commit));
+        let mut bytes = Vec::new();
+        for rendered in events.iter().map(|event| self.form.render(event)) {
+            if bytes.is_empty() { bytes = rendered } else { bytes.extend_from_slice(&rendered) }
+        }
         let permit = self.queue.reserve().await.map_err(|_| OutputClosed)?;
-        Ok(Placed { permit, bytes })
+        Ok(Placed { permit, bytes, commit })
     }
 
     /// Waits until everything that was handed on was written.
@@ -53,15 +63,16 @@ impl Outlet {
     }
 }
 
-/// An event with its place in the queue.
+/// Events with their place in the queue.
 pub(crate) struct Placed<'o> {
     permit: mpsc::Permit<'o, Outgoing>,
     bytes: Vec<u8>,
+    commit: Option<u64>,
 }
 
 impl Placed<'_> {
     pub(crate) fn send(self) {
-        self.permit.send(Outgoing::Event(self.bytes));
+        self.permit.send(Outgoing::Events(self.bytes, self.commit));
     }
 }
 
@@ -74,52 +85,105 @@ pub(crate) struct Answers {
 impl Answers {
     /// Hands an answer on. Waits only if the reader has left very many of them lying.
     pub(crate) async fn emit(&self, event: &Event) -> Result<(), OutputClosed> {
-        self.queue.send(Outgoing::Event(self.form.render(event))).await.map_err(|_| OutputClosed)
+        self.queue.send(Outgoing::Events(self.form.render(event), None)).await.map_err(|_| OutputClosed)
+    }
+}
+
+/// What is known of the writing.
+#[derive(Clone, Default)]
+pub(crate) struct Writing {
+    /// Committed writes whose result was not written.
+    pub(crate) undelivered: Undelivered,
+    /// Grows whenever the operating system takes something.
+    progress: Arc<AtomicU64>,
+}
+
+impl Writing {
+    /// How often the operating system has taken something.
+    pub(crate) fn progress(&self) -> u64 {
+        self.progress.load(Ordering::Relaxed)
     }
 }
 
 /// Starts the task. `closed` is cancelled when the output cannot be written to. The task ends when both ways to it are
-/// dropped and everything was written.
-pub(crate) fn start<W>(output: W, form: Output, closed: CancellationToken) -> (Outlet, Answers, JoinHandle<()>)
+/// dropped; it gives whether everything was written.
+pub(crate) fn start<W>(
+    output: W,
+    form: Output,
+    closed: CancellationToken,
+    writing: &Writing,
+) -> (Outlet, Answers, JoinHandle<bool>)
 where
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let (outlet, events) = mpsc::channel(QUEUED_EVENTS);
     let (answers, own) = mpsc::channel(QUEUED_ANSWERS);
+    let writer = Writer { output, writing: writing.clone(), unflushed: Vec::new() };
     let task = tokio::spawn(async move {
         // Whoever ends this, also a panic: nobody shall wait for what will not be written.
         let closed = closed.drop_guard();
-        if write(output, events, own).await.is_ok() {
+        let is_written = writer.write(events, own).await.is_ok();
+        if is_written {
             closed.disarm();
         }
+        is_written
     });
-    (Outlet { queue: outlet, form }, Answers { queue: answers, form }, task)
+    let undelivered = writing.undelivered.clone();
+    (Outlet { queue: outlet, form, undelivered }, Answers { queue: answers, form }, task)
 }
 
-async fn write<W: AsyncWrite + Unpin>(
-    mut output: W,
-    mut events: mpsc::Receiver<Outgoing>,
-    mut answers: mpsc::Receiver<Outgoing>,
-) -> std::io::Result<()> {
-    loop {
-        let outgoing = tokio::select! {
-            biased;
-            Some(answer) = answers.recv() => answer,
-            Some(event) = events.recv() => event,
-            else => return output.flush().await,
-        };
-        match outgoing {
-            Outgoing::Event(bytes) => {
-                output.write_all(&bytes).await?;
-                if events.is_empty() && answers.is_empty() {
-                    output.flush().await?;
+struct Writer<W> {
+    output: W,
+    writing: Writing,
+    /// Commits whose results were written and may still be in a buffer.
+    unflushed: Vec<u64>,
+}
+
+impl<W: AsyncWrite + Unpin> Writer<W> {
+    async fn write(
+        mut self,
+        mut events: mpsc::Receiver<Outgoing>,
+        mut answers: mpsc::Receiver<Outgoing>,
+    ) -> std::io::Result<()> {
+        loop {
+            let outgoing = tokio::select! {
+                biased;
+                Some(answer) = answers.recv() => answer,
+                Some(event) = events.recv() => event,
+                else => return self.flush().await,
+            };
+            match outgoing {
+                Outgoing::Events(bytes, commit) => {
+                    self.write_all(&bytes).await?;
+                    self.unflushed.extend(commit);
+                    if events.is_empty() && answers.is_empty() {
+                        self.flush().await?;
+                    }
+                }
+                Outgoing::Written(written) => {
+                    self.flush().await?;
+                    // Nobody may wait for it any more.
+                    let _ = written.send(());
                 }
             }
-            Outgoing::Written(written) => {
-                output.flush().await?;
-                // Nobody may wait for it any more.
-                let _ = written.send(());
-            }
         }
+    }
+
+    async fn write_all(&mut self, mut bytes: &[u8]) -> std::io::Result<()> {
+        while !bytes.is_empty() {
+            let count = self.output.write(bytes).await?;
+            if count == 0 {
+                return Err(std::io::ErrorKind::WriteZero.into());
+            }
+            self.writing.progress.fetch_add(1, Ordering::Relaxed);
+            bytes = bytes.get(count..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> std::io::Result<()> {
+        self.output.flush().await?;
+        self.writing.undelivered.delivered(self.unflushed.drain(..));
+        Ok(())
     }
 }

@@ -43,9 +43,60 @@ id! {
     ProposalId
 }
 
+/// The beginning of an id, for people: as many characters of its hyphenated form as tell it apart from the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdPrefix(String);
+
+impl IdPrefix {
+    /// The fewest characters.
+    pub const MIN_CHARS: usize = 4;
+
+    /// Reads the first 4 to 36 characters of an id.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let fits = |(at, byte): (usize, u8)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        };
+        let is_prefix = (Self::MIN_CHARS..=36).contains(&text.len()) && text.bytes().enumerate().all(fits);
+        is_prefix.then(|| Self(text.to_ascii_lowercase()))
+    }
+
+    /// What was given, in lower case.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The smallest and the largest id that begin like this, in PostgreSQL's order of UUIDs.
+    #[must_use]
+    pub fn range(&self) -> [String; 2] {
+        ["00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"].map(|filler| {
+            let rest = filler.get(self.0.len()..).unwrap_or_default();
+            format!("{}{rest}", self.0)
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_beginning_of_an_id_covers_the_ids_that_begin_like_it() {
+        // F-90
+        let range = |text: &str| IdPrefix::parse(text).map(|prefix| prefix.range());
+        let between = |low: &str, high: &str| Some([low.to_owned(), high.to_owned()]);
+        assert_eq!(
+            range("0B9f7c52-6"),
+            between("0b9f7c52-6000-0000-0000-000000000000", "0b9f7c52-6fff-ffff-ffff-ffffffffffff")
+        );
+        let whole = CorrelationId::new().to_string();
+        assert_eq!(range(&whole), between(&whole, &whole));
+        for wrong in ["", "abc", "0b9f7c526", "0b9f-", "0b9g", "0b9%", &format!("{whole}0")] {
+            assert_eq!(range(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn ten_thousand_ids_are_different_and_version_4() {

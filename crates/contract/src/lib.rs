@@ -6,6 +6,7 @@
 //! depend on anything of ours. To add an error code: one variant and one line in [`ErrorCode::ALL`], and its paragraph
 //! in `docs/errors.md` (a test compares the two).
 
+mod client_info;
 mod envelope;
 mod error_code;
 mod ids;
@@ -17,15 +18,17 @@ mod statement;
 mod strict_json;
 mod visible;
 
+pub use client_info::{ClientInfo, trace_id};
 pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UndoCall};
 pub use error_code::ErrorCode;
-pub use ids::{CorrelationId, ProposalId};
+pub use ids::{CorrelationId, IdPrefix, ProposalId};
 pub use overlong::IdFinder;
 pub use principal::{AccountId, NoAccount, Principal};
 pub use redaction::{REDACTED, Redaction};
 pub use secret::Secret;
 pub use statement::{
-    Column, CompositeField, Describe, DescribeError, PgType, Reach, Scalar, StatementShape, TableUse, TypeKind,
+    Column, CompositeField, Describe, DescribeError, PgType, Privilege, Reach, Scalar, StatementShape, TableUse,
+    TypeKind,
 };
 pub use strict_json::{NotStrict, check_strict_json};
 pub use visible::{quoted, visible};

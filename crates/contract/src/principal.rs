@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ClientInfo;
+
 /// The account on whose behalf a call is made: the scope of the ledger, of duplicates and of idempotency keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -64,6 +66,8 @@ pub struct Principal {
     pub account_id: AccountId,
     /// A label for people: which agent or which person. Recorded, never used for a decision.
     pub actor: Option<String>,
+    /// Where the call came from. Recorded, never used for a decision.
+    pub client: ClientInfo,
 }
 
 impl Principal {

@@ -1,5 +1,7 @@
 //! What the values of sensitive parameters are replaced by, wherever they would be kept or shown again.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 /// What stands in the place of a sensitive value.
@@ -10,8 +12,8 @@ const LEAST_PART_BYTES: usize = 4;
 
 /// The sensitive values of one call: the parameters that the operator marked, by name and by value.
 ///
-/// By value means: a string equal to a sensitive one, or containing one of 4 bytes or more; a number equal to one; a
-/// whole array or object equal to one. Upper and lower case are the same, since PostgreSQL changes the case of some
+/// By value means: a string or a key equal to a sensitive one, or containing one of 4 bytes or more; a number equal to
+/// one; a whole array or object equal to one. Upper and lower case are the same, since PostgreSQL changes the case of some
 /// values (a UUID). Booleans and null are never matched. What PostgreSQL makes of a value (its hash, another date
 /// format) is not known here.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct Redaction {
     numbers: Vec<String>,
     /// In lower case, the longest first: each as it is, and as it is written within JSON or a quoted literal.
     texts: Vec<String>,
+    /// Keys of objects that stay: names of the schema, which are no values of a call.
+    kept_keys: HashSet<String>,
 }
 
 impl std::fmt::Debug for Redaction {
@@ -34,10 +38,18 @@ impl Redaction {
     /// Of these parameters of a call; `params` are all of its effective parameters.
     pub fn new<'a>(names: impl IntoIterator<Item = &'a str>, params: &Map<String, Value>) -> Self {
         let mut redaction = Self { names: names.into_iter().map(str::to_owned).collect(), ..Self::default() };
+        redaction.kept_keys.extend(params.keys().cloned());
         for name in redaction.names.clone() {
             redaction.learn(params.get(&name).unwrap_or(&Value::Null));
         }
         redaction
+    }
+
+    /// The same, which leaves these keys of objects as they are beside the names of the parameters.
+    #[must_use]
+    pub fn keeping_keys<'a>(mut self, keys: impl IntoIterator<Item = &'a str>) -> Self {
+        self.kept_keys.extend(keys.into_iter().map(str::to_owned));
+        self
     }
 
     /// Whether nothing is sensitive.
@@ -110,13 +122,26 @@ impl Redaction {
         match value {
             Value::Array(_) | Value::Object(_) if self.wholes.contains(value) => REDACTED.into(),
             Value::Array(items) => items.iter().map(|item| self.value(item)).collect(),
-            Value::Object(fields) => {
-                Value::Object(fields.iter().map(|(name, field)| (name.clone(), self.value(field))).collect())
-            }
+            Value::Object(fields) => Value::Object(self.fields(fields)),
             Value::String(text) if self.holds(text) => REDACTED.into(),
             Value::Number(number) if self.is_sensitive_number(&number.to_string()) => REDACTED.into(),
             other => other.clone(),
         }
+    }
+
+    /// The fields of an object, none of them lost where several keys are sensitive.
+    fn fields(&self, fields: &Map<String, Value>) -> Map<String, Value> {
+        let mut kept = Map::new();
+        for (name, field) in fields {
+            let mut key = name.clone();
+            if self.holds(name) && !self.kept_keys.contains(name) {
+                let numbered = (2..).map(|number| format!("{REDACTED} {number}"));
+                let mut free = std::iter::once(REDACTED.to_owned()).chain(numbered);
+                key = free.find(|key| !kept.contains_key(key)).unwrap_or_default();
+            }
+            kept.insert(key, self.value(field));
+        }
+        kept
     }
 
     fn holds(&self, text: &str) -> bool {
@@ -213,6 +238,14 @@ mod tests {
             (json!({"k": "v", "n": 1}), json!([{"n": 1, "k": "v"}, {"k": "v"}]), json!([REDACTED, {"k": REDACTED}])),
             (json!("1234"), json!([1234, 12345]), json!([REDACTED, 12345])),
             (json!(true), json!([true, "true"]), json!([true, "true"])),
+            // F-36
+            (
+                json!("hunter2"),
+                json!({"hunter2": 1, "my Hunter2": {"x": 2}, "id": 3}),
+                json!({REDACTED: 1, "[redacted] 2": {"x": 2}, "id": 3}),
+            ),
+            // Names of the call's parameters are no values.
+            (json!("id"), json!({"id": "id"}), json!({"id": REDACTED})),
         ] {
             assert_eq!(redaction(secret).value(&value), kept, "{value}");
         }

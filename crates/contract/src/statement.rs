@@ -92,6 +92,25 @@ impl PgType {
         }
     }
 
+    /// Its name as SQL has it: `bigint` for `int8`.
+    #[must_use]
+    pub fn sql_name(&self) -> String {
+        if let TypeKind::Array { element, .. } = &self.kind {
+            return format!("{}[]", element.sql_name());
+        }
+        match self.name.as_str() {
+            "bool" => "boolean",
+            "int2" => "smallint",
+            "int4" => "integer",
+            "int8" => "bigint",
+            "float4" => "real",
+            "float8" => "double precision",
+            "bpchar" => "char",
+            name => name,
+        }
+        .to_owned()
+    }
+
     /// Whether it is one of these, or has one somewhere inside: elements, fields, the type below a domain.
     #[must_use]
     pub fn contains(&self, scalar: Scalar) -> bool {
@@ -124,6 +143,9 @@ pub struct StatementShape {
     pub params: Vec<Arc<PgType>>,
     /// The result columns; `None` for a statement that returns no rows.
     pub columns: Option<Vec<Column>>,
+    /// The names of result columns that tell the rows of a table apart: those of its primary key, if all of them are there.
+    /// The keys of several tables stand together. Empty if no table has its key there.
+    pub key: Vec<String>,
     /// What it touches.
     pub reach: Reach,
 }
@@ -148,6 +170,8 @@ pub enum Reach {
     },
     /// There is none, for this reason.
     Unplanned(String),
+    /// There is none because the login has no right to something that the statement names: PostgreSQL's words.
+    Forbidden(String),
 }
 
 /// A table that a statement touches.
@@ -159,6 +183,34 @@ pub struct TableUse {
     pub table: String,
     /// Whether rows of it are inserted, updated, deleted or merged; else they are only read.
     pub written: bool,
+    /// What the statement needs on it, sorted; at the most, where a plan does not tell (MERGE, FOR UPDATE of some tables).
+    pub privileges: Vec<Privilege>,
+}
+
+/// A privilege on a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Privilege {
+    /// SELECT
+    Select,
+    /// INSERT
+    Insert,
+    /// UPDATE
+    Update,
+    /// DELETE
+    Delete,
+}
+
+impl Privilege {
+    /// As SQL has it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Select => "select",
+            Self::Insert => "insert",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
 }
 
 /// Why a statement could not be described.

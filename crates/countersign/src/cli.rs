@@ -19,7 +19,7 @@ use crate::token::args::TokenCommand;
 #[command(version, arg_required_else_help = true)]
 pub(crate) struct Cli {
     /// The configuration file. Flags and COUNTERSIGN_* variables go before what it says.
-    #[arg(long, env = "COUNTERSIGN_CONFIG", global = true, value_name = "FILE")]
+    #[arg(long, env = "COUNTERSIGN_CONFIG", global = true, value_name = "FILE", help_heading = "Global options")]
     config: Option<PathBuf>,
     #[command(flatten)]
     log: LogKeys,
@@ -53,6 +53,10 @@ pub(crate) enum Command {
     ///
     /// Exits with 1 if there is a problem, with 0 if there are none, or only warnings.
     Doctor(Box<DoctorArgs>),
+    /// Print the completions of a shell: put them where it looks for completions, or source them.
+    Completions(CompletionsArgs),
+    /// Write the man pages of all commands into a folder.
+    Man(ManArgs),
     /// Run one SQL statement and answer with JSON; has a command line of its own (countersign query --help).
     #[command(disable_help_flag = true)]
     Query(ElsewhereArgs),
@@ -62,6 +66,19 @@ pub(crate) enum Command {
     /// The same as query, for those who know psql's flags; see countersign psql --help.
     #[command(disable_help_flag = true)]
     Psql(ElsewhereArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The folder, which must be there: `man -M` takes the one above a folder named man1.
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
 }
 
 /// Of a front end that reads its command line itself (`crate::agent`).
@@ -101,20 +118,20 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    #[command(flatten)]
-    server: ServerKeys,
     /// Serve the demo: its manifests, on a private PostgreSQL with its data.
     #[arg(long)]
     pub(crate) demo: bool,
+    #[command(flatten)]
+    server: ServerKeys,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    #[command(flatten)]
-    server: ServerKeys,
     /// One JSON object a line and finding: level, area, message, advice, details.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    server: ServerKeys,
 }
 
 /// Which database a command is about, and how it connects.
@@ -130,8 +147,6 @@ pub(crate) struct ConnectionKeys {
 #[derive(Debug, Args)]
 struct ServerKeys {
     #[command(flatten)]
-    connection: ConnectionKeys,
-    #[command(flatten)]
     manifests: ManifestKeys,
     #[command(flatten)]
     serve: ServeKeys,
@@ -141,12 +156,12 @@ struct ServerKeys {
     http: HttpKeys,
     #[command(flatten)]
     limits: LimitKeys,
+    #[command(flatten)]
+    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
-    #[command(flatten)]
-    connection: ConnectionKeys,
     /// The login of the servers: made without a password if there is no such role, and granted what the ledger needs.
     #[arg(long, env = "COUNTERSIGN_WRITER", value_name = "ROLE", default_value = ledger::DEFAULT_WRITER)]
     pub(crate) writer: String,
@@ -159,6 +174,8 @@ pub(crate) struct InitArgs {
     /// The demo's data as well, in schemas named social and studio.
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) demo: bool,
+    #[command(flatten)]
+    connection: ConnectionKeys,
 }
 
 /// [`ledger::ReaderTables`], as the command line takes it.
@@ -176,9 +193,13 @@ pub(crate) enum ReaderTablesArg {
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
-    connection: ConnectionKeys,
-    #[command(flatten)]
     manifests: ManifestKeys,
+    /// Print the SQL that grants the login of the servers what it lacks for these manifests, instead of a report: as the owner
+    /// of the tables, who sees every plan. A plan does not show views, nor sequences that a statement calls by name.
+    #[arg(long, value_name = "ROLE", num_args = 0..=1, default_missing_value = ledger::DEFAULT_WRITER)]
+    pub(crate) grants: Option<String>,
+    #[command(flatten)]
+    connection: ConnectionKeys,
 }
 
 impl Cli {
@@ -208,7 +229,8 @@ impl Cli {
     fn keys(&self) -> Keys {
         let mut keys = Keys { log: self.log.clone(), ..Keys::default() };
         match &self.command {
-            Command::Demo(_) | Command::Token(_) | Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {}
+            Command::Demo(_) | Command::Token(_) | Command::Completions(_) | Command::Man(_) => {}
+            Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {}
             Command::Serve(arguments) => arguments.server.fill(&mut keys),
             Command::Doctor(arguments) => arguments.server.fill(&mut keys),
             Command::Audit(audit) => audit.connection().fill(&mut keys),
@@ -262,5 +284,35 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// All commands that can be run.
+    fn leaves(command: &clap::Command) -> Vec<&clap::Command> {
+        let below: Vec<_> = command.get_subcommands().flat_map(leaves).collect();
+        if below.is_empty() { vec![command] } else { below }
+    }
+
+    #[test]
+    fn the_help_of_a_command_begins_with_its_own_options_and_ends_with_the_common_ones() {
+        // F-95
+        let mut cli = Cli::command();
+        cli.build();
+        for command in leaves(&cli) {
+            let help = command.clone().render_help().to_string();
+            let at = |heading: &str| help.find(&format!("\n{heading}:\n"));
+            let of_connection =
+                command.get_arguments().filter(|argument| argument.get_help_heading() == Some("Connection options"));
+            let names: Vec<&str> = of_connection.map(|argument| argument.get_id().as_str()).collect();
+            if names.is_empty() {
+                continue;
+            }
+            let all = ["database_url", "database_url_file", "pooler", "connect_timeout_ms"];
+            assert_eq!(names, all, "{}", command.get_name());
+            let order = [at("Options"), at("Connection options"), at("Global options")];
+            assert!(order.is_sorted() && order[0].is_some(), "{help}");
+            let between = help.get(order[1].unwrap() + 1..order[2].unwrap()).unwrap();
+            let headings = between.lines().filter(|line| line.ends_with(':') && !line.starts_with(' '));
+            assert_eq!(headings.count(), 1, "connection options come last but for the global ones: {help}");
+        }
     }
 }

@@ -2,9 +2,14 @@
 //! the `PG*` variables say, as for every program that uses libpq.
 
 use anyhow::Context;
-use ledger::{Surroundings, Target};
+use contract::Secret;
+use ledger::read::{ConnectError, Error};
+use ledger::{Conninfo, SchemaError, Surroundings, Target, TargetError};
 
 use crate::settings::{GivenSecret, Settings};
+
+/// The variable that many programs read.
+const DATABASE_URL: &str = "DATABASE_URL";
 
 /// The variables that name a database by themselves.
 const PLACES: [&str; 4] = ["PGHOST", "PGHOSTADDR", "PGDATABASE", "PGSERVICE"];
@@ -14,17 +19,24 @@ const PLACES: [&str; 4] = ["PGHOST", "PGHOSTADDR", "PGDATABASE", "PGSERVICE"];
 /// # Errors
 /// A message that says how to configure one.
 pub(crate) fn configured(settings: &Settings) -> anyhow::Result<Target> {
-    if let Some(database) = &settings.database {
-        return parse(database, settings);
-    }
-    if let Some(url) = variable("DATABASE_URL") {
-        return read(&url, settings).context("DATABASE_URL");
+    if let Some(database) = named(settings) {
+        return parse(&database, settings);
     }
     anyhow::ensure!(
         PLACES.into_iter().any(|name| variable(name).is_some()),
         "no database is configured: set DATABASE_URL (postgresql://user@host:5432/dbname), or use --demo for a private one"
     );
-    read("", settings).context("the variables of libpq (PGHOST, PGDATABASE and so on)")
+    let nothing = Conninfo::read("").map_err(anyhow::Error::from);
+    nothing
+        .and_then(|nothing| Ok(target(&nothing, settings)?))
+        .context("the variables of libpq (PGHOST, PGDATABASE and so on)")
+}
+
+/// The connection string that counts; `None` if there is none.
+pub(crate) fn named(settings: &Settings) -> Option<GivenSecret> {
+    let shared =
+        || variable(DATABASE_URL).map(|url| GivenSecret { text: Secret::new(url), origin: DATABASE_URL.to_owned() });
+    settings.database.clone().or_else(shared)
 }
 
 /// Reads a connection string.
@@ -32,12 +44,26 @@ pub(crate) fn configured(settings: &Settings) -> anyhow::Result<Target> {
 /// # Errors
 /// A message that says where it stands.
 pub(crate) fn parse(string: &GivenSecret, settings: &Settings) -> anyhow::Result<Target> {
-    read(string.text.expose(), settings).with_context(|| string.origin.clone())
+    let read = || {
+        let conninfo = Conninfo::read(string.text.expose())?.from_origin(&string.origin);
+        anyhow::Ok(target(&conninfo, settings)?)
+    };
+    read().with_context(|| string.origin.clone())
 }
 
-fn read(text: &str, settings: &Settings) -> anyhow::Result<Target> {
-    let target = Target::parse_in(text, &Surroundings::of_process(settings.connect_timeout))?;
-    Ok(target.through(settings.pooler)?)
+fn target(conninfo: &Conninfo, settings: &Settings) -> Result<Target, TargetError> {
+    Target::of(conninfo, &Surroundings::of_process(settings.connect_timeout))?.through(settings.pooler)
+}
+
+/// Where host, user and database come from, if there is no connection to the configured database: the end of a message.
+pub(crate) fn origins(error: &anyhow::Error, settings: &Settings) -> Option<String> {
+    let is_connect = error.chain().any(|cause| {
+        let schema = cause.downcast_ref().map(|error| matches!(error, SchemaError::Database(Error::Connect(_))));
+        let database = cause.downcast_ref().map(|error| matches!(error, Error::Connect(_)));
+        schema.or(database).unwrap_or_else(|| cause.is::<ConnectError>())
+    });
+    let target = is_connect.then(|| configured(settings).ok()).flatten()?;
+    Some(format!("connecting to {}", target.described()))
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -17,12 +17,12 @@ pub(crate) enum KeysCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct RotateArgs {
-    #[command(flatten)]
-    pub(crate) connection: ConnectionKeys,
     /// Remove the older keys now: within a minute, every session over HTTP and every question to a user is void. For a key that
     /// somebody may have copied.
     #[arg(long)]
     at_once: bool,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionKeys,
 }
 
 impl KeysCommand {

@@ -3,13 +3,16 @@
 //! To add a command: a variant in `cli::Command`, a module with its `run`, and a line in [`run`].
 
 mod agent;
+mod ago;
 mod audit;
 mod check;
 mod cli;
 mod connection;
 mod demo;
 mod demo_data;
+mod diff;
 mod doctor;
+mod generated;
 mod init;
 mod keys;
 mod logging;
@@ -18,6 +21,7 @@ mod proposals;
 mod reload;
 mod serve;
 mod settings;
+mod short_id;
 mod steps;
 mod terminal;
 mod text;
@@ -37,6 +41,12 @@ fn main() -> ExitCode {
         return agent::run(front_end, &arguments);
     }
     let (command, sources) = Cli::read();
+    // What is made from the command line alone needs no configuration.
+    match &command {
+        Command::Completions(arguments) => return generated::completions(arguments.shell),
+        Command::Man(arguments) => return generated::man(&arguments.dir).unwrap_or_else(|error| failed(&error)),
+        _ => {}
+    }
     let settings = match sources.load() {
         Ok(settings) => settings,
         Err(error) => return failed(&error),
@@ -50,10 +60,13 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error.into()),
     };
-    let outcome = runtime.block_on(run(command, sources, settings));
+    let outcome = runtime.block_on(run(command, sources, settings.clone()));
     // Nothing that is still running (a blocked read of standard input) may hold up the end.
     runtime.shutdown_background();
-    outcome.unwrap_or_else(|error| failed(&error))
+    outcome.unwrap_or_else(|error| match connection::origins(&error, &settings) {
+        Some(origins) => failed(&anyhow::anyhow!("{error:#}; {origins}")),
+        None => failed(&error),
+    })
 }
 
 async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::Result<ExitCode> {
@@ -61,12 +74,13 @@ async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::
         Command::Demo(arguments) => demo::run(arguments).await?,
         Command::Serve(arguments) => serve::run(&arguments, sources, settings).await?,
         Command::Init(arguments) => init::run(&arguments, &settings).await?,
-        Command::Check(_) => check::run(&settings).await?,
+        Command::Check(arguments) => check::run(&arguments, &settings).await?,
         Command::Audit(command) => return audit::run(command, &settings).await,
         Command::Proposals(command) => return proposals::run(command, &settings).await,
         Command::Keys(command) => keys::run(command, &settings).await?,
         Command::Token(command) => token::run(command, &sources, &settings)?,
         Command::Doctor(arguments) => return doctor::run(&arguments, &settings).await,
+        Command::Completions(_) | Command::Man(_) => {}
         Command::Query(_) | Command::Pipe(_) | Command::Psql(_) => {
             anyhow::bail!("query, pipe and psql come first: put their options, --config as well, behind them")
         }

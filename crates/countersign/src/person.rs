@@ -1,9 +1,41 @@
 //! Who runs this, as the operating system knows it: variables such as `USER` say whatever somebody wrote into them.
 
+use contract::visible;
 use nix::unistd::{Uid, User};
 
 /// The name of the effective user, or `uid N` if the number has none.
 pub(crate) fn name() -> String {
     let uid = Uid::effective();
     User::from_uid(uid).ok().flatten().map_or_else(|| format!("uid {uid}"), |user| user.name)
+}
+
+/// Whoever decided on a proposal.
+pub(crate) struct Decider {
+    /// The database login of a person; the account that decided by its client otherwise.
+    name: String,
+    /// The user of the operating system, of a person.
+    os_user: Option<String>,
+}
+
+/// Reads what the ledger keeps of a decision. On the command line the login is what the ledger has checked, and the user of the
+/// operating system is what the command said.
+pub(crate) fn decided_by(who: &str, login: Option<&str>, via: Option<&str>) -> Decider {
+    match (login, via) {
+        (Some(login), Some("command_line")) => Decider { name: visible(login), os_user: Some(visible(who)) },
+        _ => Decider { name: visible(who), os_user: None },
+    }
+}
+
+impl Decider {
+    /// The name that counts.
+    pub(crate) fn short(self) -> String {
+        self.name
+    }
+}
+
+impl std::fmt::Display for Decider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)?;
+        self.os_user.as_ref().map_or(Ok(()), |user| write!(f, " (OS user {user})"))
+    }
 }

@@ -4,6 +4,8 @@
 use contract::visible;
 use serde_json::Value;
 
+use crate::terminal;
+
 /// JSON on one line, the same value to the letter: hidden characters can only stand in strings, where an escape means
 /// the same.
 pub(crate) fn json_line(value: &Value) -> String {
@@ -38,6 +40,35 @@ pub(crate) fn field(heading: &str, value: Option<&Value>) -> Vec<String> {
     }
 }
 
+/// How much of large values is shown.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shown {
+    /// All of them.
+    pub(crate) full: bool,
+    /// What fits beside a heading on the terminal; `None` if standard output is none.
+    pub(crate) width: Option<usize>,
+}
+
+impl Shown {
+    /// On standard output.
+    pub(crate) fn new(full: bool) -> Self {
+        Self { full, width: terminal::width().map(|width| width.saturating_sub(HEADING + 1)) }
+    }
+
+    /// As [`field`], and of a value of many lines the first ones, unless all are asked for.
+    pub(crate) fn field(self, heading: &str, value: Option<&Value>) -> Vec<String> {
+        const MOST: usize = 40;
+        const FIRST: usize = 8;
+        let mut lines = field(heading, value);
+        if !self.full && lines.len() > MOST {
+            let more = lines.len() - FIRST;
+            lines.truncate(FIRST);
+            lines.extend(beside("", [format!("and {more} more lines: --full shows all of them")]));
+        }
+        lines
+    }
+}
+
 /// Lines beside a heading, which stands at the first.
 pub(crate) fn beside(heading: &str, lines: impl IntoIterator<Item = String>) -> Vec<String> {
     let line = |(index, line)| format!("{:<HEADING$} {line}", if index == 0 { heading } else { "" });
@@ -57,6 +88,25 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
+/// The rows without the columns in which no row but the heading says anything.
+pub(crate) fn without_empty_columns(rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let says = |column| rows.iter().skip(1).filter_map(|row| row.get(column)).any(|text| text != "-");
+    let kept: Vec<bool> = (0..columns).map(says).collect();
+    let keep = |row: Vec<String>| row.into_iter().zip(&kept).filter(|(_, kept)| **kept).map(|(text, _)| text).collect();
+    rows.into_iter().map(keep).collect()
+}
+
+/// A JSON object as `name=value name=value`, for a list, without the values that are `implied`; what is no object, or was cut, is
+/// shown as it is.
+pub(crate) fn assignments(json: &str, implied: Option<&Value>) -> String {
+    let Ok(Value::Object(object)) = serde_json::from_str::<Value>(json) else { return visible(json) };
+    let said = object.iter().filter(|(_, value)| Some(*value) != implied);
+    let assignments: Vec<String> =
+        said.map(|(name, value)| format!("{}={}", visible(name), json_line(value))).collect();
+    assignments.join(" ")
+}
+
 /// How a column stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -65,13 +115,13 @@ pub(crate) enum Side {
 }
 
 /// Lines with aligned columns, the first row as heading. Each line is cut to fit into `width`, so what matters most stands
-/// left; names that somebody else chose are cut to 40 characters.
+/// left, and names that somebody else chose are cut to 24 characters. Without a width nothing is cut.
 pub(crate) fn table(sides: &[Side], rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
-    const WIDEST: usize = 40;
-    let last = sides.len().saturating_sub(1);
+    const WIDEST: usize = 24;
+    let last = rows.first().map_or(0, Vec::len).saturating_sub(1);
     let widths: Vec<usize> = (0..sides.len())
         .map(|column| rows.iter().filter_map(|row| row.get(column)).map(|text| text.chars().count()).max().unwrap_or(0))
-        .map(|width| width.min(WIDEST))
+        .map(|widest| if width.is_some() { widest.min(WIDEST) } else { widest })
         .collect();
     let line = |row: &Vec<String>| {
         let mut line = String::new();

@@ -5,14 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use contract::Principal;
-use ledger::read::{Reader, SearchPath, UntrustedSchema};
+use contract::{Describe, DescribeError, Principal, StatementShape};
+use ledger::read::{ReadLimits, Reader, SearchPath, UntrustedSchema};
 use ledger::{Ledger, LoginSetting, Target};
-use manifest::{Catalog, Mistake, Mistakes, Source};
+use manifest::{Catalog, Mistakes, ServerNames, Source};
 use mcp::{Asking, StateCodec, StateKey};
-use tools::{
-    Backends, ExecuteSqlSettings, Metrics, Profile, Registry, Shelves, Toolbox, Unavailable, missing_executors,
-};
+use tools::{Backends, ExecuteSqlSettings, Metrics, Profile, Registry, Shelves, Toolbox, Unavailable};
 
 use crate::settings::{OwnProfile, Settings};
 use crate::{connection, demo_data};
@@ -25,28 +23,52 @@ pub(crate) fn read_manifests(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
         .collect()
 }
 
-/// Compiles manifests against the live database, and looks whether their executors are there and whether the profiles name
-/// tools that there are.
+/// Describes statements as the ledger does, with the hints that a query gets.
+struct Hinting<'a> {
+    ledger: &'a Ledger,
+    /// Reads the catalog with the rights of the servers' login.
+    names: Reader,
+}
+
+impl Describe for Hinting<'_> {
+    async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
+        let answer = self.ledger.describe(sql, param_types).await;
+        let Err(error @ DescribeError::Refused { .. }) = &answer else { return answer };
+        let found = tools::statement_hint(&self.names, sql, error).await;
+        answer.map_err(|error| match error {
+            DescribeError::Refused { message, sqlstate, hint, position } => {
+                DescribeError::Refused { message, sqlstate, hint: found.or(hint), position }
+            }
+            unavailable @ DescribeError::Unavailable(_) => unavailable,
+        })
+    }
+}
+
+/// Compiles manifests against the live database, and looks whether the profiles name tools that there are.
 ///
 /// # Errors
-/// With [`Mistakes`] inside, if it is manifests or profiles that are wrong.
-pub(crate) async fn compile(sources: &[Source], profiles: &[OwnProfile], ledger: &Ledger) -> anyhow::Result<Catalog> {
-    let catalog = manifest::compile(sources, &tools::builtin::NAMES, ledger)
-        .await
-        .map_err(|mistakes| anyhow::Error::new(mistakes).context("the manifests do not fit the database"))?;
-    let manifests = catalog.tools.iter().map(|tool| tool.name.as_str());
-    let known: Vec<&str> = tools::builtin::NAMES.into_iter().chain(manifests).collect();
-    let missing = missing_executors(&catalog, &tools::native::executors()?).into_iter().map(|it| Mistake {
-        message: it.to_string(),
-        tool: None,
-        at: it.declared_at,
-    });
-    let missing: Vec<Mistake> = missing.collect();
-    if !missing.is_empty() {
-        return Err(anyhow::Error::new(Mistakes(missing)).context("the manifests do not fit this server"));
-    }
-    refuse_any(profiles.iter().flat_map(|own| own.unknown_tools(&known)).collect())?;
-    Ok(catalog)
+/// With [`Mistakes`] inside, if it is manifests or profiles that are wrong: all of them.
+pub(crate) async fn compile(
+    sources: &[Source],
+    profiles: &[OwnProfile],
+    ledger: &Ledger,
+    target: &Target,
+) -> anyhow::Result<Catalog> {
+    let native = tools::native::executors()?;
+    let executors: Vec<&str> = native.names().collect();
+    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors };
+    let names =
+        Reader::new(target.clone(), &SearchPath::default(), ReadLimits { sessions: 1, ..ReadLimits::default() });
+    let compiled = manifest::compile(sources, &server, &Hinting { ledger, names }).await;
+    let declared = manifest::declared_names(sources);
+    let known: Vec<&str> = tools::builtin::NAMES.into_iter().chain(declared.iter().map(String::as_str)).collect();
+    let of_profiles = profiles.iter().flat_map(|own| own.unknown_tools(&known)).collect();
+    let Err(Mistakes(mut mistakes)) = compiled else {
+        refuse_any(of_profiles)?;
+        return compiled.map_err(anyhow::Error::new);
+    };
+    mistakes.extend(of_profiles);
+    Err(anyhow::Error::new(Mistakes(mistakes)).context("the manifests do not fit the database"))
 }
 
 fn refuse_any(mistakes: Vec<manifest::Mistake>) -> anyhow::Result<()> {
@@ -69,18 +91,23 @@ fn manifest_sources(settings: &Settings, demo: bool) -> anyhow::Result<Vec<Sourc
 ///
 /// # Errors
 /// With [`Mistakes`] inside, if it is manifests that are wrong.
-pub(crate) fn check_files(settings: &Settings, demo: bool) -> anyhow::Result<()> {
-    manifest::check_files(&manifest_sources(settings, demo)?, &tools::builtin::NAMES)
+pub(crate) fn check_files(settings: &Settings, demo: bool) -> anyhow::Result<Catalog> {
+    let native = tools::native::executors()?;
+    let executors: Vec<&str> = native.names().collect();
+    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors };
+    manifest::check_files(&manifest_sources(settings, demo)?, &server)
         .map_err(|mistakes| anyhow::Error::new(mistakes).context("the manifests cannot be used"))
 }
 
-/// The tools of a server that has not reached its database yet.
+/// The tools of a server that has not reached its database yet. Mistakes in the manifests are not told here.
 pub(crate) fn unavailable_tools(
     settings: &Settings,
+    demo: bool,
     failure: &Unavailable,
     metrics: &Metrics,
 ) -> anyhow::Result<Shelves> {
-    let tools = Registry::unavailable(&settings.read_limits, settings.call_deadline, failure, metrics)?;
+    let catalog = check_files(settings, demo).unwrap_or_default();
+    let tools = Registry::unavailable(&settings.read_limits, settings.call_deadline, failure, metrics, &catalog)?;
     Ok(Shelves::new(&tools, &profiles(settings)))
 }
 
@@ -92,6 +119,7 @@ fn profiles(settings: &Settings) -> Vec<Profile> {
 pub(crate) struct Workshop {
     pub(crate) ledger: Ledger,
     pub(crate) backends: Backends,
+    target: Target,
     /// Whether the demo's manifests are among them.
     demo: bool,
 }
@@ -105,6 +133,7 @@ impl Workshop {
         metrics: Metrics,
     ) -> anyhow::Result<Self> {
         ledger::check(target).await?;
+        ledger::check_identity(target).await?;
         check_role(target, settings).await?;
         let ledger = Ledger::new(target.clone(), settings.ledger.clone());
         let reader = reader(target, settings).await?;
@@ -121,13 +150,13 @@ impl Workshop {
                 .execute_sql
                 .then(|| ExecuteSqlSettings { limits: settings.read_limits.clone(), tier: settings.execute_sql_tier }),
         };
-        Ok(Self { ledger, backends, demo })
+        Ok(Self { ledger, backends, target: target.clone(), demo })
     }
 
     /// The tools of every profile, checked from the files to the schemas.
     pub(crate) async fn shelves(&self, settings: &Settings) -> anyhow::Result<Shelves> {
         let sources = manifest_sources(settings, self.demo)?;
-        let catalog = compile(&sources, &settings.profiles, &self.ledger).await?;
+        let catalog = compile(&sources, &settings.profiles, &self.ledger, &self.target).await?;
         let all = Registry::new(&self.backends, &catalog, &tools::native::executors()?)?;
         let own = settings.profiles.iter();
         let shelves = Shelves::new(&all, &profiles(settings));
@@ -139,7 +168,8 @@ impl Workshop {
 
 /// A server for the configured principal.
 pub(crate) fn server(toolbox: &Toolbox, settings: &Settings, asking: Asking) -> mcp::Server {
-    let principal = Principal { account_id: settings.account.clone(), actor: settings.actor.clone() };
+    let principal =
+        Principal { account_id: settings.account.clone(), actor: settings.actor.clone(), ..Principal::default() };
     mcp::Server::new(toolbox.of_profile(&settings.profile), principal, settings.content.into(), asking)
 }
 

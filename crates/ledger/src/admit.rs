@@ -29,7 +29,7 @@ pub(crate) enum Verdict {
     Refused(Failure),
 }
 
-const ADMIT_SQL: &str = "select * from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+const ADMIT_SQL: &str = "select * from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 const CONTEND_SQL: &str = "select * from countersign.contend($1)";
 const GIVE_UP_SQL: &str = "select countersign.finish_failure($1, 'duplicate_in_flight', null, $2)";
 

@@ -71,6 +71,10 @@ const UNSEALED_SQL: &str = concat!(
        and a.completed_at < clock_timestamp() - interval '10 minutes'"
 );
 
+/// Servers say which key they have every minute.
+const KEYS_SQL: &str = "select k.key_id from countersign.fingerprint_key k \
+    where k.used_at > clock_timestamp() - interval '150 seconds' order by k.key_id";
+
 const UNTIL_SQL: &str = concat!(
     "select ",
     rfc3339!("countersign.may_run_until(p)"),
@@ -143,6 +147,15 @@ impl Doctor {
     /// Whatever the database says.
     pub async fn unsealed_records(&self) -> Result<Map<String, Value>, pg::Error> {
         self.one(UNSEALED_SQL, &[]).await
+    }
+
+    /// The ids of the fingerprint keys that servers had within the last 2.5 minutes.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn fingerprint_keys(&self) -> Result<Vec<String>, pg::Error> {
+        let rows = self.records.objects(KEYS_SQL, &[]).await?;
+        Ok(rows.iter().filter_map(|row| row.get("key_id")?.as_str().map(str::to_owned)).collect())
     }
 
     /// Until when a server may carry this proposal out; `None` if there is none of this name, or nobody has decided on it.

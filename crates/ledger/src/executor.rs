@@ -69,6 +69,11 @@ pub trait Executor: Send + Sync + 'static {
         None
     }
 
+    /// The columns that tell the rows of [`Work::before`] and [`Work::after`] apart; empty if that is not known.
+    fn row_key(&self) -> &[String] {
+        &[]
+    }
+
     /// For how long an identical call without a key counts as the same call.
     fn dedup_window(&self) -> Duration {
         DEDUP_WINDOW

@@ -25,6 +25,16 @@ impl Fingerprints {
         Self { key }
     }
 
+    /// Names the key: the same for the same key, `none` without one. It does not tell the key.
+    #[must_use]
+    pub fn key_id(&self) -> String {
+        if self.key.is_none() {
+            return "none".to_owned();
+        }
+        // No tool has this name.
+        self.of("countersign fingerprint key", &Map::new()).0.chars().take(16).collect()
+    }
+
     /// Of a call of `tool` with these effective parameters: defaults filled in, server-filled ones included.
     #[must_use]
     pub fn of(&self, tool: &str, params: &Map<String, Value>) -> Fingerprint {

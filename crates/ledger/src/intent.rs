@@ -11,7 +11,7 @@ use crate::records::summary;
 #[derive(Debug)]
 pub(crate) struct Intent {
     pub(crate) correlation_id: CorrelationId,
-    columns: [Option<String>; 8],
+    columns: [Option<String>; 9],
 }
 
 /// The most bytes that a record's parameters may have as JSON, and its result, images and undo calls together: what the
@@ -22,7 +22,7 @@ pub(crate) const MAX_OUTCOME_BYTES: usize = 4 << 20;
 impl Intent {
     /// How large the parameters are, in bytes of JSON.
     pub(crate) fn params_bytes(&self) -> usize {
-        let [.., params, _] = &self.columns;
+        let [.., params, _, _] = &self.columns;
         params.as_ref().map_or(0, String::len)
     }
 
@@ -37,11 +37,12 @@ impl Intent {
             attempt.idempotency_key.clone(),
             Some(params.to_string()),
             Some(summary(&canonical_json(&params))),
+            attempt.order.principal.client.to_json(),
         ];
         Self { correlation_id, columns }
     }
 
-    pub(crate) const fn columns(&self) -> &[Option<String>; 8] {
+    pub(crate) const fn columns(&self) -> &[Option<String>; 9] {
         &self.columns
     }
 }

@@ -9,12 +9,12 @@
 //!
 //! Where things are: `gate` is the protocol's order; `memory` knows the calls of the last half minute and `standing` asks
 //! whether they still count; `intent`, `admit`, `execute` and `resolve` are its steps (their SQL is in `migrations/`: V2,
-//! V5, V7, V8, V9, V11); `executor` is what a write tool implements, `executors` finds one by its name; `proposals` are writes that
+//! V5, V7 to V11); `executor` is what a write tool implements, `executors` finds one by its name; `proposals` are writes that
 //! wait for somebody to agree; `any_statement` runs a text that is the caller's own; `preview` shows
 //! a write without making it, `definitions` what it depends on; `fingerprint` decides which calls are the same; `records` reads the ledger, `audit` is for
 //! people: every account's records, seals over them, pruning; `doctor` asks what is stuck; `states` counts what is
 //! open, for monitoring; `sweep` ends what killed servers left pending; `setup` is `init`: the
-//! schema, its roles and grants; `schema` checks the ledger; `roles` are its owner and the servers' login, `reader_role` is the
+//! schema, its roles and grants; `schema` checks the ledger, `identity` whether it was made for this database; `roles` are its owner and the servers' login, `reader_role` is the
 //! login of the read path, `login_settings` what they are set to; `state_keys` seal what clients carry; `read` is the read path of
 //! `pg`, handed on.
 //!
@@ -30,6 +30,7 @@ mod executor;
 mod executors;
 mod fingerprint;
 mod gate;
+mod identity;
 mod intent;
 mod login_settings;
 mod memory;
@@ -58,6 +59,7 @@ pub use executor::{
 pub use executors::{DuplicateExecutor, Executors};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
 pub use gate::{Attempt, Gate, Settled, Stopped};
+pub use identity::{Fork, check_identity, fork};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use records::{RecordFilter, Records, Status};
 pub use roles::{APPROVER, DEFAULT_WRITER, Excess, OWNER, excess_of_all_servers, excess_of_login, excess_of_server};
@@ -73,7 +75,9 @@ pub use states::{Counted, States};
 use contract::{Describe, DescribeError, StatementShape};
 pub use login_settings::{LoginSetting, unexpected_settings};
 use pg::Writer;
-pub use pg::{DEFAULT_CONNECT_TIMEOUT, Keep, Pooled, Pooler, Surroundings, Target, examine_pooler};
+pub use pg::{
+    Conninfo, DEFAULT_CONNECT_TIMEOUT, Keep, Pooled, Pooler, Surroundings, Target, TargetError, examine_pooler,
+};
 use tokio::time::Instant;
 
 use crate::proposals::Proposals;

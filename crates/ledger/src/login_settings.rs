@@ -14,6 +14,22 @@ pub struct LoginSetting {
     pub setting: String,
 }
 
+impl LoginSetting {
+    /// What the setting breaks, if it breaks the ledger.
+    #[must_use]
+    pub fn breaks(&self) -> Option<&'static str> {
+        let (name, value) = self.setting.split_once('=')?;
+        let is_on = ["on", "true", "yes", "1"].iter().any(|on| value.eq_ignore_ascii_case(on));
+        match name.to_ascii_lowercase().as_str() {
+            "default_transaction_read_only" if is_on => Some("with it writes are refused"),
+            "session_replication_role" if !value.eq_ignore_ascii_case("origin") => {
+                Some("with it triggers do not fire, those that protect the ledger among them")
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Settings of the servers' logins and of the database that change more than limits, logs, formats and the choice of plans. A search
 /// path of the whole database is usual; it has no effect on sessions of servers.
 const SETTINGS_SQL: &str = "\
@@ -21,7 +37,8 @@ select concat_ws(' in ', 'role ' || pg_get_userbyid(nullif(s.setrole, 0)), \
                  case when s.setdatabase <> 0 then 'database ' || current_database() end), c.setting \
 from pg_db_role_setting s cross join unnest(s.setconfig) as c (setting) \
 where (s.setdatabase = 0 or s.setdatabase = (select d.oid from pg_database d where d.datname = current_database())) \
-  and (s.setrole = 0 or s.setrole in (select r.oid from pg_roles r where r.rolname = any ($1::name[]))) \
+  and (s.setrole = 0 or s.setrole in (select r.oid from pg_roles r where r.rolname = any ($1::name[]) \
+      or r.rolname in (select w.role_name from countersign.writer_login w))) \
   and not (s.setrole = 0 and c.setting ~* '^search_path=') \
   and c.setting !~* '^(log_|lc_|enable_|jit|max_parallel_|tcp_|auto_explain[.]|pg_stat_statements[.])' \
   and split_part(lower(c.setting), '=', 1) <> all (array['application_name', 'bytea_output', 'client_connection_check_interval', \
@@ -32,7 +49,7 @@ where (s.setdatabase = 0 or s.setdatabase = (select d.oid from pg_database d whe
       'temp_file_limit', 'timezone', 'track_activities', 'transaction_timeout', 'work_mem']) \
 order by 1, 2";
 
-/// The settings of these logins, and of the database, that a server does not expect.
+/// The settings of these logins, of all logins of servers, and of the database, that a server does not expect.
 ///
 /// # Errors
 /// Whatever the connection or the server says.

@@ -66,7 +66,7 @@ macro_rules! rfc3339 {
 pub(crate) use rfc3339;
 
 const RECENT_SQL: &str = concat!(
-    "select a.correlation_id, a.tool_name, a.status, a.params_summary, a.result_summary, a.error_message, a.elapsed_ms, ",
+    "select a.correlation_id, a.tool_name, a.status, a.params_summary, a.result_summary, a.error_message, a.elapsed_ms, a.client, ",
     rfc3339!("a.created_at"),
     " as created_at, ",
     rfc3339!("a.completed_at"),
@@ -79,7 +79,7 @@ const RECENT_SQL: &str = concat!(
 const DETAIL_SQL: &str = concat!(
     "select a.id, a.correlation_id, a.idempotency_key, a.tool_name, a.params_hash, a.params_summary, a.params, a.status, \
      a.result_summary, a.result, a.rows_affected, a.before_image, a.after_image, a.rollback_action, a.error_code, a.error_sqlstate, \
-     a.error_message, a.elapsed_ms, a.account_id, a.actor, a.duplicate_of, a.approval, \
+     a.error_message, a.elapsed_ms, a.account_id, a.actor, a.client, a.duplicate_of, a.approval, \
      (select json_agg(u.reversed_by order by u.position) from countersign.undo_call u \
       where u.correlation_id = a.correlation_id and u.reversed_by is not null) as reversed_by, \
      (select json_agg(distinct u.correlation_id) from countersign.undo_call u \

@@ -15,7 +15,7 @@ use crate::intent::Intent;
 const END_SQL: &str = "\
 select pg_catalog.set_config('lock_timeout', $1, true), countersign.finish_failure($2, $3, $4, $5)";
 const RESOLVE_SQL: &str = "select * from countersign.resolve($1, $2)";
-const ABORTED_SQL: &str = "select countersign.record_aborted($1, $2, $3, $4, $5, $6, $7, $8)";
+const ABORTED_SQL: &str = "select countersign.record_aborted($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const RECORDED_SQL: &str = "select from countersign.mutation_audit where correlation_id operator(pg_catalog.=) $1";
 
 /// How long it waits before it asks again: soon at first, since a server restarts in milliseconds.

@@ -41,6 +41,16 @@ pub enum SchemaError {
         /// What to do.
         advice: &'static str,
     },
+    /// The ledger was made for another database.
+    #[error(
+        "the ledger in database \"{database}\" was made for another database: this one is a copy, was restored from a dump, \
+         or was upgraded with pg_upgrade. Its open proposals may be carried out in the original. If the two are to go on apart, run \
+         `countersign audit fork` on this one, as a member of countersign_owner"
+    )]
+    Copied {
+        /// The database.
+        database: String,
+    },
     /// A pooler is in between.
     #[error(
         "the ledger's schema cannot be made through a connection pooler (pooler = \"transaction\"): its lock is one of a \

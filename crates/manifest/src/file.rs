@@ -4,6 +4,7 @@
 //! What is required but can be told apart when missing (it is empty then) has a default here, so that one missing key
 //! does not hide the mistakes in the others; `check` asks for it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use schemars::JsonSchema;
@@ -29,10 +30,33 @@ pub(crate) struct File {
     #[serde(default)]
     #[expect(dead_code, reason = "read tool by tool, so that one broken tool does not hide the others; see read.rs")]
     pub(crate) tool: Vec<Tool>,
+    /// For agents, at the end of the server's instructions: what these tools are for, and what to keep in mind with all of
+    /// them; 4000 characters at most.
+    #[schemars(with = "Option<String>", length(min = 1, max = 4000))]
+    pub(crate) instructions: Option<Spanned<String>>,
+    /// The built-in tools by name, such as `[builtin.query_database]`.
+    #[serde(default)]
+    #[expect(dead_code, reason = "read tool by tool, like the tools")]
+    pub(crate) builtin: BTreeMap<String, Builtin>,
     /// What agents should know of the schema, shown by `describe_database` with what it is about.
     #[serde(default)]
     #[expect(dead_code, reason = "read note by note, like the tools")]
     pub(crate) note: Vec<Note>,
+}
+
+/// A built-in tool: its own words for it, or whether it is served at all. One manifest says it of one tool.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Builtin {
+    /// `false`: nobody is served the tool. What the configuration has not switched on (`execute_sql`), `true` does not.
+    #[schemars(with = "Option<bool>")]
+    pub(crate) enabled: Option<Spanned<bool>>,
+    /// A name for people, instead of the tool's own.
+    #[schemars(with = "Option<String>")]
+    pub(crate) title: Option<Spanned<String>>,
+    /// For the agent, instead of the tool's own.
+    #[schemars(with = "Option<String>")]
+    pub(crate) description: Option<Spanned<String>>,
 }
 
 /// A note on a schema, a table or a column.
@@ -189,6 +213,10 @@ pub(crate) struct Param {
     /// A regular expression (ECMA 262) that the text must match; anchor it to mean all of the text.
     #[schemars(with = "Option<String>")]
     pub(crate) pattern: Option<Spanned<String>>,
+    /// JSON Schema of a `json` or `jsonb` value (of each element, if it is an array): shown to the agent and enforced. One
+    /// `type` a property, and no references or alternatives: clients refuse those.
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
+    pub(crate) schema: Option<Spanned<toml::Table>>,
     /// The keys whose values were refused.
     #[serde(skip)]
     pub(crate) refused: Vec<String>,

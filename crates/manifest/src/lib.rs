@@ -25,12 +25,13 @@ mod spec;
 mod undo;
 mod value;
 
-pub use compile::{check_files, compile};
+pub use compile::{ServerNames, check_files, compile, declared_names};
 pub use format::format_schema;
 pub use mistake::{Location, Mistake, Mistakes};
-pub use schema::{duplicate, envelope_schema, idempotency_key, proposal, proposal_schema};
+pub use schema::{decimal, enforced, envelope_schema, idempotency_key, outline, with_numbers};
 pub use source::Source;
 pub use spec::{
-    Access, Catalog, Limits, Note, Param, ParamSource, RowsRule, Statement, Tier, ToolSpec, Undo, ValueSource,
+    Access, BuiltinTool, Catalog, Limits, Note, Param, ParamSource, RowsRule, Statement, Tier, ToolSpec, Undo,
+    ValueSource,
 };
 pub use undo::rollback;

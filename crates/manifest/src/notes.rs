@@ -5,6 +5,7 @@
 
 use contract::{Describe, DescribeError};
 
+use crate::check::{Denied, INSUFFICIENT_PRIVILEGE};
 use crate::read::NoteDraft;
 use crate::{Mistakes, Note};
 
@@ -15,12 +16,20 @@ const FORMS: &str = "on names a schema, a table or a column as SQL does: social,
                      social.\"My Table\"";
 
 /// The notes that are right; what is wrong with the others is noted.
-pub(crate) async fn check(drafts: &[NoteDraft<'_>], database: &impl Describe, mistakes: &mut Mistakes) -> Vec<Note> {
+pub(crate) async fn check(
+    drafts: &[NoteDraft<'_>],
+    database: &impl Describe,
+    mistakes: &mut Mistakes,
+    denied: &mut Denied,
+) -> Vec<Note> {
     let mut notes = Vec::new();
     for draft in drafts {
         let Some(note) = declared(draft, mistakes) else { continue };
         match database.describe(&naming(&note), &[]).await {
             Ok(_) => notes.push(note),
+            Err(DescribeError::Refused { message, sqlstate, .. }) if sqlstate == INSUFFICIENT_PRIVILEGE => {
+                denied.note(draft.mistake(draft.note.on.span(), message));
+            }
             Err(DescribeError::Refused { message, sqlstate, hint, .. }) => {
                 let hint = hint.map(|hint| format!("; hint: {hint}")).unwrap_or_default();
                 let message = format!("on: {message} (SQLSTATE {sqlstate}){hint}");

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_spanned::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, ValueDeserializer};
 
-use crate::file::{File, Note, Param, Tool, Undo};
+use crate::file::{Builtin, File, Note, Param, Tool, Undo};
 use crate::{Location, Mistake, Mistakes, Source};
 
 /// A tool as it was read, before anything is known of the database.
@@ -56,11 +56,24 @@ impl NoteDraft<'_> {
     }
 }
 
+/// What a manifest says of a built-in tool, as it was read.
+#[derive(Debug)]
+pub(crate) struct BuiltinDraft<'s> {
+    pub(crate) source: &'s Source,
+    /// The tool.
+    pub(crate) name: String,
+    /// Where its name stands.
+    pub(crate) span: Range<usize>,
+    pub(crate) builtin: Builtin,
+}
+
 /// What a manifest declares, as far as it could be read.
 #[derive(Debug, Default)]
 pub(crate) struct Drafts<'s> {
     pub(crate) tools: Vec<Draft<'s>>,
     pub(crate) notes: Vec<NoteDraft<'s>>,
+    pub(crate) builtin: Vec<BuiltinDraft<'s>>,
+    pub(crate) instructions: Vec<(&'s Source, Spanned<String>)>,
 }
 
 /// Adds what a manifest declares.
@@ -76,12 +89,15 @@ pub(crate) fn read<'s>(source: &'s Source, drafts: &mut Drafts<'s>, mistakes: &m
     let mut reader = Reader { source, label: None, mistakes };
     let span = document.span();
     let mut document = document.into_inner();
-    let (tools, notes) = (document.remove("tool"), document.remove("note"));
-    let version = reader.header(document, span.clone());
+    let (tools, notes, builtin) = (document.remove("tool"), document.remove("note"), document.remove("builtin"));
+    let says_more = builtin.is_some() || document.contains_key("instructions");
+    let (version, instructions) = reader.header(document, span.clone());
     let (tools, notes) = (reader.tables(tools, "tool"), reader.tables(notes, "note"));
-    if tools.is_empty() && notes.is_empty() {
+    if tools.is_empty() && notes.is_empty() && !says_more {
         reader.mistake(span, "a manifest declares at least one [[tool]] or [[note]]");
     }
+    drafts.instructions.extend(instructions.map(|text| (source, text)));
+    drafts.builtin.extend(builtin.into_iter().flat_map(|tables| reader.builtin(tables)));
     drafts.tools.extend(tools.into_iter().map(|table| reader.tool(table, &version)));
     drafts.notes.extend(notes.into_iter().filter_map(|table| reader.note(table)));
 }
@@ -111,16 +127,39 @@ impl<'s> Reader<'s, '_> {
         self.mistakes.0.push(Mistake { at, tool: self.label.clone(), message: message.into() });
     }
 
-    /// Checks the keys beside the tools; gives the version.
-    fn header(&mut self, table: DeTable<'s>, span: Range<usize>) -> String {
+    /// Checks the keys beside the tools; gives the version and the instructions.
+    fn header(&mut self, table: DeTable<'s>, span: Range<usize>) -> (String, Option<Spanned<String>>) {
         let Piece { value, refused } = self.piece::<File>(table, span.clone());
-        let Some(file) = value else { return String::new() };
+        let Some(file) = value else { return (String::new(), None) };
         for (key, value) in [("name", &file.name), ("version", &file.version)] {
             if value.get_ref().trim().is_empty() && !refused.iter().any(|refused| refused == key) {
                 self.mistake(span.clone(), format!("a manifest needs a {key}, such as {key} = \"{}\"", example(key)));
             }
         }
-        file.version.into_inner()
+        (file.version.into_inner(), file.instructions)
+    }
+
+    fn builtin(&mut self, tables: Spanned<DeValue<'s>>) -> Vec<BuiltinDraft<'s>> {
+        let span = tables.span();
+        let DeValue::Table(tables) = tables.into_inner() else {
+            self.mistake(span, "builtin is a table for each tool, as in [builtin.query_database]");
+            return Vec::new();
+        };
+        let mut drafts = Vec::new();
+        for (name, table) in tables {
+            let (span, at) = (name.span(), table.span());
+            match table.into_inner() {
+                DeValue::Table(table) => {
+                    let builtin = self.piece::<Builtin>(table, at).value;
+                    let name = name.into_inner().into_owned();
+                    drafts.extend(builtin.map(|builtin| BuiltinDraft { source: self.source, name, span, builtin }));
+                }
+                other => {
+                    self.mistake(at, format!("a built-in tool is a table, not {}", with_article(other.type_str())))
+                }
+            }
+        }
+        drafts
     }
 
     fn note(&mut self, table: Spanned<DeTable<'s>>) -> Option<NoteDraft<'s>> {

@@ -1,5 +1,6 @@
 //! What a manifest becomes: tools that fit the database, with everything that running them needs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
-use crate::Location;
+use crate::{Location, Mistake};
 
 /// Every tool and every note of every manifest, in the order of the files and of what is in them.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +18,23 @@ pub struct Catalog {
     pub tools: Vec<Arc<ToolSpec>>,
     /// What operators say of the schema.
     pub notes: Vec<Note>,
+    /// What operators say of built-in tools, by their names.
+    pub builtin: BTreeMap<String, BuiltinTool>,
+    /// For agents, of each manifest that has some.
+    pub instructions: Vec<String>,
+    /// What is not wrong, and likely not what was meant.
+    pub warnings: Vec<Mistake>,
+}
+
+/// What an operator says of a built-in tool.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BuiltinTool {
+    /// Whether it is not served.
+    pub disabled: bool,
+    /// Instead of its own, for people.
+    pub title: Option<String>,
+    /// Instead of its own, for the agent.
+    pub description: Option<String>,
 }
 
 /// What an operator says of something that exists.
@@ -103,10 +121,12 @@ impl ToolSpec {
     /// The tables that its statements touch, as far as their plans show them.
     pub fn tables(&self) -> impl Iterator<Item = &TableUse> {
         let all = self.before.iter().chain(&self.statements).chain(&self.after);
-        all.flat_map(|statement| match &statement.shape.reach {
-            Reach::Planned { tables, .. } => tables.as_slice(),
-            Reach::Unplanned(_) => &[],
-        })
+        all.flat_map(Statement::tables)
+    }
+
+    /// Those whose rows it changes, as far as plans show them.
+    pub fn written_tables(&self) -> impl Iterator<Item = &TableUse> {
+        self.statements.iter().flat_map(Statement::tables).filter(|table| table.written)
     }
 
     /// The parameters whose values are not to be kept.
@@ -159,6 +179,8 @@ pub struct Limits {
     pub max_length: Option<u64>,
     /// A regular expression in the dialect of JSON Schema (ECMA 262), found anywhere in the text unless anchored.
     pub pattern: Option<String>,
+    /// JSON Schema of a `json` or `jsonb` value.
+    pub schema: Option<Map<String, Value>>,
 }
 
 /// A statement that PostgreSQL accepted.
@@ -170,6 +192,17 @@ pub struct Statement {
     pub param_types: Vec<u32>,
     /// What Describe said of it with these types.
     pub shape: StatementShape,
+}
+
+impl Statement {
+    /// The tables that it touches, as far as its plan shows them.
+    #[must_use]
+    pub fn tables(&self) -> &[TableUse] {
+        match &self.shape.reach {
+            Reach::Planned { tables, .. } => tables,
+            Reach::Unplanned(_) | Reach::Forbidden(_) => &[],
+        }
+    }
 }
 
 /// How a write is undone.
@@ -193,6 +226,17 @@ pub enum Undo {
         /// The operator's sentence.
         note: Option<String>,
     },
+}
+
+impl Undo {
+    /// The arguments of the undo calls.
+    pub fn param_names(&self) -> impl Iterator<Item = &str> {
+        let params = match self {
+            Self::Calls { params, .. } => params.as_slice(),
+            Self::None | Self::Irreversible { .. } => &[],
+        };
+        params.iter().map(|(name, _)| name.as_str())
+    }
 }
 
 /// Where an argument of an undo call comes from.
@@ -237,6 +281,18 @@ pub enum Tier {
     Confirm,
     /// T3: a person who is not the caller.
     Approve,
+}
+
+impl Tier {
+    /// As in a manifest.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Confirm => "confirm",
+            Self::Approve => "approve",
+        }
+    }
 }
 
 /// How many rows the last statement may return.

@@ -75,7 +75,7 @@ mod tests {
     fn write(undo: Undo) -> ToolSpec {
         let reach =
             Reach::Planned { schemas: Vec::new(), changes: true, overwrites: false, locks: false, tables: Vec::new() };
-        let shape = StatementShape { params: Vec::new(), columns: Some(Vec::new()), reach };
+        let shape = StatementShape { params: Vec::new(), columns: Some(Vec::new()), key: Vec::new(), reach };
         ToolSpec {
             name: "change".into(),
             title: None,

@@ -16,7 +16,13 @@ pub(crate) fn is_pattern(text: &str) -> bool {
 
 /// Why the value is not what the schema takes; `None` if it is, and if the schema is none: that is named elsewhere.
 pub(crate) fn misfit(value: &Value, schema: Map<String, Value>) -> Option<String> {
-    let validator = validator(&Value::Object(closed(schema)))?;
+    misfit_of_own(value, closed(schema))
+}
+
+/// The same for a schema of the operator's own, which is taken at its word.
+pub(crate) fn misfit_of_own(value: &Value, schema: Map<String, Value>) -> Option<String> {
+    let schema = crate::schema::enforced(&Value::Object(schema));
+    let validator = validator(&schema)?;
     let errors: Vec<String> = validator.iter_errors(value).map(|error| error.to_string()).collect();
     (!errors.is_empty()).then(|| errors.join("; "))
 }
@@ -55,6 +61,11 @@ pub(crate) fn limited(ty: &PgType) -> &PgType {
         TypeKind::Array { element, .. } => limited(element),
         _ => ty.base(),
     }
+}
+
+/// Whether values of this type are JSON.
+pub(crate) fn is_json(ty: &PgType) -> bool {
+    matches!(limited(ty).kind, TypeKind::Scalar(Scalar::Json))
 }
 
 /// Whether JSON has a number for values of this type.

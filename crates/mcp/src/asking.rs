@@ -213,7 +213,7 @@ mod tests {
     }
 
     fn principal(account: &str) -> Principal {
-        Principal { account_id: account.parse().unwrap(), actor: None }
+        Principal { account_id: account.parse().unwrap(), ..Principal::default() }
     }
 
     fn again(tool: &str, state: String) -> CallToolRequestParams {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use contract::{Envelope, Failure, Meta, Principal};
+use contract::{ClientInfo, Envelope, Failure, Meta, Principal, trace_id};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, CustomRequest,
@@ -17,13 +17,13 @@ use rmcp::service::{NotificationContext, RequestContext, RoleServer, Subscriptio
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tools::{Caller, Registry, Reply, Said, ToolInfo, Toolset};
+use tools::{Caller, Hints, Registry, Reply, Said, ToolInfo, Toolset};
 
 use crate::asking::{Asking, Way};
 use crate::changes::Listener;
 use crate::resources;
 
-use crate::http::{Account, Exchange, ReadPlace};
+use crate::http::{Account, Exchange, ReadPlace, RecordedSession};
 use crate::in_flight::InFlight;
 use crate::packed;
 use crate::reads;
@@ -45,6 +45,8 @@ pub enum Content {
 pub struct Server {
     tools: Toolset,
     principal: Principal,
+    /// Names the session in records; `None` where each request says it itself, or there are none.
+    session_id: Option<String>,
     content: Content,
     asking: Asking,
     /// What the account may take; `None` for a client that has the server for itself.
@@ -79,12 +81,6 @@ const BUSY: ErrorCode = STOPPED;
 
 const CANCELLED: &str = "the call was cancelled";
 
-const INSTRUCTIONS: &str = "A PostgreSQL database. See what is in it with describe_database, read with query_database, \
-    look at a plan with explain_query. Write only with the write tools: each write is recorded, happens once however \
-    often it is repeated, and its answer says in meta.rollback how to undo it. preview_mutation shows what a write would do. \
-    A write that answers requires_approval was not made yet: show its proposal to the user, and call confirm_proposal only if they agree. Keep meta.correlation_id: \
-    get_mutation_detail finds the write by it. When a write's answer was lost, repeat the very same call.";
-
 /// The parameters of the requests that need some.
 const SHAPES: [(&str, &str); 4] = [
     ("tools/call", "{\"name\": string, \"arguments\": object}"),
@@ -105,6 +101,7 @@ impl Server {
         Self {
             tools,
             principal,
+            session_id: Some(new_session_id()),
             content,
             asking,
             account: None,
@@ -131,8 +128,24 @@ impl Server {
     #[must_use]
     pub(crate) fn over_http(mut self, account: Arc<Account>) -> Self {
         self.account = Some(account);
+        self.session_id = None;
         self.last_answers = LAST_ANSWERS_TO_CLIENTS;
         self
+    }
+
+    /// The same for all requests of one session.
+    #[must_use]
+    pub(crate) fn of_one_session(mut self) -> Self {
+        self.session_id = Some(new_session_id());
+        self
+    }
+
+    /// Where a call came from: what the request says goes before what the session said.
+    fn client(&self, context: &RequestContext<RoleServer>) -> ClientInfo {
+        let client = context.client_info().map(|client| ClientInfo::new(&client.name, &client.version));
+        let session_id = RecordedSession::of(context).or_else(|| self.session_id.clone());
+        let trace_id = context.meta.get_traceparent().and_then(trace_id).map(str::to_owned);
+        ClientInfo { session_id, trace_id, ..client.unwrap_or_default() }
     }
 
     async fn call(
@@ -144,7 +157,8 @@ impl Server {
         let registry = self.tools.registry();
         let way = Asking::way(context);
         let said = self.asking.answered(&params, &self.principal)?;
-        let (mut reply, mut place) = self.reply(&registry, &params, way, said).await?;
+        let principal = Principal { client: self.client(context), ..self.principal.clone() };
+        let (mut reply, mut place) = self.reply(&registry, &params, &principal, way, said).await?;
         if let Some(question) = reply.question.take() {
             match way {
                 Way::Again => {
@@ -155,7 +169,7 @@ impl Server {
                     // At the end of the session nobody answers any more.
                     let said = self.session.run_until_cancelled(asked).await.flatten();
                     if said.is_some() {
-                        (reply, place) = self.reply(&registry, &params, way, said).await?;
+                        (reply, place) = self.reply(&registry, &params, &principal, way, said).await?;
                     }
                 }
                 Way::No => {}
@@ -181,6 +195,7 @@ impl Server {
         &self,
         registry: &Arc<Registry>,
         params: &CallToolRequestParams,
+        principal: &Principal,
         way: Way,
         said: Option<Said>,
     ) -> Result<(Reply, Option<ReadPlace>), ErrorData> {
@@ -202,7 +217,7 @@ impl Server {
             Err(failure) => return refused(failure),
         };
         let arguments = params.arguments.clone().unwrap_or_default();
-        let caller = Caller { principal: self.principal.clone(), asks_user: way != Way::No, said };
+        let caller = Caller { principal: principal.clone(), asks_user: way != Way::No, said };
         let calling = registry.call(name, arguments, caller);
         match reads::in_time(place.as_ref(), calling).await {
             Some(reply) => reply.map(|reply| (reply, place)).ok_or_else(|| ErrorData::internal_error("no tool", None)),
@@ -258,6 +273,11 @@ impl Server {
     }
 }
 
+/// Names a session in records, and opens none.
+pub(crate) fn new_session_id() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
+}
+
 /// Ends when whoever waits for this answer has gone. Clients of a pipe say so.
 async fn gone(exchange: Option<&Exchange>) {
     match exchange {
@@ -266,18 +286,18 @@ async fn gone(exchange: Option<&Exchange>) {
     }
 }
 
-fn tool(info: &ToolInfo) -> Tool {
-    let mut tool = Tool::new(info.name.clone(), info.description.clone(), Arc::new(info.input_schema.clone()));
+/// A client refuses an answer without structured content where there is an output schema.
+fn tool(info: &ToolInfo, content: Content) -> Tool {
+    let mut tool = Tool::new(info.name.clone(), info.full_description(), Arc::new(info.input_schema.clone()));
     tool.title.clone_from(&info.title);
-    tool.output_schema = Some(Arc::new(info.output_schema.clone()));
-    tool.annotations = Some(
-        ToolAnnotations::new()
-            .read_only(info.hints.read_only)
-            .destructive(info.hints.destructive)
-            .idempotent(info.hints.idempotent)
-            .open_world(false),
-    );
-    tool.meta = (!info.meta.is_empty()).then(|| MetaObject(info.meta.clone()));
+    tool.output_schema = (content != Content::Text).then(|| Arc::new(info.output_schema.clone()));
+    let annotations = ToolAnnotations::new().read_only(info.hints.read_only).open_world(false);
+    // The others mean nothing of a tool that changes nothing.
+    tool.annotations = Some(match info.hints {
+        Hints { read_only: true, .. } => annotations,
+        Hints { destructive, idempotent, .. } => annotations.destructive(destructive).idempotent(idempotent),
+    });
+    tool.meta = Some(info.full_meta()).filter(|meta| !meta.is_empty()).map(MetaObject);
     tool
 }
 
@@ -293,7 +313,7 @@ impl ServerHandler for Server {
             .enable_prompts();
         ServerConfig::new(capabilities.build())
             .with_server_info(Implementation::new("countersign", env!("CARGO_PKG_VERSION")).with_title("countersign"))
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(self.tools.registry().instructions())
     }
 
     async fn list_tools(
@@ -301,7 +321,8 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.tools.registry().infos().map(tool).collect()))
+        let registry = self.tools.registry();
+        Ok(ListToolsResult::with_all_items(registry.infos().map(|info| tool(info, self.content)).collect()))
     }
 
     async fn call_tool(

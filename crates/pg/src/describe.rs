@@ -4,9 +4,10 @@
 //! not enough: the nullable side of an outer join and the columns of grouping sets come from the same table columns and
 //! may be NULL. Only the plan shows it, so where it matters the statement is planned too (EXPLAIN without ANALYZE).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use contract::{Describe, DescribeError, Reach, StatementShape};
+use contract::{Column, Describe, DescribeError, Reach, StatementShape};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -14,7 +15,7 @@ use crate::columns;
 use crate::error::{Error, ServerError};
 use crate::plan::{BACK_TO_SAVEPOINT, For, Planned, RELEASE, SAVEPOINT, plan};
 use crate::reach::reach;
-use crate::session::{RawColumn, Session, Step};
+use crate::session::{Outcome, RawColumn, Session, Step};
 use crate::types::TypeCatalog;
 use crate::write::Writer;
 
@@ -24,9 +25,11 @@ const DESCRIBE_DEADLINE: Duration = Duration::from_secs(30);
 /// The name of the statement that is being described.
 const DESCRIBED: &str = "countersign_described";
 
-const NOT_NULL_SQL: &str = "\
-select true from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid \
-where a.attrelid = $1 and a.attnum = $2 and a.attnotnull and not a.attisdropped and c.relkind <> 'f'";
+const SOURCE_SQL: &str = "\
+select a.attnotnull and c.relkind <> 'f', i.indnkeyatts \
+from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid \
+left join pg_catalog.pg_index i on i.indrelid = a.attrelid and i.indisprimary and a.attnum = any(i.indkey::smallint[]) \
+where a.attrelid = $1 and a.attnum = $2 and not a.attisdropped";
 
 impl Describe for Writer {
     async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
@@ -107,17 +110,18 @@ async fn ask_here(
                 hint: None,
                 position: None,
             }),
-            planned => Ok(StatementShape { params, columns: None, reach: planned.reach() }),
+            planned => Ok(StatementShape { params, columns: None, key: Vec::new(), reach: planned.reach() }),
         });
     };
     let mut columns = columns::resolve(&types, session, &raw_columns).await?;
-    let declared = declared_not_null(session, &raw_columns).await?;
-    if declared.contains(&true) && !planned.may_add_nulls() {
-        for (column, declared) in columns.iter_mut().zip(declared) {
-            column.not_null = declared;
+    let sources = sources(session, &raw_columns).await?;
+    if sources.iter().any(|source| source.not_null) && !planned.may_add_nulls() {
+        for (column, source) in columns.iter_mut().zip(&sources) {
+            column.not_null = source.not_null;
         }
     }
-    Ok(Ok(StatementShape { params, columns: Some(columns), reach: planned.reach() }))
+    let key = key(&columns, &raw_columns, &sources);
+    Ok(Ok(StatementShape { params, columns: Some(columns), key, reach: planned.reach() }))
 }
 
 fn refused(error: ServerError) -> DescribeError {
@@ -125,9 +129,17 @@ fn refused(error: ServerError) -> DescribeError {
     DescribeError::Refused { message, sqlstate, hint, position }
 }
 
-/// Of each column, whether it comes straight from a table column that is NOT NULL. Foreign tables only claim it.
-async fn declared_not_null(session: &mut Session, columns: &[RawColumn]) -> Result<Vec<bool>, Error> {
-    let sources: Vec<[Option<String>; 2]> = columns
+/// What the catalog says of the table column that a result column comes from.
+#[derive(Debug, Clone, Copy, Default)]
+struct ColumnSource {
+    /// It is NOT NULL. Foreign tables only claim it.
+    not_null: bool,
+    /// How many columns the primary key of the table has, if this is one of them.
+    key_columns: Option<usize>,
+}
+
+async fn sources(session: &mut Session, columns: &[RawColumn]) -> Result<Vec<ColumnSource>, Error> {
+    let places: Vec<[Option<String>; 2]> = columns
         .iter()
         .map(|column| {
             let (table, number) = column.source.unwrap_or_default();
@@ -135,9 +147,31 @@ async fn declared_not_null(session: &mut Session, columns: &[RawColumn]) -> Resu
         })
         .collect();
     let steps: Vec<Step<'_>> =
-        sources.iter().map(|source| Step { sql: NOT_NULL_SQL, params: source, param_types: &[] }).collect();
+        places.iter().map(|place| Step { sql: SOURCE_SQL, params: place, param_types: &[] }).collect();
     let outcomes = session.run(&steps).await.map_err(|failed| failed.error)?;
-    Ok(outcomes.iter().map(|outcome| !outcome.rows.is_empty()).collect())
+    let source = |outcome: &Outcome| match outcome.rows.first().map(Vec::as_slice) {
+        Some([not_null, key_columns]) => ColumnSource {
+            not_null: not_null.as_deref() == Some("t"),
+            key_columns: key_columns.as_deref().and_then(|count| count.parse().ok()),
+        },
+        _ => ColumnSource::default(),
+    };
+    Ok(outcomes.iter().map(source).collect())
+}
+
+/// The columns of the primary keys that are there as a whole.
+fn key(columns: &[Column], raw: &[RawColumn], sources: &[ColumnSource]) -> Vec<String> {
+    let place = |index: usize| raw.get(index).and_then(|column| column.source);
+    let is_whole = |table: u32, key_columns: usize| {
+        let parts = (0..sources.len()).filter(|&index| sources.get(index).is_some_and(|it| it.key_columns.is_some()));
+        let parts: BTreeSet<_> = parts.filter_map(place).filter(|(of, _)| *of == table).collect();
+        parts.len() == key_columns
+    };
+    let in_key = |index: usize| match (place(index), sources.get(index).and_then(|source| source.key_columns)) {
+        (Some((table, _)), Some(key_columns)) => is_whole(table, key_columns),
+        _ => false,
+    };
+    columns.iter().enumerate().filter(|(index, _)| in_key(*index)).map(|(_, column)| column.name.clone()).collect()
 }
 
 impl Planned {
@@ -153,6 +187,7 @@ impl Planned {
         match self {
             Self::Plan(plan) => reach(plan),
             Self::Utility => Reach::Unplanned("it is a command".to_owned()),
+            Self::Refused(error) if error.sqlstate == "42501" => Reach::Forbidden(error.message.clone()),
             Self::Refused(error) => Reach::Unplanned(error.to_string()),
         }
     }

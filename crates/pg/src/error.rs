@@ -95,6 +95,20 @@ impl ServerError {
         Ok(error)
     }
 
+    /// The message of an error about a value that was bound, with the parameter's number: CONTEXT is
+    /// `portal ".." parameter $1 = '..'`, in whatever language.
+    pub(crate) fn about_parameter(&self) -> String {
+        let context = self.context.as_deref().unwrap_or_default();
+        let number = context.split('$').nth(1).map(|rest| {
+            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            rest.get(..end).unwrap_or_default()
+        });
+        match number.filter(|number| !number.is_empty()) {
+            Some(number) => format!("parameter ${number}: {}", self.message),
+            None => self.message.clone(),
+        }
+    }
+
     /// Whether the statement itself, and no function in it, no longer fits the database: a table, column, type or
     /// function is gone, has another type, or `*` has other columns. Of a statement that fitted once, it means that the
     /// database has changed.

@@ -27,8 +27,8 @@ mod write;
 
 pub use error::{ConnectError, Error, ServerError};
 pub use execute::{
-    Begin, Chunk, Completed, DbExecutor, Delivery, Described, Direct, Executing, Failed, Outlet, Place, Query,
-    Transaction,
+    Begin, Chunk, Completed, DbExecutor, Delivery, Described, Direct, Executing, Failed, IsolationLevel, Outlet, Place,
+    Query, Transaction,
 };
 pub use pool::{Lease, Pool, PoolUse};
 pub use pooler::{Pooled, examine_pooler};
@@ -38,7 +38,7 @@ pub use search_path::{SearchPath, UntrustedSchema};
 pub use session::{Explained, Keep, Outcome, RawColumn, RawShape, Session, SessionSettings, Step, StepError, Whole};
 pub use target::{
     Address, AuthMethod, ChannelBinding, ClientCertificate, Conninfo, DEFAULT_CONNECT_TIMEOUT, Keepalive, Login,
-    Pooler, Roots, SessionAttrs, Surroundings, Target, TargetError, Tls, TlsMode,
+    Origins, Pooler, Roots, SessionAttrs, Surroundings, Target, TargetError, Tls, TlsMode,
 };
 pub use types::TypeCatalog;
 pub use wire::scram_verifier;

@@ -12,15 +12,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 use std::str::Chars;
 
-use contract::{Reach, TableUse};
+use contract::{Privilege, Reach, TableUse};
 use serde_json::Value;
 
 /// The reach of a statement with this plan.
 #[must_use]
 pub fn reach(plan: &Value) -> Reach {
     let mut found = Found::default();
-    found.look(plan);
-    let tables = found.tables.into_iter().map(|((schema, table), written)| TableUse { schema, table, written });
+    found.look(plan, false);
+    let tables = found.tables.into_iter().map(|((schema, table), found)| TableUse {
+        schema,
+        table,
+        written: found.written,
+        privileges: found.privileges.into_iter().collect(),
+    });
     Reach::Planned {
         schemas: found.schemas.into_iter().collect(),
         changes: found.changes,
@@ -36,14 +41,21 @@ struct Found {
     changes: bool,
     overwrites: bool,
     locks: bool,
-    /// By schema and name, with whether it is written.
-    tables: BTreeMap<(String, String), bool>,
+    /// By schema and name.
+    tables: BTreeMap<(String, String), FoundTable>,
+}
+
+#[derive(Default)]
+struct FoundTable {
+    written: bool,
+    privileges: BTreeSet<Privilege>,
 }
 
 impl Found {
-    fn look(&mut self, plan: &Value) {
+    /// `locked`: whether the rows of this part of the plan are locked.
+    fn look(&mut self, plan: &Value, locked: bool) {
         match plan {
-            Value::Array(items) => items.iter().for_each(|item| self.look(item)),
+            Value::Array(items) => items.iter().for_each(|item| self.look(item, locked)),
             Value::Object(node) => {
                 let text = |key: &str| node.get(key).and_then(Value::as_str);
                 self.schemas.extend(text("Schema").map(str::to_owned));
@@ -51,18 +63,47 @@ impl Found {
                 self.changes |= modifies;
                 let inserts_only = text("Operation") == Some("Insert") && text("Conflict Resolution") != Some("UPDATE");
                 self.overwrites |= modifies && !inserts_only;
-                self.locks |= text("Node Type") == Some("LockRows");
+                let locks = text("Node Type") == Some("LockRows");
+                self.locks |= locks;
+                let is_apart = matches!(text("Parent Relationship"), Some("SubPlan" | "InitPlan"));
+                let locked = locks || locked && !is_apart;
                 if let (Some(schema), Some(table)) = (text("Schema"), text("Relation Name")) {
                     // Of several targets (a partitioned table, inheritance) the others stand in a list of their own.
                     let written = modifies || !node.contains_key("Node Type");
-                    *self.tables.entry((schema.to_owned(), table.to_owned())).or_default() |= written;
+                    let found = self.tables.entry((schema.to_owned(), table.to_owned())).or_default();
+                    found.written |= written;
+                    found.privileges.extend(if modifies { privileges_to_modify(node) } else { Vec::new() });
+                    if !written {
+                        found
+                            .privileges
+                            .extend([Privilege::Select].into_iter().chain(locked.then_some(Privilege::Update)));
+                    }
                 }
-                node.values().for_each(|value| self.look(value));
+                node.values().for_each(|value| self.look(value, locked));
             }
             Value::String(text) => self.schemas.extend(calls(text).into_iter().filter_map(|call| call.schema)),
             _ => {}
         }
     }
+}
+
+/// What a node that changes rows of a table needs on it.
+fn privileges_to_modify(node: &serde_json::Map<String, Value>) -> Vec<Privilege> {
+    let text = |key: &str| node.get(key).and_then(Value::as_str);
+    let mut privileges = match text("Operation") {
+        Some("Insert") => vec![Privilege::Insert],
+        Some("Update") => vec![Privilege::Update],
+        Some("Delete") => vec![Privilege::Delete],
+        _ => vec![Privilege::Insert, Privilege::Update, Privilege::Delete],
+    };
+    if text("Conflict Resolution") == Some("UPDATE") {
+        privileges.push(Privilege::Update);
+    }
+    // RETURNING, and what ON CONFLICT compares.
+    if node.contains_key("Output") || node.contains_key("Conflict Arbiter Indexes") {
+        privileges.push(Privilege::Select);
+    }
+    privileges
 }
 
 /// A function that is called, as PostgreSQL writes it: with its schema unless the search path finds it without.
@@ -167,6 +208,34 @@ mod tests {
         assert_eq!((schemas, changes), (vec!["f".to_owned(), "s".to_owned()], true));
         let found: Vec<(&str, bool)> = tables.iter().map(|it| (it.table.as_str(), it.written)).collect();
         assert_eq!(found, [("other", false), ("part_1", true), ("part_2", true), ("root", true)]);
+    }
+
+    #[test]
+    fn each_table_needs_the_privileges_of_what_is_done_with_it() {
+        use Privilege::{Delete, Insert, Select, Update};
+        let scan = |table: &str| json!({"Node Type": "Seq Scan", "Schema": "s", "Relation Name": table});
+        let modify = |operation: &str, more: Value| {
+            let mut node =
+                json!({"Node Type": "ModifyTable", "Operation": operation, "Schema": "s", "Relation Name": "t"});
+            node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            node
+        };
+        let subplan =
+            json!({"Node Type": "Seq Scan", "Schema": "s", "Relation Name": "u", "Parent Relationship": "SubPlan"});
+        for (node, expected) in [
+            (modify("Insert", json!({})), vec![("t", vec![Insert])]),
+            (modify("Insert", json!({"Output": ["t.id"]})), vec![("t", vec![Select, Insert])]),
+            (modify("Insert", json!({"Conflict Resolution": "UPDATE"})), vec![("t", vec![Insert, Update])]),
+            (modify("Delete", json!({"Plans": [scan("t")]})), vec![("t", vec![Select, Delete])]),
+            (
+                json!({"Node Type": "LockRows", "Plans": [scan("t"), subplan]}),
+                vec![("t", vec![Select, Update]), ("u", vec![Select])],
+            ),
+        ] {
+            let Reach::Planned { tables, .. } = reach(&json!([{"Plan": node}])) else { panic!("it has a plan") };
+            let found: Vec<_> = tables.iter().map(|it| (it.table.as_str(), it.privileges.clone())).collect();
+            assert_eq!(found, expected, "{node}");
+        }
     }
 
     #[test]

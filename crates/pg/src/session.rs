@@ -18,6 +18,7 @@ use crate::target::{Pooler, Target};
 use crate::wire::{self, CancelKey, Connection, Tx};
 use ground::Ground;
 pub use settings::SessionSettings;
+pub(crate) use settings::check_client;
 pub use whole::{Explained, Keep, Whole};
 
 /// One statement of a pipeline.
@@ -153,6 +154,11 @@ impl Session {
     #[must_use]
     pub fn in_transaction(&self) -> bool {
         self.connection.owed == 0 && self.connection.tx == Tx::Open
+    }
+
+    /// Whether a transaction is open or has failed, and nothing is under way.
+    pub(crate) fn is_in_block(&self) -> bool {
+        self.is_settled() && self.connection.tx != Tx::Idle
     }
 
     /// Whether nothing is under way, and it is known what the server says next.

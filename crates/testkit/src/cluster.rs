@@ -57,7 +57,7 @@ pub async fn database() -> Database {
     static TEMPLATE_LOADED: OnceCell<()> = OnceCell::const_new();
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     // PostgreSQL copies only a database without connections, so no handle of the template is kept.
-    TEMPLATE_LOADED.get_or_init(async || create(maintenance(), TEMPLATE, "template0").await.load_demo().await).await;
+    TEMPLATE_LOADED.get_or_init(async || create(maintenance(), TEMPLATE, EMPTY).await.load_demo().await).await;
     create(maintenance(), &format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed)), TEMPLATE).await.for_one_test()
 }
 
@@ -69,6 +69,9 @@ pub async fn lone_database() -> Database {
     Database::there(&cluster, LONE)
 }
 
+/// PostgreSQL's own template, without anything.
+const EMPTY: &str = "template0";
+
 /// The name of the database of a lone cluster.
 const LONE: &str = "lone";
 
@@ -78,7 +81,7 @@ async fn stopped_cluster() -> &'static Arc<Cluster> {
     static STOPPED: OnceCell<Arc<Cluster>> = OnceCell::const_new();
     let stop = async || {
         let cluster = tokio::task::spawn_blocking(|| Arc::new(start(options()))).await.expect("a cluster");
-        create(&Database::there(&cluster, "postgres"), LONE, "template0").await.load_demo().await;
+        create(&Database::there(&cluster, "postgres"), LONE, EMPTY).await.load_demo().await;
         // With a checkpoint: a copy starts without recovery.
         kill(Pid::from_raw(cluster.pid()), Signal::SIGINT).expect("a server of ours");
         poll::until("the server has stopped", async || !cluster.is_alive()).await;
@@ -100,7 +103,12 @@ async fn create(maintenance: &Database, name: &str, template: &str) -> Database 
     // Version 15 writes a copy to its log unless told otherwise, which takes twice the time.
     let strategy = if maintenance.cluster.version().major >= 15 { " strategy file_copy" } else { "" };
     maintenance.run(&format!("create database {name} template {template}{strategy}")).await;
-    maintenance.beside(name)
+    let made = maintenance.beside(name);
+    if template != EMPTY {
+        // The copy is a database of its own.
+        made.run("select countersign.fork()").await;
+    }
+    made
 }
 
 /// A database of a test cluster. One that was made for a test is dropped with the last clone of its handle.
@@ -137,7 +145,7 @@ impl Database {
     /// An empty database: no ledger, no demo.
     pub async fn empty(name: &str) -> Self {
         exclusive::shared().await;
-        create(maintenance(), name, "template0").await.for_one_test()
+        create(maintenance(), name, EMPTY).await.for_one_test()
     }
 
     /// One that is there already, on the cluster of this test binary.

@@ -35,7 +35,8 @@ pub async fn startup_error(command: &mut Command) -> String {
     output.err
 }
 
-async fn run(command: &mut Command) -> CommandOutput {
+/// Runs a command without an input.
+pub async fn run(command: &mut Command) -> CommandOutput {
     let output = tokio::time::timeout(DEADLINE, command.stdin(Stdio::null()).output()).await;
     let Output { status, stdout, stderr } = output.expect("it ends by itself").expect("it can be started");
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");

@@ -19,7 +19,7 @@ pub fn bare_front_end(name: &str) -> Command {
     let surroundings = std::env::vars_os().map(|(name, _)| name);
     for variable in surroundings.filter(|it| {
         let it = it.to_string_lossy();
-        it.starts_with("PG") || it.starts_with("COUNTERSIGN_")
+        it.starts_with("PG") || it.starts_with("COUNTERSIGN_") || it == "DATABASE_URL"
     }) {
         command.env_remove(variable);
     }
@@ -217,11 +217,6 @@ impl Pipe {
         self.errors.read_to_string(&mut said).await.expect("UTF-8");
         assert_eq!(said, "", "nothing on standard error");
         Told { events, status: status.code().expect("no signal") }
-    }
-
-    /// Stops reading what it says.
-    pub fn close_output(self) -> (Child, Option<ChildStdin>) {
-        (self.child, self.input)
     }
 }
 

@@ -6,7 +6,7 @@
 //! | `server`, `http`, `raw`, `haproxy`, `issuer` | the built server with an MCP client, over HTTP, with lines as they are |
 //! | `front_end`, `command`, `audit` | the commands of the binary and what they print |
 //! | `manifest`, `config_dir`, `social`, `golden` | manifests, configuration, the demo's tools, checked-in files |
-//! | `poll`, `exclusive`, `external`, `process` | waiting, being alone, programs that may be missing, signals and memory |
+//! | `poll`, `exclusive`, `external`, `process`, `small_disk` | waiting, being alone, programs that may be missing, signals and memory, full disks |
 //!
 //! A helper hides plumbing, never an assertion.
 #![allow(
@@ -38,11 +38,12 @@ mod process;
 mod proxy;
 mod raw;
 mod server;
+mod small_disk;
 pub mod social;
 mod standby;
 
 pub use cluster::{Database, cluster, database, lone_database};
-pub use command::{CommandOutput, run_countersign, startup_error};
+pub use command::{CommandOutput, run, run_countersign, startup_error};
 pub use config_dir::ConfigDir;
 pub use exclusive::exclusive;
 pub use external::{External, skip_without};
@@ -58,4 +59,5 @@ pub use process::{ProcessMemory, send_signal};
 pub use proxy::{Proxy, What, When};
 pub use raw::RawServer;
 pub use server::{Server, arguments, countersign, repository};
+pub use small_disk::SmallDisk;
 pub use standby::Standby;

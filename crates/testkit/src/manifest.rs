@@ -1,5 +1,7 @@
 //! A manifest written by a test.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use tokio::process::Command;
@@ -31,10 +33,20 @@ impl TestManifest {
         std::fs::read_to_string(self.folder.path().join("test.toml")).expect("the manifest's file")
     }
 
+    /// Its file.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("test.toml")
+    }
+
+    /// The arguments that add it to a command.
+    pub fn arguments(&self) -> [OsString; 2] {
+        ["--manifest".into(), self.path().into()]
+    }
+
     /// The command that serves it.
     pub fn command(&self, database: &Database) -> Command {
         let mut command = Server::bare_command(database);
-        command.arg("--manifest").arg(self.folder.path().join("test.toml"));
+        command.args(self.arguments());
         command
     }
 

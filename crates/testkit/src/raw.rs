@@ -13,6 +13,7 @@ pub struct RawServer {
     child: Child,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
+    instructions: String,
 }
 
 /// How long an answer may take before the test fails.
@@ -43,6 +44,7 @@ impl RawServer {
         let hello = json!({"protocolVersion": protocol, "capabilities": capabilities, "clientInfo": client});
         let answer = self.request(0, "initialize", hello).await;
         assert_eq!(answer["result"]["protocolVersion"], protocol, "{answer}");
+        self.instructions = answer["result"]["instructions"].as_str().unwrap_or_default().to_owned();
         self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
     }
 
@@ -52,6 +54,24 @@ impl RawServer {
         let log = server.child.stderr.take().expect("its log");
         server.open(protocol, json!({})).await;
         (server, log)
+    }
+
+    /// The same for a server whose session begins with all of its tools: on a busy machine one may be served before it has
+    /// reached its database, and that one is started again.
+    pub async fn connected(command: impl Fn() -> Command, protocol: &str) -> Self {
+        for _ in 0..10 {
+            let server = Self::start(command(), protocol).await;
+            if !server.instructions.contains("was not reachable when this session began") {
+                return server;
+            }
+            server.close().await;
+        }
+        panic!("the server does not reach its database");
+    }
+
+    /// What it tells its clients at the beginning of a session.
+    pub fn instructions(&self) -> &str {
+        &self.instructions
     }
 
     /// Starts it and says nothing yet.
@@ -69,7 +89,7 @@ impl RawServer {
             .expect("the server");
         let input = child.stdin.take().expect("its input");
         let output = BufReader::new(child.stdout.take().expect("its output")).lines();
-        Self { child, input, output }
+        Self { child, input, output, instructions: String::new() }
     }
 
     /// Sends one line as it is.
@@ -102,14 +122,14 @@ impl RawServer {
 
     /// Closes standard input and waits for the end: the lines until then, and whether it was a good one.
     pub async fn close_and_read(self) -> (Vec<Value>, bool) {
-        let Self { child, input, output } = self;
+        let Self { child, input, output, .. } = self;
         drop(input);
         Self::rest(child, output).await
     }
 
     /// Waits for the end with standard input open.
     pub async fn ended(self) -> (Vec<Value>, bool) {
-        let Self { child, input: _input, output } = self;
+        let Self { child, input: _input, output, .. } = self;
         Self::rest(child, output).await
     }
 
@@ -126,7 +146,7 @@ impl RawServer {
 
     /// Closes standard input and waits for the end; whether it was a good one.
     pub async fn close(self) -> bool {
-        let Self { mut child, input, output: _output } = self;
+        let Self { mut child, input, output: _output, .. } = self;
         drop(input);
         tokio::time::timeout(PATIENCE, child.wait()).await.expect("the server ends").expect("its status").success()
     }

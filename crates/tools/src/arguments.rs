@@ -9,6 +9,7 @@ use serde_json::{Map, Number, Value};
 
 /// A schema, ready to check with.
 pub(crate) struct Checker {
+    schema: Value,
     validator: Validator,
     known: Vec<String>,
     sensitive: Vec<String>,
@@ -17,18 +18,19 @@ pub(crate) struct Checker {
 impl Checker {
     /// No message will quote the values of `sensitive` arguments.
     pub(crate) fn new(schema: &Map<String, Value>, sensitive: &[String]) -> Result<Self, String> {
+        let listed = Value::Object(schema.clone());
         let validator = jsonschema::options()
             .should_validate_formats(true)
-            .build(&Value::Object(schema.clone()))
+            .build(&manifest::enforced(&listed))
             .map_err(|error| error.to_string())?;
         let properties = schema.get("properties").and_then(Value::as_object);
         let known = properties.map(|map| map.keys().cloned().collect()).unwrap_or_default();
-        Ok(Self { validator, known, sensitive: sensitive.to_vec() })
+        Ok(Self { schema: listed, validator, known, sensitive: sensitive.to_vec() })
     }
 
     /// Every mistake in one message, each with the parameter's name and what was expected.
     pub(crate) fn check(&self, tool: &str, arguments: &Map<String, Value>) -> Result<(), Failure> {
-        let instance = Value::Object(arguments.clone());
+        let instance = manifest::with_numbers(&Value::Object(arguments.clone()), &self.schema);
         let mistakes: Vec<String> = self.validator.iter_errors(&instance).map(|error| self.describe(&error)).collect();
         if mistakes.is_empty() {
             return Ok(());
@@ -82,10 +84,18 @@ pub(crate) fn effective(spec: &ToolSpec, arguments: &Map<String, Value>, princip
 
 /// What of these effective parameters must not be kept.
 pub(crate) fn redaction(spec: &ToolSpec, params: &Map<String, Value>) -> Redaction {
+    let columns = spec.before.iter().chain(&spec.statements).chain(&spec.after);
+    let columns = columns.flat_map(|statement| statement.shape.columns.iter().flatten());
     Redaction::new(spec.sensitive_params().map(|param| param.name.as_str()), params)
+        .keeping_keys(columns.map(|column| column.name.as_str()).chain(spec.undo.param_names()).chain(KEYS_OF_OURS))
 }
 
-/// `7.0` and `0.7e1` are the integer 7 to JSON Schema, so they are to an integer parameter.
+/// The keys of what is kept and shown of a write, beside its parameters and columns.
+const KEYS_OF_OURS: [&str; 9] =
+    ["rows", "row_count", "reversible", "undo_tool", "undo_params", "undo_calls", "tool", "params", "note"];
+
+/// `7.0` and `0.7e1` are the integer 7 to JSON Schema, so they are to an integer parameter; and `"1.50"` is the number
+/// 1.50 to a numeric one.
 fn one_spelling(value: Value, ty: &PgType) -> Value {
     match (value, &ty.base().kind) {
         (Value::Number(number), TypeKind::Scalar(Scalar::Int2 | Scalar::Int4 | Scalar::Int8)) => {
@@ -96,9 +106,19 @@ fn one_spelling(value: Value, ty: &PgType) -> Value {
             };
             whole.parse::<Number>().map_or(Value::Number(number), Value::Number)
         }
+        (Value::String(text), TypeKind::Scalar(Scalar::Numeric)) => {
+            manifest::decimal(&text).map_or(Value::String(text), Value::Number)
+        }
         (Value::Array(items), TypeKind::Array { element, .. }) => {
             items.into_iter().map(|item| one_spelling(item, element)).collect()
         }
+        (Value::Object(fields), TypeKind::Composite(types)) => fields
+            .into_iter()
+            .map(|(name, field)| match types.iter().find(|ty| ty.name == name) {
+                Some(ty) => (name, one_spelling(field, &ty.ty)),
+                None => (name, field),
+            })
+            .collect(),
         (value, _) => value,
     }
 }

@@ -236,6 +236,10 @@ impl Executor for ManifestExecutor {
         self.native.as_ref().is_none_or(|native| native.keeps_to_its_preview())
     }
 
+    fn row_key(&self) -> &[String] {
+        self.spec.before.as_ref().map(|before| before.shape.key.as_slice()).unwrap_or_default()
+    }
+
     fn tier(&self) -> Option<ledger::proposals::Tier> {
         agreement(self.spec.tier)
     }

@@ -65,6 +65,7 @@ pub(crate) fn info(spec: &ToolSpec, hints: Hints) -> ToolInfo {
         description: spec.description.clone(),
         version: spec.version.clone(),
         access: spec.access,
+        tier: spec.access.writes().then_some(spec.tier),
         input_schema: spec.input_schema.clone(),
         output_schema: spec.output_schema.clone(),
         hints: hints.overridden(&spec.annotations),

@@ -1,41 +1,78 @@
 //! A proposal as agents see it.
 
+use std::collections::BTreeMap;
+
 use contract::{CorrelationId, ProposalId};
 use ledger::proposals::{Preview, Proposal, ProposalStatus, Tier};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// What is told of a proposal. What is not there is left out.
-#[derive(Debug, Serialize)]
+use crate::builtin::Anything;
+
+/// What is told of a proposal. What is not there is left out, and not in the schema: it is there once it is decided.
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ProposalData {
+    /// What the other tools name it by.
+    #[schemars(with = "String")]
     proposal_id: ProposalId,
+    /// The tool that was called.
     action: String,
+    /// Who has to agree: confirm (the user of this account) or approve (somebody else, outside of the conversation).
+    #[schemars(with = "String")]
     tier: Tier,
+    /// pending, confirmed, rejected, expired, executed, failed or stale.
+    #[schemars(with = "String")]
     status: ProposalStatus,
+    /// For people: what would happen.
     description: String,
+    /// Every parameter that the write has.
+    #[schemars(with = "BTreeMap<String, Anything>")]
     params: Map<String, Value>,
+    /// What the write did when it was tried and rolled back.
+    #[schemars(with = "BTreeMap<String, Anything>")]
     preview: Value,
+    /// What is agreed to, in 64 digits: confirm_proposal needs it.
     digest: String,
+    /// When it was proposed.
     created_at: String,
+    /// Until when it can be agreed to.
     expires_at: String,
+    /// The label of whoever proposed it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     proposed_by: Option<String>,
+    /// Who decided.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     decided_by: Option<String>,
+    /// How they told.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     decided_via: Option<String>,
+    /// When.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     decided_at: Option<String>,
+    /// Why it was rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     reason: Option<String>,
+    /// The receipt of the write.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     correlation_id: Option<CorrelationId>,
+    /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     error_code: Option<String>,
+    /// The same in a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     error_message: Option<String>,
+    /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     completed_at: Option<String>,
 }
 
@@ -65,20 +102,5 @@ impl ProposalData {
             error_message: proposal.error_message,
             completed_at: proposal.completed_at,
         }
-    }
-}
-
-impl JsonSchema for ProposalData {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Proposal".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let schema = manifest::proposal_schema();
-        schemars::Schema::try_from(schema).unwrap_or_default()
     }
 }

@@ -83,6 +83,7 @@ impl Proposing {
         }
         let mut preview = self.proposals.preview(&draft, call.deadline).await?;
         preview.warnings.extend(warnings);
+        preview.warnings.extend(words::no_key(&preview));
         let description = words::description(&self.title, &draft.order.params, &preview);
         let proposal = self.proposals.store(&draft, &preview, &description, call.deadline).await?;
         tracing::info!(proposal_id = %proposal.proposal_id, tool = draft.tool, tier = draft.tier.as_str(), "proposed");

@@ -8,12 +8,13 @@ use contract::{Envelope, ErrorCode, Failure, Meta};
 use futures_util::FutureExt;
 use ledger::read::Room;
 use ledger::{DuplicateExecutor, Executor, Executors};
-use manifest::{Catalog, Location, ToolSpec};
+use manifest::{BuiltinTool, Catalog, ToolSpec};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::arguments::Checker;
 use crate::builtin::{self, Backends};
+use crate::instructions;
 use crate::manifest_executor::ManifestExecutor;
 use crate::manifest_read::ManifestRead;
 use crate::manifest_write::ManifestWrite;
@@ -30,8 +31,13 @@ pub enum RegistryError {
     Duplicate(String),
     /// Two executors of one name.
     DuplicateExecutor(DuplicateExecutor),
-    /// Tools whose executors are not registered.
-    NoExecutor(Vec<MissingExecutor>),
+    /// A tool whose executor is not registered.
+    NoExecutor {
+        /// The tool.
+        tool: String,
+        /// The name of the executor that its manifest gives.
+        executor: String,
+    },
     /// A schema that is none.
     Schema {
         /// The tool.
@@ -39,28 +45,6 @@ pub enum RegistryError {
         /// What is wrong with it.
         reason: String,
     },
-}
-
-/// A tool that nothing would carry out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MissingExecutor {
-    /// The tool.
-    pub tool: String,
-    /// The name of the executor that its manifest gives.
-    pub executor: String,
-    /// Where.
-    pub declared_at: Location,
-    /// Those that are registered.
-    pub registered: Vec<String>,
-}
-
-impl std::fmt::Display for MissingExecutor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { tool, executor, registered, .. } = self;
-        let known =
-            if registered.is_empty() { "none is".to_owned() } else { format!("registered: {}", registered.join(", ")) };
-        write!(f, "tool \"{tool}\" needs the executor \"{executor}\", which is not registered in this server ({known})")
-    }
 }
 
 impl std::error::Error for RegistryError {}
@@ -78,9 +62,8 @@ impl std::fmt::Display for RegistryError {
                 write!(f, "two tools have the name \"{tool}\": rename one of them in its manifest")
             }
             Self::DuplicateExecutor(error) => write!(f, "{error}: each has a name of its own"),
-            Self::NoExecutor(missing) => {
-                let lines: Vec<String> = missing.iter().map(ToString::to_string).collect();
-                write!(f, "{}", lines.join("; "))
+            Self::NoExecutor { tool, executor } => {
+                write!(f, "tool \"{tool}\" needs the executor \"{executor}\", which is not registered in this server")
             }
             Self::Schema { tool, reason } => {
                 write!(f, "the argument schema of tool \"{tool}\" cannot be used: {reason}")
@@ -91,6 +74,8 @@ impl std::fmt::Display for RegistryError {
 
 struct Entry {
     tool: Box<dyn Tool>,
+    /// The tool's own, with what a manifest says instead.
+    info: ToolInfo,
     checker: Checker,
     series: Series,
 }
@@ -104,6 +89,8 @@ pub struct Registry {
     pub(crate) call_deadline: Duration,
     /// What carries the write tools out, by their names: of all tools, whatever the profile.
     executors: Arc<Executors>,
+    /// For agents, from the manifests.
+    instructions: Arc<[String]>,
 }
 
 impl std::fmt::Debug for Registry {
@@ -121,10 +108,11 @@ impl Registry {
         let executors = Arc::new(executors(backends, catalog, native)?);
         let resources = resources::all(backends, catalog);
         let call_deadline = backends.call_deadline;
-        let mut registry = Self { resources, call_deadline, executors, ..Self::default() };
+        let instructions = catalog.instructions.clone().into();
+        let mut registry = Self { resources, call_deadline, executors, instructions, ..Self::default() };
         let builtin = builtin::all(backends, catalog, &registry.executors);
         for tool in builtin.map_err(|(tool, reason)| RegistryError::Schema { tool, reason })? {
-            registry.add(tool, &backends.metrics)?;
+            registry.add_builtin(tool, catalog, &backends.metrics)?;
         }
         for spec in &catalog.tools {
             let tool: Box<dyn Tool> = if spec.access.writes() {
@@ -138,24 +126,44 @@ impl Registry {
                     None => continue,
                 }
             };
-            registry.add(tool, &backends.metrics)?;
+            registry.add(tool, &BuiltinTool::default(), &backends.metrics)?;
         }
         Ok(registry)
     }
 
-    pub(crate) fn empty(call_deadline: Duration) -> Self {
-        Self { call_deadline, ..Self::default() }
+    /// No tools yet, for a database that is not reachable; `catalog` has the instructions of the manifests.
+    pub(crate) fn unreached(call_deadline: Duration, catalog: &Catalog) -> Self {
+        let unreached = std::iter::once(instructions::UNREACHED.to_owned());
+        let instructions = unreached.chain(catalog.instructions.iter().cloned()).collect();
+        Self { call_deadline, instructions, ..Self::default() }
     }
 
-    pub(crate) fn add(&mut self, tool: Box<dyn Tool>, metrics: &Metrics) -> Result<(), RegistryError> {
-        let info = tool.info();
+    /// Adds a built-in tool, unless a manifest has switched it off, with what it says of it.
+    pub(crate) fn add_builtin(
+        &mut self,
+        tool: Box<dyn Tool>,
+        catalog: &Catalog,
+        metrics: &Metrics,
+    ) -> Result<(), RegistryError> {
+        match catalog.builtin.get(&tool.info().name) {
+            Some(says) if says.disabled => Ok(()),
+            Some(says) => self.add(tool, says, metrics),
+            None => self.add(tool, &BuiltinTool::default(), metrics),
+        }
+    }
+
+    /// Adds a tool with what a manifest says of it.
+    fn add(&mut self, tool: Box<dyn Tool>, says: &BuiltinTool, metrics: &Metrics) -> Result<(), RegistryError> {
+        let mut info = tool.info().clone();
+        info.title = says.title.clone().or(info.title);
+        info.description = says.description.clone().unwrap_or(info.description);
         if self.get(&info.name).is_some() {
             return Err(RegistryError::Duplicate(info.name.clone()));
         }
         let checker = Checker::new(&info.input_schema, &info.sensitive)
             .map_err(|reason| RegistryError::Schema { tool: info.name.clone(), reason })?;
         let series = metrics.of_tool(&info.name);
-        self.entries.push(Arc::new(Entry { tool, checker, series }));
+        self.entries.push(Arc::new(Entry { tool, info, checker, series }));
         Ok(())
     }
 
@@ -164,15 +172,26 @@ impl Registry {
     #[must_use]
     pub fn narrowed(&self, profile: &Profile) -> Self {
         let included = |entry: &&Arc<Entry>| {
-            let info = entry.tool.info();
+            let info = &entry.info;
             profile.includes(&info.name, info.access)
         };
         let entries: Vec<Arc<Entry>> = self.entries.iter().filter(included).cloned().collect();
-        let executors = Arc::clone(&self.executors);
-        let mut narrowed = Self { entries, resources: Vec::new(), call_deadline: self.call_deadline, executors };
+        let (executors, instructions) = (Arc::clone(&self.executors), Arc::clone(&self.instructions));
+        let call_deadline = self.call_deadline;
+        let mut narrowed = Self { entries, resources: Vec::new(), call_deadline, executors, instructions };
         let readable = self.resources.iter().filter(|resource| narrowed.info(resource.info().tool).is_some());
         narrowed.resources = readable.cloned().collect();
         narrowed
+    }
+
+    /// What an agent is told of this server before anything else: how these tools go together, and what the operator says.
+    #[must_use]
+    pub fn instructions(&self) -> String {
+        let own = instructions::of_tools(self);
+        std::iter::once(own.as_str())
+            .chain(self.instructions.iter().map(String::as_str))
+            .collect::<Vec<_>>()
+            .join("\n\n")
     }
 
     /// What carries out the write tools of this server, also those that this profile does not have.
@@ -189,18 +208,18 @@ impl Registry {
 
     /// What clients are told about each tool.
     pub fn infos(&self) -> impl Iterator<Item = &ToolInfo> {
-        self.entries.iter().map(|entry| entry.tool.info())
+        self.entries.iter().map(|entry| &entry.info)
     }
 
     /// What clients are told about the tool of this name; `None` if it is not served here. A tool that reaches another
     /// one must ask this of [`Call::tools`].
     #[must_use]
     pub fn info(&self, name: &str) -> Option<&ToolInfo> {
-        self.get(name).map(|entry| entry.tool.info())
+        self.get(name).map(|entry| &entry.info)
     }
 
     fn get(&self, name: &str) -> Option<&Arc<Entry>> {
-        self.entries.iter().find(|entry| entry.tool.info().name == name)
+        self.entries.iter().find(|entry| entry.info.name == name)
     }
 
     /// Calls a tool; `None` if there is none of this name. Never panics: a tool that does is an `internal_error`.
@@ -225,7 +244,7 @@ impl Registry {
         };
         running.ended(&outcome);
         let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Some(reply(outcome, Meta::new(entry.tool.info().version.clone(), elapsed_ms)))
+        Some(reply(outcome, Meta::new(entry.info.version.clone(), elapsed_ms)))
     }
 }
 
@@ -234,33 +253,19 @@ impl Registry {
 fn executors(backends: &Backends, catalog: &Catalog, native: &Executors) -> Result<Executors, RegistryError> {
     let mut executors = Executors::default();
     builtin::register(backends, &mut executors)?;
-    let missing = missing_executors(catalog, native);
-    if !missing.is_empty() {
-        return Err(RegistryError::NoExecutor(missing));
-    }
     for spec in catalog.tools.iter().filter(|spec| spec.access.writes()) {
-        let native = native_executor(spec, native).unwrap_or_default();
+        let native = native_executor(spec, native)?;
         let executor = ManifestExecutor::new(Arc::clone(spec), catalog, native);
         executors.register(spec.name.clone(), Arc::new(executor))?;
     }
     Ok(executors)
 }
 
-/// The tools of the manifests whose executors are not among these.
-#[must_use]
-pub fn missing_executors(catalog: &Catalog, native: &Executors) -> Vec<MissingExecutor> {
-    catalog.tools.iter().filter_map(|spec| native_executor(spec, native).err()).collect()
-}
-
 /// The executor in Rust that the tool names, if it names one.
-fn native_executor(spec: &ToolSpec, native: &Executors) -> Result<Option<Arc<dyn Executor>>, MissingExecutor> {
+fn native_executor(spec: &ToolSpec, native: &Executors) -> Result<Option<Arc<dyn Executor>>, RegistryError> {
     let Some(name) = &spec.executor else { return Ok(None) };
-    native.get(name).cloned().map(Some).ok_or_else(|| MissingExecutor {
-        tool: spec.name.clone(),
-        executor: name.clone(),
-        declared_at: spec.executor_at.clone().unwrap_or_else(|| spec.declared_at.clone()),
-        registered: native.names().map(str::to_owned).collect(),
-    })
+    let missing = || RegistryError::NoExecutor { tool: spec.name.clone(), executor: name.clone() };
+    native.get(name).cloned().map(Some).ok_or_else(missing)
 }
 
 /// What a call is answered with.
@@ -327,6 +332,7 @@ mod tests {
             description: String::new(),
             version: "1.0".into(),
             access: Access::Read,
+            tier: None,
             input_schema: Map::new(),
             output_schema: Map::new(),
             hints: Hints { read_only: true, destructive: false, idempotent: true },
@@ -339,7 +345,7 @@ mod tests {
     async fn a_tool_that_panics_answers_internal_error_without_its_words() {
         let mut registry = Registry { call_deadline: Duration::from_secs(1), ..Registry::default() };
         let metrics = Metrics::new();
-        registry.add(broken(), &metrics).unwrap();
+        registry.add(broken(), &BuiltinTool::default(), &metrics).unwrap();
         let registry = Arc::new(registry);
         let reply = registry.call("broken", Map::new(), Principal::default()).await.unwrap();
         let Envelope::Failure { error, .. } = reply.envelope else { panic!("{reply:?}") };
@@ -354,7 +360,10 @@ mod tests {
     #[test]
     fn two_tools_of_one_name_are_refused() {
         let mut registry = Registry { call_deadline: Duration::from_secs(1), ..Registry::default() };
-        registry.add(broken(), &Metrics::new()).unwrap();
-        assert_eq!(registry.add(broken(), &Metrics::new()), Err(RegistryError::Duplicate("broken".into())));
+        registry.add(broken(), &BuiltinTool::default(), &Metrics::new()).unwrap();
+        assert_eq!(
+            registry.add(broken(), &BuiltinTool::default(), &Metrics::new()),
+            Err(RegistryError::Duplicate("broken".into()))
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use contract::{CorrelationId, Failure, Principal, Rollback};
 use ledger::read::Room;
-use manifest::Access;
+use manifest::{Access, Tier};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -27,6 +27,8 @@ pub struct ToolInfo {
     pub version: String,
     /// Which profiles have it.
     pub access: Access,
+    /// Who must agree before it writes; `None` for a tool that does not write by itself.
+    pub tier: Option<Tier>,
     /// JSON Schema of the arguments.
     pub input_schema: Map<String, Value>,
     /// JSON Schema of the envelope.
@@ -37,6 +39,31 @@ pub struct ToolInfo {
     pub sensitive: Vec<String>,
     /// MCP's `_meta`; empty for none.
     pub meta: Map<String, Value>,
+}
+
+/// The key of MCP's `_meta` that has the tier of a tool.
+pub const TIER: &str = "countersign/tier";
+
+impl ToolInfo {
+    /// The description as clients get it: with a sentence on the tier.
+    #[must_use]
+    pub fn full_description(&self) -> String {
+        let sentence = match self.tier {
+            None => return self.description.clone(),
+            Some(Tier::Auto) => "Tier auto: written at once.",
+            Some(Tier::Confirm) => "Tier confirm: the user has to agree to its proposal first.",
+            Some(Tier::Approve) => "Tier approve: somebody else has to approve its proposal first.",
+        };
+        format!("{} {sentence}", self.description.trim_end())
+    }
+
+    /// `_meta` as clients get it: the operator's own, and the tier.
+    #[must_use]
+    pub fn full_meta(&self) -> Map<String, Value> {
+        let mut meta = self.meta.clone();
+        meta.extend(self.tier.map(|tier| (TIER.to_owned(), tier.as_str().into())));
+        meta
+    }
 }
 
 /// MCP's tool annotations that follow from what the tool is.

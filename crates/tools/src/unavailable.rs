@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use contract::Failure;
 use ledger::read::ReadLimits;
+use manifest::Catalog;
 use tokio::sync::watch;
 
 use crate::builtin;
@@ -34,7 +35,7 @@ impl Tool for UnavailableTool {
 }
 
 impl Registry {
-    /// The tools that read, for a database that is not reachable.
+    /// The tools that read, for a database that is not reachable; `catalog` has what manifests say of them.
     ///
     /// # Errors
     /// [`RegistryError`] if a schema cannot be used.
@@ -43,10 +44,12 @@ impl Registry {
         call_deadline: Duration,
         failure: &Unavailable,
         metrics: &Metrics,
+        catalog: &Catalog,
     ) -> Result<Self, RegistryError> {
-        let mut registry = Self::empty(call_deadline);
+        let mut registry = Self::unreached(call_deadline, catalog);
         for info in builtin::reading_infos(limits) {
-            registry.add(Box::new(UnavailableTool { info, failure: failure.clone() }), metrics)?;
+            let tool = UnavailableTool { info, failure: failure.clone() };
+            registry.add_builtin(Box::new(tool), catalog, metrics)?;
         }
         Ok(registry)
     }

@@ -51,6 +51,15 @@ pub(crate) fn question(title: &str, proposal: &Proposal) -> String {
     lines.join("\n")
 }
 
+/// A warning where the rows before and after cannot be told apart.
+pub(crate) fn no_key(preview: &Preview) -> Option<String> {
+    let is_ambiguous = preview.row_key.is_empty() && rows(preview.before.as_ref()).len() > 1;
+    is_ambiguous.then(|| {
+        "the rows before and after are shown without a primary key, so that values which change places between rows do not show"
+            .to_owned()
+    })
+}
+
 /// Without its end.
 fn touches(preview: &Preview) -> String {
     match preview.rows_affected {
@@ -100,7 +109,7 @@ fn changes(preview: &Preview) -> Vec<String> {
             None => gone.push(row),
         }
     }
-    let mut lines = match key(&gone, &new) {
+    let mut lines = match key(&preview.row_key, &gone, &new) {
         Some(key) => paired(&key, &gone, &new),
         None => [listed("before", &gone), listed("after", &new)].concat(),
     };
@@ -120,9 +129,9 @@ fn rows(image: Option<&Value>) -> Vec<&Row> {
     }
 }
 
-/// What tells the rows of one image apart, and finds them again in the other: nothing but the count, where there is one
-/// row in each, or else the first column whose values are all different.
-fn key(gone: &[&Row], new: &[&Row]) -> Option<Key> {
+/// What tells the rows of one image apart, and finds them again in the other: the table's key, if it is there; nothing but the
+/// count, where there is one row in each; or else the first column whose values are all different.
+fn key(row_key: &[String], gone: &[&Row], new: &[&Row]) -> Option<Key> {
     let first = gone.first().or(new.first())?;
     let alike = |row: &&Row| row.len() == first.len() && row.keys().all(|column| first.contains_key(column));
     if !gone.iter().chain(new).all(alike) {
@@ -131,26 +140,32 @@ fn key(gone: &[&Row], new: &[&Row]) -> Option<Key> {
     if gone.len() <= 1 && new.len() <= 1 {
         return Some(Key::Only);
     }
+    if !row_key.is_empty() && row_key.iter().all(|column| first.contains_key(column)) {
+        return Some(Key::Columns(row_key.to_vec()));
+    }
     let tells_apart = |rows: &[&Row], column: &str| {
         let mut values: Vec<String> = rows.iter().filter_map(|row| row.get(column)).map(Value::to_string).collect();
         values.sort_unstable();
         values.windows(2).all(|two| two.first() != two.last()) && !values.iter().any(|value| value == "null")
     };
-    first.keys().find(|column| tells_apart(gone, column) && tells_apart(new, column)).cloned().map(Key::Column)
+    first
+        .keys()
+        .find(|column| tells_apart(gone, column) && tells_apart(new, column))
+        .map(|column| Key::Columns(vec![column.clone()]))
 }
 
 enum Key {
     /// There is at most one row on each side.
     Only,
-    /// The rows are told apart by this column.
-    Column(String),
+    /// The rows are told apart by these columns.
+    Columns(Vec<String>),
 }
 
 impl Key {
     fn is_same(&self, one: &Row, other: &Row) -> bool {
         match self {
             Self::Only => true,
-            Self::Column(column) => one.get(column) == other.get(column),
+            Self::Columns(columns) => columns.iter().all(|column| one.get(column) == other.get(column)),
         }
     }
 
@@ -158,9 +173,13 @@ impl Key {
     fn name(&self, row: &Row) -> String {
         match self {
             Self::Only => String::new(),
-            Self::Column(column) => {
-                let value = row.get(column).map(json).unwrap_or_default();
-                format!("{} {}: ", visible(column), cut(&value, IN_ROW))
+            Self::Columns(columns) => {
+                let part = |column: &String| {
+                    let value = row.get(column).map(json).unwrap_or_default();
+                    format!("{} {}", visible(column), cut(&value, IN_ROW))
+                };
+                let parts: Vec<String> = columns.iter().map(part).collect();
+                format!("{}: ", parts.join(", "))
             }
         }
     }
@@ -189,7 +208,7 @@ fn differing(key: &Key, before: &Row, after: &Row) -> Vec<String> {
                 let (old, new) = parting(&json(old), &json(new));
                 lines.push(format!("{}{}: {old} → {new}", key.name(before), visible(column)));
             }
-            _ if matches!(key, Key::Column(name) if name == column) => {}
+            _ if matches!(key, Key::Columns(names) if names.contains(column)) => {}
             _ => {
                 same.insert(column.clone(), old.clone());
             }

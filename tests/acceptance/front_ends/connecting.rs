@@ -1,7 +1,7 @@
 //! Where a front end connects to, and what it says when it cannot (promises B7).
 
 use serde_json::json;
-use testkit::{Told, bare_front_end, database};
+use testkit::{Pipe, Told, bare_front_end, database};
 
 #[tokio::test]
 async fn every_way_to_name_the_database_connects() {
@@ -57,6 +57,110 @@ async fn every_way_to_name_the_database_connects() {
         let event = told.only();
         assert_eq!(event["rows"], json!([{"d": db.name()}]), "{front} {arguments:?} {variables:?}: {event}");
     }
+}
+
+/// The connection strings that every other command uses, in their order, below the own ones of the front ends.
+#[tokio::test]
+async fn the_connection_of_every_other_command_is_the_front_ends_too() {
+    // F-06
+    let db = database().await;
+    let port = db.value("select current_setting('port')").await;
+    let socket = db.value("select current_setting('unix_socket_directories')").await;
+    let folder = tempfile::tempdir().unwrap();
+    let configured = |name: &str| {
+        let config = folder.path().join(name);
+        std::fs::write(&config, format!("database_url = \"host={socket} port={port} user=postgres dbname={name}\"\n"))
+            .unwrap();
+        ["--config".to_owned(), config.display().to_string()]
+    };
+    let url = |name: &str| format!("postgresql:///{name}?host={socket}&port={port}&user=postgres");
+    let wrong = "postgresql://nobody@127.0.0.1:1/none".to_owned();
+    let name = db.name().to_owned();
+    let database_url = |url: &str| vec![("DATABASE_URL".to_owned(), url.to_owned())];
+    type Ways = Vec<(Vec<String>, Vec<(String, String)>)>;
+    let ways: Ways = vec![
+        (vec![], database_url(&url(&name))),
+        // The README's example: another database of the same server.
+        (vec!["--dbname".into(), name.clone()], database_url(&url("postgres"))),
+        (
+            vec![],
+            [("PGHOST".to_owned(), "nowhere.invalid".to_owned())]
+                .into_iter()
+                .chain(database_url(&url(&name)))
+                .collect(),
+        ),
+        (configured(&name).to_vec(), database_url(&wrong)),
+        (
+            configured("no_such_db").to_vec(),
+            [("COUNTERSIGN_DATABASE_URL".to_owned(), url(&name))].into_iter().chain(database_url(&wrong)).collect(),
+        ),
+        // The front ends' own variables and flags.
+        (
+            vec![],
+            [("COUNTERSIGN_DSN_SECRET".to_owned(), url(&name)), ("COUNTERSIGN_DATABASE_URL".to_owned(), wrong.clone())]
+                .to_vec(),
+        ),
+        (vec!["--dsn-secret".into(), url(&name)], database_url(&wrong)),
+    ];
+    for (front, flag) in [("query", "--sql"), ("psql", "-c")] {
+        for (arguments, variables) in &ways {
+            let mut command = bare_front_end(front);
+            command.args(arguments).envs(variables.clone()).args([flag, "select current_database() as d"]);
+            let event = Told::by(&mut command).await.only();
+            assert_eq!(event["rows"], json!([{"d": db.name()}]), "{front} {arguments:?} {variables:?}: {event}");
+        }
+    }
+    let mut command = bare_front_end("pipe");
+    command.env("DATABASE_URL", url(&name));
+    let mut pipe = Pipe::start(command);
+    assert_eq!(pipe.run("q", "select current_database() as d").await["rows"], json!([{"d": db.name()}]));
+    // A session's own field refines it.
+    pipe.send(json!({"code": "config", "sessions": {"s": {"dbname": "postgres"}}})).await;
+    let event = pipe.run_with("r", "select current_database() as d", json!({"session": "s"})).await;
+    assert_eq!(event["rows"], json!([{"d": "postgres"}]), "{event}");
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn a_connection_error_says_where_its_parts_come_from() {
+    // F-06
+    let mut query = bare_front_end("query");
+    query.env("PGUSER", "ann").args(["--port", "1", "--dbname", "shop", "--sql", "select 1"]);
+    let error = Told::by(&mut query).await.only()["error"].as_str().unwrap().to_owned();
+    assert!(
+        error.ends_with("connecting to host 127.0.0.1:1 (default), user ann (PGUSER), database shop (--dbname)"),
+        "{error}"
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("countersign.toml");
+    std::fs::write(&config, "database_url = \"postgresql://ann:hunter2@127.0.0.1:1/shop\"\n").unwrap();
+    let from_file = format!("(database_url in {})", config.display());
+    let expected = format!("host 127.0.0.1:1 {from_file}, user ann {from_file}, database shop {from_file}");
+    let mut query = bare_front_end("query");
+    query.arg("--config").arg(&config).args(["--sql", "select 1"]);
+    let error = Told::by(&mut query).await.only()["error"].as_str().unwrap().to_owned();
+    assert!(error.contains(&expected) && !error.contains("hunter2"), "{error}");
+    // Every other command says the same.
+    for command in [&["init"][..], &["doctor"], &["audit", "list"], &["proposals", "list"], &["keys", "rotate"]] {
+        let mut other = tokio::process::Command::new(testkit::countersign());
+        let output =
+            other.args(command).env_remove("DATABASE_URL").arg("--config").arg(&config).output().await.unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains(&expected) && !said.contains("hunter2"), "{command:?}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_variable_that_is_wrong_is_not_repeated() {
+    // F-74
+    let mut query = bare_front_end("query");
+    query.env("COUNTERSIGN_POOLER", "hunter2").args(["--sql", "select 1"]);
+    let told = Told::by(&mut query).await;
+    assert_eq!(told.status, 2);
+    let error = told.only()["error"].as_str().unwrap().to_owned();
+    assert!(error.contains("--pooler takes one of none, transaction") && !error.contains("hunter2"), "{error}");
 }
 
 #[tokio::test]

@@ -2,11 +2,15 @@
 //! PostgreSQL goes away.
 
 use std::collections::HashMap;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use testkit::{Database, Pipe, Told, database, is_terminal, lone_database};
+use testkit::{Database, Pipe, Told, database, front_end, is_terminal, lone_database};
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
 
 fn ends(events: &[Value]) -> HashMap<&str, Vec<&Value>> {
     let mut ends: HashMap<&str, Vec<&Value>> = HashMap::new();
@@ -62,12 +66,102 @@ async fn close_the_end_of_the_input_and_a_signal_wait_and_then_cancel() {
     });
     let end_of_input = ended(async |pipe| pipe.finish().await);
     let signal = ended(async |pipe| {
-        kill(Pid::from_raw(pipe.id().cast_signed()), Signal::SIGTERM).unwrap();
+        send(&pipe, Signal::SIGTERM);
         pipe.rest().await
     });
-    tokio::join!(close, end_of_input, signal);
+    // F-78
+    let hangup = ended(async |pipe| {
+        send(&pipe, Signal::SIGHUP);
+        pipe.rest().await
+    });
+    tokio::join!(close, end_of_input, signal, hangup);
 }
 
+fn send(pipe: &Pipe, signal: Signal) {
+    kill(Pid::from_raw(pipe.id().cast_signed()), signal).unwrap();
+}
+
+#[tokio::test]
+async fn a_second_signal_cancels_at_once_and_every_query_has_its_end() {
+    // F-78
+    let db = database().await;
+    let mut pipe = Pipe::on(&db);
+    pipe.query("long", "select pg_sleep(600)").await;
+    db.until_value(LONG, "1").await;
+    let started = Instant::now();
+    let id = pipe.id().cast_signed();
+    // A signal that comes while the one before it is pending is the same one.
+    let signals = tokio::spawn(async move {
+        while kill(Pid::from_raw(id), Signal::SIGINT).is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let cancelled = pipe.end_of("long").await;
+    signals.abort();
+    assert_eq!(cancelled["error_code"], "cancelled");
+    let told = pipe.rest().await;
+    assert_eq!((&told.events.last().unwrap()["code"], told.status), (&json!("close"), 0));
+    assert!(started.elapsed() < Duration::from_secs(4), "the first signal alone gives it 5 s: {:?}", started.elapsed());
+    nothing_runs(&db).await;
+}
+
+const LONG: &str = "select count(*) from pg_stat_activity where datname = current_database() and state = 'active' \
+                    and query like 'select pg_sleep(600)%' and pid <> pg_backend_pid()";
+
+#[tokio::test]
+async fn a_hangup_ends_one_statement_in_order_unless_the_process_ignores_it() {
+    // F-78
+    let db = database().await;
+    for is_ignored in [false, true] {
+        let mut query = front_end("query", &db);
+        query.args(["--sql", "select pg_sleep(600)"]);
+        let mut command = query;
+        if is_ignored {
+            let inner = command.as_std();
+            let mut nohup = Command::new("nohup");
+            nohup.arg(inner.get_program()).args(inner.get_args()).kill_on_drop(true);
+            command = nohup;
+        }
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        db.until_value(LONG, "1").await;
+        let pid = Pid::from_raw(child.id().unwrap().cast_signed());
+        kill(pid, Signal::SIGHUP).unwrap();
+        if is_ignored {
+            assert_eq!(db.value(LONG).await, "1");
+            kill(pid, Signal::SIGTERM).unwrap();
+        }
+        let mut said = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut said).await.unwrap();
+        assert!(said.contains("\"error_code\":\"cancelled\"") && said.lines().count() == 1, "{said}");
+        assert_eq!(child.wait().await.unwrap().code(), Some(1));
+        db.until_value(LONG, "0").await;
+    }
+}
+
+#[tokio::test]
+async fn a_backend_looks_for_its_client_whatever_runs() {
+    // F-78: what it sees of one that is gone is PostgreSQL's own business.
+    let db = database().await;
+    let mut pipe = Pipe::on(&db);
+    let sql = "select current_setting('client_connection_check_interval') as every";
+    for (has_ledger, read_only) in [(true, true), (true, false), (false, false)] {
+        if !has_ledger {
+            db.run("drop schema countersign cascade").await;
+            pipe.finish().await;
+            pipe = Pipe::on(&db);
+        }
+        let options = json!({"read_only": read_only});
+        let alone = pipe.run_with("q", sql, json!({"options": options})).await;
+        assert_eq!(alone["rows"], json!([{"every": "2s"}]), "{has_ledger} {read_only}: {alone}");
+        pipe.send(json!({"code": "begin", "id": "begin", "options": options})).await;
+        assert_eq!(pipe.end_of("begin").await["command_tag"], "BEGIN");
+        let within = pipe.run("q", sql).await;
+        assert_eq!(within["rows"], json!([{"every": "2s"}]), "{has_ledger} {read_only}: {within}");
+        pipe.send(json!({"code": "rollback", "id": "rollback"})).await;
+        assert_eq!(pipe.end_of("rollback").await["command_tag"], "ROLLBACK");
+    }
+    pipe.finish().await;
+}
 #[tokio::test]
 async fn a_query_whose_postgresql_goes_away_is_told_so_and_the_pipe_goes_on() {
     // connection_lost, and again when it is back

@@ -173,7 +173,18 @@ async fn options_hold_for_one_query_and_the_configuration_for_all() {
         let event = pipe.run_with("c", sql, json!({"options": options})).await;
         assert_eq!(event["code"], code, "{options}: {event}");
         assert!(code == "result" || event["error_code"] == "result_too_large", "{event}");
+        // F-79: how far it came.
+        assert_eq!(
+            (&event["trace"]["row_count"], &event["trace"]["payload_bytes"]),
+            (&json!(3), &json!(21)),
+            "{event}"
+        );
     }
+    // F-79: it is a stream already.
+    let streamed = json!({"options": {"stream_rows": true}});
+    let event = pipe.run_with("g", "select repeat('x', 17000000 + i) from generate_series(1, 1) i", streamed).await;
+    assert_eq!(event["error_code"], "result_too_large", "{event}");
+    assert!(!event["hint"].as_str().unwrap().contains("stream_rows"), "{event}");
     pipe.send(json!({"code": "config"})).await;
     let before = pipe.coded("config").await;
     pipe.send(json!({"code": "config", "inline_max_rows": 2, "statement_timeout_ms": 500})).await;
@@ -358,5 +369,25 @@ async fn parameters_must_fit() {
         );
     }
     assert_eq!(pipe.run_with("b", "select $1::int as n", json!({"params": [123]})).await["rows"], json!([{"n": 123}]));
+    // F-79: which of them is told.
+    for read_only in [true, false] {
+        let more = json!({"params": [1, "x", 3], "options": {"read_only": read_only}});
+        let event = pipe.run_with("c", "select $1::int, $2::int, $3::int", more).await;
+        assert_eq!(event["error_code"], "invalid_params", "{event}");
+        assert!(event["error"].as_str().unwrap().starts_with("parameter $2: invalid input syntax"), "{event}");
+    }
+    // F-72: what is no string is its JSON text where a text is wanted.
+    for (ty, param, expected) in [
+        ("text", json!(123), json!("123")),
+        ("text", json!({"a": [1, "x"]}), json!(r#"{"a":[1,"x"]}"#)),
+        ("text", json!([{"a": 1}]), json!(r#"[{"a":1}]"#)),
+        ("varchar", json!(true), json!("true")),
+        ("text[]", json!([1, "a", null, {"b": 2}]), json!(["1", "a", null, r#"{"b":2}"#])),
+        ("text[]", json!([[1, "a"], [true, "b"]]), json!([["1", "a"], ["true", "b"]])),
+        ("text", json!(null), json!(null)),
+    ] {
+        let event = pipe.run_with("d", &format!("select $1::{ty} as v"), json!({"params": [param]})).await;
+        assert_eq!(event["rows"], json!([{"v": expected}]), "{ty} {param}: {event}");
+    }
     pipe.finish().await;
 }

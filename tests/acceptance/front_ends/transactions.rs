@@ -59,6 +59,83 @@ async fn a_transaction_that_failed_takes_nothing_but_a_rollback() {
 }
 
 #[tokio::test]
+async fn a_transaction_goes_back_to_its_savepoints_also_after_an_error() {
+    // F-75
+    let db = database().await;
+    let mut pipe = plain(&db).await;
+    command(&mut pipe, "begin", json!({"read_only": false})).await;
+    for (sql, expected) in [
+        ("insert into t values (1)", "INSERT 0 1"),
+        ("savepoint a", "SAVEPOINT"),
+        ("insert into t values (2)", "INSERT 0 1"),
+        ("savepoint b", "SAVEPOINT"),
+        ("insert into t values (3)", "INSERT 0 1"),
+        ("/* a comment */ rollback to b", "ROLLBACK"),
+        ("insert into t values (4)", "INSERT 0 1"),
+        ("insert into t values (1)", "23505"),
+        ("insert into t values (5)", "25P02"),
+        ("rollback to savepoint b", "ROLLBACK"),
+        ("insert into t values ('x')", "22P02"),
+        ("rollback to savepoint no_such_savepoint", "3B001"),
+        ("rollback to b", "ROLLBACK"),
+        ("release savepoint b", "RELEASE"),
+        ("insert into t values (6)", "INSERT 0 1"),
+    ] {
+        let event = pipe.run("q", sql).await;
+        let got = event["command_tag"].as_str().or(event["sqlstate"].as_str()).unwrap_or_else(|| panic!("{event}"));
+        assert_eq!(got, expected, "{sql}: {event}");
+    }
+    // A parameter that does not fit is no other failure.
+    let params = json!({"params": [{"no": "number"}]});
+    assert_eq!(pipe.run_with("p", "insert into t values ($1)", params).await["error_code"], "invalid_params");
+    assert_eq!(pipe.run("q", "select 1").await["sqlstate"], "25P02");
+    assert_eq!(pipe.run("q", "rollback to a").await["command_tag"], "ROLLBACK");
+    assert_eq!(pipe.run("q", "insert into t values (7)").await["command_tag"], "INSERT 0 1");
+    assert_eq!(command(&mut pipe, "commit", Value::Null).await["command_tag"], "COMMIT");
+    assert_eq!(db.value("select string_agg(a::text, ',' order by a) from t").await, "1,7");
+
+    // One that reads has the rights of its login after going back.
+    command(&mut pipe, "begin", json!({"read_only": true})).await;
+    assert_eq!(pipe.run("q", "savepoint a").await["command_tag"], "SAVEPOINT");
+    assert_eq!(pipe.run("q", "select 1/0").await["sqlstate"], "22012");
+    assert_eq!(pipe.run("q", "rollback to a").await["command_tag"], "ROLLBACK");
+    let role = pipe.run("q", "select current_user::text as u, current_setting('transaction_read_only') as r").await;
+    assert_eq!(role["rows"], json!([{"u": "postgres", "r": "on"}]), "{role}");
+    assert_eq!(command(&mut pipe, "rollback", Value::Null).await["command_tag"], "ROLLBACK");
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn whatever_else_ends_a_transaction_is_refused_also_behind_a_savepoint() {
+    // F-75: a part of it must not be committed.
+    let db = database().await;
+    let mut pipe = plain(&db).await;
+    let exits =
+        ["commit", "rollback", "commit and chain", "rollback and chain", "prepare transaction 'x'", "end", "abort"];
+    for (sql, fails) in exits.into_iter().flat_map(|sql| [(sql, false), (sql, true)]) {
+        command(&mut pipe, "begin", json!({"read_only": false})).await;
+        assert_eq!(pipe.run("a", "insert into t values (1)").await["code"], "result");
+        assert_eq!(pipe.run("s", "savepoint a").await["command_tag"], "SAVEPOINT");
+        if fails {
+            assert_eq!(pipe.run("b", "select 1/0").await["sqlstate"], "22012");
+        }
+        let event = pipe.run("c", sql).await;
+        assert_eq!(event["error_code"], "unsupported", "{sql}: {event}");
+        assert_eq!(pipe.run("d", "insert into t values (2)").await["sqlstate"], "25P02", "{sql}");
+        assert_eq!(command(&mut pipe, "commit", Value::Null).await["sqlstate"], "25P02", "{sql}");
+        assert_eq!(db.value("select count(*) from t").await, "0", "{sql}");
+    }
+    // After a failure behind a savepoint nothing is committed without going back.
+    command(&mut pipe, "begin", json!({"read_only": false})).await;
+    for sql in ["insert into t values (1)", "savepoint a", "select 1/0"] {
+        pipe.run("a", sql).await;
+    }
+    assert_eq!(command(&mut pipe, "commit", Value::Null).await["sqlstate"], "25P02");
+    assert_eq!(db.value("select count(*) from t").await, "0");
+    pipe.finish().await;
+}
+
+#[tokio::test]
 async fn a_part_of_a_transaction_is_never_committed() {
     let db = database().await;
     let mut pipe = plain(&db).await;
@@ -169,20 +246,45 @@ async fn behind_a_begin_that_is_refused_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn a_transaction_with_too_many_queries_in_flight_is_not_committed_in_part() {
+async fn a_transaction_of_more_queries_than_are_taken_at_once_is_committed_whole() {
+    // F-80
     let db = database().await;
     let mut pipe = plain(&db).await;
     pipe.send(json!({"code": "begin", "id": "begin", "options": {"read_only": false}})).await;
     pipe.query("wait", "select pg_sleep(0.5)").await;
-    for number in 0..70 {
+    for number in 0..200 {
         pipe.query(&format!("q{number}"), &format!("insert into t values ({number})")).await;
     }
     pipe.send(json!({"code": "commit", "id": "commit"})).await;
-    let first = pipe.coded("error").await;
-    assert_eq!((&first["error_code"], &first["retryable"]), (&json!("invalid_request"), &json!(false)), "{first}");
-    let committed = pipe.end_of("commit").await;
-    assert!(committed["error"].as_str().is_some_and(|it| it.starts_with("nothing was committed")), "{committed}");
-    assert_eq!(db.value("select count(*) from t").await, "0");
+    assert_eq!(pipe.end_of("commit").await["command_tag"], "COMMIT");
+    assert_eq!(db.value("select count(*) from t").await, "200");
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn a_transaction_has_the_isolation_level_that_it_asks_for() {
+    // F-79
+    let db = database().await;
+    let mut pipe = Pipe::on(&db);
+    db.run("create table t (a int primary key)").await;
+    for (has_ledger, read_only) in [(true, true), (true, false), (false, false)] {
+        if !has_ledger {
+            db.run("drop schema countersign cascade").await;
+        }
+        for level in ["read committed", "repeatable read", "serializable"] {
+            let begun = command(&mut pipe, "begin", json!({"read_only": read_only, "isolation_level": level})).await;
+            if has_ledger && !read_only && level != "read committed" {
+                assert_eq!(begun["error_code"], "unsupported", "{begun}");
+            } else {
+                let seen = pipe.run("q", "select current_setting('transaction_isolation') as level").await;
+                assert_eq!(seen["rows"], json!([{"level": level}]), "{begun} {seen}");
+            }
+            command(&mut pipe, "rollback", Value::Null).await;
+        }
+        // Whether there is a ledger is looked at once a second, and never again once there was one.
+        pipe.send(json!({"code": "config", "sessions": {"default": {}}})).await;
+        pipe.coded("config").await;
+    }
     pipe.finish().await;
 }
 

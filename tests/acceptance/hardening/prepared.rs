@@ -153,7 +153,7 @@ async fn init_takes_privileges_back_that_it_does_not_grant() {
         "grant execute on function countersign.resolve(uuid, integer) to public;
          grant insert, update (status) on countersign.mutation_audit to countersign_approver;
          grant select on countersign.state_key to countersign_writer;
-         revoke execute on function countersign.admit(uuid, text, text, text, text, text, json, text, boolean)
+         revoke execute on function countersign.admit(uuid, text, text, text, text, text, json, text, json, boolean)
              from countersign_writer",
     )
     .await;
@@ -163,7 +163,7 @@ async fn init_takes_privileges_back_that_it_does_not_grant() {
     let said = succeed(&db.writer_url(), &["doctor"]).await;
     assert!(said.contains("are as `countersign init` makes them"), "{said}");
     let admits = "select has_function_privilege('countersign_writer', \
-                  'countersign.admit(uuid, text, text, text, text, text, json, text, boolean)', 'execute')";
+                  'countersign.admit(uuid, text, text, text, text, text, json, text, json, boolean)', 'execute')";
     assert_eq!(db.value(admits).await, "t");
 }
 

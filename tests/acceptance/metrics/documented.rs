@@ -22,6 +22,10 @@ async fn everything() -> String {
     http.answered("/mcp", 429);
     http.refused(Reason::RateLimited);
     drop(stream);
+    for query in ["select 1", "delete from social.tweet"] {
+        world.call("query_database", serde_json::json!({"query": query})).await;
+        world.call("describe_database", serde_json::json!({})).await;
+    }
     let text = world.backends.metrics.render(&world.backends).await;
     let scraped = super::Scraped::parse(&text);
     assert_eq!(scraped.of(r#"countersign_http_requests_total{route="/mcp",status="429"}"#), 2.0);

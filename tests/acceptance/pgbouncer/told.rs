@@ -1,10 +1,12 @@
-//! A server has to be told of the pooler: without, it says so and does not start. `doctor` sees what the pooler was not told,
+//! A server has to be told of the pooler: without, it says so and works with no database. `doctor` sees what the pooler was not told,
 //! and the configuration of docs/deploy.md is one that works.
 
 use serde_json::{Value, json};
 use testkit::{
     Database, External, PgBouncer, Server, database, lone_database, poll, run_countersign, skip_without, startup_error,
 };
+
+use tokio::process::Command;
 
 use super::behind_a_pooler;
 use crate::deploy::documented;
@@ -14,7 +16,7 @@ const IGNORED: &str = "DateStyle,IntervalStyle,extra_float_digits,bytea_output,s
     default_transaction_isolation,default_transaction_read_only,options";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_was_not_told_of_the_pooler_does_not_start() {
+async fn a_server_that_was_not_told_of_the_pooler_does_not_work_through_it() {
     if skip_without(&[External::PgBouncer]) {
         return;
     }
@@ -22,7 +24,8 @@ async fn a_server_that_was_not_told_of_the_pooler_does_not_start() {
     for settings in [&[][..], &[("ignore_startup_parameters", IGNORED)]] {
         let pooler = PgBouncer::with(&db, settings).await;
         let mut command = Server::command_pooled(&pooler);
-        let told = startup_error(command.env_remove("COUNTERSIGN_POOLER")).await;
+        command.env_remove("COUNTERSIGN_POOLER");
+        let told = unavailable(command).await;
         assert!(told.contains("goes through a connection pooler"), "{told}");
         assert!(told.contains("pooler = \"transaction\" (--pooler transaction, COUNTERSIGN_POOLER)"), "{told}");
         let ran = run_countersign(&pooler.url(), &["doctor"]).await;
@@ -34,6 +37,15 @@ async fn a_server_that_was_not_told_of_the_pooler_does_not_start() {
         assert!(told.contains("goes through a connection pooler"), "{told}");
     }
     assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "0");
+}
+
+/// Why a server that has started without its database cannot use it.
+async fn unavailable(command: Command) -> String {
+    let server = Server::start(command).await;
+    let error = server.fail("query_database", json!({"query": "select 1"}), "database_unavailable").await;
+    assert_eq!(error["retryable"], false, "{error}");
+    server.close().await;
+    error["message"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,7 +111,7 @@ async fn the_documented_configuration_works_with_passwords_all_the_way() {
     let pooler = PgBouncer::documented(&db, &documented("ini"), "\"pgbouncer\" \"bouncing\"\n").await;
     let mut command = Server::command_pooled(&pooler);
     command.env("PGPASSWORD", "wrong");
-    let told = startup_error(&mut command).await;
+    let told = unavailable(command).await;
     assert!(told.contains("SASL authentication failed") || told.contains("Authentication failed"), "{told}");
     let mut command = Server::command_pooled(&pooler);
     // The reader's password is in the ledger, and PgBouncer asks PostgreSQL for its verifier.

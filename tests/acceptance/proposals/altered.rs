@@ -197,7 +197,7 @@ async fn nothing_is_confirmed_that_a_person_has_to_approve_by_now_whoever_propos
     tokio::spawn(connection);
     let forged = format!(
         "select stored::text from countersign.proposal o, countersign.propose(gen_random_uuid(), 'default', null, 'execute_sql', o.tool_version, \
-         o.definition, 'confirm', 'Harmless.', o.params, o.params_hash, null, o.preview, interval '1 hour', 100) where o.proposal_id = '{}'",
+         o.definition, 'confirm', 'Harmless.', o.params, o.params_hash, null, o.preview, interval '1 hour', 100, null) where o.proposal_id = '{}'",
         id(&other)
     );
     let stored: String = client.query_one(&forged, &[]).await.unwrap().get(0);

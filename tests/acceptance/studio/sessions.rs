@@ -1,4 +1,4 @@
-//! `create_booking` and `manage_working_hours`.
+//! `create_booking`, `cancel_booking` and `manage_working_hours`.
 
 use super::sqlstate;
 use super::statements::{As, Done, Param, Studio};
@@ -108,4 +108,30 @@ async fn the_hours_of_a_day_are_replaced_and_those_from_before_bring_them_back()
         assert_eq!(done, Done::default(), "{by:?} {tenant}");
     }
     assert_eq!(studio.db.contents("studio").await, contents);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_has_not_begun_is_cancelled_and_its_time_is_free_again() {
+    // F-67
+    let studio = Studio::new().await;
+    let contents = studio.db.contents("studio").await;
+    let cancel = async |by: As<'_>, tenant: &str, booking: &str| {
+        studio.call(by, tenant, "cancel_booking", &[Some(booking)]).await
+    };
+    let booked = book(&studio, "1", "2099-06-02 12:00+01").await.unwrap().result.remove(0);
+    // Another account's, by policies alone and by statements alone; one that there is not; and one that has begun.
+    for (by, tenant, booking) in [
+        (As::Account("north.light"), "north.light", booked[0].as_str()),
+        (As::Superuser, "north.light", booked[0].as_str()),
+        (OWN, "north.light", booked[0].as_str()),
+        (OWN, "default", "999999"),
+        (OWN, "default", "1"),
+    ] {
+        assert_eq!(cancel(by, tenant, booking).await.unwrap(), Done::default(), "{by:?} {tenant} {booking}");
+    }
+    let cancelled = cancel(OWN, "default", &booked[0]).await.unwrap();
+    assert_eq!((&cancelled.before, cancelled.after.len()), (&vec![booked.clone()], 0));
+    assert_eq!(cancelled.result, [[&booked[0], &booked[3], &booked[4]].map(String::clone)]);
+    assert_eq!(studio.db.contents("studio").await, contents);
+    book(&studio, "1", &booked[4]).await.unwrap();
 }

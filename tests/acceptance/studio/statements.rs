@@ -1,6 +1,6 @@
 //! What the statements of the manifest do by themselves: run in one transaction, as the gate runs them.
 
-use manifest::{Catalog, Source};
+use manifest::{Catalog, ServerNames, Source};
 use testkit::{Database, repository};
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
@@ -36,7 +36,8 @@ impl Studio {
         let source = Source::read(repository().join("manifests/studio.toml")).unwrap();
         let target = db.target().as_role(ledger::DEFAULT_WRITER, None);
         let ledger = ledger::Ledger::new(target, ledger::Settings::default());
-        let catalog = manifest::compile(&[source], &[], &ledger).await.unwrap();
+        let names = ServerNames { builtin: &[], executors: &["delete_package_photo"] };
+        let catalog = manifest::compile(&[source], &names, &ledger).await.unwrap();
         Self { db, catalog }
     }
 

@@ -23,7 +23,15 @@ fn fields(pairs: &[(&str, &str)]) -> Fields {
 }
 
 fn target(session: &[(&str, &str)], flags: &[(&str, &str)], variables: &[(&str, &str)]) -> Result<Target, Problem> {
-    Layers::new(fields(flags), &env(variables), Surroundings::none()).target(&fields(session))
+    Layers::new(fields(flags), &env(variables), None, Surroundings::none()).target(&fields(session))
+}
+
+/// Host, user and database with their origins, where every command uses `shared`.
+fn described(shared: &str, session: &[(&str, &str)], flags: &[(&str, &str)], variables: &[(&str, &str)]) -> String {
+    let shared =
+        (!shared.is_empty()).then(|| ConnectionString { text: Secret::new(shared), origin: "DATABASE_URL".to_owned() });
+    let layers = Layers::new(fields(flags), &env(variables), shared, Surroundings::none());
+    layers.target(&fields(session)).unwrap().described()
 }
 
 /// `user:password@host:port/dbname`.
@@ -122,6 +130,45 @@ fn within_a_layer_fields_count_over_the_string_and_layers_below_fill_in() {
         connects(&[], &[("dsn", "postgresql:///d?host=h&port=9")], &[("PGHOST", "x"), ("PGPORT", "1")]),
         "postgres:-@h:9/d"
     );
+}
+
+#[test]
+fn the_connection_string_of_every_command_is_below_own_fields_and_above_libpqs_variables() {
+    // F-06
+    let shared = "postgresql://ann:pw@db:6/orders";
+    let libpq = [("PGHOST", "no"), ("PGUSER", "no"), ("PGDATABASE", "no")];
+    for (flags, variables, expected) in [
+        (vec![], vec![], "host db:6 (DATABASE_URL), user ann (DATABASE_URL), database orders (DATABASE_URL)"),
+        (
+            vec![("dbname", "shop")],
+            vec![("COUNTERSIGN_USER", "bob")],
+            "host db:6 (DATABASE_URL), user bob (COUNTERSIGN_USER), database shop (--dbname)",
+        ),
+        (vec![("host", "h")], vec![], "host h:5432 (--host), user no (PGUSER), database no (PGDATABASE)"),
+        (
+            vec![],
+            vec![("COUNTERSIGN_DSN_SECRET", "postgresql://u@h")],
+            "host h:5432 (COUNTERSIGN_DSN_SECRET), user u (COUNTERSIGN_DSN_SECRET), database no (PGDATABASE)",
+        ),
+    ] {
+        assert_eq!(described(shared, &[], &flags, &[&libpq[..], &variables].concat()), expected);
+    }
+    assert_eq!(
+        described("", &[("user", "u")], &[], &[("PGDATABASE", "d")]),
+        "host 127.0.0.1:5432 (default), user u (user of the session), database d (PGDATABASE)"
+    );
+    // What it leaves out is found by libpq's rules, as by every other command.
+    let user = os_user();
+    let left_out = described("host=/run/pg", &[], &[], &[]);
+    let expected = format!(
+        "host /run/pg (unix socket, port 5432) (DATABASE_URL), user {user} (default), database {user} (default)"
+    );
+    assert_eq!(left_out, expected);
+}
+
+/// Who runs this.
+fn os_user() -> String {
+    Target::parse("").unwrap().user
 }
 
 #[test]

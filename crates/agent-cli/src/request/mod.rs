@@ -8,8 +8,10 @@ mod patch;
 mod strict_json;
 
 use std::fmt;
+use std::time::Duration;
 
 use contract::{IdFinder, quoted};
+use pg::{Begin, IsolationLevel};
 use serde_json::Value;
 
 use object::Object;
@@ -17,6 +19,7 @@ use object::Object;
 use crate::config::Patch;
 use crate::options::Options;
 use crate::problem::{ErrorCode, Problem};
+use crate::redaction;
 
 /// The longest line, without its end, in bytes.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
@@ -26,8 +29,8 @@ pub const MAX_SQL_BYTES: usize = 1 << 20;
 pub const MAX_PARAMS: usize = 65_535;
 /// The longest id or name of a session, in bytes: it is repeated in every event.
 pub const MAX_NAME_BYTES: usize = 1024;
-/// After how long a transaction is rolled back that does not say.
-pub const DEFAULT_TRANSACTION_TIMEOUT_MS: u64 = 60_000;
+/// A transaction of which nothing is said.
+pub const DEFAULT_BEGIN: Begin = Begin { read_only: true, isolation: None, timeout: Duration::from_secs(60) };
 
 /// The words of `code`.
 const COMMANDS: [&str; 8] = ["query", "cancel", "config", "ping", "close", "begin", "commit", "rollback"];
@@ -54,10 +57,8 @@ pub enum Command {
         id: String,
         /// Where; `None` is the default session.
         session: Option<String>,
-        /// Whether it cannot write.
-        read_only: bool,
-        /// After how long it is rolled back.
-        timeout_ms: u64,
+        /// What it is.
+        begin: Begin,
     },
     /// Commit the session's transaction.
     Commit {
@@ -123,7 +124,7 @@ impl Meant {
         match line.get("session") {
             // A commit that is refused commits nothing, and the others are no part of a transaction.
             _ if ["cancel", "config", "ping", "close", "commit", "rollback"].contains(&code) => Self::ForNone,
-            None => Self::ForSession { session: None, is_begin: code == "begin" },
+            None | Some(Value::Null) => Self::ForSession { session: None, is_begin: code == "begin" },
             Some(Value::String(session)) => {
                 Self::ForSession { session: Some(session.clone()), is_begin: code == "begin" }
             }
@@ -228,7 +229,7 @@ fn query(line: &mut Object) -> Result<QueryCommand, Problem> {
     let session = session(line)?;
     let sql = line.required_text("sql")?;
     check_sql(&sql)?;
-    let params = match line.take("params") {
+    let params = match line.optional("params") {
         None => Vec::new(),
         Some(Value::Array(params)) => params,
         Some(other) => return Err(not_params(&other)),
@@ -291,18 +292,34 @@ fn read_options(options: &mut Object) -> Result<Options, Problem> {
 
 fn begin(line: &mut Object) -> Result<Command, Problem> {
     let (id, session) = (name(line.required_text("id")?, "id")?, session(line)?);
-    let (mut read_only, mut timeout_ms) = (None, None);
+    let mut begin = DEFAULT_BEGIN;
     if let Some(mut options) = line.object("options")? {
-        options.allow(&["read_only", "transaction_timeout_ms"])?;
-        read_only = options.truth("read_only")?;
-        timeout_ms = options.bounded("transaction_timeout_ms")?;
+        options.allow(&["read_only", "isolation_level", "transaction_timeout_ms"])?;
+        begin.read_only = options.truth("read_only")?.unwrap_or(begin.read_only);
+        begin.isolation = options.text("isolation_level")?.map(|level| isolation(&level)).transpose()?;
+        begin.timeout = options.bounded("transaction_timeout_ms")?.map_or(begin.timeout, Duration::from_millis);
     }
-    let (read_only, timeout_ms) = (read_only.unwrap_or(true), timeout_ms.unwrap_or(DEFAULT_TRANSACTION_TIMEOUT_MS));
-    Ok(Command::Begin { id, session, read_only, timeout_ms })
+    Ok(Command::Begin { id, session, begin })
+}
+
+fn isolation(level: &str) -> Result<IsolationLevel, Problem> {
+    let found = IsolationLevel::ALL.into_iter().find(|known| known.as_str() == level);
+    let known = IsolationLevel::ALL.map(IsolationLevel::as_str).join(", ");
+    found
+        .ok_or_else(|| Problem::invalid(format!("there is no isolation_level {}; it is one of {known}", quoted(level))))
 }
 
 fn session(line: &mut Object) -> Result<Option<String>, Problem> {
-    line.text("session")?.map(|session| name(session, "session")).transpose()
+    line.text("session")?.map(|session| session_name(session, "session")).transpose()
+}
+
+/// A name that may be shown.
+fn session_name(text: String, key: &str) -> Result<String, Problem> {
+    if redaction::may_hold_a_password(&text) {
+        let problem = Problem::invalid(format!("{key} is or holds a connection string"));
+        return Err(problem.hint("a config command names a session and says where it connects to"));
+    }
+    name(text, key)
 }
 
 /// An id or a name that can be repeated in every event.

@@ -50,8 +50,13 @@ impl Object {
         Err(Problem::invalid(format!("{key} is {}; it is {expected}", kind(got))))
     }
 
+    /// The value of this key, which may be left out: null says nothing.
+    pub(super) fn optional(&mut self, key: &str) -> Option<Value> {
+        self.take(key).filter(|value| !value.is_null())
+    }
+
     pub(super) fn text(&mut self, key: &str) -> Result<Option<String>, Problem> {
-        match self.take(key) {
+        match self.optional(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(other) => Self::wrong(key, "a string", &other),
@@ -64,7 +69,7 @@ impl Object {
     }
 
     pub(super) fn truth(&mut self, key: &str) -> Result<Option<bool>, Problem> {
-        match self.take(key) {
+        match self.optional(key) {
             None => Ok(None),
             Some(Value::Bool(truth)) => Ok(Some(truth)),
             Some(other) => Self::wrong(key, "true or false", &other),
@@ -73,7 +78,7 @@ impl Object {
 
     /// A whole number of an option, within its bounds.
     pub(super) fn bounded(&mut self, key: &str) -> Result<Option<u64>, Problem> {
-        let Some(value) = self.take(key) else { return Ok(None) };
+        let Some(value) = self.optional(key) else { return Ok(None) };
         let number = match &value {
             Value::Number(number) => number.as_u64(),
             other => return Self::wrong(key, "a whole number", other),
@@ -84,7 +89,7 @@ impl Object {
     }
 
     pub(super) fn object(&mut self, key: &str) -> Result<Option<Self>, Problem> {
-        match self.take(key) {
+        match self.optional(key) {
             None => Ok(None),
             Some(Value::Object(fields)) => Ok(Some(Self::new(key, fields))),
             Some(other) => Self::wrong(key, "an object", &other),

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::name;
 use super::object::{Object, kind};
+use super::session_name;
 use crate::config::{FieldPatch, Patch};
 use crate::log::Filters;
 use crate::problem::Problem;
@@ -24,7 +24,7 @@ pub(super) fn read(line: &mut Object) -> Result<Patch, Problem> {
         "log",
     ])?;
     Ok(Patch {
-        default_session: line.text("default_session")?,
+        default_session: line.text("default_session")?.map(|name| session_name(name, "default_session")).transpose()?,
         sessions: match line.object("sessions")? {
             Some(sessions) => read_sessions(sessions)?,
             None => Vec::new(),
@@ -33,13 +33,13 @@ pub(super) fn read(line: &mut Object) -> Result<Patch, Problem> {
         inline_max_bytes: line.bounded("inline_max_bytes")?,
         statement_timeout_ms: line.bounded("statement_timeout_ms")?,
         lock_timeout_ms: line.bounded("lock_timeout_ms")?,
-        log: line.take("log").map(|words| read_filters(&words)).transpose()?,
+        log: line.optional("log").map(|words| read_filters(&words)).transpose()?,
     })
 }
 
 fn read_sessions(sessions: Object) -> Result<Vec<(String, Vec<FieldPatch>)>, Problem> {
     let read = |(session, fields): (String, Value)| {
-        let session = name(session, "the name of a session")?;
+        let session = session_name(session, "the name of a session")?;
         let place = format!("session {}", quoted(&session));
         let Value::Object(fields) = fields else {
             return Err(Problem::invalid(format!("{place} is {}; it is an object", kind(&fields))));
@@ -91,5 +91,5 @@ fn read_filters(words: &Value) -> Result<Filters, Problem> {
     let wrong = || Problem::invalid("log is an array of strings, such as [\"query\", \"startup\"]");
     let words = words.as_array().ok_or_else(wrong)?;
     let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
-    Ok(Filters::new(words.ok_or_else(wrong)?))
+    Filters::new(words.ok_or_else(wrong)?)
 }

@@ -133,7 +133,7 @@ impl Actor {
             Task::Commit => (self.commit(&request, &cancel).await, Next::Ended),
             Task::RollBack => {
                 self.leave().await;
-                (done(&request, "ROLLBACK", Completed::default()), Next::Ended)
+                (done(&request, "ROLLBACK", Completed::default(), false), Next::Ended)
             }
         };
         let _ = answer.send(event);
@@ -149,7 +149,7 @@ impl Actor {
         match begun {
             Ok(transaction) => {
                 self.state = State::Open { transaction, until: Instant::now() + self.begin.timeout };
-                done(request, "BEGIN", Completed::default())
+                done(request, "BEGIN", Completed::default(), false)
             }
             Err(failed) => {
                 let event = failure::event(failed, Some(&self.place.target), request.ended());
@@ -210,7 +210,7 @@ impl Actor {
                     () = stopped_for(cancel, COMMIT_GRACE) => Err(query::unknown(correlation_id)),
                 };
                 match committed {
-                    Ok(completed) => done(request, "COMMIT", completed),
+                    Ok(completed) => done(request, "COMMIT", completed, !self.begin.read_only),
                     Err(failed) => failure::event(failed, Some(&self.place.target), request.ended()),
                 }
             }
@@ -315,7 +315,7 @@ fn why(event: &Event) -> Problem {
 }
 
 /// The terminal event of a begin, a commit or a rollback.
-fn done(request: &Request, tag: &str, completed: Completed) -> Event {
+fn done(request: &Request, tag: &str, completed: Completed, is_commit: bool) -> Event {
     let trace = Trace { row_count: Some(0), payload_bytes: Some(0), ..request.trace() };
     Event::Result(Box::new(ResultEvent {
         id: request.id.clone(),
@@ -325,6 +325,7 @@ fn done(request: &Request, tag: &str, completed: Completed) -> Event {
         rows: Rows::default(),
         row_count: 0,
         correlation_id: completed.correlation_id,
+        is_commit,
         trace,
     }))
 }

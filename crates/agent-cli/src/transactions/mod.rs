@@ -14,7 +14,6 @@ mod actor;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use pg::{Begin, DbExecutor, Place, Query};
 use tokio::sync::{mpsc, oneshot};
@@ -92,8 +91,7 @@ pub(crate) enum Task {
 pub(crate) struct New<'a> {
     pub(crate) executor: Arc<dyn DbExecutor>,
     pub(crate) place: Place,
-    pub(crate) read_only: bool,
-    pub(crate) timeout: Duration,
+    pub(crate) begin: Begin,
     pub(crate) outlet: Outlet,
     pub(crate) tasks: &'a TaskTracker,
 }
@@ -174,13 +172,12 @@ impl Transactions {
         let (has_failed, ended) = (Arc::new(AtomicBool::new(false)), CancellationToken::new());
         let handle = Handle {
             jobs,
-            read_only: new.read_only,
+            read_only: new.begin.read_only,
             has_failed: Arc::clone(&has_failed),
             is_ending: false,
             ended: ended.clone(),
         };
-        let begin = Begin { read_only: new.read_only, timeout: new.timeout };
-        let actor = Actor::new(new.executor, new.place, begin, new.outlet, has_failed);
+        let actor = Actor::new(new.executor, new.place, new.begin, new.outlet, has_failed);
         new.tasks.spawn(async move {
             // Also after a panic: whoever waits for the end of it goes on.
             let _ended = ended.drop_guard();

@@ -56,7 +56,9 @@ fn failure(word: &str, place: &Place) -> Option<Failed> {
             Failed::Sql(Box::new(ServerError { detail, hint, position: Some(15), ..*error }))
         }
         "params" => Failed::Params("the query takes 1 parameter(s) and 0 were given in params".into()),
-        "too-large" => Failed::TooLarge("the result has more than 1000 rows".into()),
+        "too-large" => {
+            Failed::TooLarge { message: "the result has more than 1000 rows".into(), taken: Some((1001, 9000)) }
+        }
         "copy" => Failed::Unsupported { message: "COPY is not supported".into(), hint: Some("use INSERT".into()) },
         "refused" => Failed::Connect(refused(&at)),
         "slow-connect" => Failed::Connect(ConnectError::TimedOut { place: at, timeout_ms: 10_000 }),
@@ -93,7 +95,8 @@ async fn send_rows(count: u64, delivery: Delivery, out: &mpsc::Sender<Chunk>) ->
     while sent < count {
         let batch = match delivery {
             Delivery::Inline { max_rows, .. } if count > max_rows as u64 => {
-                return Err(Failed::TooLarge(format!("the result has more than {max_rows} rows")));
+                let taken = Some((max_rows as u64 + 1, 0));
+                return Err(Failed::TooLarge { message: format!("the result has more than {max_rows} rows"), taken });
             }
             Delivery::Inline { .. } => count,
             Delivery::Batches { rows, .. } => (count - sent).min(rows as u64),

@@ -56,26 +56,63 @@ async fn an_id_in_flight_is_refused_and_free_again_after_its_terminal_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sixty_four_are_in_flight_and_one_more_is_refused_while_ping_and_cancel_are_heard() {
-    // B3-51, B9-35, X-45
+async fn sixty_four_are_in_flight_and_one_more_is_held_back_while_ping_and_cancel_are_heard() {
+    // B3-51, B9-35, X-45, F-80
     let mut pipe = Pipe::start(&[]);
-    for id in 0..65 {
+    for id in 0..64 {
         pipe.query(&format!("q{id}"), "wait", "").await;
     }
-    let refused = pipe.next().await;
-    assert_eq!(brief(&refused), "error q64 invalid_request");
-    assert_eq!((&refused["error"], &refused["retryable"]), (&"64 queries are in flight".into(), &true.into()));
+    for id in 64..68 {
+        pipe.query(&format!("q{id}"), "rows 1", "").await;
+    }
     pipe.send(r#"{"code":"ping"}"#).await;
     assert_eq!(pipe.next().await["trace"], serde_json::json!({"uptime_s": 0, "requests_total": 64, "in_flight": 64}));
+    // One that is held back has its end, and the others run one after another as there is room.
+    pipe.send(r#"{"code":"cancel","id":"q66"}"#).await;
+    assert_eq!(pipe.brief(1).await, ["error q66 cancelled"]);
     pipe.send(r#"{"code":"cancel","id":"q7"}"#).await;
-    assert_eq!(pipe.brief(1).await, ["error q7 cancelled"]);
+    assert_eq!(
+        pipe.brief(4).await,
+        ["error q7 cancelled", "result q64 ROWS 1", "result q65 ROWS 1", "result q67 ROWS 1"]
+    );
+    pipe.query("q7", "wait", "").await;
+    pipe.query("late", "rows 1", "").await;
     let begun = Instant::now();
     let (left, code, fake) = pipe.finish().await;
-    // What is in flight has 5 s, then it is cancelled.
+    // What is in flight has 5 s, then it is cancelled; what is held back is not begun.
     assert_eq!(begun.elapsed().as_secs(), 5);
-    assert_eq!((left.len(), left.last().map(String::as_str), code), (64, Some("close"), 0));
-    assert_eq!(left.iter().filter(|event| event.ends_with("cancelled")).count(), 63);
+    assert_eq!((left.len(), left.last().map(String::as_str), code), (66, Some("close"), 0));
+    assert_eq!(left.iter().filter(|event| event.ends_with("cancelled")).count(), 65);
     assert_eq!(fake.notes().last().map(String::as_str), Some("drained"));
+    assert!(!fake.notes().contains(&"late".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_faster_than_it_runs_all_runs_in_its_order() {
+    // F-80: a commit waits for the queries before it.
+    let mut pipe = Pipe::start(&[]);
+    pipe.send(r#"{"code":"begin","id":"begin"}"#).await;
+    for id in 0..300 {
+        pipe.query(&format!("q{id}"), "rows 1", "").await;
+    }
+    pipe.send(r#"{"code":"commit","id":"commit"}"#).await;
+    let mut expected = vec!["result begin BEGIN".to_owned()];
+    expected.extend((0..300).map(|id| format!("result q{id} ROWS 1")));
+    expected.push("result commit COMMIT".to_owned());
+    assert_eq!(pipe.brief(302).await, expected);
+    assert_eq!(pipe.finish().await.0, ["close"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_list_of_queries_is_read_to_its_end_and_runs() {
+    // F-80: the end of the input is behind what is held back.
+    let mut pipe = Pipe::start(&[]);
+    for id in 0..500 {
+        pipe.query(&format!("q{id}"), "sleep 100", "").await;
+    }
+    let (left, code, _) = pipe.finish().await;
+    assert_eq!(left.iter().filter(|event| event.starts_with("result")).count(), 500, "{left:?}");
+    assert_eq!((left.len(), code), (501, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,9 +146,9 @@ async fn a_signal_ends_it_as_close_does() {
     let mut pipe = Pipe::start(&[]);
     pipe.query("q", "wait", "").await;
     pipe.until_noted("wait on").await;
-    pipe.stop.cancel();
+    pipe.stop.asked.cancel();
     assert_eq!(pipe.brief(2).await, ["error q cancelled", "close"]);
-    assert_eq!(in_time(pipe.ended).await.unwrap(), 0);
+    assert_eq!(in_time(pipe.ended).await.unwrap().code, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,10 +156,74 @@ async fn a_signal_ends_it_also_if_nobody_reads_what_is_left() {
     let mut pipe = Pipe::with_room(&[], 64);
     pipe.query("q", "endless", STREAM).await;
     pipe.until_noted("endless on").await;
-    pipe.stop.cancel();
+    pipe.stop.asked.cancel();
     let begun = Instant::now();
-    assert_eq!(in_time(pipe.ended).await.unwrap(), 1);
+    assert_eq!(in_time(pipe.ended).await.unwrap().code, 1);
     assert!(begun.elapsed() <= Duration::from_secs(21), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_input_ends_it_also_if_nobody_reads_what_is_left() {
+    // F-76
+    let mut pipe = Pipe::with_room(&[], 64);
+    pipe.query("q", "endless", STREAM).await;
+    pipe.until_noted("endless on").await;
+    pipe.input.shutdown().await.unwrap();
+    let begun = Instant::now();
+    let exit = in_time(pipe.ended).await.unwrap();
+    assert_eq!((exit.code, exit.complaint), (1, None));
+    assert!(begun.elapsed() <= Duration::from_secs(21), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_is_slow_gets_everything_after_the_end_of_the_input() {
+    // F-76
+    let mut pipe = Pipe::with_room(&[], 64);
+    for number in 0..30 {
+        pipe.query(&format!("q{number}"), "rows 1", "").await;
+    }
+    pipe.input.shutdown().await.unwrap();
+    let mut ends = 0;
+    while let Some(event) = pipe.try_next().await {
+        ends += usize::from(event["code"] == "result");
+        tokio::time::sleep(Duration::from_secs(15)).await;
+    }
+    assert_eq!((ends, in_time(pipe.ended).await.unwrap().code), (30, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_whose_result_nobody_reads_is_no_failure() {
+    // F-70, F-76: also where it waits behind other events, and where nobody knows whether it was committed.
+    let write = r#","options":{"read_only":false}"#;
+    let mut pipe = Pipe::with_room(&["--log", "query"], 64);
+    for number in 0..30 {
+        pipe.query(&format!("w{number}"), "write 1", write).await;
+    }
+    pipe.query("u", "stuck-commit", write).await;
+    pipe.until_noted("committed").await;
+    pipe.input.shutdown().await.unwrap();
+    let exit = in_time(pipe.ended).await.unwrap();
+    let complaint = exit.complaint.expect("a complaint");
+    assert_eq!(exit.code, 3);
+    for id in (0..30).map(|number| format!("\"w{number}\" (INSERT 0 1; receipt c-2)")) {
+        assert!(complaint.contains(&id), "{id}: {complaint}");
+    }
+    assert!(complaint.contains("\"u\" (the answer to COMMIT did not come"), "{complaint}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_signal_does_not_wait_for_what_is_in_flight() {
+    // F-78
+    let mut pipe = Pipe::start(&[]);
+    pipe.query("q", "wait", "").await;
+    pipe.until_noted("wait on").await;
+    let begun = Instant::now();
+    pipe.stop.asked.cancel();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    pipe.stop.urged.cancel();
+    assert_eq!(pipe.brief(2).await, ["error q cancelled", "close"]);
+    assert_eq!(in_time(pipe.ended).await.unwrap().code, 0);
+    assert_eq!(begun.elapsed().as_secs(), 1);
 }
 
 #[tokio::test]
@@ -203,7 +304,7 @@ async fn what_is_being_committed_is_not_stopped_and_says_how_it_ended() {
     pipe.query("w", "slow-commit 9000", write).await;
     pipe.query("v", "slow-commit 20000", write).await;
     pipe.until_noted("committing").await;
-    pipe.stop.cancel();
+    pipe.stop.asked.cancel();
     assert_eq!(pipe.brief(1).await, ["result w INSERT 0 1"]);
     let unknown = pipe.next().await;
     assert_eq!(brief(&unknown), "error v commit_outcome_unknown");
@@ -256,7 +357,7 @@ async fn without_a_reader_everything_is_cancelled() {
     pipe.until_noted("wait on").await;
     let Pipe { input, output, fake, ended, .. } = pipe;
     drop(output);
-    assert_eq!(ended.await.unwrap(), 1);
+    assert_eq!(ended.await.unwrap().code, 1);
     // The input is still open.
     drop(input);
     let notes = fake.notes();

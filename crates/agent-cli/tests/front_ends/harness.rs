@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use countersign_agent_cli::{FrontEnd, parse, run};
+use countersign_agent_cli::{Exit, FrontEnd, StopSignals, parse, run};
 use pg::Surroundings;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use crate::fake::Fake;
 
@@ -17,8 +16,8 @@ pub(crate) struct Pipe {
     pub(crate) input: DuplexStream,
     pub(crate) output: Lines<BufReader<DuplexStream>>,
     pub(crate) fake: Fake,
-    pub(crate) stop: CancellationToken,
-    pub(crate) ended: JoinHandle<u8>,
+    pub(crate) stop: StopSignals,
+    pub(crate) ended: JoinHandle<Exit>,
 }
 
 /// How long anything may take before the test fails.
@@ -40,7 +39,7 @@ impl Pipe {
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         let env = env(&[("COUNTERSIGN_PASSWORD_SECRET", "hunter2")]);
         let invocation = parse(FrontEnd::Pipe, &arguments, env).unwrap();
-        let (fake, stop) = (Fake::default(), CancellationToken::new());
+        let (fake, stop) = (Fake::default(), StopSignals::default());
         let (input, stdin) = tokio::io::duplex(4 << 20);
         let (stdout, output) = tokio::io::duplex(room);
         let running = run(
@@ -104,7 +103,7 @@ impl Pipe {
         while let Some(event) = self.try_next().await {
             left.push(brief(&event));
         }
-        (left, in_time(self.ended).await.unwrap(), self.fake)
+        (left, in_time(self.ended).await.unwrap().code, self.fake)
     }
 }
 
@@ -137,11 +136,11 @@ pub(crate) async fn command_in(
         Err(exit) => (String::from_utf8(exit.stdout).unwrap(), exit.code),
         Ok(invocation) => {
             let (stdout, mut output) = tokio::io::duplex(ROOM);
-            let stop = CancellationToken::new();
+            let stop = StopSignals::default();
             let executor = Arc::new(fake.clone());
             let (surroundings, stays) = (Surroundings::none(), std::future::pending());
             let running = run(invocation, executor, surroundings, stdin.as_bytes(), stdout, stays, stop);
-            let code = in_time(running).await;
+            let code = in_time(running).await.code;
             let mut text = String::new();
             in_time(output.read_to_string(&mut text)).await.unwrap();
             (text, code)

@@ -39,8 +39,8 @@ fn is_what_the_line_says(command: &Command, line: &Value) {
         Command::Config(_) => ("config", None),
         Command::Ping => ("ping", None),
         Command::Close => ("close", None),
-        Command::Begin { id, read_only, .. } => {
-            assert_eq!(line["options"]["read_only"].as_bool().unwrap_or(true), *read_only);
+        Command::Begin { id, begin, .. } => {
+            assert_eq!(line["options"]["read_only"].as_bool().unwrap_or(true), begin.read_only);
             ("begin", Some(id))
         }
         Command::Commit { id, .. } => ("commit", Some(id)),

@@ -161,6 +161,6 @@ async fn what_is_open_at_the_end_is_rolled_back() {
     drop(output);
     // It is noticed by the next event.
     input.write_all(b"{\"code\":\"ping\"}\n").await.unwrap();
-    assert_eq!(ended.await.unwrap(), 1);
+    assert_eq!(ended.await.unwrap().code, 1);
     assert_eq!(fake.notes().last_chunk::<2>().unwrap(), &["rollback", "drained"]);
 }

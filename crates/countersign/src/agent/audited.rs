@@ -9,7 +9,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use agent_cli::executor::{Begin, Chunk, Completed, Executing, Failed, Outlet, Query, ServerError, Transaction};
+use agent_cli::executor::{
+    Begin, Chunk, Completed, Executing, Failed, IsolationLevel, Outlet, Query, ServerError, Transaction,
+};
 use contract::{CorrelationId, ErrorCode, Failure, Principal, Redaction, Rollback};
 use ledger::read::Error;
 use ledger::{Attempt, Executor, Gate, Order, Refusal, Settled, Stopped, Undone, Work, Working, WriteTx};
@@ -257,6 +259,14 @@ impl Audited {
 
     /// Opens a transaction of several statements.
     pub(super) async fn begin(&self, begin: Begin) -> Result<Box<dyn Transaction>, Failed> {
+        if begin.isolation.is_some_and(|isolation| isolation != IsolationLevel::ReadCommitted) {
+            return Err(Failed::Unsupported {
+                message: "a recorded transaction has the isolation level read committed".to_owned(),
+                hint: Some(
+                    "Leave isolation_level out, or give --no-audit where the configuration allows it.".to_owned(),
+                ),
+            });
+        }
         let params = [("transaction".to_owned(), Value::Bool(true))];
         let (step, steps) = mpsc::channel(1);
         let (open, opened) = oneshot::channel();

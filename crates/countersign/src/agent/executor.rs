@@ -94,6 +94,7 @@ impl Recording {
             (false, _) => None,
             (true, _) => {
                 ledger::check(&place.target).await.map_err(|error| unusable(&error))?;
+                ledger::check_identity(&place.target).await.map_err(|error| unusable(&error))?;
                 let ledger = Ledger::of_person(place.target.clone(), self.settings.clone());
                 let gate = ledger.gate();
                 self.gates.lock().unwrap_or_else(PoisonError::into_inner).push(gate.clone());

@@ -1,8 +1,8 @@
 //! `countersign query`, `pipe` and `psql`: the front ends are the crate `agent-cli`; here is what they run statements with, and
 //! what of the configuration counts for them.
 //!
-//! They have a command line of their own: what is wrong with it is an event on standard output, and nothing ever is on
-//! standard error.
+//! They have a command line of their own: what is wrong with it is an event on standard output, and nothing is on standard
+//! error but one line about writes that were committed and whose results could not be delivered.
 
 mod audited;
 mod executor;
@@ -11,19 +11,17 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use agent_cli::{FrontEnd, Invocation, ParseExit};
-use contract::Principal;
+use agent_cli::connection::ConnectionString;
+use agent_cli::{FrontEnd, Invocation, ParseExit, StopSignals};
+use contract::{ClientInfo, Principal};
 use ledger::Surroundings;
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 
 use self::executor::{Audit, Recording};
-use crate::cli;
-use crate::person;
-use crate::settings::Settings;
-use crate::terminal;
+use crate::settings::{GivenSecret, Settings};
+use crate::{cli, connection, person, terminal};
 
 /// The front end that a command line begins with, and the rest of it.
 pub(crate) fn front_end(mut arguments: impl Iterator<Item = OsString>) -> Option<(FrontEnd, Vec<OsString>)> {
@@ -63,12 +61,17 @@ fn prepare(front_end: FrontEnd, arguments: &[OsString]) -> Result<(Invocation, R
     if let Some(name) = other.iter().filter_map(|(name, _)| name.to_str()).find(has_a_say) {
         return Err(wrong(format!("the variable {name} is not UTF-8")));
     }
-    let sources = cli::sources_around(invocation.config.clone()).map_err(|error| wrong(error.to_string()))?;
+    let sources = cli::sources_around(invocation.config.clone())
+        .map_err(|error| wrong(format!("a variable: {}", agent_cli::args::without_values(&error, &[]))))?;
     let settings = sources.load().map_err(|error| wrong(format!("{error:#}")))?;
     let audit = audit(&invocation, &settings).map_err(wrong)?;
+    let shared = connection::named(&settings).map(|GivenSecret { text, origin }| ConnectionString { text, origin });
     let actor = person::name();
-    let principal = Principal { account_id: settings.account.clone(), actor: Some(actor) };
+    let command = format!("countersign {}", front_end.name());
+    let client = ClientInfo::new(&command, env!("CARGO_PKG_VERSION")).in_session();
+    let principal = Principal { account_id: settings.account.clone(), actor: Some(actor), client };
     let executor = Recording::new(audit, principal, settings.ledger.clone());
+    let invocation = Invocation { database: shared, ..invocation };
     Ok((invocation, executor, Surroundings::of_process(settings.connect_timeout)))
 }
 
@@ -91,15 +94,18 @@ fn serve(invocation: Invocation, executor: Recording, surroundings: Surroundings
         Ok(runtime) => runtime,
         Err(error) => return refused(error, &invocation),
     };
-    let code = runtime.block_on(async {
-        let stop = CancellationToken::new();
+    let exit = runtime.block_on(async {
+        let stop = StopSignals::default();
         tokio::spawn(stop_at_signals(stop.clone()));
         let (input, output) = mcp::standard_pipes();
         agent_cli::run(invocation, Arc::new(executor), surroundings, input, output, reader_gone(), stop).await
     });
     // A read of standard input that nobody waits for must not hold up the end.
     runtime.shutdown_background();
-    ExitCode::from(code)
+    if let Some(complaint) = exit.complaint {
+        terminal::complain(&format!("countersign: {complaint}"));
+    }
+    ExitCode::from(exit.code)
 }
 
 /// Comes when nobody reads standard output any more, where that is a pipe: what else there is tells it to whoever writes.
@@ -113,20 +119,36 @@ async fn reader_gone() {
     }
 }
 
-/// The first signal ends it in order, a second one at once.
-async fn stop_at_signals(stop: CancellationToken) {
+/// The first signal ends it in order, a second one cancels what is in flight: its terminal events come all the same.
+async fn stop_at_signals(stop: StopSignals) {
     let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {
         return;
     };
-    for _ in 0..2 {
+    let mut hangup = if ignores_hangup() { None } else { signal(SignalKind::hangup()).ok() };
+    loop {
+        let hung_up = async {
+            match &mut hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            _ = hung_up => {}
         }
-        if stop.is_cancelled() {
-            std::process::exit(1);
+        if stop.asked.is_cancelled() {
+            stop.urged.cancel();
         }
-        stop.cancel();
+        stop.asked.cancel();
     }
+}
+
+/// Whether the process was started by `nohup` or the like: then a hangup is none of its concern.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // The lowest bit is signal 1, SIGHUP.
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }

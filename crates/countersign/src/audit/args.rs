@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use contract::CorrelationId;
+use contract::IdPrefix;
 use ledger::Status;
 
 use crate::cli::ConnectionKeys;
+use crate::short_id;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
@@ -20,8 +21,10 @@ pub(crate) enum AuditCommand {
     Seal(SealArgs),
     /// Compare every record with the seals, and the seals with checkpoints; exits with 1 if something does not agree.
     Verify(VerifyArgs),
-    /// Remove old final records. The ledger keeps an entry that says which, when and by whom.
+    /// Remove final records of more than 90 days. The ledger keeps an entry that says which, when and by whom.
     Prune(PruneArgs),
+    /// Let the ledger of a copied or restored database go on as one of its own: open proposals of the original end here.
+    Fork(ForkArgs),
 }
 
 impl AuditCommand {
@@ -34,14 +37,22 @@ impl AuditCommand {
             Self::Seal(arguments) => &arguments.connection,
             Self::Verify(arguments) => &arguments.connection,
             Self::Prune(arguments) => &arguments.connection,
+            Self::Fork(arguments) => &arguments.connection,
         }
     }
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct ForkArgs {
+    /// Do not ask.
+    #[arg(long)]
+    pub(crate) yes: bool,
     #[command(flatten)]
     connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
     /// At most so many records, 1 to 10000.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) limit: u32,
@@ -54,36 +65,53 @@ pub(crate) struct ListArgs {
     /// Only records of this account.
     #[arg(long)]
     pub(crate) account: Option<String>,
+    /// Only records of this actor.
+    #[arg(long)]
+    pub(crate) actor: Option<String>,
+    /// Only records of the session whose id begins like this; --wide and show have the ids.
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
     /// Only records that are not older than this: 12h, 7d or 4w.
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) since: Option<u32>,
+    /// Only records that are older than this: 12h, 7d or 4w.
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    pub(crate) until: Option<u32>,
+    /// Whole ids, times in UTC, and more columns; no line is cut.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) wide: bool,
     /// One JSON object a line, with nothing cut off.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    #[command(flatten)]
-    connection: ConnectionKeys,
-    /// The receipt that the write was answered with.
-    #[arg(value_parser = correlation_id)]
-    pub(crate) correlation_id: CorrelationId,
+    /// The correlation id that the write was answered with, or its first characters.
+    #[arg(value_parser = short_id::parse)]
+    pub(crate) correlation_id: IdPrefix,
+    /// All of it: without, long values are summed up.
+    #[arg(long)]
+    pub(crate) full: bool,
     /// As one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CountsArgs {
-    #[command(flatten)]
-    connection: ConnectionKeys,
     /// Only records that are not older than this: 12h, 7d or 4w.
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) since: Option<u32>,
     /// One JSON object a line; the last one, for all tools, has no tool_name.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
@@ -94,23 +122,27 @@ pub(crate) struct SealArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    #[command(flatten)]
-    connection: ConnectionKeys,
     /// A file with lines that `countersign audit seal` printed; every one of them is compared.
     #[arg(long, value_name = "FILE")]
     pub(crate) checkpoint: Option<PathBuf>,
+    #[command(flatten)]
+    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PruneArgs {
-    #[command(flatten)]
-    connection: ConnectionKeys,
     /// Remove only records that were made longer ago than this: 36h, 90d or 52w, and 1d at least.
-    #[arg(long, value_name = "AGE", value_parser = retention)]
+    #[arg(long, value_name = "AGE", value_parser = retention, default_value = "90d")]
     pub(crate) older_than: u32,
+    /// Go on: prune now and then every so often, such as 1d, until a signal ends it. What it removes is logged; it survives a
+    /// database that cannot be reached for a while.
+    #[arg(long, value_name = "TIME", value_parser = age, conflicts_with = "dry_run")]
+    pub(crate) every: Option<u32>,
     /// Only say what would be removed.
     #[arg(long)]
     pub(crate) dry_run: bool,
+    #[command(flatten)]
+    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -156,12 +188,6 @@ fn retention(text: &str) -> Result<u32, String> {
         hours if hours < 24 => Err("records of the last day are never pruned: give 1d (24h) or more".to_owned()),
         hours => Ok(hours),
     }
-}
-
-fn correlation_id(text: &str) -> Result<CorrelationId, String> {
-    CorrelationId::parse(text).ok_or_else(|| {
-        "a correlation id is a UUID of 36 characters, such as 0b9f7c52-6d3e-4a57-9b0a-1f2e3d4c5b6a".to_owned()
-    })
 }
 
 #[cfg(test)]

@@ -1,13 +1,18 @@
 //! `countersign audit list`.
 
+use std::time::SystemTime;
+
 use ledger::audit::RecordQuery;
 use serde_json::{Map, Value};
 
 use super::args::ListArgs;
 use super::open;
+use crate::ago::ago;
+use crate::person::decided_by;
 use crate::settings::Settings;
+use crate::short_id::short;
 use crate::terminal::{say, width};
-use crate::text::{Side, cell, json_line, table, to_the_second};
+use crate::text::{Side, assignments, cell, json_line, table, to_the_second, without_empty_columns};
 
 pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
     let query = RecordQuery {
@@ -15,7 +20,10 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
         tool_name: arguments.tool,
         status: arguments.status.map(Into::into),
         account_id: arguments.account,
+        actor: arguments.actor,
+        session: arguments.session,
         since_hours: arguments.since,
+        until_hours: arguments.until,
     };
     let records = open(settings).await?.list(&query).await?;
     if arguments.json {
@@ -24,17 +32,97 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
         }
     } else if records.is_empty() {
         say("No records.");
+    } else if arguments.wide {
+        wide(&records).iter().for_each(|line| say(line));
     } else {
-        let heading = ["MADE AT", "STATUS", "CORRELATION ID", "TOOL", "ACCOUNT", "MS", "PARAMETERS"].map(str::to_owned);
-        let rows: Vec<_> = std::iter::once(heading.to_vec()).chain(records.iter().map(row)).collect();
-        let sides = [Side::Left, Side::Left, Side::Left, Side::Left, Side::Left, Side::Right, Side::Left];
-        table(&sides, &rows, width()).iter().for_each(|line| say(line));
+        narrow(&records, width()).iter().for_each(|line| say(line));
     }
     Ok(())
 }
 
-fn row(record: &Map<String, Value>) -> Vec<String> {
-    let made_at = to_the_second(&cell(record.get("created_at")));
-    let rest = ["status", "correlation_id", "tool_name", "account_id", "elapsed_ms", "params_summary"];
-    std::iter::once(made_at).chain(rest.map(|column| cell(record.get(column)))).collect()
+fn narrow(records: &[Map<String, Value>], width: Option<usize>) -> Vec<String> {
+    let heading = ["ID", "WHEN", "STATUS", "TOOL", "ACCOUNT", "ACTOR", "APPROVED BY", "WHAT"].map(str::to_owned);
+    let now = SystemTime::now();
+    let row = |record: &Map<String, Value>| {
+        let text = |column: &str| cell(record.get(column));
+        // Most ledgers have one account.
+        let account = text("account_id");
+        vec![
+            short(&text("correlation_id")),
+            ago(&text("created_at"), now),
+            status(record),
+            text("tool_name"),
+            if account == "default" { "-".to_owned() } else { account },
+            text("actor"),
+            approver(record),
+            what(record),
+        ]
+    };
+    let rows = std::iter::once(heading.to_vec()).chain(records.iter().map(row)).collect();
+    table(&[Side::Left; 8], &without_empty_columns(rows), width)
+}
+
+fn wide(records: &[Map<String, Value>]) -> Vec<String> {
+    let heading = [
+        "MADE AT",
+        "STATUS",
+        "CORRELATION ID",
+        "TOOL",
+        "ACCOUNT",
+        "ACTOR",
+        "APPROVED BY",
+        "CLIENT",
+        "SESSION",
+        "MS",
+        "WHAT",
+    ];
+    let row = |record: &Map<String, Value>| {
+        let text = |column: &str| cell(record.get(column));
+        let client = |field: &str| record.get("client").and_then(|client| client.get(field));
+        let version = client("version").map(|version| format!(" {}", cell(Some(version)))).unwrap_or_default();
+        vec![
+            to_the_second(&text("created_at")),
+            status(record),
+            text("correlation_id"),
+            text("tool_name"),
+            text("account_id"),
+            text("actor"),
+            approver(record),
+            format!("{}{version}", cell(client("name"))),
+            cell(client("session_id")),
+            text("elapsed_ms"),
+            what(record),
+        ]
+    };
+    let rows: Vec<_> = std::iter::once(heading.map(str::to_owned).to_vec()).chain(records.iter().map(row)).collect();
+    let mut sides = [Side::Left; 11];
+    sides[9] = Side::Right;
+    table(&sides, &rows, None)
+}
+
+/// A write that later writes have undone is `reversed`.
+fn status(record: &Map<String, Value>) -> String {
+    match record.get("is_reversed") {
+        Some(Value::Bool(true)) => "reversed".to_owned(),
+        _ => cell(record.get("status")),
+    }
+}
+
+fn approver(record: &Map<String, Value>) -> String {
+    let approval = |field: &str| record.get("approval")?.get(field)?.as_str();
+    approval("decided_by").map_or_else(
+        || "-".to_owned(),
+        |who| decided_by(who, approval("decided_login"), approval("decided_via")).short(),
+    )
+}
+
+/// The parameters, and why it failed if it did.
+fn what(record: &Map<String, Value>) -> String {
+    let summary = record.get("params_summary").and_then(Value::as_str).unwrap_or_default();
+    // The account, which the server fills in, has a column of its own.
+    let params = assignments(summary, record.get("account_id"));
+    match record.get("error_code").and_then(Value::as_str) {
+        Some(code) => format!("{}: {params}", contract::visible(code)),
+        None => params,
+    }
 }

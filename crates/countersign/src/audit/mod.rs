@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 mod counts;
+mod fork;
 mod list;
 mod prune;
 mod show;
@@ -26,6 +27,7 @@ pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::R
         AuditCommand::Seal(_) => seal(settings).await?,
         AuditCommand::Verify(arguments) => return verify::run(arguments, settings).await,
         AuditCommand::Prune(arguments) => prune::run(arguments, settings).await?,
+        AuditCommand::Fork(arguments) => fork::run(&arguments, settings).await?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,11 @@
 //! `countersign audit prune` (promises A11-16, C7-10).
 
+use std::time::Duration;
+
 use anyhow::Context;
-use ledger::audit::Survey;
+use ledger::audit::{Audit, Pruned, Survey};
+use ledger::read::Error;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::PruneArgs;
 use super::open;
@@ -9,39 +13,98 @@ use crate::person;
 use crate::settings::Settings;
 use crate::terminal::say;
 
+/// How long it takes until a pruning that failed is tried again: twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
 pub(crate) async fn run(arguments: PruneArgs, settings: &Settings) -> anyhow::Result<()> {
+    if let Some(hours) = arguments.every {
+        return keep_pruning(arguments.older_than, Duration::from_secs(u64::from(hours) * 3600), settings).await;
+    }
     let audit = open(settings).await?;
-    audit.seal().await.context("the records cannot be sealed, and only sealed ones are pruned")?;
     if arguments.dry_run {
+        seal(&audit).await?;
         let (survey, made_before) = audit.survey(arguments.older_than).await?;
         say(&format!("Would remove {} made before {made_before}.", records(survey.prunable)));
-        stay(survey);
+        left_over(survey).iter().for_each(|line| say(line));
     } else {
-        let pruned = audit.prune(arguments.older_than, &person::name()).await.map_err(|error| {
-            let may_not = error.server().is_some_and(|error| error.sqlstate == "42501");
-            anyhow::Error::from(error).context(if may_not {
-                "this login may not prune: use a member of countersign_owner, such as the role that ran `countersign init`"
-            } else {
-                "not everything was pruned; what was is recorded in the ledger, and it can be run again"
-            })
-        })?;
-        say(&format!("Removed {} made before {}.", records(pruned.removed), pruned.made_before));
-        stay(pruned.left);
+        told(&prune(&audit, arguments.older_than).await?).iter().for_each(|line| say(line));
     }
     Ok(())
 }
 
+/// Prunes now and then every so often, until a signal ends it. What passes by itself is only logged: a database that cannot be
+/// reached, a lock, an upgrade that is under way. A batch that a signal interrupts is rolled back.
+async fn keep_pruning(older_than: u32, every: Duration, settings: &Settings) -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tracing::info!(
+        older_than_hours = older_than,
+        every_hours = every.as_secs() / 3600,
+        "pruning until a signal ends it"
+    );
+    let pruning = async {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match async { prune(&open(settings).await?, older_than).await }.await {
+                Ok(pruned) => {
+                    told(&pruned).iter().for_each(|line| tracing::info!("{line}"));
+                    pause = FIRST_PAUSE;
+                    tokio::time::sleep(every).await;
+                }
+                Err(error) if may_not(&error) => return Err(error),
+                Err(error) => {
+                    tracing::warn!(error = format!("{error:#}"), retry_s = pause.as_secs(), "not pruned");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    };
+    tokio::select! {
+        ended = pruning => ended,
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    }
+}
+
+async fn seal(audit: &Audit) -> anyhow::Result<()> {
+    audit.seal().await.context("the records cannot be sealed, and only sealed ones are pruned")?;
+    Ok(())
+}
+
+async fn prune(audit: &Audit, older_than: u32) -> anyhow::Result<Pruned> {
+    seal(audit).await?;
+    audit.prune(older_than, &person::name()).await.map_err(|error| {
+        let error = anyhow::Error::from(error);
+        let what = if may_not(&error) {
+            "this login may not prune: use a member of countersign_owner, such as the role that ran `countersign init`"
+        } else {
+            "not everything was pruned; what was is recorded in the ledger, and it can be run again"
+        };
+        error.context(what)
+    })
+}
+
+/// Whether the login lacks a privilege: no later attempt would do better.
+fn may_not(error: &anyhow::Error) -> bool {
+    let server = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).and_then(Error::server);
+    server.is_some_and(|error| error.sqlstate == "42501")
+}
+
+fn told(pruned: &Pruned) -> Vec<String> {
+    let removed = format!("Removed {} made before {}.", records(pruned.removed), pruned.made_before);
+    std::iter::once(removed).chain(left_over(pruned.left)).collect()
+}
+
 /// What is old and stays, and why.
-fn stay(left: Survey) {
-    for (count, why) in [
+fn left_over(left: Survey) -> Vec<String> {
+    let reasons = [
         (left.needed, "still needed: a record that stays, or an idempotency key in force, points there"),
         (left.pending, "pending"),
         (left.unsealed, "not sealed yet, since an older one is pending or a transaction is still writing"),
-    ] {
-        if count > 0 {
-            say(&format!("Left {} of that age: {why}.", records(count)));
-        }
-    }
+    ];
+    let left = reasons.into_iter().filter(|(count, _)| *count > 0);
+    left.map(|(count, why)| format!("Left {} of that age: {why}.", records(count))).collect()
 }
 
 fn records(count: i64) -> String {

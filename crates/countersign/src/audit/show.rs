@@ -1,13 +1,16 @@
 //! `countersign audit show`: a record and the records that it is tied to.
 
+use contract::CorrelationId;
 use serde_json::{Map, Value};
 
 use super::args::ShowArgs;
 use super::open;
+use crate::diff;
 use crate::settings::Settings;
-use crate::terminal::say;
+use crate::short_id;
+use crate::terminal::{Style, say};
 use crate::text;
-use crate::text::{beside, cell, json_line};
+use crate::text::{Shown, beside, cell, json_line};
 
 /// What is shown, in this order: the heading and the column. What is null is left out.
 const FIELDS: [(&str, &str); 24] = [
@@ -17,6 +20,7 @@ const FIELDS: [(&str, &str); 24] = [
     ("tool", "tool_name"),
     ("account", "account_id"),
     ("actor", "actor"),
+    ("client", "client"),
     ("made at", "created_at"),
     ("completed at", "completed_at"),
     ("elapsed ms", "elapsed_ms"),
@@ -30,30 +34,69 @@ const FIELDS: [(&str, &str); 24] = [
     ("duplicate of", "duplicate_of"),
     ("sealed in entry", "seal_entry"),
     ("parameters", "params"),
-    ("before", "before_image"),
-    ("after", "after_image"),
+    ("rows", "before_image"),
     ("result", "result"),
     ("undo", "rollback_action"),
     ("approval", "approval"),
 ];
 
 pub(crate) async fn run(arguments: ShowArgs, settings: &Settings) -> anyhow::Result<()> {
-    let found = open(settings).await?.show(arguments.correlation_id).await?;
+    let audit = open(settings).await?;
+    let prefix = &arguments.correlation_id;
+    let matches = audit.find(prefix, short_id::LOOKED_FOR).await?;
+    let one = short_id::only(prefix, matches, |one| {
+        ["correlation_id", "created_at", "status", "tool_name"].map(|column| cell(one.get(column))).join(" ")
+    })?;
+    let id = one.and_then(|one| CorrelationId::parse(one.get("correlation_id")?.as_str()?));
+    let found = match id {
+        Some(id) => audit.show(id).await?,
+        None => None,
+    };
     let record = found.ok_or_else(|| {
         anyhow::anyhow!(
             "no record has the correlation id {}: this ledger never gave it out, or the record was pruned",
-            arguments.correlation_id
+            prefix.as_str()
         )
     })?;
     if arguments.json {
         say(&json_line(&Value::Object(record)));
         return Ok(());
     }
+    let shown = Shown::new(arguments.full);
     for (heading, column) in FIELDS {
-        field(heading, record.get(column));
+        let lines = match column {
+            "before_image" => rows(&record, shown),
+            "client" => client(&record),
+            _ => shown.field(heading, record.get(column)),
+        };
+        lines.iter().for_each(|line| say(line));
     }
     chain(&record);
     Ok(())
+}
+
+/// The rows that the write found and left, where its tool looked at them.
+fn rows(record: &Map<String, Value>, shown: Shown) -> Vec<String> {
+    let image = |column: &str| record.get(column).filter(|image| !image.is_null());
+    match (image("before_image"), image("after_image")) {
+        (Some(before), Some(after)) => {
+            beside("rows", diff::lines(before, after, shown.full, shown.width, &Style::of_stdout()))
+        }
+        (before, after) => [shown.field("before", before), shown.field("after", after)].concat(),
+    }
+}
+
+/// Where the call came from.
+fn client(record: &Map<String, Value>) -> Vec<String> {
+    let of = |field: &str| record.get("client").and_then(|client| client.get(field));
+    let name = of("name").map(|name| {
+        let version = of("version").map(|version| format!(" {}", cell(Some(version)))).unwrap_or_default();
+        Value::String(format!("{}{version}", cell(Some(name))))
+    });
+    [("client", name.as_ref()), ("session", of("session_id")), ("trace", of("trace_id"))]
+        .into_iter()
+        .flat_map(|(heading, value)| text::field(heading, value))
+        .collect()
 }
 
 fn field(heading: &str, value: Option<&Value>) {

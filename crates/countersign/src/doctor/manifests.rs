@@ -1,6 +1,6 @@
 //! The manifests, as `countersign check` looks at them.
 
-use ledger::Ledger;
+use ledger::{Ledger, Target};
 use manifest::Mistakes;
 
 use super::Finding;
@@ -9,9 +9,9 @@ use crate::{check, wiring};
 
 const AREA: &str = "manifests";
 
-pub(super) async fn examine(ledger: &Ledger, settings: &Settings) -> Vec<Finding> {
+pub(super) async fn examine(ledger: &Ledger, target: &Target, settings: &Settings) -> Vec<Finding> {
     if settings.manifests.is_empty() {
-        return vec![Finding::ok(AREA, "none was given, so none was checked")];
+        return vec![Finding::unchecked(AREA, "the manifests: none was given")];
     }
     let sources = match wiring::read_manifests(&settings.manifests) {
         Ok(sources) => sources,
@@ -19,7 +19,7 @@ pub(super) async fn examine(ledger: &Ledger, settings: &Settings) -> Vec<Finding
             return vec![Finding::problem(AREA, format!("{error:#}"), "give the path of a file that can be read")];
         }
     };
-    match wiring::compile(&sources, &settings.profiles, ledger).await {
+    match wiring::compile(&sources, &settings.profiles, ledger, target).await {
         Ok(catalog) => vec![Finding::ok(AREA, check::summary(&catalog))],
         Err(error) => match error.downcast_ref::<Mistakes>() {
             Some(Mistakes(mistakes)) => {

@@ -1,6 +1,7 @@
 //! `countersign doctor`: what is stuck or wrong, why, and what to do. The ledger answers (`ledger::Doctor`); what the answers
 //! mean is here: `pooler`, `roles`, `stuck`, `manifests`. To add a question: a finding in one of these.
 
+mod evidence;
 mod manifests;
 mod pooler;
 mod roles;
@@ -25,6 +26,8 @@ use crate::text::json_line;
 enum Level {
     /// As it should be.
     Ok,
+    /// It was not looked at.
+    Unchecked,
     /// It works, and somebody should look at it.
     Warning,
     /// Something does not work, or waits for ever.
@@ -50,6 +53,11 @@ struct Finding {
 impl Finding {
     fn ok(area: &'static str, message: impl Into<String>) -> Self {
         Self { level: Level::Ok, area, message: message.into(), advice: None, details: None }
+    }
+
+    /// What was not looked at, and how it can be.
+    fn unchecked(area: &'static str, message: impl Into<String>) -> Self {
+        Self { level: Level::Unchecked, ..Self::ok(area, message) }
     }
 
     fn warning(area: &'static str, message: impl Into<String>, advice: impl Into<String>) -> Self {
@@ -115,10 +123,19 @@ async fn examine(target: &Target, settings: &Settings) -> Vec<Finding> {
             return findings;
         }
     }
+    match ledger::check_identity(target).await {
+        Ok(()) => findings.push(Finding::ok("ledger", "it was made for this database")),
+        Err(error) => findings.push(Finding::broken("ledger", error.to_string())),
+    }
     findings.extend(deviations(target).await);
     findings.extend(roles::examine(&ledger, target, &login, settings).await);
     findings.extend(stuck::examine(&ledger.doctor()).await);
-    findings.extend(manifests::examine(&ledger, settings).await);
+    findings.extend(evidence::examine(&ledger.audit(), &ledger.doctor(), settings).await);
+    findings.extend(manifests::examine(&ledger, target, settings).await);
+    findings
+        .push(Finding::unchecked("servers", "whether the servers answer: ask each for /readyz (docs/operators.md)"));
+    // What was not checked comes last.
+    findings.sort_by_key(|finding| finding.level == Level::Unchecked);
     findings
 }
 
@@ -153,7 +170,7 @@ async fn connection(ledger: &Ledger, target: &Target) -> Result<(Finding, String
         Error::Connect(ConnectError::Pooled { .. }) => Finding::broken("connection", error.to_string()),
         error => Finding::problem(
             "connection",
-            error.to_string(),
+            format!("{error}; connecting to {}", target.described()),
             "check that PostgreSQL runs there, and the connection string (docs/operators.md, \"Connecting\")",
         ),
     })?;
@@ -176,12 +193,13 @@ async fn connection(ledger: &Ledger, target: &Target) -> Result<(Finding, String
 }
 
 fn print(findings: &[Finding]) {
-    const LEVEL: usize = 9;
+    const LEVEL: usize = 11;
     let style = Style::of_stdout();
     let area = findings.iter().map(|finding| finding.area.len()).max().unwrap_or_default();
     for finding in findings {
         let level = match finding.level {
             Level::Ok => style.good(&format!("{:<LEVEL$}", "ok")),
+            Level::Unchecked => style.faint(&format!("{:<LEVEL$}", "unchecked")),
             Level::Warning => style.bold(&format!("{:<LEVEL$}", "warning")),
             Level::Problem => style.bad(&format!("{:<LEVEL$}", "problem")),
         };
@@ -193,7 +211,7 @@ fn print(findings: &[Finding]) {
     let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
     let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     say(&match (count(Level::Problem), count(Level::Warning)) {
-        (0, 0) => "Nothing is wrong.".to_owned(),
+        (0, 0) => "Nothing is wrong with what was checked.".to_owned(),
         (problems, warnings) => format!("{}, {}.", plural(problems, "problem"), plural(warnings, "warning")),
     });
 }

@@ -108,13 +108,18 @@ async fn login_settings(target: &Target, reader: Option<&Target>) -> Vec<Finding
     match ledger::unexpected_settings(target, &logins).await {
         Ok(settings) => settings
             .into_iter()
-            .map(|LoginSetting { scope, setting }| {
-                let advice = format!("alter {scope} reset .. , unless you have set it on purpose");
-                Finding::warning(
-                    AREA,
-                    format!("{scope} has the setting {setting}, which a server does not expect"),
-                    advice,
-                )
+            .map(|found| {
+                let LoginSetting { scope, setting } = &found;
+                let message = format!("{scope} has the setting {setting}, which a server does not expect");
+                match found.breaks() {
+                    Some(breaks) => {
+                        Finding::problem(AREA, format!("{message}: {breaks}"), format!("alter {scope} reset .."))
+                    }
+                    None => {
+                        let advice = format!("alter {scope} reset .. , unless you have set it on purpose");
+                        Finding::warning(AREA, message, advice)
+                    }
+                }
             })
             .collect(),
         Err(error) => vec![Finding::unasked(AREA, "the settings of the logins", &error)],

@@ -2,10 +2,11 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use contract::{AccountId, ProposalId};
+use contract::{AccountId, IdPrefix};
 use ledger::proposals::ProposalStatus;
 
 use crate::cli::ConnectionKeys;
+use crate::short_id;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProposalsCommand {
@@ -45,8 +46,6 @@ impl ProposalsCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    #[command(flatten)]
-    connection: ConnectionKeys,
     /// At most so many proposals, 1 to 1000.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) limit: u32,
@@ -56,30 +55,39 @@ pub(crate) struct ListArgs {
     /// Only proposals of this account.
     #[arg(long)]
     pub(crate) account: Option<AccountId>,
+    /// Whole ids, times in UTC, and more columns; no line is cut.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) wide: bool,
     /// One JSON object a line, without parameters and preview: show has these.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    #[command(flatten)]
-    connection: ConnectionKeys,
-    /// The proposal_id that the tool was answered with.
-    #[arg(value_name = "ID", value_parser = proposal_id)]
-    pub(crate) id: ProposalId,
+    /// The proposal_id that the tool was answered with, or its first characters.
+    #[arg(value_name = "ID", value_parser = short_id::parse)]
+    pub(crate) id: IdPrefix,
+    /// All of it: without, the rows of a large write are summed up.
+    #[arg(long)]
+    pub(crate) full: bool,
     /// As one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ApproveArgs {
-    #[command(flatten)]
-    connection: ConnectionKeys,
-    /// The proposal_id that the tool was answered with.
-    #[arg(value_name = "ID", value_parser = proposal_id)]
-    pub(crate) id: ProposalId,
+    /// The proposal_id that the tool was answered with, or its first characters.
+    #[arg(value_name = "ID", value_parser = short_id::parse)]
+    pub(crate) id: IdPrefix,
+    /// Show all of it first: without, the rows of a large write are summed up.
+    #[arg(long)]
+    pub(crate) full: bool,
     /// Approve only if the proposal has this digest, as `proposals show` has it; nothing is asked then.
     #[arg(long, value_parser = digest)]
     pub(crate) digest: Option<String>,
@@ -89,29 +97,25 @@ pub(crate) struct ApproveArgs {
     /// For how many seconds to wait until a server has carried it out, 0 to 3600.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=3600))]
     pub(crate) wait: u32,
+    #[command(flatten)]
+    connection: ConnectionKeys,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RejectArgs {
-    #[command(flatten)]
-    connection: ConnectionKeys,
-    /// The proposal_id that the tool was answered with.
-    #[arg(value_name = "ID", value_parser = proposal_id)]
-    pub(crate) id: ProposalId,
+    /// The proposal_id that the tool was answered with, or its first characters.
+    #[arg(value_name = "ID", value_parser = short_id::parse)]
+    pub(crate) id: IdPrefix,
     /// Why: the agent is told.
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    connection: ConnectionKeys,
 }
 
 fn status() -> impl TypedValueParser<Value = ProposalStatus> {
     PossibleValuesParser::new(ProposalStatus::ALL.map(ProposalStatus::as_str))
         .try_map(|word| ProposalStatus::parse(&word).ok_or("there is no such state"))
-}
-
-fn proposal_id(text: &str) -> Result<ProposalId, String> {
-    ProposalId::parse(text).ok_or_else(|| {
-        "a proposal id is a UUID of 36 characters, such as 0b9f7c52-6d3e-4a57-9b0a-1f2e3d4c5b6a".to_owned()
-    })
 }
 
 fn digest(text: &str) -> Result<String, String> {

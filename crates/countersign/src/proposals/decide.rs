@@ -11,16 +11,17 @@ use ledger::proposals::{Choice, Proposal, ProposalStatus, Tier};
 use tokio::time::Instant;
 
 use super::args::{ApproveArgs, RejectArgs};
-use super::{find, open, refused, show};
+use super::show::decider;
+use super::{find, open_to_decide, refused, show};
 use crate::person;
 use crate::settings::Settings;
 use crate::terminal::{ask, has_person, say};
 
 pub(crate) async fn approve(arguments: ApproveArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
-    let ledger = open(settings).await?;
+    let ledger = open_to_decide(settings).await?;
     let proposals = ledger.proposals();
-    let shown = find(&proposals, arguments.id).await?;
-    show::print(&shown);
+    let shown = find(&proposals, &arguments.id).await?;
+    show::print(&shown, arguments.full);
     say("");
     let who = person::name();
     let nonce = proposals.begin_decision(shown.proposal_id).await.map_err(|failure| refused(&failure))?;
@@ -29,7 +30,7 @@ pub(crate) async fn approve(arguments: ApproveArgs, settings: &Settings) -> anyh
     let decided = proposals.decide_as_person(shown.proposal_id, &who, &choice, nonce).await;
     let mut proposal = decided.map_err(|failure| refused(&failure))?;
     if shown.status == ProposalStatus::Pending {
-        say(&format!("Approved as {}.", visible(&who)));
+        say(&format!("Approved as {}.", decider(&proposal)));
     }
     if arguments.wait > 0 && proposal.status == ProposalStatus::Confirmed {
         let deadline = Instant::now() + Duration::from_secs(arguments.wait.into());
@@ -90,13 +91,12 @@ async fn outcome(ledger: &Ledger, proposal: &Proposal) -> anyhow::Result<ExitCod
 }
 
 pub(crate) async fn reject(arguments: RejectArgs, settings: &Settings) -> anyhow::Result<()> {
-    let proposals = open(settings).await?.proposals();
-    let shown = find(&proposals, arguments.id).await?;
+    let proposals = open_to_decide(settings).await?.proposals();
+    let shown = find(&proposals, &arguments.id).await?;
     let choice = Choice::Reject { reason: arguments.reason };
     let nonce = proposals.begin_decision(shown.proposal_id).await.map_err(|failure| refused(&failure))?;
     let decided = proposals.decide_as_person(shown.proposal_id, &person::name(), &choice, nonce).await;
     let rejected = decided.map_err(|failure| refused(&failure))?;
-    let who = visible(rejected.decided_by.as_deref().unwrap_or_default());
-    say(&format!("Rejected by {who}; nothing was written. {}", visible(&rejected.description)));
+    say(&format!("Rejected by {}; nothing was written. {}", decider(&rejected), visible(&rejected.description)));
     Ok(())
 }

@@ -1,12 +1,18 @@
 //! `countersign proposals list`.
 
-use ledger::proposals::{ProposalFilter, ProposalLine};
+use std::time::SystemTime;
+
+use contract::visible;
+use ledger::proposals::{ProposalFilter, ProposalLine, ProposalStatus};
 
 use super::args::ListArgs;
 use super::{open, refused};
+use crate::ago::ago;
+use crate::person::decided_by;
 use crate::settings::Settings;
+use crate::short_id::short;
 use crate::terminal::{say, width};
-use crate::text::{Side, json_line, table, to_the_second};
+use crate::text::{Side, json_line, table, to_the_second, without_empty_columns};
 
 pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
     let filter = ProposalFilter { account: arguments.account, status: arguments.status, limit: arguments.limit };
@@ -17,23 +23,66 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
         }
     } else if found.is_empty() {
         say("No proposals.");
+    } else if arguments.wide {
+        let heading =
+            ["PROPOSED", "UNTIL", "STATE", "TIER", "PROPOSAL ID", "TOOL", "ACCOUNT", "ACTOR", "DECIDED BY", "WHAT"];
+        show(&heading, found.iter().map(wide).collect(), None);
     } else {
-        let heading = ["UNTIL", "STATE", "TIER", "PROPOSAL ID", "TOOL", "ACCOUNT", "WHAT"];
-        let heading = heading.map(str::to_owned).to_vec();
-        let rows: Vec<_> = std::iter::once(heading).chain(found.iter().map(row)).collect();
-        table(&[Side::Left; 7], &rows, width()).iter().for_each(|line| say(line));
+        let now = SystemTime::now();
+        let heading = ["ID", "STATE", "WHEN", "TIER", "TOOL", "ACCOUNT", "ACTOR", "DECIDED BY", "WHAT"];
+        show(&heading, found.iter().map(|proposal| narrow(proposal, now)).collect(), width());
     }
     Ok(())
 }
 
-fn row(proposal: &ProposalLine) -> Vec<String> {
+fn show(heading: &[&str], rows: Vec<Vec<String>>, width: Option<usize>) {
+    let heading = heading.iter().copied().map(str::to_owned).collect();
+    let rows = without_empty_columns(std::iter::once(heading).chain(rows).collect());
+    let sides = vec![Side::Left; rows.first().map_or(0, Vec::len)];
+    table(&sides, &rows, width).iter().for_each(|line| say(line));
+}
+
+fn decider(proposal: &ProposalLine) -> String {
+    let decided =
+        |who: &String| decided_by(who, proposal.decided_login.as_deref(), proposal.decided_via.as_deref()).short();
+    proposal.decided_by.as_ref().map_or_else(|| "-".to_owned(), decided)
+}
+
+fn optional(text: Option<&str>) -> String {
+    text.map_or_else(|| "-".to_owned(), visible)
+}
+
+fn narrow(proposal: &ProposalLine, now: SystemTime) -> Vec<String> {
+    // What counts: of a proposal that waits, how long it still does; of any other, when it was decided on or ended.
+    let when = match proposal.status {
+        ProposalStatus::Pending => format!("ends {}", ago(&proposal.expires_at, now)),
+        _ => ago(proposal.decided_at.as_ref().or(proposal.completed_at.as_ref()).unwrap_or(&proposal.expires_at), now),
+    };
+    let account = Some(proposal.account_id.as_str()).filter(|account| *account != "default");
     vec![
+        short(&proposal.proposal_id.to_string()),
+        proposal.status.as_str().to_owned(),
+        when,
+        proposal.tier.as_str().to_owned(),
+        visible(&proposal.tool_name),
+        optional(account),
+        optional(proposal.actor.as_deref()),
+        decider(proposal),
+        visible(&proposal.description),
+    ]
+}
+
+fn wide(proposal: &ProposalLine) -> Vec<String> {
+    vec![
+        to_the_second(&proposal.created_at),
         to_the_second(&proposal.expires_at),
         proposal.status.as_str().to_owned(),
         proposal.tier.as_str().to_owned(),
         proposal.proposal_id.to_string(),
-        contract::visible(&proposal.tool_name),
-        contract::visible(proposal.account_id.as_str()),
-        contract::visible(&proposal.description),
+        visible(&proposal.tool_name),
+        visible(proposal.account_id.as_str()),
+        optional(proposal.actor.as_deref()),
+        decider(proposal),
+        visible(&proposal.description),
     ]
 }

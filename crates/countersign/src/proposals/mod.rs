@@ -3,20 +3,20 @@
 
 pub(crate) mod args;
 mod decide;
-mod diff;
 mod list;
 mod show;
 
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use contract::{ErrorCode, Failure, ProposalId};
+use contract::{ErrorCode, Failure, IdPrefix};
 use ledger::proposals::{Proposal, Proposals};
 use ledger::{Ledger, SchemaError};
 
 use self::args::ProposalsCommand;
 use crate::connection;
 use crate::settings::Settings;
+use crate::short_id;
 
 pub(crate) async fn run(command: ProposalsCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
     match command {
@@ -40,18 +40,32 @@ async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
     Ok(Ledger::new(target, settings.ledger.clone()))
 }
 
+/// The same, if it was made for this database: a decision on a copy would be one on the original's proposals.
+async fn open_to_decide(settings: &Settings) -> anyhow::Result<Ledger> {
+    let ledger = open(settings).await?;
+    ledger::check_identity(&connection::configured(settings)?).await?;
+    Ok(ledger)
+}
+
 /// What a login needs for these commands.
 const GRANT: &str = "use one that has the role, or grant countersign_approver to <login>";
 
-/// The proposal of this name, whoever made it.
-async fn find(proposals: &Proposals, id: ProposalId) -> anyhow::Result<Proposal> {
-    proposals.get(None, id).await.map_err(|failure| refused(&failure))?.ok_or_else(|| not_found(id))
+/// The only proposal whose id begins like this, whoever made it.
+async fn find(proposals: &Proposals, prefix: &IdPrefix) -> anyhow::Result<Proposal> {
+    let matches = proposals.find(prefix, short_id::LOOKED_FOR).await.map_err(|failure| refused(&failure))?;
+    let found = short_id::only(prefix, matches, |one| {
+        format!("{} {} {}", one.proposal_id, one.status.as_str(), contract::visible(&one.tool_name))
+    })?;
+    let found = found.ok_or_else(|| not_found(prefix))?;
+    let whole = proposals.get(None, found.proposal_id).await.map_err(|failure| refused(&failure))?;
+    whole.ok_or_else(|| not_found(prefix))
 }
 
-fn not_found(id: ProposalId) -> anyhow::Error {
+fn not_found(prefix: &IdPrefix) -> anyhow::Error {
     anyhow!(
-        "no proposal has the id {id}: `countersign proposals list` has those that there are; what was rejected or has expired is \
-         removed after 7 days"
+        "no proposal has the id {}: `countersign proposals list` has those that there are; what was rejected or has expired is \
+         removed after 7 days",
+        prefix.as_str()
     )
 }
 

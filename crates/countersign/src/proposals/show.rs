@@ -5,23 +5,32 @@ use ledger::proposals::{Preview, Proposal, ProposalStatus, Tier};
 use serde_json::Value;
 
 use super::args::ShowArgs;
-use super::{diff, find, open};
+use super::{find, open};
+use crate::diff;
+use crate::person::{Decider, decided_by};
 use crate::settings::Settings;
 use crate::terminal::{Style, say};
-use crate::text::{beside, field, json_line};
+use crate::text::{Shown, beside, field, json_line};
 
 pub(crate) async fn run(arguments: &ShowArgs, settings: &Settings) -> anyhow::Result<()> {
-    let proposal = find(&open(settings).await?.proposals(), arguments.id).await?;
+    let proposal = find(&open(settings).await?.proposals(), &arguments.id).await?;
     if arguments.json {
         say(&json_line(&serde_json::to_value(&proposal)?));
     } else {
-        print(&proposal);
+        print(&proposal, arguments.full);
     }
     Ok(())
 }
 
-/// The whole proposal.
-pub(super) fn print(proposal: &Proposal) {
+/// Whoever decided on it.
+pub(super) fn decider(proposal: &Proposal) -> Decider {
+    let who = proposal.decided_by.as_deref().unwrap_or_default();
+    decided_by(who, proposal.decided_login.as_deref(), proposal.decided_via.as_deref())
+}
+
+/// The proposal; with the rows of a large write only if it is to be `full`.
+pub(super) fn print(proposal: &Proposal, full: bool) {
+    let shown = Shown::new(full);
     let style = Style::of_stdout();
     let text = |heading: &str, text: &str| beside(heading, [visible(text)]);
     let optional =
@@ -41,8 +50,8 @@ pub(super) fn print(proposal: &Proposal) {
         text("until", &proposal.expires_at),
         optional("idempotency key", &proposal.idempotency_key),
         text("what", &proposal.description),
-        field("parameters", Some(&Value::Object(proposal.params.clone()))),
-        preview(&proposal.preview, &style),
+        shown.field("parameters", Some(&Value::Object(proposal.params.clone()))),
+        preview(&proposal.preview, shown, &style),
     ];
     parts.iter().flatten().for_each(|line| say(line));
     let hashes =
@@ -51,7 +60,7 @@ pub(super) fn print(proposal: &Proposal) {
     outcome(proposal).iter().for_each(|line| say(line));
 }
 
-fn preview(preview: &Preview, style: &Style) -> Vec<String> {
+fn preview(preview: &Preview, shown: Shown, style: &Style) -> Vec<String> {
     let rows = preview.rows_affected.map_or_else(
         || "not known: it was looked at, and not tried".to_owned(),
         |count| format!("{count}, when it was tried and rolled back"),
@@ -61,13 +70,15 @@ fn preview(preview: &Preview, style: &Style) -> Vec<String> {
         lines.extend(beside("warning", [style.bad(&visible(warning))]));
     }
     match (&preview.before, &preview.after) {
-        (Some(before), Some(after)) => lines.extend(beside("rows", diff::lines(before, after, style))),
+        (Some(before), Some(after)) => {
+            lines.extend(beside("rows", diff::lines(before, after, shown.full, shown.width, style)));
+        }
         (before, after) => {
-            lines.extend(field("rows before", before.as_ref()));
-            lines.extend(field("rows after", after.as_ref()));
+            lines.extend(shown.field("rows before", before.as_ref()));
+            lines.extend(shown.field("rows after", after.as_ref()));
         }
     }
-    lines.extend(field("result", Some(&preview.result)));
+    lines.extend(shown.field("result", Some(&preview.result)));
     if !preview.generated.is_empty() {
         lines.extend(beside("generated", [visible(&preview.generated.join(", "))]));
     }
@@ -90,15 +101,10 @@ fn preview(preview: &Preview, style: &Style) -> Vec<String> {
 /// What has become of it.
 fn outcome(proposal: &Proposal) -> Vec<String> {
     let mut lines = Vec::new();
-    if let (Some(who), Some(at)) = (&proposal.decided_by, &proposal.decided_at) {
+    if let (Some(_), Some(at)) = (&proposal.decided_by, &proposal.decided_at) {
         let what = if proposal.status == ProposalStatus::Rejected { "rejected" } else { "agreed" };
-        let (login, via) = (proposal.decided_login.as_deref(), proposal.decided_via.as_deref());
-        let who = format!(
-            "{at} by {}, via {} as database login {}",
-            visible(who),
-            via.unwrap_or("-"),
-            visible(login.unwrap_or("-"))
-        );
+        let via = proposal.decided_via.as_deref().unwrap_or("-");
+        let who = format!("{at} by {}, via {via}", decider(proposal));
         lines.extend(beside(what, [who]));
     }
     let rest = [

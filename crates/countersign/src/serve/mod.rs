@@ -169,6 +169,7 @@ impl Running {
     fn announce(&self, settings: &Settings) {
         tracing::info!(
             tools = self.tools,
+            executors = self.toolbox.executors().map_or(0, |executors| executors.names().count()),
             profile = settings.profile,
             account = settings.account.as_str(),
             database = self.target.dbname,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use contract::{ErrorCode, Failure};
+use ledger::Target;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -15,25 +16,24 @@ use crate::settings::Settings;
 use crate::wiring;
 
 /// How long a client waits for a database that has neither answered nor refused, before it is served without one.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 const HINT: &str = "The server keeps trying, and announces its tools (notifications/tools/list_changed) once it is connected. \
     If this lasts, tell the operator: the message says what PostgreSQL, or the network, has answered.";
 
 pub(super) async fn serve(start: Start, settings: Settings, stop: CancellationToken) -> anyhow::Result<()> {
-    let demo = start.demo;
+    let (demo, target) = (start.demo, start.target.clone());
     let (progress, mut failure) = watch::channel(not_yet("the database has not answered yet"));
-    let tools = wiring::unavailable_tools(&settings, &failure, &start.metrics)?;
+    let tools = wiring::unavailable_tools(&settings, demo, &failure, &start.metrics)?;
     let served = Served::new(tools, &settings)?;
     let is_serving = Arc::new(AtomicBool::new(false));
     let mut starting =
         tokio::spawn(started(start, settings.clone(), served.clone(), progress, Arc::clone(&is_serving)));
 
-    let patience = tokio::time::sleep(PATIENCE);
     let started = tokio::select! {
         started = &mut starting => Some(started??),
         Ok(()) = failure.changed() => None,
-        () = patience => None,
+        () = no_answer(&target) => None,
         () = stop.cancelled() => None,
     };
     if started.is_none() {
@@ -54,6 +54,16 @@ pub(super) async fn serve(start: Start, settings: Settings, stop: CancellationTo
         running.drain().await;
     }
     Ok(outcome?)
+}
+
+/// Returns when the database has not answered for a while. A start that takes long for another reason is waited for.
+async fn no_answer(target: &Target) {
+    loop {
+        tokio::time::sleep(PATIENCE).await;
+        if !matches!(tokio::time::timeout(PATIENCE, ledger::reach(target)).await, Ok(Ok(()))) {
+            return;
+        }
+    }
 }
 
 /// Starts as soon as the database is there. What is wrong with it, or with the manifests, stops the start, unless clients are

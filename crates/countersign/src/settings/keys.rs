@@ -20,8 +20,8 @@ use super::bounded::Bounded;
 /// A group of keys, each of which may be missing; a layer above goes before one below.
 macro_rules! keys {
     ($(#[$meta:meta])* $group:ident { $($(#[$key_meta:meta])* $key:ident: $type:ty,)* }) => {
-        $(#[$meta])*
         #[derive(Debug, Clone, Default, clap::Args, Deserialize, JsonSchema)]
+        $(#[$meta])*
         #[serde(default)]
         pub(crate) struct $group {
             $($(#[$key_meta])* pub(crate) $key: Option<$type>,)*
@@ -39,6 +39,7 @@ macro_rules! keys {
 
 keys! {
     /// What is logged.
+    #[command(next_help_heading = "Global options")]
     LogKeys {
         /// How much is logged to standard error: error, warn, info (the default), debug, or filters such as
         /// countersign_ledger=debug.
@@ -52,6 +53,7 @@ keys! {
 
 keys! {
     /// Which database.
+    #[command(next_help_heading = "Connection options")]
     DatabaseKeys {
         /// postgresql://user@host:5432/dbname, or host=... dbname=... Without it: DATABASE_URL, then PGHOST and the like.
         #[arg(long, env = "COUNTERSIGN_DATABASE_URL", hide_env_values = true, value_parser = secret)]
@@ -69,6 +71,7 @@ keys! {
 
 keys! {
     /// How to connect: part of `[limits]`.
+    #[command(next_help_heading = "Connection options")]
     ConnectKeys {
         /// How long connecting may take, in milliseconds, unless the connection string has a connect_timeout; 10000 by
         /// default.
@@ -130,6 +133,7 @@ keys! {
 
 keys! {
     /// How writes are carried out.
+    #[command(next_help_heading = "Options for writes")]
     WriteKeys {
         /// Refuse to serve over a login that can do more than the manifests and the ledger's protocol need: a superuser,
         /// the ledger's owner, a role that makes roles or bypasses row level security. Without, the log says so.
@@ -164,6 +168,7 @@ keys! {
 
 keys! {
     /// How HTTP is served: the table `[http]`.
+    #[command(next_help_heading = "Options for HTTP")]
     HttpKeys {
         /// Serve MCP over HTTP on this address and port, such as 127.0.0.1:7777, instead of standard input and output.
         #[arg(long = "http", env = "COUNTERSIGN_HTTP", value_name = "ADDRESS")]
@@ -221,6 +226,7 @@ keys! {
 
 keys! {
     /// What is bounded: part of `[limits]`.
+    #[command(next_help_heading = "Limits")]
     LimitKeys {
         /// How long a read may take, from the call to the answer, in milliseconds; 30000 by default.
         #[arg(long, env = "COUNTERSIGN_QUERY_TIMEOUT_MS", value_name = "MS")]

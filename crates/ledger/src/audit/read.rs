@@ -1,6 +1,6 @@
 //! Reading the records of every account (promises A9-33, A10-06, A10-08). Agents read through [`crate::Records`] instead.
 
-use contract::CorrelationId;
+use contract::{CorrelationId, IdPrefix};
 use serde_json::{Map, Value};
 
 use super::Audit;
@@ -17,28 +17,48 @@ pub struct RecordQuery {
     pub status: Option<Status>,
     /// Only of this account.
     pub account_id: Option<String>,
+    /// Only of this actor.
+    pub actor: Option<String>,
+    /// Only of sessions whose id begins like this.
+    pub session: Option<String>,
     /// Only those made within so many hours.
     pub since_hours: Option<u32>,
+    /// Only those made longer ago than so many hours.
+    pub until_hours: Option<u32>,
 }
 
 const LIST_SQL: &str = concat!(
     "select a.id, ",
     rfc3339!("a.created_at"),
     " as created_at, a.status, a.tool_name, a.account_id, a.actor, a.correlation_id, a.elapsed_ms, a.params_summary, \
-     a.result_summary, a.error_code, a.error_message, a.approval \
+     a.result_summary, a.error_code, a.error_message, a.approval, a.client, \
+     exists (select from countersign.undo_call u where u.correlation_id = a.correlation_id) \
+         and not exists (select from countersign.undo_call u \
+             where u.correlation_id = a.correlation_id and u.reversed_by is null) as is_reversed \
      from countersign.mutation_audit a \
      where ($1::text is null or a.tool_name = $1) and ($2::text is null or a.status = $2) \
        and ($3::text is null or a.account_id = $3) \
        and ($4::integer is null or a.created_at >= clock_timestamp() - make_interval(hours => $4)) \
        and ($5::bigint is null or a.id < $5) \
+       and ($7::text is null or a.actor = $7) \
+       and ($8::text is null or starts_with(a.client ->> 'session_id', $8)) \
+       and ($9::integer is null or a.created_at < clock_timestamp() - make_interval(hours => $9)) \
      order by a.id desc limit $6::bigint"
+);
+
+/// The columns that tell records apart.
+const FIND_SQL: &str = concat!(
+    "select a.correlation_id, a.tool_name, a.status, ",
+    rfc3339!("a.created_at"),
+    " as created_at from countersign.mutation_audit a \
+     where a.correlation_id between $1::uuid and $2::uuid order by a.id desc limit $3::bigint"
 );
 /// Records of one answer, whose size is bounded.
 const PAGE: u32 = 500;
 
 /// Duplicates by number, and by name as long as they are few: a record can have any number of them.
 const SHOW_SQL: &str = concat!(
-    "select a.id, a.correlation_id, a.status, a.tool_name, a.account_id, a.actor, ",
+    "select a.id, a.correlation_id, a.status, a.tool_name, a.account_id, a.actor, a.client, ",
     rfc3339!("a.created_at"),
     " as created_at, ",
     rfc3339!("a.completed_at"),
@@ -79,6 +99,9 @@ impl Audit {
                 query.since_hours.map(|hours| hours.to_string()),
                 records.last().and_then(|last| last.get("id")).map(Value::to_string),
                 Some(page.to_string()),
+                query.actor.clone(),
+                query.session.clone(),
+                query.until_hours.map(|hours| hours.to_string()),
             ];
             let found = self.records.objects(LIST_SQL, &params).await?;
             let is_last = found.len() < usize::try_from(page).unwrap_or(usize::MAX);
@@ -86,6 +109,15 @@ impl Audit {
             left = if is_last { 0 } else { left - page };
         }
         Ok(records)
+    }
+
+    /// The records whose correlation id begins like this, newest first: `correlation_id`, `tool_name`, `status`, `created_at`.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn find(&self, prefix: &IdPrefix, limit: u32) -> Result<Vec<Map<String, Value>>, pg::Error> {
+        let [low, high] = prefix.range();
+        self.records.objects(FIND_SQL, &[Some(low), Some(high), Some(limit.to_string())]).await
     }
 
     /// One record whole, with what it duplicates, what duplicates it, what reversed it and what it reversed, and the entry

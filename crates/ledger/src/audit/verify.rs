@@ -100,6 +100,19 @@ const REST_SQL: &str = "\
         count(*) filter (where a.status = 'pending')::text \
     from countersign.mutation_audit a where a.id > $1::bigint or a.status = 'pending'";
 const ENTRY_SQL: &str = "select encode(s.hash, 'hex') from countersign.seal s where s.no = $1::bigint";
+/// Where to begin so that at least $1 records are compared: the entry before, its hash, the last id of all entries up to it, and
+/// how many records these have. Looks at the last thousand entries.
+const RECENT_SQL: &str = "\
+    with last as ( \
+        select s.no, s.from_id, sum(coalesce(cardinality(s.record_ids), 0)) over (order by s.no desc) \
+            - coalesce(cardinality(s.record_ids), 0) as behind \
+        from (select * from countersign.seal order by no desc limit 1000) s \
+    ), first as (select coalesce(min(l.no), 1) - 1 as no from last l where l.behind < $1::bigint) \
+    select f.no::text, \
+        coalesce((select encode(s.hash, 'hex') from countersign.seal s where s.no = f.no), ''), \
+        coalesce((select s.to_id from countersign.seal s where s.no <= f.no and s.to_id is not null \
+                  order by s.no desc limit 1), 0)::text \
+    from first f";
 /// A thousand records each: one statement takes a second or so.
 const ENTRIES_AT_ONCE: i64 = 20;
 
@@ -120,7 +133,25 @@ impl Audit {
         let mut lease = self.lease().await?;
         let session = lease.session();
         session.begin(Some("isolation level repeatable read read only"), &[]).await.map_err(|failed| failed.error)?;
-        let outcome = follow(session).await?;
+        let outcome = follow(session, Progress::default()).await?;
+        session.batch("commit").await?;
+        Ok(outcome)
+    }
+
+    /// Compares the newest records with their seals: those of the last entries of the chain, at least `records` if there are so
+    /// many. The hash of the entry before them is taken as it is. [`Verified`] counts what was compared; its `entries` is the
+    /// number of the last entry.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn verify_recent(&self, records: u32) -> Result<Result<Verified, Finding>, pg::Error> {
+        let mut lease = self.lease().await?;
+        let session = lease.session();
+        session.begin(Some("isolation level repeatable read read only"), &[]).await.map_err(|failed| failed.error)?;
+        let [entries, hash, last_id] = one_row(ask(session, RECENT_SQL, &[Some(records.to_string())]).await?)?;
+        let verified = Verified { entries: number(entries.as_ref())?, ..Verified::default() };
+        let before = Progress { verified, last_hash: hash.unwrap_or_default(), last_id: number(last_id.as_ref())? };
+        let outcome = follow(session, before).await?;
         session.batch("commit").await?;
         Ok(outcome)
     }
@@ -143,14 +174,14 @@ impl Audit {
     }
 }
 
-async fn follow(session: &mut Session) -> Result<Result<Verified, Finding>, pg::Error> {
+/// Compares what comes behind `progress`.
+async fn follow(session: &mut Session, mut progress: Progress) -> Result<Result<Verified, Finding>, pg::Error> {
     if let Some(row) = ask(session, BELOW_SQL, &[]).await?.into_iter().next() {
         let [id, correlation_id] = one_row(vec![row])?;
         let id = number(id.as_ref())?;
         return Ok(Err(Finding::Record { id, correlation_id, entry: None, wrong: Wrong::Inserted }));
     }
     let [removed] = one_row(ask(session, REMOVED_SQL, &[]).await?)?;
-    let mut progress = Progress::default();
     loop {
         let params = [
             Some(progress.verified.entries.to_string()),

@@ -1,6 +1,6 @@
 -- The next entries of the chain behind $1, at most $2, and for each of them what is wrong with it first.
 -- $3: the hash of entry $1, in hex; empty for none. $4: what was pruned, as an int8multirange.
--- The texts that are hashed are those of countersign.seal_records and countersign.seal_hash (migrations/V6__seal.sql, V8__proposals.sql), once
+-- The texts that are hashed are those of countersign.seal_records and countersign.seal_hash (migrations/V6__seal.sql, V10__client.sql), once
 -- more: whoever can alter records can alter functions too.
 with entry as materialized (
     select s.*, coalesce(lag(s.hash) over (order by s.no), decode($3::text, 'hex')) as previous
@@ -26,7 +26,8 @@ left join lateral (
                 when a.id is null and not $4::int8multirange @> sealed.id then 'missing'
                 when a.id is not null and $4::int8multirange @> sealed.id then 'returned'
                 when sealed.leaf <> sha256(convert_to(json_build_array(
-                    coalesce('countersign record 2 ' || a.approval::text, 'countersign record 1'), a.id::text, a.correlation_id::text, a.idempotency_key, a.tool_name, a.params_hash,
+                    case when a.client is null then coalesce('countersign record 2 ' || a.approval::text, 'countersign record 1')
+                         else 'countersign record 3 ' || json_build_array(a.approval::text, a.client::text)::text end, a.id::text, a.correlation_id::text, a.idempotency_key, a.tool_name, a.params_hash,
                     a.params::text, a.params_summary, a.status, a.duplicate_of::text, a.result::text, a.result_summary,
                     a.rows_affected::text, a.before_image::text, a.after_image::text, a.rollback_action::text, a.error_code, a.error_sqlstate,
                     a.error_message, a.elapsed_ms::text, a.account_id, a.actor, a.exec_xid::text,

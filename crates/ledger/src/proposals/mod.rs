@@ -21,7 +21,7 @@ mod state;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId};
+use contract::{AccountId, CorrelationId, ErrorCode, Failure, IdPrefix, ProposalId};
 use pg::Writer;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -71,8 +71,8 @@ pub struct Proposals {
     previewing: Arc<Semaphore>,
 }
 
-const WHOLE_SQL: &str = "select p.tool_version, p.definition, p.params, p.params_hash, p.idempotency_key, p.preview, \
-    p.decided_login::text as decided_login, p.reason, ";
+const WHOLE_SQL: &str = "select p.client, p.tool_version, p.definition, p.params, p.params_hash, p.idempotency_key, p.preview, \
+    p.reason, ";
 const LINE_SQL: &str = "select ";
 const COLUMNS_SQL: &str = concat!(
     "p.proposal_id, p.account_id, p.actor, p.tool_name, p.tier, p.description, p.digest, ",
@@ -80,7 +80,7 @@ const COLUMNS_SQL: &str = concat!(
     " as created_at, ",
     rfc3339!("p.expires_at"),
     " as expires_at, case when p.status = 'pending' and p.expires_at <= clock_timestamp() then 'expired' else p.status end as status, \
-     p.decided_by, p.decided_via, ",
+     p.decided_by, p.decided_login::text as decided_login, p.decided_via, ",
     rfc3339!("p.decided_at"),
     " as decided_at, p.correlation_id, p.error_code, p.error_message, ",
     rfc3339!("p.completed_at"),
@@ -90,9 +90,10 @@ const ONE_SQL: &str = "where p.proposal_id = $1::uuid and ($2::text is null or p
 const LIST_SQL: &str = "where ($1::text is null or p.account_id = $1) and ($2::text is null or $2 = \
     case when p.status = 'pending' and p.expires_at <= clock_timestamp() then 'expired' else p.status end) \
     order by p.id desc limit $3::bigint";
+const FIND_SQL: &str = "where p.proposal_id between $1::uuid and $2::uuid order by p.id desc limit $3::bigint";
 const STANDING_SQL: &str = "select * from countersign.standing_write($1, $2, $3, $4)";
 const PROPOSE_SQL: &str = "select * from countersign.propose($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-    make_interval(secs => $13::double precision), $14)";
+    make_interval(secs => $13::double precision), $14, $15)";
 
 impl Proposals {
     pub(crate) fn new(writer: Writer, gate: Gate, records: Records, settings: &crate::Settings) -> Self {
@@ -145,7 +146,7 @@ impl Proposals {
             match trials.twice().await {
                 Ok([first, second]) => {
                     if let Some(preview) = Preview::of_both(first, &second.work) {
-                        return Ok(preview);
+                        return Ok(Preview { row_key: executor.row_key().to_vec(), ..preview });
                     }
                 }
                 // Others have changed its rows since the snapshot was taken.
@@ -195,6 +196,7 @@ impl Proposals {
             Some(shown),
             Some(self.lifetime.as_secs_f64().to_string()),
             Some(MOST_PENDING.to_string()),
+            draft.order.principal.client.to_json(),
         ];
         let answer = self.writer.ask(PROPOSE_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
         let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 2]>::try_from(row).ok());
@@ -231,6 +233,15 @@ impl Proposals {
             Some(filter.limit.to_string()),
         ];
         self.read(LINE_SQL, LIST_SQL, &params).await
+    }
+
+    /// The proposals whose id begins like this, newest first.
+    ///
+    /// # Errors
+    /// That the ledger cannot be read.
+    pub async fn find(&self, prefix: &IdPrefix, limit: u32) -> Result<Vec<ProposalLine>, Failure> {
+        let [low, high] = prefix.range();
+        self.read(LINE_SQL, FIND_SQL, &[Some(low), Some(high), Some(limit.to_string())]).await
     }
 
     async fn read<T: DeserializeOwned>(

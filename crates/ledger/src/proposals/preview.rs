@@ -33,6 +33,9 @@ pub struct Preview {
     /// The same rows after it; those that would be gone are absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
+    /// The columns that tell the rows of `before` and `after` apart; empty if that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub row_key: Vec<String>,
     /// What the database makes when the write is carried out: `result.id`, `after.created_at`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub generated: Vec<String>,
@@ -63,6 +66,7 @@ impl Preview {
             result: work.data,
             before: work.before,
             after: work.after,
+            row_key: Vec::new(),
             generated: Vec::new(),
             rollback,
             definitions,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use contract::{AccountId, CorrelationId, Failure, Principal, ProposalId};
+use contract::{AccountId, ClientInfo, CorrelationId, Failure, Principal, ProposalId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -36,6 +36,9 @@ pub struct Proposal {
     pub account_id: AccountId,
     /// The label of whoever proposed.
     pub actor: Option<String>,
+    /// Where it was proposed from; absent if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientInfo>,
     /// The tool.
     pub tool_name: String,
     /// The version of the tool.
@@ -107,6 +110,8 @@ pub struct ProposalLine {
     pub status: Status,
     /// Who decided.
     pub decided_by: Option<String>,
+    /// As in [`Proposal`].
+    pub decided_login: Option<String>,
     /// How it was told.
     pub decided_via: Option<String>,
     /// When.
@@ -151,7 +156,11 @@ impl Proposal {
     /// On whose behalf it is carried out.
     #[must_use]
     pub fn order(&self) -> Order {
-        let principal = Principal { account_id: self.account_id.clone(), actor: self.actor.clone() };
+        let principal = Principal {
+            account_id: self.account_id.clone(),
+            actor: self.actor.clone(),
+            client: self.client.clone().unwrap_or_default(),
+        };
         Order { principal, params: self.params.clone() }
     }
 }

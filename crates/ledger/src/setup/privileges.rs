@@ -8,8 +8,8 @@ use crate::roles::APPROVER;
 use crate::schema::SchemaError;
 
 /// The functions of the write protocol, which servers call.
-const SERVER_FUNCTIONS: [&str; 22] = [
-    "admit(uuid, text, text, text, text, text, json, text, boolean)",
+const SERVER_FUNCTIONS: [&str; 23] = [
+    "admit(uuid, text, text, text, text, text, json, text, json, boolean)",
     "changed_definitions(json)",
     "claim(uuid, integer)",
     "contend(uuid)",
@@ -20,9 +20,10 @@ const SERVER_FUNCTIONS: [&str; 22] = [
     "finish_proposal(uuid, uuid, text, text, text)",
     "finish_success(uuid, json, text, bigint, json, json, json, text[], text[], interval)",
     "hold_proposal(uuid, uuid)",
-    "propose(uuid, text, text, text, text, text, text, text, json, text, text, json, interval, integer)",
+    "note_fingerprint_key(text)",
+    "propose(uuid, text, text, text, text, text, text, text, json, text, text, json, interval, integer, json)",
     "reader_credentials()",
-    "record_aborted(uuid, text, text, text, text, text, json, text)",
+    "record_aborted(uuid, text, text, text, text, text, json, text, json)",
     "release_proposal(uuid, uuid, interval, boolean)",
     "resolve(uuid, integer)",
     "seal_records(integer)",
@@ -36,8 +37,8 @@ const SERVER_FUNCTIONS: [&str; 22] = [
 /// The functions that approvers call.
 const APPROVER_FUNCTIONS: [&str; 2] = ["begin_decision(uuid)", "decide_as_person(uuid, text, text, text, text, text)"];
 
-/// The functions that both call: they only compute.
-const SHARED_FUNCTIONS: [&str; 1] = ["may_run_until(countersign.proposal)"];
+/// The functions that both call: they change nothing.
+const SHARED_FUNCTIONS: [&str; 2] = ["current_identity()", "may_run_until(countersign.proposal)"];
 
 /// The tables that neither servers nor approvers read: passwords, keys, and what only `init` needs.
 const PRIVATE_TABLES: [&str; 5] = ["decision_nonce", "reader_login", "reader_relation", "reader_schema", "state_key"];

@@ -5,12 +5,17 @@ use crate::Mistakes;
 use crate::file::Tool;
 use crate::read::Draft;
 
-/// Checks it. Whether there is an executor of this name is known where executors are registered.
-pub(super) fn check(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+/// Checks it; `registered` are the names of those that there are.
+pub(super) fn check(draft: &Draft<'_>, tool: &Tool, registered: &[&str], mistakes: &mut Mistakes) {
     let Some(executor) = tool.executor.as_ref().filter(|_| tool.is(true)) else { return };
     let name = executor.get_ref().as_str();
     if !is_name(name, 64, "_-") {
         let message = "executor is the name of a registered one: 1 to 64 of the characters a-z A-Z 0-9 _ -";
+        mistakes.0.push(draft.mistake(executor.span(), message));
+    } else if !registered.contains(&name) {
+        let known =
+            if registered.is_empty() { "none is".to_owned() } else { format!("registered: {}", registered.join(", ")) };
+        let message = format!("it needs the executor \"{name}\", which is not registered in this server ({known})");
         mistakes.0.push(draft.mistake(executor.span(), message));
     }
     // The span of a key that is not there is empty.

@@ -1,28 +1,35 @@
 //! What can be wrong with a manifest, one concern a file. A check notes its mistakes and never stops the others.
 
 mod agreement;
+mod builtin;
 mod declaration;
+mod denied;
 mod executor;
 mod names;
 mod params;
 mod reach;
 mod result;
+mod schema;
 mod undo;
+mod warnings;
 
 use contract::Principal;
 
+pub(crate) use builtin::{builtin, instructions};
+pub(crate) use denied::{Denied, INSUFFICIENT_PRIVILEGE};
 pub(crate) use names::names;
 pub(crate) use undo::undo;
+pub(crate) use warnings::warnings;
 
 use crate::compile::Inferred;
 use crate::read::Draft;
 use crate::{Mistakes, ValueSource};
 
 /// Checks what a tool's declaration alone says.
-pub(crate) fn declaration(draft: &Draft<'_>, mistakes: &mut Mistakes) {
+pub(crate) fn declaration(draft: &Draft<'_>, executors: &[&str], mistakes: &mut Mistakes) {
     let Some(tool) = &draft.tool else { return };
     declaration::check(draft, tool, mistakes);
-    executor::check(draft, tool, mistakes);
+    executor::check(draft, tool, executors, mistakes);
     agreement::check(draft, tool, mistakes);
     params::check(draft, tool, mistakes);
     undo::check_form(draft, tool, mistakes);

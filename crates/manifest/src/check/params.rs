@@ -11,7 +11,9 @@ use crate::compile::{Inferred, limits};
 use crate::file::{Param, Tool};
 use crate::read::Draft;
 use crate::schema::{IDEMPOTENCY_KEY, allowed};
-use crate::value::{compare, is_number, is_pattern, is_text, json, limited, misfit};
+use crate::value::{
+    compare, is_json, is_number, is_pattern, is_text, json, json_object, limited, misfit, misfit_of_own,
+};
 use crate::{Limits, Mistakes};
 
 /// Checks what the declarations alone say.
@@ -91,6 +93,7 @@ impl<'a> Notes<'a, '_, '_> {
             ("maximum", param.maximum.as_ref().map(serde_spanned::Spanned::span)),
             ("max_length", param.max_length.as_ref().map(serde_spanned::Spanned::span)),
             ("pattern", param.pattern.as_ref().map(serde_spanned::Spanned::span)),
+            ("schema", param.schema.as_ref().map(serde_spanned::Spanned::span)),
         ] {
             if let Some(span) = span {
                 self.note(span, &format!("the server fills it, so {key} means nothing"));
@@ -121,6 +124,11 @@ impl<'a> Notes<'a, '_, '_> {
         if let Some(pattern) = param.pattern.as_ref().filter(|pattern| !is_pattern(pattern.get_ref())) {
             let message = format!("pattern: {:?} is not a regular expression (ECMA 262)", pattern.get_ref());
             self.note(pattern.span(), &message);
+        }
+        if let Some(schema) = &param.schema
+            && let Some(problem) = super::schema::problem(&json_object(schema.get_ref()))
+        {
+            self.note(schema.span(), &problem);
         }
         if let Some(values) = param.one_of.as_ref().filter(|values| values.get_ref().is_empty()) {
             self.note(values.span(), "an empty enum allows nothing");
@@ -160,6 +168,9 @@ impl<'a> Notes<'a, '_, '_> {
                 self.note(limit.span(), &format!("{key} is for numbers, and this is {}", ty.name));
             }
         }
+        if let Some(schema) = param.schema.as_ref().filter(|_| !is_json(ty)) {
+            self.note(schema.span(), &format!("schema is for json and jsonb, and this is {}", ty.name));
+        }
         for (key, span) in [
             ("max_length", param.max_length.as_ref().map(serde_spanned::Spanned::span)),
             ("pattern", param.pattern.as_ref().map(serde_spanned::Spanned::span)),
@@ -181,6 +192,7 @@ impl<'a> Notes<'a, '_, '_> {
 
     fn default_fits(&mut self, ty: &PgType, limits: &Limits) {
         let Some(default) = &self.param.default else { return };
+        let misfit = if limits.schema.is_some() { misfit_of_own } else { misfit };
         if let Some(why) = misfit(&json(default.get_ref()), allowed(ty, limits)) {
             self.note(default.span(), &format!("default: {why}"));
         }

@@ -60,6 +60,7 @@ fn one(
             );
             mistakes.0.push(draft.mistake(span, message));
         }
-        Reach::Planned { .. } | Reach::Unplanned(_) => {}
+        // Told of all statements together: `denied.rs`.
+        Reach::Forbidden(_) | Reach::Planned { .. } | Reach::Unplanned(_) => {}
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn spec(draft: Draft<'_>, inferred: Inferred) -> Option<ToolSpec> {
         access,
         tier,
         input_schema: input_schema(access, &params),
-        output_schema: output_schema(access, tier, rows, columns),
+        output_schema: output_schema(access, rows, columns),
         params,
         after: inferred.after.or_else(|| inferred.before.clone()),
         before: inferred.before,
@@ -77,6 +77,7 @@ pub(crate) fn limits(declared: &file::Param) -> Limits {
         maximum: number(&declared.maximum),
         max_length: declared.max_length.as_ref().map(|length| *length.get_ref()),
         pattern: declared.pattern.as_ref().map(|pattern| pattern.get_ref().clone()),
+        schema: declared.schema.as_ref().map(|schema| json_object(schema.get_ref())),
     }
 }
 

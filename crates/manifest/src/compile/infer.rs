@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use contract::{Describe, DescribeError, PgType, StatementShape};
 
+use crate::check::{Denied, INSUFFICIENT_PRIVILEGE};
 use crate::file::Tool;
 use crate::read::Draft;
 use crate::source::offset_in_string;
@@ -43,6 +44,7 @@ pub(crate) async fn infer(
     draft: &Draft<'_>,
     database: &impl Describe,
     mistakes: &mut Mistakes,
+    denied: &mut Denied,
 ) -> Result<Option<Inferred>, Unreachable> {
     let Some(tool) = draft.tool.as_ref().filter(|_| draft.whole) else { return Ok(None) };
     if tool.executor.is_some() && tool.before.is_none() {
@@ -53,9 +55,11 @@ pub(crate) async fn infer(
     if texts.is_empty() || texts.iter().any(|text| text.sql.trim().is_empty()) {
         return Ok(None);
     }
-    let mut inference = Inference { draft, tool, database, known: vec![None; tool.param.len()], found: Vec::new() };
+    let known = vec![None; tool.param.len()];
+    let mut inference = Inference { draft, tool, database, known, found: Vec::new(), denied: Vec::new() };
     let shapes = inference.run(&texts).await;
     mistakes.0.append(&mut inference.found);
+    inference.denied.iter().for_each(|why| denied.note(draft.mistake(draft.span.clone(), why)));
     let Some(shapes) = shapes? else { return Ok(None) };
 
     let params: Vec<Arc<PgType>> = inference.known.into_iter().flatten().collect();
@@ -103,6 +107,8 @@ struct Inference<'a, 's, D> {
     database: &'a D,
     known: Vec<Option<Arc<PgType>>>,
     found: Vec<Mistake>,
+    /// What the login has no right to, in PostgreSQL's words.
+    denied: Vec<String>,
 }
 
 /// What one attempt to describe a statement came to.
@@ -136,10 +142,10 @@ impl<D: Describe> Inference<'_, '_, D> {
                 }
             }
         }
-        if self.found.is_empty() {
+        if self.is_clean() {
             self.require_types();
         }
-        if !self.found.is_empty() {
+        if !self.is_clean() {
             return Ok(None);
         }
         let mut shapes = Vec::new();
@@ -150,7 +156,11 @@ impl<D: Describe> Inference<'_, '_, D> {
                 Err(refusal) => self.refused(text, refusal),
             }
         }
-        Ok(self.found.is_empty().then_some(shapes))
+        Ok(self.is_clean().then_some(shapes))
+    }
+
+    fn is_clean(&self) -> bool {
+        self.found.is_empty() && self.denied.is_empty()
     }
 
     /// Describes a statement with the types known so far, and learns from it.
@@ -245,6 +255,10 @@ impl<D: Describe> Inference<'_, '_, D> {
     }
 
     fn refused(&mut self, text: &Text<'_>, refusal: Refusal) {
+        if refusal.sqlstate == INSUFFICIENT_PRIVILEGE {
+            self.denied.push(refusal.message);
+            return;
+        }
         let token = self.draft.source.text.get(text.span.clone()).unwrap_or_default();
         let offset = refusal.position.map_or(0, |position| offset_in_string(token, position as usize));
         let at = text.span.start + offset;

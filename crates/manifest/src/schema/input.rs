@@ -6,7 +6,7 @@ use contract::PgType;
 use serde_json::{Map, Number, Value, json};
 
 use super::object;
-use super::types::{argument, is_obvious, words};
+use super::types::{argument, argument_words, is_obvious};
 use crate::value::compare;
 use crate::{Access, Limits, Param, ParamSource};
 
@@ -30,12 +30,8 @@ pub(crate) fn input_schema(access: Access, params: &[Param]) -> Map<String, Valu
 pub fn idempotency_key() -> Value {
     json!({
         "type": "string",
-        "minLength": 1,
-        "maxLength": 255,
-        "pattern": r"^[\x21-\x7E]+$",
-        "description": "Optional. A key of your own for this one write, such as a UUID: a call with the same key and the \
-                        same arguments within 24 hours is not executed again but answered with the first result. \
-                        Use a new key for a new write.",
+        "pattern": "^[!-~]{1,255}$",
+        "description": "See instructions.",
     })
 }
 
@@ -44,7 +40,7 @@ fn property(param: &Param) -> Map<String, Value> {
     let description = if is_obvious(&param.ty) {
         param.description.clone()
     } else {
-        format!("{} ({})", param.description, words(&param.ty))
+        format!("{} ({})", param.description, argument_words(&param.ty))
     };
     schema.insert("description".to_owned(), description.into());
     if let Some(default) = &param.default {
@@ -63,6 +59,9 @@ fn narrowed(mut schema: Map<String, Value>, limits: &Limits) -> Map<String, Valu
     if let Some(Value::Object(items)) = schema.get_mut("items") {
         *items = narrowed(std::mem::take(items), limits);
         return schema;
+    }
+    if let Some(own) = &limits.schema {
+        schema.extend(own.clone());
     }
     if !limits.one_of.is_empty() {
         schema.insert("enum".to_owned(), limits.one_of.clone().into());
@@ -116,7 +115,7 @@ mod tests {
             r#"{"type":"object","properties":{"x":{"type":"string","description":"It."}},"required":["x"],"additionalProperties":false}"#
         );
         let write = input_schema(Access::Write, &[x]);
-        assert_eq!(write["properties"]["idempotency_key"]["pattern"], r"^[\x21-\x7E]+$");
+        assert_eq!(write["properties"]["idempotency_key"]["pattern"], "^[!-~]{1,255}$");
         assert_eq!(write["required"], json!(["x"]));
     }
 

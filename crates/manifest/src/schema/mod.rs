@@ -8,9 +8,10 @@ mod input;
 mod types;
 
 pub(crate) use envelope::output_schema;
-pub use envelope::{duplicate, envelope_schema, proposal, proposal_schema};
+pub use envelope::{envelope_schema, outline};
 pub use input::idempotency_key;
 pub(crate) use input::{IDEMPOTENCY_KEY, allowed, input_schema};
+pub use types::{decimal, enforced, with_numbers};
 
 #[cfg(test)]
 pub(crate) use types::examples;

@@ -1,7 +1,7 @@
 //! One PostgreSQL type as JSON Schema: as an argument and as a result column.
 
 use contract::{Column, PgType, Scalar, TypeKind};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
 
 use super::object;
 
@@ -24,19 +24,76 @@ pub(crate) fn argument(ty: &PgType) -> Map<String, Value> {
 fn described(ty: &PgType) -> Value {
     let mut schema = argument(ty);
     if !is_obvious(ty) {
-        schema.insert("description".to_owned(), words(ty).into());
+        schema.insert("description".to_owned(), argument_words(ty).into());
     }
     Value::Object(schema)
+}
+
+/// The type of an argument in words, for a model.
+pub(crate) fn argument_words(ty: &PgType) -> String {
+    let or_digits = if ty.contains(Scalar::Numeric) { ", or a string of its digits" } else { "" };
+    format!("{}{or_digits}", words(ty))
+}
+
+/// How a string has to be written that stands for a number of type `numeric`, whose digits most clients lose in a JSON
+/// number. Of the schemas made here, those of `numeric` are the ones that have this pattern and no type: both a number and
+/// such a string are right, and clients take one type a property.
+const DECIMAL: &str = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$";
+
+/// What is enforced of a schema: a number where it takes a number or its digits, as [`with_numbers`] has it.
+#[must_use]
+pub fn enforced(schema: &Value) -> Value {
+    match schema {
+        Value::Object(schema) if is_decimal(schema) => {
+            let mut schema = schema.clone();
+            schema.remove("pattern");
+            schema.insert("type".to_owned(), "number".into());
+            Value::Object(schema)
+        }
+        Value::Object(schema) => schema.iter().map(|(key, part)| (key.clone(), enforced(part))).collect(),
+        other => other.clone(),
+    }
+}
+
+/// The value with numbers in the place of their digits, where its schema takes either.
+#[must_use]
+pub fn with_numbers(value: &Value, schema: &Value) -> Value {
+    match (value, schema) {
+        (Value::String(text), Value::Object(schema)) if is_decimal(schema) => {
+            decimal(text).map_or_else(|| value.clone(), Value::Number)
+        }
+        (Value::Array(items), _) => {
+            let element = schema.get("items").unwrap_or(&Value::Null);
+            items.iter().map(|item| with_numbers(item, element)).collect()
+        }
+        (Value::Object(fields), _) => {
+            let of = |name: &str| schema.get("properties").and_then(|all| all.get(name)).unwrap_or(&Value::Null);
+            fields.iter().map(|(name, field)| (name.clone(), with_numbers(field, of(name)))).collect()
+        }
+        _ => value.clone(),
+    }
+}
+
+/// The number that these digits are, to the letter.
+#[must_use]
+pub fn decimal(digits: &str) -> Option<Number> {
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.'));
+    digits.parse().ok().filter(|_| is_plain)
+}
+
+fn is_decimal(schema: &Map<String, Value>) -> bool {
+    !schema.contains_key("type") && schema.get("pattern").is_some_and(|pattern| pattern == DECIMAL)
 }
 
 fn scalar_argument(scalar: Scalar) -> Map<String, Value> {
     object(match scalar {
         Scalar::Bool => json!({"type": "boolean"}),
-        Scalar::Int2 | Scalar::Int4 | Scalar::Int8 => {
-            let (minimum, maximum) = integer_range(scalar).unwrap_or((i64::MIN, i64::MAX));
-            json!({"type": "integer", "minimum": minimum, "maximum": maximum})
-        }
-        Scalar::Float | Scalar::Numeric => json!({"type": "number"}),
+        Scalar::Int2 => json!({"type": "integer", "minimum": i16::MIN, "maximum": i16::MAX}),
+        Scalar::Int4 => json!({"type": "integer", "minimum": i32::MIN, "maximum": i32::MAX}),
+        // Many clients cannot even read the bounds of an int8. What is beyond them has no text form.
+        Scalar::Int8 => json!({"type": "integer"}),
+        Scalar::Float => json!({"type": "number"}),
+        Scalar::Numeric => json!({"pattern": DECIMAL}),
         Scalar::Json => json!({}),
         Scalar::Uuid => json!({"type": "string", "format": "uuid"}),
         Scalar::Date => json!({"type": "string", "format": "date"}),
@@ -47,57 +104,26 @@ fn scalar_argument(scalar: Scalar) -> Map<String, Value> {
     })
 }
 
-/// What a value of this result column may be.
+/// What a value of this result column may be: its JSON type where there is one, else its type in PostgreSQL.
 ///
 /// Clients check answers against this, so it must never say more than is always true: elements and fields may be null
 /// whatever the column says, `NaN` and `Infinity` are text, and `infinity` is a date without being a `date`.
 pub(crate) fn column(column: &Column) -> Map<String, Value> {
-    let words = words(&column.ty);
+    let name = column.ty.sql_name();
     if !column.not_null {
-        return object(json!({"description": format!("{words}, or null")}));
+        return object(json!({"description": format!("{name} or null")}));
     }
-    match &column.ty.base().kind {
-        TypeKind::Scalar(Scalar::Json | Scalar::Vector | Scalar::JsonCast | Scalar::Record) => {
-            object(json!({"description": words}))
+    object(match &column.ty.base().kind {
+        TypeKind::Scalar(Scalar::Bool) => json!({"type": "boolean"}),
+        TypeKind::Scalar(Scalar::Int2 | Scalar::Int4 | Scalar::Int8) => json!({"type": "integer"}),
+        TypeKind::Scalar(Scalar::Date | Scalar::Timestamp | Scalar::Timestamptz | Scalar::Uuid | Scalar::Text) => {
+            json!({"type": "string"})
         }
-        TypeKind::Scalar(Scalar::Float | Scalar::Numeric) => {
-            object(json!({"description": format!("{words}; text if NaN or infinite")}))
-        }
-        TypeKind::Scalar(Scalar::Date | Scalar::Timestamp | Scalar::Timestamptz) => {
-            object(json!({"type": "string", "description": words}))
-        }
-        TypeKind::Array { element, .. } => {
-            let items = json!({"description": format!("{}, or null", self::words(element))});
-            object(json!({"type": "array", "items": items}))
-        }
-        TypeKind::Composite(fields) => {
-            let properties: Map<String, Value> = fields
-                .iter()
-                .map(|field| {
-                    let words = self::words(&field.ty);
-                    (field.name.clone(), json!({"description": format!("{words}, or null")}))
-                })
-                .collect();
-            object(json!({"type": "object", "properties": properties}))
-        }
-        _ => {
-            let mut schema = argument(&column.ty);
-            if !is_obvious(&column.ty) {
-                schema.insert("description".to_owned(), words.into());
-            }
-            schema
-        }
-    }
-}
-
-/// The smallest and the largest value of an integer type; `None` for other types.
-fn integer_range(scalar: Scalar) -> Option<(i64, i64)> {
-    match scalar {
-        Scalar::Int2 => Some((i16::MIN.into(), i16::MAX.into())),
-        Scalar::Int4 => Some((i32::MIN.into(), i32::MAX.into())),
-        Scalar::Int8 => Some((i64::MIN, i64::MAX)),
-        _ => None,
-    }
+        TypeKind::Enum(labels) => json!({"type": "string", "enum": labels}),
+        TypeKind::Array { .. } => json!({"type": "array"}),
+        TypeKind::Composite(_) => json!({"type": "object"}),
+        TypeKind::Scalar(_) | TypeKind::Domain(_) => json!({"description": name}),
+    })
 }
 
 /// Whether the JSON Schema alone says how a value is written.
@@ -115,7 +141,7 @@ pub(crate) fn is_obvious(ty: &PgType) -> bool {
 }
 
 /// The type in words, for a model.
-pub(crate) fn words(ty: &PgType) -> String {
+fn words(ty: &PgType) -> String {
     match &ty.base().kind {
         TypeKind::Scalar(scalar) => scalar_words(*scalar, &ty.base().name),
         TypeKind::Enum(labels) => format!("one of {}", labels.join(", ")),
@@ -223,12 +249,9 @@ mod tests {
             (scalar(Scalar::Bool), r#"{"type":"boolean"}"#),
             (scalar(Scalar::Int2), r#"{"type":"integer","minimum":-32768,"maximum":32767}"#),
             (scalar(Scalar::Int4), r#"{"type":"integer","minimum":-2147483648,"maximum":2147483647}"#),
-            (
-                scalar(Scalar::Int8),
-                r#"{"type":"integer","minimum":-9223372036854775808,"maximum":9223372036854775807}"#,
-            ),
+            (scalar(Scalar::Int8), r#"{"type":"integer"}"#),
             (scalar(Scalar::Float), r#"{"type":"number"}"#),
-            (scalar(Scalar::Numeric), r#"{"type":"number"}"#),
+            (scalar(Scalar::Numeric), r#"{"pattern":"^-?(0|[1-9][0-9]*)(\\.[0-9]+)?$"}"#),
             (scalar(Scalar::Json), r"{}"),
             (scalar(Scalar::Uuid), r#"{"type":"string","format":"uuid"}"#),
             (scalar(Scalar::Date), r#"{"type":"string","format":"date"}"#),
@@ -251,7 +274,7 @@ mod tests {
     #[test]
     fn a_column_that_may_be_null_has_no_type() {
         let nullable = Column { name: "id".into(), ty: scalar(Scalar::Int8), not_null: false };
-        assert_eq!(shown(column(&nullable)), r#"{"description":"integer, or null"}"#);
+        assert_eq!(shown(column(&nullable)), r#"{"description":"bigint or null"}"#);
     }
 
     #[test]
@@ -259,18 +282,14 @@ mod tests {
         for (ty, schema) in [
             (scalar(Scalar::Bool), r#"{"type":"boolean"}"#),
             (scalar(Scalar::Text), r#"{"type":"string"}"#),
-            (scalar(Scalar::Date), r#"{"type":"string","description":"date such as 2026-01-31"}"#),
-            (scalar(Scalar::Numeric), r#"{"description":"exact decimal number; text if NaN or infinite"}"#),
-            (scalar(Scalar::Json), r#"{"description":"any JSON value"}"#),
-            (array(scalar(Scalar::Int4)), r#"{"type":"array","items":{"description":"integer, or null"}}"#),
-            (
-                composite("pair", &[("a", scalar(Scalar::Text))]),
-                r#"{"type":"object","properties":{"a":{"description":"text, or null"}}}"#,
-            ),
-            (
-                named("bytea", 17, Scalar::Text),
-                r#"{"type":"string","description":"bytes, written as \\x and two hexadecimal digits for each"}"#,
-            ),
+            (scalar(Scalar::Date), r#"{"type":"string"}"#),
+            (scalar(Scalar::Numeric), r#"{"description":"numeric"}"#),
+            (scalar(Scalar::Json), r#"{"description":"jsonb"}"#),
+            (array(scalar(Scalar::Int4)), r#"{"type":"array"}"#),
+            (composite("pair", &[("a", scalar(Scalar::Text))]), r#"{"type":"object"}"#),
+            (enumeration("mood", &["sad", "glad"]), r#"{"type":"string","enum":["sad","glad"]}"#),
+            (named("bytea", 17, Scalar::Text), r#"{"type":"string"}"#),
+            (domain("posint", scalar(Scalar::Int4)), r#"{"type":"integer"}"#),
         ] {
             let never_null = Column { name: "c".into(), ty: Arc::clone(&ty), not_null: true };
             assert_eq!(shown(column(&never_null)), schema, "{}", ty.name);

@@ -78,13 +78,7 @@ async fn a_write_may_name_the_executor_that_carries_it_out_and_its_parameters_ha
     let types: Vec<u32> = shred.params.iter().map(|param| param.ty.oid).collect();
     assert_eq!(types, [25, 20]);
     // Nothing is known of the columns, and the answer is the object itself, or a proposal.
-    let data = &shred.output_schema["properties"]["data"];
-    let known: Vec<&String> = data["properties"].as_object().unwrap().keys().collect();
-    assert_eq!(data["type"], "object");
-    assert_eq!(
-        json!(known),
-        json!(["duplicate", "original_correlation_id", "cached_result", "message", "requires_approval", "proposal"])
-    );
+    assert_eq!(shred.output_schema["properties"]["data"], json!({"type": "object", "properties": {}}));
     let rename = catalog.get("rename").unwrap();
     assert_eq!((&rename.executor, &rename.executor_at), (&None, &None));
 }

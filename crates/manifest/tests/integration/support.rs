@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use countersign_manifest::{Catalog, Mistakes, Source};
+use countersign_manifest::{Catalog, Mistakes, ServerNames, Source};
 use ledger::Ledger;
 
 /// A database with the schema `social` and what `sql` makes, ready to describe statements.
@@ -33,5 +33,6 @@ pub(crate) async fn compile(texts: &[&str], database: &Ledger) -> Result<Catalog
         .enumerate()
         .map(|(index, text)| Source { path: format!("m{index}.toml").into(), text: (*text).to_owned() })
         .collect();
-    countersign_manifest::compile(&sources, &["query_database"], database).await
+    let server = ServerNames { builtin: &["query_database"], executors: &["shred_note"] };
+    countersign_manifest::compile(&sources, &server, database).await
 }

@@ -122,7 +122,7 @@ impl Verifier {
         };
         let label = self.issuer.label_claim.as_deref().and_then(|claim| claims.text(claim));
         let actor = label.filter(|label| is_label(label)).map(ToOwned::to_owned);
-        let principal = Principal { account_id, actor };
+        let principal = Principal { account_id, actor, ..Principal::default() };
         Ok(Identity { principal, profile: profile.clone(), credential: "jwt" })
     }
 

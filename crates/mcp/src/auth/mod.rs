@@ -162,7 +162,8 @@ impl Authenticator {
             let log = format!("the token {} has expired", contract::quoted(&token.name()));
             return Err(self.invalid(NO_TOKEN, Some(log)));
         }
-        let principal = Principal { account_id: token.account.clone(), actor: token.label.clone() };
+        let principal =
+            Principal { account_id: token.account.clone(), actor: token.label.clone(), ..Principal::default() };
         let identity = Identity { principal, profile: token.profile.clone(), credential: "token" };
         Ok(Admission { identity, expires: token.expires })
     }

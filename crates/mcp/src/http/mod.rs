@@ -73,6 +73,7 @@ pub(crate) use self::allowance::{Account, ReadPlace, TooManyReads};
 pub use self::client_address::proxy;
 pub(crate) use self::exchange::Exchange;
 pub use self::listener::{Tls, TlsError, read_tls, serve_http};
+pub(crate) use self::session_ids::RecordedSession;
 
 /// How an operator wants HTTP to be served.
 #[derive(Debug, Clone)]
@@ -301,5 +302,5 @@ pub fn resource(public_url: &str) -> String {
 /// The account of somebody who need not say who they are.
 #[must_use]
 pub fn anonymous(account_id: AccountId, actor: Option<String>, profile: String) -> Identity {
-    Identity { principal: contract::Principal { account_id, actor }, profile, credential: "none" }
+    Identity { principal: contract::Principal { account_id, actor, ..Default::default() }, profile, credential: "none" }
 }

@@ -5,14 +5,18 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use contract::ClientInfo;
+use http::request::Parts;
 use rmcp::model::{
     ClientCapabilities, ElicitationCapability, Implementation, InitializeRequestParams, ProtocolVersion, SealOptions,
 };
+use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::{SessionState, SessionStore, SessionStoreError};
 use serde::{Deserialize, Serialize};
 
 use super::visit::Visit;
 use crate::auth::Identity;
+use crate::server::new_session_id;
 use crate::state_codec::StateCodec;
 
 /// How long a session's id is good for.
@@ -29,6 +33,21 @@ struct Sealed {
     protocol: ProtocolVersion,
     /// Whether the client can ask its user.
     elicits: bool,
+    /// The client's name and version, for the records.
+    #[serde(default)]
+    client: ClientInfo,
+}
+
+/// A session's name in records. Travels with each request of the session; it opens nothing.
+#[derive(Clone)]
+pub(crate) struct RecordedSession(String);
+
+impl RecordedSession {
+    /// That of the request which this context belongs to, if it belongs to a session of the streamable transport.
+    pub(crate) fn of(context: &RequestContext<RoleServer>) -> Option<String> {
+        let parts = context.extensions.get::<Parts>()?;
+        parts.extensions.get::<Self>().map(|session| session.0.clone())
+    }
 }
 
 /// Seals and opens the ids of sessions.
@@ -51,23 +70,31 @@ impl SessionIds {
 
     pub(crate) fn seal(&self, identity: &Identity, initialize: &InitializeRequestParams) -> Option<String> {
         let sealed = Sealed {
-            id: uuid::Uuid::new_v4().simple().to_string(),
+            id: new_session_id(),
             protocol: known(&initialize.protocol_version),
             elicits: initialize.capabilities.elicitation.is_some(),
+            client: ClientInfo::new(&initialize.client_info.name, &initialize.client_info.version),
         };
         let bound = bound(identity);
         self.codec.current().seal_json_with(&sealed, &SealOptions::new().associated_data(&bound).ttl(TTL)).ok()
     }
 
+    /// The session's name in records; `None` for what is no session of this identity's.
+    pub(crate) fn recorded(&self, id: &str, identity: &Identity) -> Option<RecordedSession> {
+        self.still_open(id, identity).map(|sealed| RecordedSession(sealed.id))
+    }
+
+    fn still_open(&self, id: &str, identity: &Identity) -> Option<Sealed> {
+        self.opened(id, identity).filter(|sealed| !self.closed().ids.contains(&sealed.id))
+    }
+
     /// What the client of this session said when it opened it; `None` for what is no session of this identity's.
     pub(crate) fn open(&self, id: &str, identity: &Identity) -> Option<InitializeRequestParams> {
-        let sealed = self.opened(id, identity)?;
-        if self.closed().ids.contains(&sealed.id) {
-            return None;
-        }
+        let sealed = self.still_open(id, identity)?;
         let mut capabilities = ClientCapabilities::default();
         capabilities.elicitation = sealed.elicits.then(ElicitationCapability::default);
-        let client = Implementation::new("client", "");
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let client = Implementation::new(text(&sealed.client.name), text(&sealed.client.version));
         Some(InitializeRequestParams::new(capabilities, client).with_protocol_version(sealed.protocol))
     }
 

@@ -136,7 +136,7 @@ async fn opened(
 }
 
 async fn serve(visit: Visit, transport: SseTransport, ended: CancellationToken) {
-    match visit.server().serve_with_ct(transport, ended).await {
+    match visit.server().of_one_session().serve_with_ct(transport, ended).await {
         Ok(running) => drop(running.waiting().await),
         Err(error) => {
             // It may be in the client's own words.

@@ -21,7 +21,7 @@ use super::body::{self, Received};
 use super::client_address::Caller;
 use super::exchange::{Exchange, Unanswered};
 use super::refusal::Refusal;
-use super::session_ids::SessionIds;
+use super::session_ids::{RecordedSession, SessionIds};
 use super::sessions::Sessions;
 use super::visit::Visit;
 use super::{Guest, Open, Site};
@@ -74,13 +74,19 @@ async fn admitted(site: &Arc<Site>, caller: &Caller, request: Request<Body>) -> 
     let is_delete = request.method() == Method::DELETE;
     let exchange = Exchange::default();
     let unanswered = Unanswered::new(exchange.clone());
-    let named = session_of(&guest, &request)?;
+    let (named, recorded) = session_of(&guest, &request)?.unzip();
     let sessions = &guest.open.streamable.sessions;
     if let Some(id) = &named {
         exchange.hold(sessions.enter(id));
     }
     let Posted { request, session, initialize } = match *request.method() {
-        Method::POST => posted(site, &guest, named, &exchange, request).await?,
+        Method::POST => {
+            let mut posted = posted(site, &guest, named, &exchange, request).await?;
+            if posted.session.is_some() {
+                recorded.map(|recorded| posted.request.extensions_mut().insert(recorded));
+            }
+            posted
+        }
         Method::GET => {
             site.open_stream(&guest, request.headers(), &exchange)?;
             Posted::nothing(named, request)
@@ -187,7 +193,7 @@ async fn handled(
 }
 
 /// The session that a request belongs to. One that is not this identity's is not there. Protocol 2026-07-28 has none.
-fn session_of(guest: &Guest, request: &Request<Body>) -> Result<Option<String>, Refusal> {
+fn session_of(guest: &Guest, request: &Request<Body>) -> Result<Option<(String, RecordedSession)>, Refusal> {
     let version = request.headers().get("mcp-protocol-version").and_then(|version| version.to_str().ok());
     if version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str()) {
         return Ok(None);
@@ -195,6 +201,6 @@ fn session_of(guest: &Guest, request: &Request<Body>) -> Result<Option<String>, 
     let mut ids = request.headers().get_all(SESSION).iter();
     let Some(id) = ids.next() else { return Ok(None) };
     let id = id.to_str().ok().filter(|_| ids.next().is_none()).ok_or(Refusal::NoSuchSession)?;
-    let known = guest.open.streamable.ids.open(id, &guest.identity);
-    known.map(|_| Some(id.to_owned())).ok_or(Refusal::NoSuchSession)
+    let recorded = guest.open.streamable.ids.recorded(id, &guest.identity);
+    recorded.map(|recorded| Some((id.to_owned(), recorded))).ok_or(Refusal::NoSuchSession)
 }

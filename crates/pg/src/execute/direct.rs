@@ -131,8 +131,11 @@ impl DbExecutor for Direct {
         Box::pin(async move {
             let reader = self.at(place);
             let mut lease = lease(&reader, Duration::ZERO).await?;
-            let mode = if begin.read_only { "read only" } else { "read write" };
-            lease.session().open_block(mode, Limits::default()).await?;
+            let mut mode = if begin.read_only { "read only" } else { "read write" }.to_owned();
+            if let Some(isolation) = begin.isolation {
+                mode = format!("isolation level {} {mode}", isolation.as_str());
+            }
+            lease.session().open_block(&mode, Limits::default()).await?;
             Ok(Box::new(Opened::new(reader, lease, begin.read_only)) as Box<dyn Transaction>)
         })
     }

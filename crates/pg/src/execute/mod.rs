@@ -67,7 +67,7 @@ impl Query {
     pub(crate) fn encoded(&self, types: &[Arc<PgType>]) -> Result<Vec<Option<String>>, EncodeError> {
         match self.params_are_texts {
             true => value::encode_texts(&self.params, types),
-            false => value::encode_all(&self.params, types),
+            false => value::encode_with_json_texts(&self.params, types),
         }
     }
 }
@@ -139,12 +139,40 @@ pub struct Described {
 }
 
 /// A transaction that several statements share.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Begin {
     /// Whether it cannot write.
     pub read_only: bool,
+    /// What it sees of others; `None` is the session's default.
+    pub isolation: Option<IsolationLevel>,
     /// After how long it is rolled back.
     pub timeout: Duration,
+}
+
+/// The isolation level of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IsolationLevel {
+    /// What was committed before each statement.
+    ReadCommitted,
+    /// What was committed before its first statement.
+    RepeatableRead,
+    /// The same, as if transactions ran one after another.
+    Serializable,
+}
+
+impl IsolationLevel {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::ReadCommitted, Self::RepeatableRead, Self::Serializable];
+
+    /// In SQL's words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadCommitted => "read committed",
+            Self::RepeatableRead => "repeatable read",
+            Self::Serializable => "serializable",
+        }
+    }
 }
 
 /// Why a statement came to nothing. Nothing was written, unless it is [`Failed::CommitOutcomeUnknown`].
@@ -157,8 +185,13 @@ pub enum Failed {
     #[error("{0}")]
     Params(String),
     /// It gives more than [`Delivery::Inline`] allows, or a row that is too large for any answer.
-    #[error("{0}")]
-    TooLarge(String),
+    #[error("{message}")]
+    TooLarge {
+        /// What the limit is.
+        message: String,
+        /// The rows up to the one that was too many, and the bytes of their JSON; `None` where a row is too large.
+        taken: Option<(u64, u64)>,
+    },
     /// Not here: COPY from or to the client, LISTEN, transaction control as a text, what a read may not call.
     #[error("{message}")]
     Unsupported {
@@ -234,7 +267,9 @@ impl From<Error> for Failed {
         match error {
             Error::Connect(error) => Self::Connect(error),
             Error::Server(error) => Self::Sql(error),
-            Error::MessageTooLarge { .. } | Error::TooManyValues { .. } => Self::TooLarge(error.to_string()),
+            Error::MessageTooLarge { .. } | Error::TooManyValues { .. } => {
+                Self::TooLarge { message: error.to_string(), taken: None }
+            }
             Error::Unread => Self::Cancelled,
             Error::Lost(error) => Self::Lost(error.to_string()),
             Error::Deadline | Error::Busy { .. } => Self::Internal(error.to_string()),
@@ -248,6 +283,8 @@ impl From<ReadError> for Failed {
             ReadError::WouldWrite(error) => Self::Sql(error),
             ReadError::Params(message) => Self::Params(message),
             ReadError::Copy => Self::copy(),
+            // A limit of ours, on the plan.
+            ReadError::TooLarge(Error::Server(error)) => Self::Unsupported { message: error.message, hint: error.hint },
             ReadError::TooLarge(error) | ReadError::Database(error) => error.into(),
             ReadError::ForbiddenFunction { .. } => Self::Unsupported {
                 message: error.to_string(),

@@ -90,6 +90,11 @@ impl Outlet {
         self.overflow.as_deref()
     }
 
+    /// How many rows there were so far, and the bytes of their JSON.
+    pub(crate) fn taken(&self) -> (u64, u64) {
+        (self.row_count, self.bytes)
+    }
+
     /// The largest message to take from the server. A row of JSON is never shorter than what it is made of, but for white
     /// space in json.
     pub(crate) fn max_message_bytes(&self) -> usize {

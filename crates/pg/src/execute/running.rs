@@ -7,16 +7,21 @@ use super::{Expected, Failed, Query, arrive};
 use crate::columns;
 use crate::error::{Error, ServerError};
 use crate::read::{NOTHING, Reader, is_about_values};
-use crate::session::{Session, Step};
+use crate::session::{Session, Step, check_client};
 use crate::types::TypeCatalog;
 
-const LIMITS_SQL: &str = "\
-select pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $2, true)";
+const LIMITS_SQL: &str = concat!(
+    "select pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $2, true), ",
+    check_client!()
+);
 
 /// A statement that is one of transaction control is taken even where the transaction has failed (`IsTransactionExitStmt`),
 /// if it ends the transaction or goes back in it. Anything else is refused with 25P02 before it does anything.
-const FAIL: [&str; 2] = ["savepoint countersign_probe", "select 1 operator(pg_catalog./) 0"];
+const FAIL: [&str; 2] = ["savepoint countersign_probe", DIVISION_BY_ZERO];
 const RECOVER: [&str; 2] = ["rollback to savepoint countersign_probe", "release savepoint countersign_probe"];
+
+/// Fails, whatever the transaction is.
+const DIVISION_BY_ZERO: &str = "select 1 operator(pg_catalog./) 0";
 
 const CONTROL_HINT: &str = "A statement runs in a transaction of its own. For several in one, use the commands begin, commit and rollback of the pipe.";
 
@@ -37,6 +42,15 @@ impl Limits {
     }
 }
 
+/// Whether a statement has run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ran {
+    /// To its end.
+    Whole,
+    /// Nothing of it: it ends the transaction, or goes back in it.
+    TransactionExit,
+}
+
 /// Runs the query under this name. Whatever it fails with, the transaction must be rolled back. `forbids` says what a read may
 /// not call, where it is one.
 pub(crate) async fn run_in(
@@ -46,6 +60,20 @@ pub(crate) async fn run_in(
     query: &Query,
     outlet: &mut Outlet,
 ) -> Result<(), Failed> {
+    match run_unless_exit(session, types, (statement, forbids), query, outlet).await? {
+        Ran::Whole => Ok(()),
+        Ran::TransactionExit => Err(control("it ends the transaction, or goes back in it")),
+    }
+}
+
+/// The same, for callers who know what to do with an exit.
+pub(super) async fn run_unless_exit(
+    session: &mut Session,
+    types: &TypeCatalog,
+    (statement, forbids): (&str, Option<&Reader>),
+    query: &Query,
+    outlet: &mut Outlet,
+) -> Result<Ran, Failed> {
     let outcome = run_named(session, types, (statement, forbids), query, outlet).await;
     if outlet.tag().is_some_and(|tag| tag.starts_with("DEALLOCATE")) {
         session.prepared.clear();
@@ -62,7 +90,7 @@ async fn run_named(
     (statement, forbids): (&str, Option<&Reader>),
     query: &Query,
     outlet: &mut Outlet,
-) -> Result<(), Failed> {
+) -> Result<Ran, Failed> {
     let shape = session.describe(statement, &query.sql, &[]).await?;
     let param_types = types.resolve_all(session, &shape.params).await?;
     let params = query.encoded(&param_types).map_err(|error| Failed::Params(error.to_string()))?;
@@ -71,7 +99,7 @@ async fn run_named(
         None => None,
     };
     if columns.is_none() && params.is_empty() && session.is_transaction_exit(statement).await? {
-        return Err(control("it ends the transaction, or goes back in it"));
+        return Ok(Ran::TransactionExit);
     }
     if let Some(columns) = &columns {
         outlet.begin(columns)?;
@@ -84,7 +112,7 @@ async fn run_named(
     if let Some(role) = role {
         session.be(role).await?;
     }
-    Ok(())
+    Ok(Ran::Whole)
 }
 
 impl Session {
@@ -164,6 +192,34 @@ impl Session {
         }
     }
 
+    /// Runs a statement that ends the transaction or goes back in it; whether the transaction is open afterwards.
+    ///
+    /// It runs in a transaction that has failed: there `ROLLBACK TO SAVEPOINT` does what it always does, and whatever else is
+    /// taken, COMMIT as well, is a ROLLBACK.
+    ///
+    /// # Errors
+    /// What PostgreSQL says, 25P02 if it is no such statement. The transaction has failed then.
+    pub(super) async fn go_back(&mut self, sql: &str) -> Result<bool, Error> {
+        let is_open = self.in_transaction();
+        if is_open {
+            self.push_unnamed(DIVISION_BY_ZERO, &[], &[])?;
+            self.connection.push_execute("", 0)?;
+            self.connection.push_sync();
+        }
+        self.push_unnamed(sql, &[], &[]).inspect_err(|_| self.connection.outbox().clear())?;
+        self.connection.push_execute("", 0)?;
+        self.connection.push_sync();
+        self.connection.flush().await?;
+        if is_open {
+            match self.finish().await {
+                Ok(()) | Err(Error::Server(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.finish().await?;
+        Ok(self.in_transaction())
+    }
+
     /// Runs the statement that was described under this name to its end, its rows into the outlet.
     ///
     /// # Errors
@@ -198,7 +254,7 @@ impl Session {
         match arrival.failure {
             None => Ok(()),
             Some(error) if arrival.bound == 0 && !params.is_empty() && is_about_values(&error) => {
-                Err(Failed::Params(error.message))
+                Err(Failed::Params(error.about_parameter()))
             }
             Some(error) => Err(Failed::Sql(Box::new(error))),
         }
@@ -212,7 +268,7 @@ const OF_A_SESSION: [&str; 2] = ["LISTEN", "UNLISTEN"];
 const CONTROL: [&str; 7] =
     ["BEGIN", "START TRANSACTION", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PREPARE TRANSACTION"];
 
-fn control(why: &str) -> Failed {
+pub(super) fn control(why: &str) -> Failed {
     Failed::Unsupported {
         message: format!("transaction control as a statement is not supported: {why}"),
         hint: Some(CONTROL_HINT.to_owned()),
@@ -222,7 +278,7 @@ fn control(why: &str) -> Failed {
 /// Whether what has run is to be kept: it was a statement that may be one, and it gave no more than it may.
 pub(crate) fn ending(outlet: &Outlet) -> Result<(), Failed> {
     if let Some(overflow) = outlet.overflow() {
-        return Err(Failed::TooLarge(overflow.to_owned()));
+        return Err(Failed::TooLarge { message: overflow.to_owned(), taken: Some(outlet.taken()) });
     }
     match outlet.tag() {
         Some(tag) if OF_A_SESSION.contains(&tag) => Err(Failed::Unsupported {

@@ -6,10 +6,11 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::direct::{COMMIT_PATIENCE, commit, unless_cancelled};
-use super::running::{Limits, ending_in_block, run_in};
+use super::running::{Limits, Ran, control, ending_in_block, run_unless_exit};
 use super::{Chunk, Completed, Executing, Failed, Outlet, Query, Transaction};
 use crate::pool::Lease;
 use crate::read::Reader;
+use crate::session::Session;
 
 /// A block that is open.
 #[derive(Debug)]
@@ -19,24 +20,84 @@ pub(super) struct Opened {
     read_only: bool,
     /// `None` once the block is over: a statement in it has failed, was stopped, or its result was not taken.
     lease: Option<Lease>,
+    savepoints: Savepoints,
     /// The longest statement timeout so far.
     longest: Duration,
 }
 
+/// What a block can go back to.
+#[derive(Debug, Default)]
+struct Savepoints {
+    /// When the block began, once a savepoint was set in it. A statement that PostgreSQL refuses does not end the block then.
+    begun_at: Option<String>,
+    /// Whether nothing goes on but going back to a savepoint.
+    has_failed: bool,
+}
+
 impl Opened {
     pub(super) fn new(reader: Reader, lease: Lease, read_only: bool) -> Self {
-        Self { reader, read_only, lease: Some(lease), longest: COMMIT_PATIENCE }
+        Self { reader, read_only, lease: Some(lease), savepoints: Savepoints::default(), longest: COMMIT_PATIENCE }
     }
 }
 
-async fn run(lease: &mut Lease, reader: &Reader, query: &Query, outlet: &mut Outlet) -> Result<(), Failed> {
+async fn run(
+    lease: &mut Lease,
+    savepoints: &mut Savepoints,
+    reader: &Reader,
+    query: &Query,
+    outlet: &mut Outlet,
+) -> Result<(), Failed> {
     let session = lease.session();
-    session.set_limits(Limits::of(query)).await?;
-    let forbids = query.read_only.then_some(reader);
-    let statement = session.remembered.new_name();
-    run_in(session, reader.types(), (&statement, forbids), query, outlet).await?;
-    ending_in_block(outlet)?;
+    let ran = if savepoints.has_failed {
+        Ran::TransactionExit
+    } else {
+        session.set_limits(Limits::of(query)).await?;
+        let forbids = query.read_only.then_some(reader);
+        let statement = session.remembered.new_name();
+        run_unless_exit(session, reader.types(), (&statement, forbids), query, outlet).await?
+    };
+    match ran {
+        Ran::Whole => ending_in_block(outlet)?,
+        Ran::TransactionExit => go_back(session, savepoints, query, outlet).await?,
+    }
+    if outlet.tag() == Some("SAVEPOINT") && savepoints.begun_at.is_none() {
+        savepoints.begun_at = Some(begun_at(session).await?);
+    }
     Ok(outlet.finish().await?)
+}
+
+/// `ROLLBACK TO SAVEPOINT`, and nothing else that ends a transaction or goes back in it.
+async fn go_back(
+    session: &mut Session,
+    savepoints: &Savepoints,
+    query: &Query,
+    outlet: &mut Outlet,
+) -> Result<(), Failed> {
+    let Some(known) = savepoints.begun_at.as_ref() else {
+        return Err(control("it ends the transaction, or goes back in it without a savepoint"));
+    };
+    if !query.params.is_empty() {
+        return Err(Failed::in_failed_transaction());
+    }
+    // AND CHAIN ends a transaction as well, and begins another one.
+    if !session.go_back(&query.sql).await? || begun_at(session).await? != *known {
+        return Err(control("it ends the transaction"));
+    }
+    if query.read_only {
+        // A savepoint is set by a command without a plan, which runs with fewer rights: what it goes back to.
+        session.batch("reset role").await?;
+    }
+    outlet.end("ROLLBACK");
+    Ok(())
+}
+
+/// When the open transaction began; no other one of the session has begun then.
+async fn begun_at(session: &mut Session) -> Result<String, Failed> {
+    let sql = "select pg_catalog.to_char(pg_catalog.timezone('utc', pg_catalog.transaction_timestamp()), \
+                      'YYYY-MM-DD HH24:MI:SS.US')";
+    let rows = session.rows(sql, &[]).await?;
+    let cell = rows.into_iter().next().and_then(|row| row.into_iter().next()).flatten();
+    cell.ok_or_else(|| Failed::Internal("the server does not say when the transaction began".to_owned()))
 }
 
 impl Transaction for Opened {
@@ -51,11 +112,20 @@ impl Transaction for Opened {
             let mut outlet = Outlet::new(out, query.delivery);
             // It comes back if all went well. Otherwise the block is over: what has run in it is not what its caller has seen.
             let mut lease = self.lease.take().ok_or_else(Failed::in_failed_transaction)?;
-            match unless_cancelled(&cancel, run(&mut lease, &self.reader, &query, &mut outlet)).await {
+            let running = run(&mut lease, &mut self.savepoints, &self.reader, &query, &mut outlet);
+            match unless_cancelled(&cancel, running).await {
                 Ok(()) => {
                     self.longest = longer(self.longest, query.statement_timeout);
+                    self.savepoints.has_failed = false;
                     self.lease = Some(lease);
                     Ok(outlet.completed())
+                }
+                Err(error @ (Failed::Sql(_) | Failed::Params(_)))
+                    if self.savepoints.begun_at.is_some() && lease.session().is_in_block() =>
+                {
+                    self.savepoints.has_failed = true;
+                    self.lease = Some(lease);
+                    Err(error)
                 }
                 Err(error) => {
                     lease.session().leave_block("rollback").await;
@@ -68,6 +138,10 @@ impl Transaction for Opened {
     fn commit(mut self: Box<Self>) -> Executing<'static, Completed> {
         Box::pin(async move {
             let mut lease = self.lease.take().ok_or_else(Failed::in_failed_transaction)?;
+            if self.savepoints.has_failed {
+                lease.session().leave_block("rollback").await;
+                return Err(Failed::in_failed_transaction());
+            }
             let tag = if self.read_only {
                 // Nothing of it can be kept, so nothing is: a NOTIFY would be sent.
                 lease.session().leave_block("rollback").await;

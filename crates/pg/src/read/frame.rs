@@ -22,7 +22,7 @@ use super::layers::{Layer, Layers};
 use crate::error::Error;
 use crate::execute::Query;
 use crate::session::ground::{LEAVE_NOTHING, setting};
-use crate::session::{Session, SessionSettings};
+use crate::session::{Session, SessionSettings, check_client};
 
 /// How many statements come before the agent's.
 pub(super) const OPENING_STATEMENTS: usize = 2;
@@ -40,10 +40,12 @@ select exists(select from pg_catalog.pg_prepared_statements where from_sql), pg_
 
 /// The first query fixes the mode: afterwards SET TRANSACTION READ WRITE is an error, whoever says it. What it sets is
 /// [`Around`], in this order.
-const LIMITS: &str = "\
-select pg_catalog.set_config('countersign.account_id', $1, true), \
-       pg_catalog.set_config('statement_timeout', $2, true), pg_catalog.set_config('lock_timeout', $3, true), \
-       pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true)";
+const LIMITS: &str = concat!(
+    "select pg_catalog.set_config('countersign.account_id', $1, true), \
+            pg_catalog.set_config('statement_timeout', $2, true), pg_catalog.set_config('lock_timeout', $3, true), \
+            pg_catalog.set_config('idle_in_transaction_session_timeout', $2, true), ",
+    check_client!()
+);
 
 /// The circumstances of a read.
 #[derive(Debug, Clone, Default)]

@@ -291,7 +291,7 @@ impl Reader {
             Progress::Unbound if matches!(statement, Statement::Prepared(_)) => Fetched::Outdated(error),
             // PostgreSQL judges the parameters when they are bound; the statement has not started then.
             Progress::Unbound if has_params && is_about_values(&error) => {
-                Fetched::Error(ReadError::Params(error.message))
+                Fetched::Error(ReadError::Params(error.about_parameter()))
             }
             _ => Fetched::Error(refusal(Error::Server(Box::new(explained(error, conversion))))),
         }

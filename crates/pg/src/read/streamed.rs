@@ -275,7 +275,7 @@ fn refused(error: ServerError, was_bound: bool, statement: Statement<'_>, has_pa
         Statement::Prepared(_) if !was_bound => Fetched::Outdated(error),
         // PostgreSQL judges the parameters when they are bound; the statement has not started then.
         _ if !was_bound && has_params && super::run::is_about_values(&error) => {
-            Fetched::Error(ReadError::Params(error.message))
+            Fetched::Error(ReadError::Params(error.about_parameter()))
         }
         _ => Fetched::Error(refusal(Error::Server(Box::new(error)))),
     }

@@ -14,6 +14,17 @@ const BASE: [(&str, &str); 6] = [
 
 const SEARCH_PATH: &str = "search_path";
 
+/// An SQL expression that has the backend look every 2 s whether whoever waits for its statement is still there: until the end of
+/// the transaction. Servers on Windows refuse the setting, so only those on Linux are asked.
+macro_rules! check_client {
+    () => {
+        "case when pg_catalog.current_setting('client_connection_check_interval', true) is not null \
+                   and pg_catalog.version() operator(pg_catalog.~~) '%linux%' \
+              then pg_catalog.set_config('client_connection_check_interval', '2000', true) end"
+    };
+}
+pub(crate) use check_client;
+
 /// PostgreSQL's own schema, and temporary objects last: unqualified names in our SQL mean PostgreSQL's own functions,
 /// operators and relations, whatever other users have created and whatever the database and the role are set to.
 const SYSTEM_PATH: &str = "pg_catalog, pg_temp";

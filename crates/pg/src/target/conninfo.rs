@@ -3,6 +3,8 @@
 //!
 //! No message repeats a value: any part of a string that is read wrongly may be a piece of its password.
 
+use std::collections::HashMap;
+
 use super::TargetError;
 
 /// Keys and values in the order in which they stand; of a repeated key the last one counts.
@@ -12,6 +14,10 @@ type Pairs = Vec<(String, String)>;
 /// there may be a password in it.
 pub struct Conninfo {
     pairs: Pairs,
+    /// Where the text comes from.
+    origin: Option<String>,
+    /// Where single keys come from instead.
+    origins: HashMap<String, String>,
 }
 
 impl Conninfo {
@@ -20,7 +26,13 @@ impl Conninfo {
     /// # Errors
     /// [`TargetError::Malformed`] if the text is neither.
     pub fn read(text: &str) -> Result<Self, TargetError> {
-        Ok(Self { pairs: pairs(text).map_err(TargetError::Malformed)? })
+        Ok(Self { pairs: pairs(text).map_err(TargetError::Malformed)?, origin: None, origins: HashMap::new() })
+    }
+
+    /// The same with the place that the text comes from, for [`super::Origins`].
+    #[must_use]
+    pub fn from_origin(self, origin: impl Into<String>) -> Self {
+        Self { origin: Some(origin.into()), ..self }
     }
 
     /// Whether the text is meant as the form that begins with `postgresql://`.
@@ -38,9 +50,15 @@ impl Conninfo {
         self.get(key).is_some()
     }
 
-    /// Adds a key; its value counts over one that is there.
-    pub fn set(&mut self, key: &str, value: &str) {
+    /// Adds a key; its value counts over one that is there. `origin` is where it comes from.
+    pub fn set(&mut self, key: &str, value: &str, origin: &str) {
         self.pairs.push((key.to_owned(), value.to_owned()));
+        self.origins.insert(key.to_owned(), origin.to_owned());
+    }
+
+    /// Where the value of a key comes from, as far as anybody has said.
+    pub(super) fn origin(&self, key: &str) -> Option<&str> {
+        self.origins.get(key).or(self.origin.as_ref()).map(String::as_str)
     }
 
     /// All of it in its order.

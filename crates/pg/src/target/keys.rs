@@ -99,6 +99,8 @@ struct Value {
     text: String,
     /// Where it stands, for messages.
     origin: String,
+    /// The source of the connection string that it stands in.
+    source: Option<String>,
 }
 
 impl Given {
@@ -117,7 +119,8 @@ impl Given {
             };
             before = key;
             // Of a repeated key the last one counts.
-            given.values.insert(known, Value { text: value.to_owned(), origin: known.to_owned() });
+            let source = conninfo.origin(known).map(str::to_owned);
+            given.values.insert(known, Value { text: value.to_owned(), origin: known.to_owned(), source });
         }
         service::add(&mut given, surroundings)?;
         for (key, variable) in KEYS {
@@ -131,12 +134,18 @@ impl Given {
 
     /// Adds a value, unless there is one already, even an empty one.
     pub(super) fn add(&mut self, key: &'static str, text: String, origin: impl FnOnce() -> String) {
-        self.values.entry(key).or_insert_with(|| Value { text, origin: origin() });
+        self.values.entry(key).or_insert_with(|| Value { text, origin: origin(), source: None });
     }
 
     /// The value of a key; as in libpq an empty one is none.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         self.values.get(key).map(|value| value.text.as_str()).filter(|text| !text.is_empty())
+    }
+
+    /// Where the value of a key was found; `default` if nothing says it.
+    pub(super) fn origin(&self, key: &str) -> String {
+        let value = self.values.get(key).filter(|value| !value.text.is_empty());
+        value.map_or("default", |value| value.source.as_ref().unwrap_or(&value.origin)).to_owned()
     }
 
     /// The error that the value of this key makes.

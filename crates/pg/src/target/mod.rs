@@ -75,6 +75,19 @@ pub struct Target {
     pub connect_timeout: Duration,
     /// What stands in between.
     pub pooler: Pooler,
+    /// Where some of it was found.
+    pub origins: Origins,
+}
+
+/// Where the parts of a [`Target`] were found that an error is most often about: a flag, a variable, a file, or `default`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origins {
+    /// Of the host, or of its address where only that is named.
+    pub host: String,
+    /// Of the user.
+    pub user: String,
+    /// Of the database.
+    pub dbname: String,
 }
 
 /// Settings of a TCP socket; what is `None` is the system's choice.
@@ -164,6 +177,11 @@ impl Target {
             keepalive: keepalive(&given)?,
             connect_timeout: timeout.map_or(surroundings.connect_timeout, Duration::from_secs),
             pooler: Pooler::None,
+            origins: Origins {
+                host: given.origin(if given.get("host").is_some() { "host" } else { "hostaddr" }),
+                user: given.origin("user"),
+                dbname: given.origin("dbname"),
+            },
             user,
         })
     }
@@ -184,13 +202,21 @@ impl Target {
     /// The same database, as another role.
     #[must_use]
     pub fn as_role(&self, user: &str, password: Option<Secret>) -> Self {
-        Self { user: user.to_owned(), password, ..self.clone() }
+        let origins = Origins { user: "chosen by countersign".to_owned(), ..self.origins.clone() };
+        Self { user: user.to_owned(), password, origins, ..self.clone() }
     }
 
     /// The servers, for a message: no user, no password.
     #[must_use]
     pub fn place(&self) -> String {
         self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Host, user and database with the places where they were found, for a message: no password.
+    #[must_use]
+    pub fn described(&self) -> String {
+        let Origins { host, user, dbname } = &self.origins;
+        format!("host {} ({host}), user {} ({user}), database {} ({dbname})", self.place(), self.user, self.dbname)
     }
 
     /// The password for one of the servers, from the target itself or from its password file.

@@ -1,5 +1,6 @@
 //! JSON to the text form of a parameter, judged by the type that the prepared statement reports (promises B4).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use contract::{CompositeField, PgType, Scalar, TypeKind};
@@ -73,6 +74,31 @@ pub fn encode_texts(given: &[Value], types: &[Arc<PgType>]) -> Result<Vec<Option
     })
 }
 
+/// The same where a parameter that is no string, and of a type that takes strings only, is its JSON text: `[123]` for a `text`
+/// is `123`.
+///
+/// # Errors
+/// [`EncodeError`] as a whole sentence.
+pub fn encode_with_json_texts(given: &[Value], types: &[Arc<PgType>]) -> Result<Vec<Option<String>>, EncodeError> {
+    encode_each(given, types, |value, ty| encode(&with_json_texts(value, ty), ty))
+}
+
+fn with_json_texts<'v>(value: &'v Value, ty: &PgType) -> Cow<'v, Value> {
+    match (value, &ty.base().kind) {
+        (Value::Null | Value::String(_), _) => Cow::Borrowed(value),
+        (_, TypeKind::Scalar(Scalar::Text)) => Cow::Owned(Value::from(value.to_string())),
+        (Value::Array(items), TypeKind::Array { element, .. }) => {
+            let of_element = |item: &Value| match item {
+                // A further dimension, as where it is encoded.
+                Value::Array(_) if !takes_array(element) => with_json_texts(item, ty).into_owned(),
+                item => with_json_texts(item, element).into_owned(),
+            };
+            Cow::Owned(Value::Array(items.iter().map(of_element).collect()))
+        }
+        _ => Cow::Borrowed(value),
+    }
+}
+
 fn encode_each(
     given: &[Value],
     types: &[Arc<PgType>],
@@ -92,7 +118,9 @@ fn encode_scalar(value: &Value, scalar: Scalar, ty: &PgType) -> Result<String, E
     match (value, scalar) {
         (Value::Bool(truth), Scalar::Bool) => Ok(truth.to_string()),
         (Value::Number(number), Scalar::Int2 | Scalar::Int4 | Scalar::Int8) => {
-            whole(&number.to_string()).ok_or_else(|| expected("a whole number", ty, value))
+            let whole = whole(&number.to_string()).ok_or_else(|| expected("a whole number", ty, value))?;
+            // PostgreSQL names the range of a smaller type.
+            whole.parse::<i64>().map(|_| whole).map_err(|_| expected("a whole number of 64 bits", ty, value))
         }
         (Value::Number(number), Scalar::Float | Scalar::Numeric) => Ok(number.to_string()),
         (_, Scalar::Bool) => Err(expected("true or false", ty, value)),

@@ -13,5 +13,5 @@ mod literal;
 pub(crate) use draft::{Draft, Leaf, Refused, draft_binary, draft_text};
 
 pub use decode::decode;
-pub use encode::{EncodeError, encode, encode_all, encode_texts};
+pub use encode::{EncodeError, encode, encode_all, encode_texts, encode_with_json_texts};
 pub use literal::{identifier, sql_literal, text_array};

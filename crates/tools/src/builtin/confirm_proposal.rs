@@ -10,16 +10,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Anything, proposal_id, schema_of};
+use super::{Anything, answer_schema, proposal_id, schema_of};
 use crate::proposing::{decide, question, refused};
 use crate::tool::{Answer, Call, Hints, Outcome, Success, Tool, ToolInfo};
 
 pub(super) const NAME: &str = "confirm_proposal";
 
-const DESCRIPTION: &str = "Carry out a proposed write of tier confirm, once the user has seen the proposal and agreed to it. Takes \
-    the proposal_id and the digest of what they saw. It happens once, however often this is called: the same call again \
-    answers the same. If the rows have changed since, nothing is written, and the answer is proposal_stale. A proposal of tier \
-    approve cannot be confirmed here: a person has to approve it outside of this conversation.";
+const DESCRIPTION: &str = "Carry out a proposed write of tier confirm, once the user has seen the proposal and agreed to it. It \
+    happens once: the same call again answers the same. If the rows have changed since, nothing is written: proposal_stale. \
+    A proposal of tier approve cannot be confirmed here.";
 
 /// What the agent sends.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -59,15 +58,15 @@ pub(super) struct ConfirmProposal {
 
 impl ConfirmProposal {
     pub(super) fn new(proposals: Proposals) -> Self {
-        let data = schema_of::<ConfirmData>();
         let info = ToolInfo {
             name: NAME.to_owned(),
             title: Some("Confirm a proposal".to_owned()),
             description: DESCRIPTION.to_owned(),
             version: TOOL_VERSION.to_owned(),
             access: Access::Write,
+            tier: None,
             input_schema: schema_of::<Arguments>(),
-            output_schema: manifest::envelope_schema(Value::Object(data), true),
+            output_schema: answer_schema::<ConfirmData>(),
             hints: Hints { read_only: false, destructive: true, idempotent: true },
             sensitive: Vec::new(),
             meta: Map::new(),

@@ -26,10 +26,6 @@ const DESCRIPTION: &str = "Execute any one SQL statement, and keep what it does.
     again but answered from the record: to run the same statement again, give a new idempotency_key. Use $1, $2, ... in \
     the statement and give the values in params.";
 
-/// Behind it, where somebody has to agree.
-const PROPOSES: &str =
-    " Nothing is executed when it is called: somebody has to agree to the statement first, as its answer says.";
-
 const IRREVERSIBLE: &str = "A statement of your own: nothing here knows how to undo it.";
 
 const TITLE: &str = "Execute SQL";
@@ -47,7 +43,7 @@ struct Arguments {
     /// One SQL statement in PostgreSQL's dialect; qualify tables with their schema.
     #[schemars(length(min = 1, max = 1_048_576))]
     sql: String,
-    /// The values of $1, $2, ..., in order. Any JSON value that the parameter's type can take; text of it works for every type.
+    /// The values of $1, $2, ... in order: JSON of their types, or text.
     #[serde(default)]
     #[schemars(with = "Vec<Anything>", length(max = 65_535))]
     params: Vec<Value>,
@@ -90,24 +86,19 @@ fn info(settings: &ExecuteSqlSettings) -> ToolInfo {
     if let Some(Value::Object(properties)) = input_schema.get_mut("properties") {
         properties.insert("idempotency_key".to_owned(), manifest::idempotency_key());
     }
-    let mut data = super::schema_of::<ExecuteData>();
-    // A duplicate has keys of its own instead.
-    data.remove("required");
-    if let (Some(Value::Object(properties)), Value::Object(more)) = (data.get_mut("properties"), manifest::duplicate())
-    {
-        properties.extend(more);
-        if let (Some(_), Value::Object(more)) = (settings.tier, manifest::proposal()) {
-            properties.extend(more);
-        }
-    }
     ToolInfo {
         name: NAME.to_owned(),
         title: Some(TITLE.to_owned()),
-        description: format!("{DESCRIPTION}{}", if settings.tier.is_some() { PROPOSES } else { "" }),
+        description: DESCRIPTION.to_owned(),
         version: TOOL_VERSION.to_owned(),
         access: Access::Admin,
+        tier: Some(match settings.tier {
+            None => manifest::Tier::Auto,
+            Some(Tier::Confirm) => manifest::Tier::Confirm,
+            Some(Tier::Approve) => manifest::Tier::Approve,
+        }),
         input_schema,
-        output_schema: manifest::envelope_schema(Value::Object(data), true),
+        output_schema: super::answer_schema::<ExecuteData>(),
         hints: Hints { read_only: false, destructive: true, idempotent: true },
         meta: Map::new(),
         sensitive: Vec::new(),
@@ -227,7 +218,7 @@ impl Executor for SqlExecutor {
             let foreseen = tx.foresee(&sql, &params).await?;
             let tables = foreseen.reach.and_then(|reach| match reach {
                 Reach::Planned { tables, .. } => Some(tables),
-                Reach::Unplanned(_) => None,
+                Reach::Unplanned(_) | Reach::Forbidden(_) => None,
             });
             let shown =
                 |used: TableUse| TableData { table: format!("{}.{}", used.schema, used.table), written: used.written };

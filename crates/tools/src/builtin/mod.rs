@@ -134,12 +134,18 @@ fn reading_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
         description: description.to_owned(),
         version: TOOL_VERSION.to_owned(),
         access,
+        tier: None,
         input_schema: schema_of::<A>(),
-        output_schema: manifest::envelope_schema(Value::Object(schema_of::<D>()), false),
+        output_schema: answer_schema::<D>(),
         hints: Hints { read_only: true, destructive: false, idempotent: true },
         sensitive: Vec::new(),
         meta: Map::new(),
     }
+}
+
+/// The envelope around `data` of this type.
+fn answer_schema<D: schemars::JsonSchema>() -> Map<String, Value> {
+    manifest::envelope_schema(manifest::outline(&schema_of::<D>()))
 }
 
 /// Puts the configured limit into the schema of an argument that limits rows.
@@ -201,7 +207,7 @@ fn simplify(schema: &mut Map<String, Value>) {
 }
 
 /// A place where every JSON value fits. `{}` and not `true`: clients refuse boolean schemas.
-struct Anything;
+pub(crate) struct Anything;
 
 impl JsonSchema for Anything {
     fn schema_name() -> std::borrow::Cow<'static, str> {
@@ -209,7 +215,7 @@ impl JsonSchema for Anything {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"description": "Any JSON value."})
+        schemars::json_schema!({})
     }
 }
 

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Anything, Backends, reading_info};
+use super::{Anything, Backends, execute_sql, reading_info};
 use crate::Registry;
 use crate::arguments::{Checker, redaction};
 use crate::manifest_write::ManifestWrite;
@@ -21,9 +21,15 @@ use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
 pub(super) const NAME: &str = "preview_mutation";
 
 const DESCRIPTION: &str = "Show what a write tool would do with these params, without doing it: the result, the rows before \
-    and after, how many rows, how it could be undone, and warnings. The write is run and rolled back, so what would fail \
-    fails here in the same way. Nothing is written and nothing is recorded; to write, call the tool itself with the same \
-    params. Ids that the database numbers are used up: the real write gets others.";
+    and after, how it could be undone, and warnings. The write is run and rolled back, so what would fail fails here in the \
+    same way. Nothing is written or recorded; to write, call the tool itself. Ids that the database numbers are used up: the \
+    real write gets others.";
+
+const UNTRIED: &str = "preview_mutation: execute_sql cannot be previewed. A preview runs the write and takes it back, and \
+    a statement of your own may do what no rollback takes back, such as a call of a function that acts outside of the \
+    transaction";
+
+const UNTRIED_HINT: &str = "Read first what it would touch, with a SELECT of the same WHERE.";
 
 /// What the agent sends.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -31,7 +37,7 @@ const DESCRIPTION: &str = "Show what a write tool would do with these params, wi
 struct Arguments {
     /// The name of one of this server's write tools.
     tool: String,
-    /// The arguments for that tool, as it would take them itself. Its idempotency_key may be among them and changes nothing here.
+    /// The arguments for that tool, as it would take them itself.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Anything>")]
     params: Map<String, Value>,
@@ -97,6 +103,9 @@ impl PreviewMutation {
     /// The tool of this name, if it is one of the caller's.
     fn target(&self, name: &str, callers: &Registry) -> Result<&(ManifestWrite, Checker), Failure> {
         let is_callers = |name: &str| callers.info(name).is_some();
+        if name == execute_sql::NAME && is_callers(name) {
+            return Err(Failure::new(ErrorCode::InvalidParams, UNTRIED).hint(UNTRIED_HINT));
+        }
         self.targets.get(name).filter(|_| is_callers(name)).ok_or_else(|| {
             let known: Vec<&str> = self.targets.keys().map(String::as_str).filter(|name| is_callers(name)).collect();
             let message = format!("{NAME}: \"{name}\" is not a write tool of this server");

@@ -25,7 +25,7 @@ const DESCRIPTION: &str = "Execute a read-only SQL query against the connected d
 struct Arguments {
     /// One SQL statement in PostgreSQL's dialect.
     query: String,
-    /// The values of $1, $2, ..., in order. Any JSON value that the parameter's type can take; text of it works for every type.
+    /// The values of $1, $2, ... in order: JSON of their types, or text.
     #[serde(default)]
     #[schemars(with = "Vec<Anything>")]
     params: Vec<Value>,

@@ -7,9 +7,9 @@ use ledger::proposals::{ProposalStatus, Proposals, Via};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Map;
 
-use super::{proposal_id, schema_of};
+use super::{answer_schema, proposal_id, schema_of};
 use crate::tool::{Answer, Call, Hints, Outcome, Tool, ToolInfo};
 
 pub(super) const NAME: &str = "reject_proposal";
@@ -52,15 +52,15 @@ pub(super) struct RejectProposal {
 
 impl RejectProposal {
     pub(super) fn new(proposals: Proposals) -> Self {
-        let data = schema_of::<RejectData>();
         let info = ToolInfo {
             name: NAME.to_owned(),
             title: Some("Reject a proposal".to_owned()),
             description: DESCRIPTION.to_owned(),
             version: TOOL_VERSION.to_owned(),
             access: Access::Write,
+            tier: None,
             input_schema: schema_of::<Arguments>(),
-            output_schema: manifest::envelope_schema(Value::Object(data), false),
+            output_schema: answer_schema::<RejectData>(),
             hints: Hints { read_only: false, destructive: false, idempotent: true },
             sensitive: Vec::new(),
             meta: Map::new(),

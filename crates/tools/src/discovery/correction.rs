@@ -3,16 +3,36 @@
 
 use std::time::Duration;
 
-use contract::{ErrorCode, Failure};
+use contract::{DescribeError, ErrorCode, Failure};
 use ledger::read::Reader;
 use tokio::time::Instant;
 
 use super::form;
-use super::place::line_at;
+use super::place::{line_at, name_at};
 use super::suggestion::suggestion;
 
 /// How long looking for names may take beyond the failed query itself.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What helps an operator to correct a statement of a manifest, beside PostgreSQL's own hint.
+pub async fn statement_hint(reader: &Reader, sql: &str, error: &DescribeError) -> Option<String> {
+    let DescribeError::Refused { message, sqlstate, hint, position } = error else { return None };
+    let failure = Failure {
+        sqlstate: Some(sqlstate.clone()),
+        hint: hint.clone(),
+        position: *position,
+        ..Failure::new(ErrorCode::SqlError, message.clone())
+    };
+    let unqualified = sqlstate == UNDEFINED_TABLE && position.is_some_and(|at| name_at(sql, at).parts.len() == 1);
+    let rule = unqualified.then(|| QUALIFY.to_owned());
+    let hints = [rule, with_suggestion(reader, sql, failure, Instant::now() + PATIENCE).await.hint];
+    Some(hints.into_iter().flatten().collect::<Vec<_>>().join(" ")).filter(|hint| !hint.is_empty())
+}
+
+const UNDEFINED_TABLE: &str = "42P01";
+
+const QUALIFY: &str =
+    "A manifest writes tables with their schema: its statements run with pg_catalog alone as search_path.";
 
 /// The failure of `query` with all the help that can be had before `deadline`. Whatever goes wrong while looking for
 /// it, the failure stays what it was.
@@ -21,9 +41,13 @@ pub(crate) async fn corrected(reader: &Reader, query: &str, failure: Failure, de
     if failure.detail.is_none() {
         failure.detail = failure.position.and_then(|position| line_at(query, position));
     }
-    if let Some(hint) = form::hint(query, &failure) {
-        return failure.hint(hint);
+    match form::hint(query, &failure) {
+        Some(hint) => failure.hint(hint),
+        None => with_suggestion(reader, query, failure, deadline).await,
     }
+}
+
+async fn with_suggestion(reader: &Reader, query: &str, mut failure: Failure, deadline: Instant) -> Failure {
     if !matches!(failure.code, ErrorCode::SqlError | ErrorCode::NotPermitted | ErrorCode::InvalidParams) {
         return failure;
     }

@@ -42,7 +42,7 @@ pub(super) async fn suggestion(reader: &Reader, query: &str, failure: &Failure) 
         ("42883", Some(last), _) if said(last) => unknown_function(reader, last).await,
         ("42704", Some(last), None) if said(last) => unknown_type(reader, last).await,
         ("22P02", _, None) => unknown_label(reader, failure).await,
-        ("42501", ..) => readable_columns(reader, query, failure).await,
+        ("42501", ..) if failure.code == ErrorCode::NotPermitted => readable_columns(reader, query, failure).await,
         ("42P18", _, None) => Ok(Some(UNTYPED.to_owned())),
         ("42601", _, None) => misspelt_or_quoted(reader, query, failure).await,
         _ => Ok(None),

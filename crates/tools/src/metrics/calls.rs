@@ -1,6 +1,6 @@
 //! Calls by tool and by what became of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use contract::ErrorCode;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -19,7 +19,9 @@ const BUCKETS: [f64; 15] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 /// Of a call that was dropped before it had an outcome: its client cancelled it, or went away.
 const CANCELLED: &str = "cancelled";
 
-const ALWAYS_THERE: [&str; 3] =
+/// The outcomes that are there at zero from the first call of a tool on: somebody is woken by them, and a counter that begins with
+/// 1 has not risen, for Prometheus.
+const FROM_THE_FIRST_CALL: [&str; 3] =
     [word(Success::Done), ErrorCode::CommitOutcomeUnknown.as_str(), ErrorCode::InternalError.as_str()];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -36,9 +38,11 @@ struct CallLabels {
 /// What is counted of all calls.
 pub(super) struct Calls {
     total: Family<CallLabels, Counter>,
-    duration: Family<ToolLabel, Histogram, fn() -> Histogram>,
+    duration: Durations,
     in_flight: Gauge,
 }
+
+type Durations = Family<ToolLabel, Histogram, fn() -> Histogram>;
 
 impl Calls {
     pub(super) fn new(registry: &mut Registry) -> Self {
@@ -54,19 +58,15 @@ impl Calls {
         this
     }
 
-    /// Where the calls of one tool are counted. From now on the outcomes that somebody is woken by are there at zero: a
-    /// counter that begins with 1 has not risen, for Prometheus.
+    /// Where the calls of one tool are counted. Nothing of it is rendered before its first call.
     pub(super) fn of_tool(&self, name: &str) -> Series {
-        let series = Series {
+        Series {
             tool: name.into(),
             total: self.total.clone(),
-            duration: self.duration.get_or_create_owned(&ToolLabel { tool: name.into() }),
+            durations: self.duration.clone(),
+            duration: OnceLock::new(),
             in_flight: self.in_flight.clone(),
-        };
-        for outcome in ALWAYS_THERE {
-            series.total_of(outcome);
         }
-        series
     }
 }
 
@@ -74,7 +74,9 @@ impl Calls {
 pub(crate) struct Series {
     tool: Arc<str>,
     total: Family<CallLabels, Counter>,
-    duration: Histogram,
+    durations: Durations,
+    /// That of this tool, from its first call on.
+    duration: OnceLock<Histogram>,
     in_flight: Gauge,
 }
 
@@ -82,7 +84,13 @@ impl Series {
     /// A call that began then. It is counted when what this returns is dropped.
     pub(crate) fn begin(&self, started: Instant) -> Running<'_> {
         self.in_flight.inc();
-        Running { series: self, started, outcome: CANCELLED }
+        let duration = self.duration.get_or_init(|| {
+            for outcome in FROM_THE_FIRST_CALL {
+                self.total_of(outcome);
+            }
+            self.durations.get_or_create_owned(&ToolLabel { tool: Arc::clone(&self.tool) })
+        });
+        Running { series: self, duration, started, outcome: CANCELLED }
     }
 
     fn total_of(&self, outcome: &'static str) -> Counter {
@@ -93,6 +101,7 @@ impl Series {
 /// A call on its way.
 pub(crate) struct Running<'a> {
     series: &'a Series,
+    duration: &'a Histogram,
     started: Instant,
     outcome: &'static str,
 }
@@ -110,7 +119,7 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.series.in_flight.dec();
-        self.series.duration.observe(self.started.elapsed().as_secs_f64());
+        self.duration.observe(self.started.elapsed().as_secs_f64());
         self.series.total_of(self.outcome).inc();
     }
 }

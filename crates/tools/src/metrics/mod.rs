@@ -27,6 +27,27 @@ use cached::Cached;
 use calls::Calls;
 pub(crate) use calls::Series;
 
+/// The same samples, those of a metric in the order of their labels: the library keeps them in none. The samples of one histogram
+/// stay together, in their own order.
+fn sorted(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    let is_comment = |line: &&str| line.starts_with('#');
+    for metric in lines.chunk_by_mut(|one, next| is_comment(one) == is_comment(next)) {
+        if !metric.first().is_some_and(is_comment) {
+            metric.sort_by_cached_key(|line| labels(line));
+        }
+    }
+    lines.into_iter().flat_map(|line| [line, "\n"]).collect()
+}
+
+/// The labels of a sample, without the bound of a histogram's bucket, which the library writes first.
+fn labels(sample: &str) -> String {
+    let (_, labels) = sample.split_once('{').unwrap_or_default();
+    let labels = labels.rsplit_once('}').unwrap_or_default().0;
+    let rest = labels.strip_prefix("le=\"").and_then(|bound| Some(bound.split_once('"')?.1));
+    rest.map_or(labels, |rest| rest.trim_start_matches(',')).to_owned()
+}
+
 /// What [`Metrics::render`] renders, as a media type.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -102,7 +123,7 @@ impl Metrics {
         if written.is_err() {
             tracing::error!("the metrics cannot be written");
         }
-        text
+        sorted(&text)
     }
 
     /// What is counted here, without what is asked for.

@@ -120,7 +120,7 @@ fn the_oldest_of_many_verified_tokens_are_forgotten() {
     let keys = KeySet::parse(json!({"keys": [Signer::ed25519().jwk("k1")]}).to_string().as_bytes()).unwrap();
     let key = Arc::clone(keys.fitting(Some("k1"), Algorithm::EdDsa)[0]);
     let identity = Identity {
-        principal: Principal { account_id: "a".parse().unwrap(), actor: None },
+        principal: Principal { account_id: "a".parse().unwrap(), ..Principal::default() },
         profile: "write".to_owned(),
         credential: "jwt",
     };

@@ -1,5 +1,8 @@
-//! The rows before and after a write, side by side: what a reviewer looks at first. Every value is shown whole, whatever
-//! the rows are paired by; a pairing only decides what stands beside what.
+//! The rows before and after a write, side by side: what a reviewer looks at first. A few rows are shown with every value whole,
+//! whatever they are paired by; a pairing only decides what stands beside what. Many rows are summed up (`summary`), unless all
+//! of them are asked for.
+
+mod summary;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,9 +20,24 @@ enum Change<'a> {
     New(&'a Value),
 }
 
-/// The lines: a heading for each row, and below it a line for each column.
-pub(super) fn lines(before: &Value, after: &Value, style: &Style) -> Vec<String> {
-    let changes = changes(&rows(before), &rows(after));
+/// The most lines of rows that are shown without being asked for.
+const MOST_LINES: usize = 60;
+
+/// The rows with all their values if these are a few lines, or `full` asks for it; else a summary. `width` is that of the
+/// terminal, if there is one.
+pub(crate) fn lines(before: &Value, after: &Value, full: bool, width: Option<usize>, style: &Style) -> Vec<String> {
+    let (before, after) = (rows(before), rows(after));
+    let changes = changes(&before, &after);
+    let whole = whole(&changes, style);
+    if full || whole.len() <= MOST_LINES {
+        return whole;
+    }
+    let counts = whole.into_iter().take(1);
+    counts.chain(summary::lines(&changes, key(&before, &after).as_deref(), width)).collect()
+}
+
+/// A heading for each row, and below it a line for each column.
+fn whole(changes: &[Change<'_>], style: &Style) -> Vec<String> {
     let count = |wanted: fn(&Change<'_>) -> bool| changes.iter().filter(|change| wanted(change)).count();
     let counts = [
         (count(|change| matches!(change, Change::Changed(..))), "changed"),
@@ -30,7 +48,7 @@ pub(super) fn lines(before: &Value, after: &Value, style: &Style) -> Vec<String>
     let counts: Vec<String> =
         counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
     let mut lines = vec![if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }];
-    for change in &changes {
+    for change in changes {
         match change {
             Change::Same(row) => {
                 push(&mut lines, "as before", columns(row).map(|(name, value)| ("  ", name, value)), style)
@@ -152,7 +170,7 @@ mod tests {
     use super::*;
 
     fn shown(before: Value, after: Value) -> Vec<String> {
-        lines(&before, &after, &Style::plain())
+        lines(&before, &after, false, None, &Style::plain())
     }
 
     #[test]

@@ -1,0 +1,85 @@
+//! Commands in the order of their lines. Queries that there is no room for are held back, and what follows them as well.
+
+use tokio::io::AsyncRead;
+use tokio::time::Instant;
+
+use super::{CLOSE_GRACE, End, Parsed, Pipe};
+use crate::lines::{Line, Lines};
+use crate::problem::{ErrorCode, Problem};
+use crate::request::{self, Command, Meant, Rejected};
+use crate::writer::OutputClosed;
+
+/// The most commands that are read ahead while there is no room for the first of them.
+const MAX_HELD: usize = 64;
+
+impl Pipe {
+    /// Takes in commands until the end is asked for.
+    pub(super) async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut Lines<R>) -> End {
+        loop {
+            if self.held.front().is_some_and(|command| self.has_room_for(command))
+                && let Some(command) = self.held.pop_front()
+            {
+                match self.handle(command).await {
+                    Ok(()) => continue,
+                    Err(OutputClosed) => return End::OutputClosed,
+                }
+            }
+            if self.held.is_empty() && self.asked_to_end.is_some() {
+                return End::Asked;
+            }
+            let line = tokio::select! {
+                biased;
+                () = self.in_flight.room(), if !self.held.is_empty() => continue,
+                () = passed(self.asked_to_end.map(|asked| asked + CLOSE_GRACE)) => return End::Asked,
+                line = lines.next(), if self.asked_to_end.is_none() && self.held.len() < MAX_HELD => line,
+            };
+            let command = match line {
+                Ok(Some(Line::Whole(line))) => request::parse(&line),
+                Ok(Some(Line::TooLong(id))) => Err(Box::new(Rejected::too_long(id))),
+                Ok(None) => Ok(Command::Close),
+                Err(error) => return End::InputLost(error),
+            };
+            let handled = match command {
+                Ok(Command::Close) => {
+                    self.asked_to_end = Some(Instant::now());
+                    Ok(())
+                }
+                // These do not wait for what is held back.
+                Ok(Command::Ping) => self.handle(command).await,
+                Ok(Command::Cancel { id }) if !self.in_flight.is_there(&id) => self.cancel_held(id).await,
+                Ok(Command::Cancel { .. }) => self.handle(command).await,
+                command => {
+                    self.held.push_back(command);
+                    Ok(())
+                }
+            };
+            if handled.is_err() {
+                return End::OutputClosed;
+            }
+        }
+    }
+
+    /// Whether it can be accepted now. What is no query always can.
+    fn has_room_for(&self, command: &Parsed) -> bool {
+        !matches!(command, Ok(Command::Query(_) | Command::Begin { .. })) || self.in_flight.has_room()
+    }
+
+    /// Cancels a query that there was no room for yet.
+    async fn cancel_held(&mut self, id: String) -> Result<(), OutputClosed> {
+        let is_it = |command: &Parsed| matches!(command, Ok(Command::Query(query)) if query.id == id);
+        let place = self.held.iter().position(is_it);
+        let Some(Ok(Command::Query(query))) = place.and_then(|place| self.held.remove(place)) else {
+            return self.handle(Ok(Command::Cancel { id })).await;
+        };
+        let problem = Problem::new(ErrorCode::Cancelled, "the query was cancelled");
+        let meant = Meant::ForSession { session: query.session, is_begin: false };
+        self.refuse(Some(query.id), problem, &meant).await
+    }
+}
+
+async fn passed(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

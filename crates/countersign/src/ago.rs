@@ -1,0 +1,48 @@
+//! Times as people read them.
+
+use std::time::{Duration, SystemTime};
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// How long ago a time was, or in how long it will be: `12 s ago`, `3 days ago`, `in 25 min`. What is no RFC 3339 time is shown as
+/// it is.
+pub(crate) fn ago(time: &str, now: SystemTime) -> String {
+    let Ok(time_read) = OffsetDateTime::parse(time, &Rfc3339) else { return contract::visible(time) };
+    let time_read = SystemTime::from(time_read);
+    match now.duration_since(time_read) {
+        Ok(past) => format!("{} ago", rounded(past)),
+        Err(error) => format!("in {}", rounded(error.duration())),
+    }
+}
+
+/// In the largest unit of which there are at least two.
+fn rounded(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let units = [(86_400, "days"), (3600, "h"), (60, "min")];
+    let unit = units.into_iter().find(|(unit, _)| seconds >= 2 * unit);
+    unit.map_or_else(|| format!("{seconds} s"), |(unit, name)| format!("{} {name}", seconds / unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_told_in_the_largest_unit_that_fits_twice() {
+        // F-90
+        let now = SystemTime::from(OffsetDateTime::parse("2026-03-05T12:00:00Z", &Rfc3339).unwrap());
+        for (time, told) in [
+            ("2026-03-05T12:00:00.000Z", "0 s ago"),
+            ("2026-03-05T11:58:01.000Z", "119 s ago"),
+            ("2026-03-05T11:58:00.000Z", "2 min ago"),
+            ("2026-03-05T09:59:00.000Z", "2 h ago"),
+            ("2026-03-03T12:00:00.000Z", "2 days ago"),
+            ("2025-03-05T12:00:00.000Z", "365 days ago"),
+            ("2026-03-05T12:30:00.000Z", "in 30 min"),
+            ("soon", "soon"),
+        ] {
+            assert_eq!(ago(time, now), told, "{time}");
+        }
+    }
+}

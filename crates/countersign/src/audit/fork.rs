@@ -1,0 +1,33 @@
+//! `countersign audit fork`: the ledger of a copied database goes on as one of its own.
+
+use anyhow::{Context, ensure};
+
+use crate::connection;
+use crate::settings::Settings;
+use crate::terminal::{ask, has_person, say};
+
+use super::args::ForkArgs;
+
+pub(super) async fn run(arguments: &ForkArgs, settings: &Settings) -> anyhow::Result<()> {
+    let target = connection::configured(settings)?;
+    ledger::check(&target).await?;
+    if ledger::check_identity(&target).await.is_ok() {
+        say(&format!("The ledger in database \"{}\" was made for it. Nothing was changed.", target.dbname));
+        return Ok(());
+    }
+    if !arguments.yes {
+        say(&format!(
+            "The database \"{}\" is a copy. Its proposals that are still open end here, and its ledger gets a name of its own.",
+            target.dbname
+        ));
+        ensure!(has_person(), "nobody can be asked here, since this is no terminal: give --yes");
+        ensure!(ask("Go on? Type yes:").await? == "yes", "nothing was changed");
+    }
+    let forked =
+        ledger::fork(&target).await.context("the ledger cannot go on; this takes a member of countersign_owner")?;
+    say(&format!(
+        "The ledger goes on as {}. {} open proposals of the original have ended.",
+        forked.ledger_id, forked.proposals
+    ));
+    Ok(())
+}

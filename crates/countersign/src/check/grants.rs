@@ -1,0 +1,71 @@
+//! What the servers' login lacks for the manifests, as SQL.
+
+use manifest::Catalog;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::Questions;
+
+/// For role $1 and the tables $2 (an array of [`Needed`]): the schemas that it has no USAGE on; the tables with the privileges
+/// that it lacks, of a partition those on its root; and the sequences that number rows it inserts there.
+const SQL: &str = "\
+with needed as ( \
+    select coalesce(pg_partition_root(c.oid), c.oid) as oid, p.privilege \
+    from json_to_recordset($2::json) as w (schema_name text, table_name text, privileges text[]) \
+    join pg_namespace n on n.nspname = w.schema_name join pg_class c on c.relnamespace = n.oid and c.relname = w.table_name \
+    left join unnest(w.privileges) as p (privilege) on true), \
+lacking as ( \
+    select distinct c.oid, n.oid as schema, n.nspname, c.relname, d.privilege \
+    from needed d join pg_class c on c.oid = d.oid join pg_namespace n on n.oid = c.relnamespace \
+    where not has_table_privilege($1, c.oid, d.privilege) \
+      and not (d.privilege <> 'delete' and has_any_column_privilege($1, c.oid, d.privilege))) \
+select 1 as place, format('grant usage on schema %I to %I;', n.nspname, $1::text) as statement \
+from needed d join pg_class c on c.oid = d.oid join pg_namespace n on n.oid = c.relnamespace \
+where not has_schema_privilege($1, n.oid, 'usage') group by n.nspname \
+union all \
+select 2, format('grant %s on %I.%I to %I;', \
+    string_agg(privilege, ', ' order by array_position(array['select', 'insert', 'update', 'delete'], privilege)), \
+    nspname, relname, $1::text) \
+from lacking group by nspname, relname \
+union all \
+select distinct 3, format('grant usage on sequence %I.%I to %I;', n.nspname, s.relname, $1::text) \
+from needed d join pg_attrdef a on a.adrelid = d.oid \
+join pg_depend p on p.classid = 'pg_attrdef'::regclass and p.objid = a.oid and p.refclassid = 'pg_class'::regclass \
+join pg_class s on s.oid = p.refobjid and s.relkind = 'S' join pg_namespace n on n.oid = s.relnamespace \
+where d.privilege = 'insert' and case when s.relkind = 'S' then not has_sequence_privilege($1, s.oid, 'usage') end \
+order by 1, 2";
+
+#[derive(Serialize)]
+struct Needed<'a> {
+    schema_name: &'a str,
+    table_name: &'a str,
+    privileges: Vec<&'a str>,
+}
+
+#[derive(Deserialize)]
+struct Grant {
+    statement: String,
+}
+
+/// The statements, or a comment that says that nothing is missing.
+///
+/// # Errors
+/// As [`Questions::ask`]; that there is no such role.
+pub(super) async fn missing(questions: &Questions, catalog: &Catalog, role: &str) -> anyhow::Result<Vec<String>> {
+    let needed: Vec<Needed<'_>> = catalog
+        .tools
+        .iter()
+        .flat_map(|tool| tool.tables().map(|table| (tool.access.writes(), table)))
+        .map(|(writes, table)| Needed {
+            schema_name: &table.schema,
+            table_name: &table.table,
+            // What a read reads, the reader's login reads; the servers' one only has to find the names.
+            privileges: table.privileges.iter().filter(|_| writes).map(|privilege| privilege.as_str()).collect(),
+        })
+        .collect();
+    let found: Vec<Grant> = questions.ask(SQL, &[json!(role), json!(needed)]).await?;
+    if found.is_empty() {
+        return Ok(vec![format!("-- {role} lacks nothing that the plans of these tools show")]);
+    }
+    Ok(found.into_iter().map(|grant| grant.statement).collect())
+}

@@ -1,0 +1,84 @@
+//! `countersign check`: every mistake of every manifest, and what its tools do, without serving.
+
+mod grants;
+mod listing;
+mod unseen;
+
+use anyhow::Context;
+use ledger::read::{ReadLimits, ReadRequest, Reader, RowForm, SearchPath};
+use ledger::{Ledger, Target};
+use manifest::{Catalog, Tier};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::cli::CheckArgs;
+use crate::settings::Settings;
+use crate::terminal::{complain, say, width};
+use crate::{connection, wiring};
+
+pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !settings.manifests.is_empty(),
+        "there is no manifest to check: give --manifest FILE, COUNTERSIGN_MANIFEST, or manifests in the configuration file"
+    );
+    settings.authenticator()?;
+    let sources = wiring::read_manifests(&settings.manifests)?;
+    let target = connection::configured(settings)?;
+    ledger::check(&target).await?;
+    let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+    let catalog = wiring::compile(&sources, &settings.profiles, &ledger, &target).await?;
+    let questions = Questions::new(&target);
+    if let Some(role) = &arguments.grants {
+        grants::missing(&questions, &catalog, role).await?.iter().for_each(|line| say(line));
+        return Ok(());
+    }
+    let tell = |text: &str| listing::sentence(text, width()).iter().for_each(|line| say(line));
+    listing::lines(&catalog, width()).iter().for_each(|line| say(line));
+    tell(&summary(&catalog));
+    for warning in &catalog.warnings {
+        tell(&format!("warning: {warning}"));
+    }
+    match unseen::notes(&questions, &catalog).await {
+        Ok(notes) => notes.iter().for_each(|note| tell(note)),
+        Err(error) => complain(&format!("triggers and foreign keys could not be looked up: {error:#}")),
+    }
+    // Whether the reader can log in is not for this command to say.
+    if let Ok(reader) = ledger::reader_login(&target).await {
+        for schema in SearchPath::of_login(&reader).await.unwrap_or_default().untrusted {
+            tell(&format!("warning: {}", wiring::not_searched(&schema)));
+        }
+    }
+    Ok(())
+}
+
+/// What is said of manifests that fit: compiling them has made sure of every executor (promise C5-07).
+pub(crate) fn summary(catalog: &Catalog) -> String {
+    let writes = catalog.tools.iter().filter(|tool| tool.access.writes()).count();
+    let of = |tier: Tier| catalog.tools.iter().filter(|tool| tool.tier == tier).count();
+    let (confirm, approve) = (of(Tier::Confirm), of(Tier::Approve));
+    format!(
+        "{} tools fit the database, {writes} of them write. Tools that need agreement: {} ({confirm} confirm, {approve} approve); \
+         every executor is there.",
+        catalog.tools.len(),
+        confirm + approve
+    )
+}
+
+/// Questions about the catalog, on the read path.
+struct Questions(Reader);
+
+impl Questions {
+    fn new(target: &Target) -> Self {
+        let limits = ReadLimits { sessions: 1, ..ReadLimits::default() };
+        Self(Reader::new(target.clone(), &SearchPath::default(), limits))
+    }
+
+    /// # Errors
+    /// That the database cannot be asked, or answers something else.
+    async fn ask<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> anyhow::Result<Vec<T>> {
+        let request = ReadRequest { sql, params, row_limit: Some(10_000), form: RowForm::Object, account: None };
+        let result = self.0.query(&request).await?;
+        let rows = result.rows.iter().map(|row| serde_json::from_str(row.get()));
+        rows.collect::<Result<_, _>>().context("the catalog answered something else")
+    }
+}

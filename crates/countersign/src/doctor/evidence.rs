@@ -1,0 +1,75 @@
+//! Whether the newest records are what was sealed, and whether the servers make the same fingerprints.
+
+use ledger::Doctor;
+use ledger::audit::{Audit, Verified};
+
+use super::Finding;
+use crate::settings::Settings;
+
+/// How many records are compared at least, if there are so many: a second's work.
+const RECORDS: u32 = 1000;
+
+pub(super) async fn examine(audit: &Audit, doctor: &Doctor, settings: &Settings) -> Vec<Finding> {
+    let mut findings = records(audit).await;
+    findings.push(keys(doctor, settings).await);
+    findings
+}
+
+async fn records(audit: &Audit) -> Vec<Finding> {
+    const AREA: &str = "seals";
+    let verified = match audit.verify_recent(RECORDS).await {
+        Ok(Ok(verified)) => verified,
+        Ok(Err(finding)) => {
+            let advice = "somebody who may change the ledger did this: treat it as compromised (docs/security.md), and run \
+                `countersign audit verify` with a checkpoint that was kept elsewhere";
+            return vec![Finding::problem(AREA, format!("the ledger was altered: {finding}"), advice)];
+        }
+        Err(error) => return vec![Finding::unasked(AREA, "the newest records", &error)],
+    };
+    let Verified { entries, records, pruned, .. } = verified;
+    if records == 0 {
+        return vec![Finding::unchecked(
+            AREA,
+            "whether records were altered: none is sealed yet (`countersign audit seal`)",
+        )];
+    }
+    let compared = format!(
+        "the newest {records} sealed records are what was sealed (up to entry {entries}, {pruned} pruned since)"
+    );
+    let older = "records before these, and whether the chain was made anew as a whole: `countersign audit verify`, with a checkpoint \
+        that was kept elsewhere";
+    vec![Finding::ok(AREA, compared), Finding::unchecked(AREA, older)]
+}
+
+async fn keys(doctor: &Doctor, settings: &Settings) -> Finding {
+    const AREA: &str = "keys";
+    let known = match doctor.fingerprint_keys().await {
+        Ok(known) => known,
+        Err(error) => return Finding::unasked(AREA, "the fingerprint keys of the servers", &error),
+    };
+    let own = settings.ledger.fingerprints.key_id();
+    match known.as_slice() {
+        [] => Finding::unchecked(
+            AREA,
+            "whether all servers have the same fingerprint key: none ran within the last 2 minutes",
+        ),
+        [key] if *key == own => Finding::ok(AREA, "all servers have the fingerprint key of this configuration"),
+        [_] if own == "none" => Finding::unchecked(
+            AREA,
+            "whether the servers have the right fingerprint key: this configuration has none (fingerprint_key)",
+        ),
+        [_] => Finding::warning(
+            AREA,
+            "the servers have another fingerprint key than this configuration",
+            "give every server of a ledger the same fingerprint_key: a server with another one does not know identical calls",
+        ),
+        several => Finding::problem(
+            AREA,
+            format!(
+                "the servers have {} different fingerprint keys, so identical calls on two of them run twice",
+                several.len()
+            ),
+            "give all of them the same fingerprint_key; after a change of the key this passes within 3 minutes",
+        ),
+    }
+}

@@ -1,0 +1,47 @@
+//! Ids as people type and read them: the first characters are enough where they tell an id apart.
+
+use anyhow::bail;
+use contract::IdPrefix;
+
+/// How many characters of an id a list shows.
+const SHOWN: usize = 8;
+
+/// How many matches an error names.
+const NAMED: usize = 5;
+
+/// So many matches are looked for: one more than are named.
+pub(crate) const LOOKED_FOR: u32 = 6;
+
+/// Reads an argument.
+pub(crate) fn parse(text: &str) -> Result<IdPrefix, String> {
+    IdPrefix::parse(text).ok_or_else(|| {
+        format!(
+            "an id is a UUID of 36 characters, such as 0b9f7c52-6d3e-4a57-9b0a-1f2e3d4c5b6a, or its first {} or more",
+            IdPrefix::MIN_CHARS
+        )
+    })
+}
+
+/// An id as a list shows it.
+pub(crate) fn short(id: &str) -> String {
+    id.chars().take(SHOWN).collect()
+}
+
+/// The one match; `None` if there is none. Each match has its id and what is said about it.
+///
+/// # Errors
+/// That there are several; the message names them.
+pub(crate) fn only<T>(
+    prefix: &IdPrefix,
+    matches: Vec<T>,
+    describe: impl Fn(&T) -> String,
+) -> anyhow::Result<Option<T>> {
+    if matches.len() > 1 {
+        let mut lines: Vec<String> = matches.iter().take(NAMED).map(|one| format!("  {}", describe(one))).collect();
+        if matches.len() > NAMED {
+            lines.push("  and more".to_owned());
+        }
+        bail!("several ids begin with {}; give more of the one that you mean:\n{}", prefix.as_str(), lines.join("\n"));
+    }
+    Ok(matches.into_iter().next())
+}

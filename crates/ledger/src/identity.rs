@@ -1,0 +1,51 @@
+//! For which database a ledger was made. The SQL is in `migrations/V12`.
+
+use pg::{Session, SessionSettings, Step, Target};
+
+use crate::schema::SchemaError;
+
+const CURRENT_SQL: &str = "select i.is_here from countersign.current_identity() i";
+const FORK_SQL: &str = "select f.ledger_id, f.proposals from countersign.fork() f";
+
+/// Makes sure that the ledger was made for this database, so that nothing of it is carried out a second time.
+///
+/// # Errors
+/// [`SchemaError::Copied`] if the database is a copy.
+pub async fn check_identity(target: &Target) -> Result<(), SchemaError> {
+    let is_here = ask(target, CURRENT_SQL).await?.into_iter().flatten().next().flatten();
+    if is_here.as_deref() == Some("t") {
+        return Ok(());
+    }
+    Err(SchemaError::Copied { database: target.dbname.clone() })
+}
+
+/// The ledger of a copy as it goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fork {
+    /// Its new name, a UUID.
+    pub ledger_id: String,
+    /// How many proposals of the original have ended here.
+    pub proposals: u64,
+}
+
+/// Lets the ledger of a copied database go on as one of its own. For members of the ledger's owner.
+///
+/// # Errors
+/// Whatever the database says; SQLSTATE 55000 if it is no copy.
+pub async fn fork(target: &Target) -> Result<Fork, SchemaError> {
+    let row = ask(target, FORK_SQL).await?.into_iter().next().unwrap_or_default();
+    match <[Option<String>; 2]>::try_from(row) {
+        Ok([Some(ledger_id), Some(proposals)]) => {
+            Ok(Fork { ledger_id, proposals: proposals.parse().unwrap_or_default() })
+        }
+        _ => Err(pg::Error::from(std::io::Error::other("the ledger did not say how it goes on")).into()),
+    }
+}
+
+async fn ask(target: &Target, sql: &str) -> Result<Vec<Vec<Option<String>>>, SchemaError> {
+    let session = Session::connect(target, &SessionSettings::default()).await;
+    let mut session = session.map_err(pg::Error::from)?;
+    let outcomes = session.run(&[Step::plain(sql)]).await.map_err(|failed| failed.error)?;
+    session.close().await;
+    Ok(outcomes.into_iter().flat_map(|outcome| outcome.rows).collect())
+}

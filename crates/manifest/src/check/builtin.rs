@@ -1,0 +1,57 @@
+//! What manifests say of the server: its built-in tools, and its instructions.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_spanned::Spanned;
+
+use crate::read::BuiltinDraft;
+use crate::{BuiltinTool, Location, Mistake, Mistakes, Source};
+
+/// The most characters of the instructions of one manifest: every client reads them before anything else.
+const MAX_INSTRUCTIONS: usize = 4000;
+
+/// What is said of each built-in tool; `known` are their names.
+pub(crate) fn builtin(
+    drafts: &[BuiltinDraft<'_>],
+    known: &[&str],
+    mistakes: &mut Mistakes,
+) -> BTreeMap<String, BuiltinTool> {
+    let mut first: HashMap<&str, Location> = HashMap::new();
+    let mut tools = BTreeMap::new();
+    for BuiltinDraft { source, name, span, builtin } in drafts {
+        let mut note = |offset: usize, message: String| {
+            mistakes.0.push(Mistake { at: source.locate(offset), tool: Some(name.clone()), message });
+        };
+        if !known.contains(&name.as_str()) {
+            note(span.start, format!("there is no such built-in tool; there are {}", known.join(", ")));
+        }
+        if let Some(other) = first.get(name.as_str()) {
+            note(span.start, format!("two manifests speak of this built-in tool; the other one does at {other}"));
+        } else {
+            first.insert(name, source.locate(span.start));
+        }
+        for (key, text) in [("title", &builtin.title), ("description", &builtin.description)] {
+            if let Some(text) = text.as_ref().filter(|text| text.get_ref().trim().is_empty()) {
+                note(text.span().start, format!("{key} is empty: leave it out to keep the tool's own"));
+            }
+        }
+        let given = |text: &Option<Spanned<String>>| text.as_ref().map(|text| text.get_ref().trim().to_owned());
+        let disabled = builtin.enabled.as_ref().is_some_and(|enabled| !enabled.get_ref());
+        let (title, description) = (given(&builtin.title), given(&builtin.description));
+        tools.insert(name.clone(), BuiltinTool { disabled, title, description });
+    }
+    tools
+}
+
+/// The instructions of all manifests, in their order.
+pub(crate) fn instructions(texts: &[(&Source, Spanned<String>)], mistakes: &mut Mistakes) -> Vec<String> {
+    let trimmed = texts.iter().map(|(source, text)| {
+        let trimmed = text.get_ref().trim();
+        if trimmed.is_empty() || trimmed.chars().count() > MAX_INSTRUCTIONS {
+            let message = format!("instructions are 1 to {MAX_INSTRUCTIONS} characters");
+            mistakes.0.push(Mistake { at: source.locate(text.span().start), tool: None, message });
+        }
+        trimmed.to_owned()
+    });
+    trimmed.collect()
+}

@@ -1,0 +1,72 @@
+//! What fits the database, and likely is not what the operator meant.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use contract::{PgType, Scalar, TableUse, TypeKind};
+
+use crate::{Mistake, Param, ParamSource, Tier, ToolSpec};
+
+/// Every warning, in the order of the tools.
+pub(crate) fn warnings(tools: &[Arc<ToolSpec>]) -> Vec<Mistake> {
+    tools.iter().flat_map(|tool| unlikely_types(tool).chain(unseen_rows(tool)).collect::<Vec<_>>()).collect()
+}
+
+fn warning(tool: &ToolSpec, message: String) -> Mistake {
+    Mistake { at: tool.declared_at.clone(), tool: Some(tool.name.clone()), message }
+}
+
+/// Words in the name of a parameter whose values have fractions.
+const FRACTIONAL: [&str; 7] = ["percent", "percentage", "pct", "rate", "ratio", "factor", "fraction"];
+
+/// PostgreSQL takes `$2` for an integer in `$2 / 100`, and the quotient as well.
+fn unlikely_types(tool: &ToolSpec) -> impl Iterator<Item = Mistake> {
+    tool.params.iter().enumerate().filter_map(move |(index, param)| {
+        let Param { name, ty, .. } = param;
+        let likely = param.source == ParamSource::Argument && is_integer(ty) && is_fractional(param);
+        likely.then(|| {
+            let number = index + 1;
+            warning(
+                tool,
+                format!(
+                    "parameter {name} was inferred as {}, so it takes no fractions, and a division of it by a whole \
+                     number drops them: write ${number}::numeric if fractions are meant",
+                    ty.sql_name()
+                ),
+            )
+        })
+    })
+}
+
+fn is_integer(ty: &PgType) -> bool {
+    matches!(ty.base().kind, TypeKind::Scalar(Scalar::Int2 | Scalar::Int4 | Scalar::Int8))
+}
+
+fn is_fractional(param: &Param) -> bool {
+    let (name, description) = (param.name.to_lowercase(), param.description.to_lowercase());
+    name.split('_').any(|word| FRACTIONAL.contains(&word))
+        || description.contains("percent")
+        || description.contains('%')
+}
+
+/// Whoever agrees to a write sees what `before` and `after` capture: rows of other tables they do not see.
+fn unseen_rows(tool: &ToolSpec) -> impl Iterator<Item = Mistake> {
+    let captured = tool.before.iter().chain(&tool.after);
+    let shown: BTreeSet<(&str, &str)> = captured.flat_map(|it| it.tables()).map(name).collect();
+    let written: BTreeSet<(&str, &str)> = tool.written_tables().map(name).collect();
+    let unseen: Vec<String> = written.difference(&shown).map(|(schema, table)| format!("{schema}.{table}")).collect();
+    let warns = tool.tier > Tier::Auto && !unseen.is_empty();
+    warns
+        .then(|| {
+            let message = format!(
+                "it writes {}, which neither before nor after reads: whoever agrees to the write does not see those rows",
+                unseen.join(", ")
+            );
+            warning(tool, message)
+        })
+        .into_iter()
+}
+
+fn name(table: &TableUse) -> (&str, &str) {
+    (&table.schema, &table.table)
+}

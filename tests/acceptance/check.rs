@@ -1,0 +1,183 @@
+//! `countersign check`: all mistakes at once, what is missing as SQL, and what each tool does.
+
+use testkit::{Database, TestManifest, database, repository, run};
+use tokio::process::Command;
+
+fn check(url: &str, arguments: impl IntoIterator<Item = impl AsRef<std::ffi::OsStr>>) -> Command {
+    let mut command = Command::new(testkit::countersign());
+    command.env("DATABASE_URL", url).arg("check").args(arguments);
+    command
+}
+
+const SHOP: &str = "create schema shop;
+    create table shop.product (id serial primary key, price numeric not null);
+    create table shop.orders (id bigint primary key, product_id int references shop.product on delete cascade);
+    create table shop.reading (day date, value int) partition by range (day);
+    create table shop.reading_1 partition of shop.reading for values from ('2026-01-01') to ('2027-01-01')";
+
+const TOOLS: &str = r#"
+name = "shop"
+version = "1"
+
+[[tool]]
+name = "raise_prices"
+access = "write"
+description = "Raise all prices."
+tier = "confirm"
+before = "select id from shop.orders for update"
+sql = "update shop.product set price = price * (1 + $1 / 100) returning id"
+rows = "any"
+max_rows = 100
+undo = { irreversible = "x" }
+param = [{ name = "percent", description = "By how much." }]
+
+[[tool]]
+name = "drop_product"
+access = "write"
+description = "Drop it."
+tier = "approve"
+before = "select id from shop.product where id = $1 for update"
+sql = "delete from shop.product where id = $1 returning id"
+rows = "one"
+undo = { irreversible = "x" }
+param = [{ name = "id", description = "Which.", optional = true }]
+
+[[tool]]
+name = "add_product"
+access = "write"
+description = "Add it."
+sql = "insert into shop.product (price) values ($1) returning id"
+rows = "one"
+undo = { tool = "drop_product", params = { id = "result.id" } }
+param = [{ name = "price", description = "In euros." }]
+
+[[tool]]
+name = "add_reading"
+access = "write"
+description = "Add it."
+sql = "insert into shop.reading (day, value) values (current_date, $1)  returning value"
+rows = "one"
+undo = { irreversible = "x" }
+param = [{ name = "rate_value", description = "It." }]
+
+[[tool]]
+name = "show_orders"
+access = "read"
+description = "Show them."
+sql = "select id from shop.orders where product_id = $1"
+param = [{ name = "product_id", description = "Of which product." }]
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_servers_login_lacks_is_one_line_for_each_table_and_can_be_granted_as_it_is_printed() {
+    // F-39
+    let db = Database::empty("check_grants").await;
+    let init = Command::new(testkit::countersign()).env("DATABASE_URL", db.url()).arg("init").output().await.unwrap();
+    assert!(init.status.success(), "{init:?}");
+    db.run(SHOP).await;
+    let writer = db.writer_url();
+    db.run("revoke all on schema shop from countersign_writer; revoke all on all tables in schema shop from countersign_writer;
+            revoke all on all sequences in schema shop from countersign_writer").await;
+    let manifest = TestManifest::from_text(TOOLS);
+    let refused = run(&mut check(&writer, manifest.arguments())).await;
+    assert_eq!(refused.code, 1);
+    let denied: Vec<&str> = refused.err.lines().filter(|line| line.contains("permission denied")).collect();
+    assert_eq!(denied.len(), 1, "one for the schema: {}", refused.err);
+    let names = "raise_prices, drop_product, add_product, add_reading, show_orders; `countersign check --grants`";
+    assert!(denied[0].contains("for schema shop (SQLSTATE 42501), in ") && denied[0].contains(names), "{denied:?}");
+
+    db.run("grant usage on schema shop to countersign_writer").await;
+    let refused = run(&mut check(&writer, manifest.arguments())).await;
+    let denied = refused.err.lines().filter(|line| line.contains("permission denied for table")).count();
+    assert_eq!(denied, 3, "one for each table: {}", refused.err);
+    db.run("revoke usage on schema shop from countersign_writer").await;
+
+    let mut command = check(&db.url(), manifest.arguments());
+    let printed = run(command.arg("--grants")).await;
+    assert_eq!(
+        printed.out.lines().collect::<Vec<_>>(),
+        [
+            "grant usage on schema shop to countersign_writer;",
+            "grant select, insert on shop.reading to countersign_writer;",
+            "grant select, insert, update, delete on shop.product to countersign_writer;",
+            "grant select, update on shop.orders to countersign_writer;",
+            "grant usage on sequence shop.product_id_seq to countersign_writer;",
+        ],
+        "{printed:?}"
+    );
+    db.run(&printed.out).await;
+    let fits = run(&mut check(&writer, manifest.arguments())).await;
+    assert_eq!(fits.code, 0, "{}", fits.err);
+    let printed = run(&mut command).await;
+    assert!(printed.out.starts_with("-- countersign_writer lacks nothing"), "{}", printed.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_tool_is_a_line_and_what_is_likely_wrong_or_not_shown_is_said() {
+    // F-39, F-63
+    let db = database().await;
+    db.run(SHOP).await;
+    db.run(
+        "create function shop.count() returns trigger language plpgsql as 'begin return null; end';
+         create trigger counted after update on shop.product for each row execute function shop.count()",
+    )
+    .await;
+    let manifest = TestManifest::from_text(TOOLS);
+    let said = run(&mut check(&db.url(), manifest.arguments())).await.out;
+    for line in [
+        "raise_prices  confirm  percent integer; writes shop.product; undo none",
+        "drop_product  approve  id integer (optional); writes shop.product; undo none",
+        "add_product   auto     price numeric; writes shop.product; undo drop_product",
+        "show_orders   read     product_id integer; reads shop.orders",
+        "5 tools fit the database, 4 of them write. Tools that need agreement: 2 (1 confirm, 1 approve); every executor is there.",
+    ] {
+        assert!(said.lines().any(|found| found == line), "{line}: {said}");
+    }
+    let told = |words: &[&str]| said.lines().any(|line| words.iter().all(|words| line.contains(words)));
+    for words in [
+        ["warning: ", "tool raise_prices: parameter percent was inferred as integer", "write $1::numeric"],
+        ["warning: ", "tool raise_prices: it writes shop.product", "neither before nor after reads"],
+        [
+            "warning: ",
+            "tool drop_product: it changes rows of tables that neither",
+            "shop.orders, by foreign key orders_product_id_fkey to shop.product",
+        ],
+        ["note: ", "tool raise_prices: no plan shows what these do", "trigger counted of shop.product"],
+    ] {
+        assert!(told(&words), "{words:?}: {said}");
+    }
+    assert!(!told(&["tool add_product"]) && !told(&["tool drop_product", "trigger"]), "{said}");
+    // What ships has nothing to be warned of.
+    let shipped = ["social", "studio"].map(|name| repository().join(format!("manifests/{name}.toml")));
+    let said = run(check(&db.url(), ["--manifest"]).arg(&shipped[0]).arg("--manifest").arg(&shipped[1])).await.out;
+    assert!(said.contains("20 tools fit") && !said.contains("warning: manifests"), "{said}");
+    assert!(!said.lines().any(|line| line.starts_with("warning:") && line.contains("tool ")), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_executor_hides_no_other_mistake_and_an_unqualified_name_gets_its_hint() {
+    // F-39, F-40
+    let db = database().await;
+    db.run(SHOP).await;
+    let text = TOOLS
+        .replace("insert into shop.product", "insert into product")
+        .replace("select id from shop.orders where", "select id from shop.order where");
+    let orphan = "\n[[tool]]\nname = 'burn'\naccess = 'write'\ndescription = 'It.'\nexecutor = 'burn'\n\
+                  before = 'select 1 as one'\nundo = { irreversible = 'x' }\n";
+    let manifest = TestManifest::from_text(&format!("{text}{orphan}"));
+    let config = tempfile::tempdir().unwrap();
+    let file = config.path().join("countersign.toml");
+    std::fs::write(&file, "[profiles.own]\ntools = ['burn', 'drop_product', 'no_such_tool']\n").unwrap();
+    let mut command = check(&db.url(), manifest.arguments());
+    let said = run(command.env("COUNTERSIGN_CONFIG", &file)).await.err;
+    for words in [
+        ["tool burn", "needs the executor \"burn\", which is not registered"],
+        ["tool add_product", "A manifest writes tables with their schema"],
+        ["tool add_product", "The nearest tables that exist: shop.product"],
+        ["tool show_orders", "The nearest tables that exist: shop.orders."],
+        ["profile own", "there is no tool \"no_such_tool\""],
+    ] {
+        assert!(said.lines().any(|line| words.iter().all(|words| line.contains(words))), "{words:?}: {said}");
+    }
+    assert!(!said.contains("no tool \"burn\"") && !said.contains("no tool \"drop_product\""), "{said}");
+}
