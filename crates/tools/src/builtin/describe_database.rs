@@ -15,10 +15,10 @@ use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
 pub(crate) const NAME: &str = "describe_database";
 
 const DESCRIPTION: &str = "Find out what is in the database before querying it. Without arguments: the schemas with their \
-    tables and views (kind, estimated rows, size, comment; only names, or how many, where there are very many). With \
-    schema: those of one schema. With table: everything of one table: columns with common values, keys, references both ways, \
-    checks, indexes, enum values, row level security, the SQL of a view, and which tools read or write it; with tables: of \
-    several. With search: tables and columns with that word in their name, comment or note, or among their enum values. notes are the operator's. Only what query_database may read.";
+    tables and views (names alone, or how many, where there are very many). With schema: those of one schema. With table or \
+    tables: everything of these: columns with common values, keys, references both ways, checks, indexes, enum values, row \
+    level security, a view's SQL, and which tools read or write it. With search: tables and columns. notes are the \
+    operator's. Only what query_database may read.";
 
 /// What the agent sends.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -32,11 +32,11 @@ struct Arguments {
     #[serde(default)]
     #[schemars(with = "String", length(min = 1))]
     table: Option<String>,
-    /// Everything of each of these, named as for table. Not together with table.
+    /// Several of them.
     #[serde(default)]
     #[schemars(with = "Vec<String>", length(min = 1, max = 20))]
     tables: Option<Vec<String>>,
-    /// Tables and columns whose name, comment, note or enum value has this in it. Not together with table and tables.
+    /// A word in a name, comment, note or enum value, whatever the case. Only with schema.
     #[serde(default)]
     #[schemars(with = "String", length(min = 1))]
     search: Option<String>,

@@ -29,7 +29,7 @@ struct Arguments {
     #[serde(default)]
     #[schemars(with = "Vec<Anything>")]
     params: Vec<Value>,
-    /// The most rows to return. If it is not given, the query's own outermost LIMIT counts, and without one the default.
+    /// The most rows to return.
     #[serde(default)]
     #[schemars(with = "u32", range(min = 1))]
     row_limit: Option<u32>,
