@@ -95,6 +95,33 @@ async fn reads_beyond_the_limit_wait_and_run_and_there_are_never_more_backends_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_login_that_is_refused_while_the_server_runs_is_not_to_be_tried_again() {
+    // F-23
+    let db = database().await;
+    let [writer, reader] = ["writes", "reads"].map(|role| format!("{role}_{}", db.name()));
+    db.run(&format!(
+        "create role {writer} login in role countersign_writer; create role {reader} login in role countersign_reader"
+    ))
+    .await;
+    let url = |role: &str| db.url().replace("user=postgres", &format!("user={role}"));
+    let mut command = Server::command(&db);
+    command.env("DATABASE_URL", url(&writer)).args(["--read-url", &url(&reader)]);
+    let server = Server::start(command).await;
+    assert_eq!(server.query("select 1 as n").await, [json!({"n": 1})]);
+    db.run(&format!(
+        "alter role {writer} nologin; alter role {reader} nologin;
+         select pg_terminate_backend(pid, 10000) from pg_stat_activity where usename in ('{writer}', '{reader}')"
+    ))
+    .await;
+    for (tool, arguments) in [("query_database", json!({"query": "select 1"})), ("post_tweet", json!({"text": "x"}))] {
+        let error = server.fail(tool, arguments, "database_unavailable").await;
+        assert_eq!(error["retryable"], false, "{error}");
+        assert!(error["message"].as_str().unwrap().contains("not permitted to log in"), "{error}");
+        assert!(error["hint"].as_str().unwrap().contains("operator"), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_read_that_finds_no_connection_free_in_time_is_told_so_and_what_to_do() {
     let db = database().await;
     let server = limited(&db, &[("READ_SESSIONS", "1"), ("QUERY_TIMEOUT_MS", "700")]).await;

@@ -132,6 +132,59 @@ async fn what_may_not_be_read_is_answered_in_postgresqls_words_with_what_to_do()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_table_of_which_some_columns_may_be_read_is_answered_with_those() {
+    // F-30
+    let db = database().await;
+    db.run(
+        "revoke all on social.bookmark from countersign_reader;
+         grant select (tweet_id) on social.bookmark to countersign_reader",
+    )
+    .await;
+    let server = Server::on(&db).await;
+    for query in ["select * from social.bookmark", "select b.account_id from social.bookmark b, social.tweet t"] {
+        let error = server.fail("query_database", json!({"query": query}), "not_permitted").await;
+        let hint = error["hint"].as_str().unwrap();
+        assert!(hint.ends_with("Of social.bookmark only these columns may be read: tweet_id."), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_that_an_enum_does_not_take_is_answered_with_those_that_it_takes() {
+    // F-29
+    let db = database().await;
+    db.run(
+        "create schema shop; create type shop.size as enum ('small', 'large'); create table shop.shirt (size shop.size);
+         grant usage on schema shop to countersign_reader; grant select on shop.shirt to countersign_reader",
+    )
+    .await;
+    let server = Server::on(&db).await;
+    let expected = "shop.size takes: 'small', 'large'.";
+    let error = failure(&server, "select * from shop.shirt where size = 'huge'").await;
+    assert_eq!((&error["sqlstate"], &error["hint"]), (&json!("22P02"), &json!(expected)), "{error}");
+    let call = json!({"query": "select * from shop.shirt where size = $1", "params": ["huge"]});
+    let error = server.fail("query_database", call, "invalid_params").await;
+    assert_eq!(error["hint"], expected, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_of_the_wrong_form_is_answered_with_what_to_send_instead() {
+    // F-29
+    let db = database().await;
+    let server = Server::on(&db).await;
+    for tool in ["query_database", "explain_query"] {
+        for (query, code, hint) in [
+            ("", "not_read_only", "The query is empty"),
+            (" ; -- nothing", "not_read_only", "The query is empty"),
+            ("select 1; select 2;", "sql_error", "One call takes one statement"),
+            ("\\d social.tweet", "sql_error", "describe_database"),
+        ] {
+            let error = server.fail(tool, json!({"query": query}), code).await;
+            assert!(error["hint"].as_str().is_some_and(|said| said.contains(hint)), "{tool} {query}: {error}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_manifest_tool_never_points_into_a_text_that_the_agent_does_not_see() {
     let db = database().await;
     let folder = ConfigDir::new();

@@ -36,7 +36,9 @@ async fn a_query_that_takes_too_long_is_stopped_at_the_deadline_and_its_backend_
     assert!(is_deadline(started.elapsed()), "{:?}", started.elapsed());
     let message = format!("Database query failed: Query timed out after {} seconds", deadline_s());
     assert_eq!(error["message"], message);
-    assert_eq!(error["retryable"], true);
+    // F-22
+    assert_eq!(error["retryable"], false);
+    assert!(error["hint"].as_str().unwrap().contains("explain_query"), "{error}");
     let free = "select 1 where not exists (select from pg_stat_activity \
                 where wait_event = 'PgSleep' and datname = current_database())";
     db.first_value(free).await;

@@ -346,3 +346,84 @@ async fn a_table_that_is_being_changed_holds_nobody_up() {
     assert!(named(tables, "part_of")["size_bytes"].is_number());
     changing.batch_execute("rollback").await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn row_level_security_is_told_with_the_policies_that_apply() {
+    // F-27
+    let (db, server) = shop().await;
+    db.run(
+        "alter table shop.product enable row level security;
+         create policy own on shop.product for select using (code = current_setting('countersign.account_id'));
+         create policy written on shop.product for update using (true);
+         create policy of_others on shop.product to postgres using (false);
+         alter table shop.part_of enable row level security",
+    )
+    .await;
+    let table = describe(&server, json!({"table": "shop.product"})).await["table"].clone();
+    assert_eq!(table["row_security"], true);
+    let condition = "(code = current_setting('countersign.account_id'::text))";
+    assert_eq!(table["policies"], json!([{"name": "own", "permissive": true, "condition": condition}]));
+    let none = describe(&server, json!({"table": "shop.part_of"})).await["table"].clone();
+    assert_eq!((&none["row_security"], none.get("policies")), (&json!(true), None), "no row is seen");
+    let plain = describe(&server, json!({"table": "shop.visit"})).await["table"].clone();
+    assert_eq!(plain.get("row_security"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_tables_are_described_in_one_call_as_far_as_they_fit() {
+    // F-28
+    let (db, server) = shop().await;
+    let data = describe(&server, json!({"schema": "shop", "tables": ["product", "visit", "bargain"]})).await;
+    assert_eq!((names(&data["tables"]), &data["truncated"]), (vec!["product", "visit", "bargain"], &json!(false)));
+    assert_eq!(data["tables"][0], describe(&server, json!({"table": "shop.product"})).await["table"]);
+    let sql = data["tables"][2]["view_sql"].as_str().unwrap();
+    assert!(sql.contains("FROM shop.product") && sql.contains("WHERE product.price"), "{sql}");
+    assert_eq!(data["tables"][0].get("view_sql"), None);
+
+    let columns: Vec<String> = (0..300).map(|n| format!("a_column_with_a_long_name_{n} text")).collect();
+    let columns = columns.join(", ");
+    db.run(&format!(
+        "create table shop.wide_1 ({columns}); create table shop.wide_2 ({columns}); \
+                     grant select on shop.wide_1, shop.wide_2 to countersign_reader"
+    ))
+    .await;
+    let data = describe(&server, json!({"tables": ["shop.product", "shop.wide_1", "shop.wide_2"]})).await;
+    assert_eq!(names(&data["tables"]), ["product", "wide_1"]);
+    assert_eq!((&data["left_out"], &data["truncated"]), (&json!(["shop.wide_2"]), &json!(true)));
+    for (arguments, code) in [
+        (json!({"tables": ["shop.product", "shop.nothing"]}), "not_found"),
+        (json!({"tables": ["shop.product"], "table": "shop.product"}), "invalid_params"),
+        (json!({"tables": ["shop.product"], "search": "x"}), "invalid_params"),
+        (json!({"tables": []}), "invalid_params"),
+    ] {
+        server.fail("describe_database", arguments, code).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn common_values_ranges_and_enum_labels_are_found_where_they_may_be_read() {
+    // F-28
+    let (db, server) = shop().await;
+    db.run(
+        "insert into shop.product (code, kind, price) select 'code ' || n, 'large', n from generate_series(1, 1000) n;
+         insert into shop.half_secret select n, 4711, 'note ' || n % 2 from generate_series(1, 1000) n;
+         analyze shop.product; analyze shop.half_secret",
+    )
+    .await;
+    let data = describe(&server, json!({"tables": ["shop.product", "shop.half_secret"]})).await;
+    let product = &data["tables"][0]["columns"];
+    assert_eq!(named(product, "kind")["most_common_values"], json!(["large"]));
+    assert_eq!(named(product, "id")["range"], json!(["1", "1000"]));
+    let half_secret = &data["tables"][1]["columns"];
+    let mut notes: Vec<&str> =
+        named(half_secret, "note")["most_common_values"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    notes.sort_unstable();
+    assert_eq!(notes, ["note 0", "note 1"]);
+    assert!(!data.to_string().contains("4711"), "{data}");
+    let found = describe(&server, json!({"search": "very lar"})).await;
+    assert_eq!(names(&found["found"]["columns"]), ["kind", "other_kinds"]);
+    // Rows that policies hide are not told by the statistics either.
+    db.run("alter table shop.product enable row level security").await;
+    let hidden = describe(&server, json!({"table": "shop.product"})).await;
+    assert_eq!(named(&hidden["table"]["columns"], "id").get("range"), None);
+}

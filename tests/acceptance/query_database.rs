@@ -43,6 +43,52 @@ async fn the_row_cap_is_500_unless_asked_and_says_when_it_cut() {
     server.fail("query_database", json!({"query": "select 1", "row_limit": 0}), "invalid_params").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_outermost_limit_of_a_query_counts_instead_of_the_default() {
+    // F-20: what the plan says, not the text, and also of a text that the session knows.
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let cases = [
+        ("select n from generate_series(1, 20000) n limit 700", json!(700), json!(null)),
+        ("select n from generate_series(1, 20000) n order by n fetch first 700 rows only", json!(700), json!(null)),
+        ("select n from generate_series(1, 20000) n limit 12000", json!(10_000), json!("row_limit")),
+        ("select n from generate_series(1, 20000) n limit all", json!(500), json!("row_limit")),
+        ("select 'limit 700' from generate_series(1, 700)", json!(500), json!("row_limit")),
+        (
+            "select max(n) over () from (select n from generate_series(1, 2000) n limit 700) n",
+            json!(500),
+            json!("row_limit"),
+        ),
+        ("select row(n, 'x'::text) from generate_series(1, 20000) n limit 700", json!(700), json!(null)),
+    ];
+    for (query, count, by) in &cases {
+        for _ in 0..2 {
+            let data = server.succeed("query_database", json!({"query": query})).await["data"].clone();
+            assert_eq!((&data["row_count"], &data["truncated_by"]), (count, by), "{query}");
+        }
+    }
+    let parameter = json!({"query": "select n from generate_series(1, 2000) n limit $1", "params": [700]});
+    assert_eq!(server.succeed("query_database", parameter).await["data"]["row_count"], 700);
+    let asked = json!({"query": cases[0].0, "row_limit": 600});
+    assert_eq!(server.succeed("query_database", asked).await["data"]["row_count"], 600, "the caller's own decides");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_was_cut_says_by_what_and_how_to_go_on() {
+    // F-21
+    let db = database().await;
+    let server = Server::on(&db).await;
+    let by_rows = json!({"query": "select generate_series(1, 2000)"});
+    let by_bytes = json!({"query": "select repeat('x', 10000) from generate_series(1, 400)"});
+    for (call, by, hint) in
+        [(by_rows, "row_limit", "give a larger row_limit"), (by_bytes, "max_bytes", "shorter columns")]
+    {
+        let data = server.succeed("query_database", call).await["data"].clone();
+        assert_eq!((&data["truncated"], &data["truncated_by"]), (&json!(true), &json!(by)));
+        assert!(data["hint"].as_str().unwrap().contains(hint), "{data}");
+    }
+}
+
 /// What whoever tries to write is told.
 const ONLY_READ_ONLY: &str = "Only read-only queries are allowed (SELECT, WITH, EXPLAIN, SHOW, VALUES, TABLE)";
 

@@ -41,6 +41,10 @@ async fn a_failed_write_leaves_a_record_and_nothing_else_and_can_be_repeated_at_
         (&json!("sql_error"), &json!("23503"), &json!(false))
     );
     assert_eq!(error["detail"], Value::Null, "DETAIL quotes rows that the caller may not read");
+    // F-34
+    let definition =
+        "Constraint tweet_like_tweet_id_fkey of social.tweet_like: FOREIGN KEY (tweet_id) REFERENCES social.tweet(id)";
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.starts_with(definition)), "{error}");
     let id = envelope["meta"]["correlation_id"].clone();
     let detail = server.succeed("get_mutation_detail", json!({"correlation_id": id})).await;
     assert_eq!((&detail["data"]["status"], &detail["data"]["error_sqlstate"]), (&json!("failure"), &json!("23503")));
@@ -149,8 +153,47 @@ async fn a_deferred_constraint_is_a_failure_and_not_a_success() {
     let tweet = untouched_tweet(&db).await;
     let error = server.fail("like_tweet", json!({"tweet_id": tweet}), "sql_error").await;
     assert_eq!(error["sqlstate"], "23503");
+    let definition = "Constraint late of social.tweet_like: FOREIGN KEY (parent) REFERENCES social.late_parent(id)";
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.starts_with(definition)), "F-34: {error}");
     assert_eq!(likes(&db, tweet).await, "0");
     assert_eq!(records(&db).await, [["like_tweet", "failure", "sql_error"]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trigger_that_refuses_at_commit_is_told_in_its_own_words_and_recorded() {
+    // F-35: a trigger that defers what it does until COMMIT.
+    let db = database().await;
+    db.run(
+        "create table social.checked (n int);
+         grant insert on social.checked to countersign_writer;
+         create function social.refuse() returns trigger language plpgsql as
+             $$ begin raise 'a tweet may not be liked on sundays' using errcode = 'PT001'; end $$;
+         create constraint trigger refuse after insert on social.checked deferrable initially deferred
+             for each row execute function social.refuse();
+         create function social.check_later() returns trigger language plpgsql as
+             $$ begin set constraints all deferred; insert into social.checked values (1); return null; end $$;
+         create constraint trigger check_later after insert on social.tweet_like deferrable initially deferred
+             for each row execute function social.check_later()",
+    )
+    .await;
+    let server = Server::on(&db).await;
+    let tweet = untouched_tweet(&db).await;
+    let envelope = server.call("like_tweet", json!({"tweet_id": tweet})).await;
+    let error = &envelope["error"];
+    assert_eq!(
+        (&error["code"], &error["sqlstate"], &error["retryable"]),
+        (&json!("sql_error"), &json!("PT001"), &json!(false)),
+        "{envelope}"
+    );
+    assert_eq!(error["message"], "a tweet may not be liked on sundays");
+    assert_eq!(likes(&db, tweet).await, "0");
+    let id = &envelope["meta"]["correlation_id"];
+    let record = server.succeed("get_mutation_detail", json!({"correlation_id": id})).await["data"].clone();
+    assert_eq!(
+        (&record["status"], &record["error_sqlstate"], &record["error_message"]),
+        (&json!("failure"), &json!("PT001"), &error["message"]),
+        "{record}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

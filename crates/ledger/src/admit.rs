@@ -183,7 +183,7 @@ pub(crate) fn ledger_failure(error: &pg::Error) -> Failure {
     tracing::error!(%error, "the ledger cannot be used");
     match error {
         pg::Error::Connect(error) => {
-            Failure::new(ErrorCode::DatabaseUnavailable, format!("{error}; nothing was written"))
+            Failure { message: format!("{error}; nothing was written"), ..Failure::from(error) }
         }
         pg::Error::Busy { .. } => Failure::new(ErrorCode::DatabaseUnavailable, format!("{error}; nothing was written"))
             .hint("Call again when fewer writes run. The operator can raise write_sessions or call_deadline_ms."),

@@ -164,7 +164,7 @@ impl WriteTx<'_> {
         }
         self.restore().await?;
         let columns = self.writer.columns(self.lease, &whole.outcome.columns).await.map_err(Refusal::Lost)?;
-        let result = ResultSet::fitting(columns, &whole.outcome.rows, keep.bytes, whole.truncated);
+        let result = ResultSet::fitting(columns, &whole.outcome.rows, keep.bytes, whole.truncated_by);
         Ok(Answered {
             rows_affected: affected.unwrap_or_else(|| whole.outcome.rows_affected()),
             command_tag: affected.is_none().then_some(whole.outcome.tag),

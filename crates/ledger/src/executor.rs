@@ -170,8 +170,22 @@ pub struct WriteTx<'a> {
     opening: Option<Opening>,
     /// Statements of the caller's own have run: nothing of ours is prepared any more, and settings may be theirs.
     pub(crate) runs_own: bool,
+    /// The constraint that the last error is about.
+    pub(crate) violated: Option<ConstraintName>,
     /// The transaction is gone: nothing may run on this session any more, since it would commit by itself.
     gone: bool,
+}
+
+/// A constraint of a table, or a unique index: its schema, table and name.
+#[derive(Debug, Clone)]
+pub(crate) struct ConstraintName(pub(crate) [Option<String>; 3]);
+
+impl ConstraintName {
+    /// The one that PostgreSQL names in its error.
+    pub(crate) fn of(error: &ServerError) -> Option<Self> {
+        let name = [error.schema.clone(), error.table.clone(), error.constraint.clone()];
+        name.iter().all(Option::is_some).then_some(Self(name))
+    }
 }
 
 /// What stands between BEGIN and the savepoint.
@@ -204,7 +218,17 @@ impl<'a> WriteTx<'a> {
         };
         let timeout_ms = timeout_ms.clone().unwrap_or_default();
         let account = account.as_str().to_owned();
-        Self { lease, writer, timeout_ms, claimed, account, opening: Some(opening), runs_own: false, gone: false }
+        Self {
+            lease,
+            writer,
+            timeout_ms,
+            claimed,
+            account,
+            opening: Some(opening),
+            runs_own: false,
+            violated: None,
+            gone: false,
+        }
     }
 
     /// The receipt of the record that it carries out; a preview has none.
@@ -263,7 +287,10 @@ impl<'a> WriteTx<'a> {
                 return Err(match failed.error {
                     // An earlier statement of these has ended the transaction.
                     pg::Error::Server(_) if failed.step >= opening_steps && self.lease.session().is_idle() => gone(),
-                    pg::Error::Server(error) if failed.step >= opening_steps => statement_failure(&error).into(),
+                    pg::Error::Server(error) if failed.step >= opening_steps => {
+                        self.violated = ConstraintName::of(&error);
+                        statement_failure(&error).into()
+                    }
                     // All of it has arrived, so the transaction can go back to its savepoint.
                     pg::Error::MessageTooLarge { .. } if self.lease.session().in_transaction() => too_large().into(),
                     // The record could not be claimed: there is no savepoint to go back to.

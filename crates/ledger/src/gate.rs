@@ -287,7 +287,12 @@ impl Protocol {
             Ok(Ok(Err(execute::Unfinished::Undone(error)))) => {
                 tracing::warn!(error = self.attempt.redaction.text(&error.to_string()), "the outcome was refused");
                 lease.discard();
-                Err(self.undone(intent, &error).await)
+                Err(self.undone(intent, self.unrecorded(&error)).await)
+            }
+            Ok(Ok(Err(execute::Unfinished::Refused(error)))) => {
+                tracing::info!(error = self.attempt.redaction.text(&error.to_string()), "COMMIT was refused");
+                lease.discard();
+                Err(self.undone(intent, sql_failure(&error).redacted(&self.attempt.redaction)).await)
             }
             Ok(Ok(Err(execute::Unfinished::InDoubt(error)))) => {
                 tracing::warn!(error = self.attempt.redaction.text(&error.to_string()), "the outcome is in doubt");
@@ -317,10 +322,10 @@ impl Protocol {
         resolved.map_err(|failure| self.stopped(failure))
     }
 
-    /// Nothing was written; the record should say so, if the ledger takes it.
-    async fn undone(&self, intent: &Intent, error: &ServerError) -> Stopped {
-        let failure = match error.sqlstate.get(..2) {
-            // A conflict that shows at COMMIT, under an isolation level of the operator's.
+    /// What the caller is told when the outcome could not be recorded.
+    fn unrecorded(&self, error: &ServerError) -> Failure {
+        match error.sqlstate.get(..2) {
+            // A conflict that shows late, under an isolation level of the operator's.
             Some("40") => sql_failure(error).redacted(&self.attempt.redaction),
             // Out of time while it waited for a guard or an undo call of another write.
             _ if matches!(error.sqlstate.as_str(), "57014" | "55P03") => sql_failure(error),
@@ -328,7 +333,11 @@ impl Protocol {
                 let message = self.attempt.redaction.text(&error.message);
                 admit::ledger_failure(&pg::Error::Server(Box::new(ServerError { message, ..error.clone() })))
             }
-        };
+        }
+    }
+
+    /// Nothing was written; the record should say so, if the ledger takes it.
+    async fn undone(&self, intent: &Intent, failure: Failure) -> Stopped {
         let deadline = Instant::now() + UNDONE_TIMEOUT;
         let recorded = resolve::resolve(&self.writer, intent, Some(&failure), deadline).await;
         tracing::debug!(?recorded, "the record of a write that was undone");

@@ -155,9 +155,8 @@ impl Trials<'_> {
 
 fn failure(error: &pg::Error) -> Failure {
     match error {
-        pg::Error::Connect(_) | pg::Error::Busy { .. } => {
-            Failure::new(ErrorCode::DatabaseUnavailable, error.to_string())
-        }
+        pg::Error::Connect(error) => error.into(),
+        pg::Error::Busy { .. } => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
         pg::Error::Deadline => Failure::new(
             ErrorCode::Timeout,
             "the preview did not finish within its deadline and was rolled back; nothing was written",

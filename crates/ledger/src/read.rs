@@ -4,5 +4,5 @@
 pub use pg::value::{EncodeError, encode};
 pub use pg::{
     ConnectError, Error, PoolUse, ReadError, ReadLimits, ReadRequest, Reader, ResultSet, Room, RowForm, SearchPath,
-    UntrustedSchema,
+    TruncatedBy, UntrustedSchema,
 };

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use contract::{ErrorCode, Failure};
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorFields;
 
@@ -26,6 +27,8 @@ pub struct ServerError {
     pub constraint: Option<String>,
     /// The table that the error is about.
     pub table: Option<String>,
+    /// The schema of that table.
+    pub schema: Option<String>,
 }
 
 /// The most that is kept of one field, in bytes: an error may quote a value of any size.
@@ -85,6 +88,7 @@ impl ServerError {
                 b'P' => error.position = value().parse().ok(),
                 b'n' => error.constraint = Some(value()),
                 b't' => error.table = Some(value()),
+                b's' => error.schema = Some(value()),
                 _ => {}
             }
         }
@@ -217,6 +221,15 @@ impl ConnectError {
         matches!(self, Self::Refused { error, .. } if error.sqlstate != POOLER_SAYS)
     }
 
+    /// Whether the same call may succeed later without anybody changing the configuration.
+    fn retryable(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::TimedOut { .. } => true,
+            Self::Refused { error, .. } => error.retryable() || error.sqlstate == POOLER_SAYS,
+            Self::Authentication(_) | Self::DatabaseMissing(_) | Self::Pooled { .. } => false,
+        }
+    }
+
     /// One error for all servers that were tried.
     pub(crate) fn of_all(place: String, mut failures: Vec<Self>) -> Self {
         if failures.len() == 1 {
@@ -234,6 +247,20 @@ impl ConnectError {
         Self::Unreachable { place, reason, is_passing }
     }
 }
+
+/// What an agent is told of a call for which there is no connection.
+impl From<&ConnectError> for Failure {
+    fn from(error: &ConnectError) -> Self {
+        let failure = Self::new(ErrorCode::DatabaseUnavailable, error.to_string());
+        if error.retryable() {
+            return failure;
+        }
+        Self { retryable: false, ..failure }.hint(TELL_THE_OPERATOR)
+    }
+}
+
+const TELL_THE_OPERATOR: &str =
+    "Calling again does not help. Tell the operator: the message says what to correct in how the server connects.";
 
 /// protocol_violation: the one SQLSTATE of PgBouncer, whatever it says. PostgreSQL says it to no client that starts a session.
 pub(crate) const POOLER_SAYS: &str = "08P01";

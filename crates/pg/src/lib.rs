@@ -33,7 +33,7 @@ pub use execute::{
 pub use pool::{Lease, Pool, PoolUse};
 pub use pooler::{Pooled, examine_pooler};
 pub use reach::reach;
-pub use read::{Layer, ReadError, ReadLimits, ReadRequest, Reader, ResultSet, Room, RowForm};
+pub use read::{Layer, ReadError, ReadLimits, ReadRequest, Reader, ResultSet, Room, RowForm, TruncatedBy};
 pub use search_path::{SearchPath, UntrustedSchema};
 pub use session::{Explained, Keep, Outcome, RawColumn, RawShape, Session, SessionSettings, Step, StepError, Whole};
 pub use target::{

@@ -4,11 +4,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use contract::{ErrorCode, Failure};
-use ledger::read::{ReadRequest, Reader, RowForm};
+use ledger::read::{ReadRequest, Reader, RowForm, TruncatedBy};
 use manifest::ToolSpec;
 use serde_json::{Map, Value};
 
 use crate::arguments::{effective, redaction};
+use crate::builtin::{RowsPage, Truncation};
 use crate::drift;
 use crate::manifest_write::info;
 use crate::tool::{Answer, Call, Hints, Outcome, Tool, ToolInfo};
@@ -63,8 +64,14 @@ impl Tool for ManifestRead {
                     None => Answer::read(&Map::new()),
                 };
             }
-            let page = super::builtin::RowsPage { row_count: rows.len(), rows, truncated: result.truncated };
+            let truncation = Truncation::new(result.truncated_by, fewer_rows);
+            let page = RowsPage { row_count: rows.len(), rows, truncation };
             Answer::of_rows(&page, result.room)
         })
     }
+}
+
+/// How to have the rows that were left out: the tool has no pages.
+fn fewer_rows(_: TruncatedBy) -> &'static str {
+    "Give arguments that select fewer rows, or read the rest with query_database, if it is among your tools."
 }

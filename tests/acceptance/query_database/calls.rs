@@ -67,6 +67,47 @@ async fn what_acts_beyond_the_transaction_is_not_called() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn no_query_reads_the_rows_of_another_account() {
+    // F-31: also from places that a plan does not show.
+    let db = database().await;
+    db.run(
+        "create table social.diary (account text, entry text);
+         insert into social.diary values ('default', 'mine'), ('other', 'theirs');
+         alter table social.diary enable row level security;
+         create policy own on social.diary using (account = current_setting('countersign.account_id'));
+         grant select on social.diary to countersign_reader;
+         create view social.switch as
+             select set_config('countersign.' || 'account_id', 'other', true) as account;
+         grant select on social.switch to countersign_reader",
+    )
+    .await;
+    let server = Server::on(&db).await;
+    assert_eq!(server.query("select entry from social.diary").await, [json!({"entry": "mine"})]);
+    let call = "set_config('countersign.account_id', 'other', true)";
+    let params = json!(["countersign.account_id"]);
+    for (query, params) in [
+        (
+            format!("select d.entry from (select {call} offset 0) s, lateral (select entry from social.diary) d"),
+            json!([]),
+        ),
+        (format!("select (values (''), ({call}) limit 1), entry from social.diary"), json!([])),
+        (format!("select entry from social.diary limit length({call})"), json!([])),
+        (format!("select entry from social.diary where {call} in (select 'other')"), json!([])),
+        (format!("explain analyze select entry from social.diary, (select {call}) s"), json!([])),
+        ("select set_config($1, 'other', true), entry from social.diary".to_owned(), params),
+        ("select set_config(lower('COUNTERSIGN.account_id'), 'other', true)".to_owned(), json!([])),
+        (r#"select U&"set\005fconfig"('countersign.account_id', 'other', true)"#.to_owned(), json!([])),
+        ("select entry from social.switch, social.diary".to_owned(), json!([])),
+    ] {
+        let arguments = json!({"query": query, "params": params});
+        let error = server.fail("query_database", arguments, "not_permitted").await;
+        assert!(error["message"].as_str().unwrap().contains("set_config may not be called"), "{error}");
+    }
+    let other = "select set_config('search_path', 'social', true), 'set_config' <> '' as text, entry from social.diary";
+    assert_eq!(server.query(other).await[0]["entry"], "mine");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_others_have_asked_is_not_seen_while_a_query_is_planned_either() {
     // SE18: planning calls functions that are STABLE, and fails with what they say.
     let db = database().await;

@@ -84,9 +84,7 @@ async fn started(
             Obstacle::Unfit(error) => {
                 Failure { retryable: false, ..not_yet(&format!("the server cannot start: {error:#}")) }
             }
-            Obstacle::NoConnection(error) => {
-                Failure { retryable: error.is_unreachable(), ..not_yet(&error.to_string()) }
-            }
+            Obstacle::NoConnection(error) => Failure { hint: Some(HINT.to_owned()), ..Failure::from(error) },
         };
         progress.send_if_modified(|known| {
             let is_new = known.message != failure.message;

@@ -254,7 +254,7 @@ impl Proposals {
         let rows = rows.map_err(|error| {
             tracing::error!(%error, "the proposals cannot be read");
             match error {
-                pg::Error::Connect(error) => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
+                pg::Error::Connect(error) => Failure::from(&error),
                 _ => Failure::new(ErrorCode::DbError, "the proposals cannot be read"),
             }
         })?;

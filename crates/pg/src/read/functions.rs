@@ -21,7 +21,7 @@ use contract::{Reach, TableUse};
 use serde_json::Value;
 
 use super::remembered::SEEN_FOR;
-use super::{ReadError, refusal};
+use super::{ReadError, account_setting, refusal};
 use crate::error::{Error, ServerError};
 use crate::plan::{BACK_TO_SAVEPOINT, For, Planned, SAVEPOINT, plan_in_full};
 use crate::reach::{called, reach};
@@ -46,6 +46,8 @@ pub(super) struct Functions {
     harmless: Mutex<Harmless>,
     /// The schema whose relations are not read.
     refused_schema: Option<&'static str>,
+    /// Whether the statements are of somebody who may say on whose behalf they run.
+    takes_any_setting: bool,
 }
 
 #[derive(Debug)]
@@ -58,6 +60,21 @@ impl Default for Harmless {
     fn default() -> Self {
         Self { names: HashSet::new(), since: Instant::now() }
     }
+}
+
+/// What the plan of a text has shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Inspection {
+    /// For which calls of the text it holds.
+    pub(super) checked: Checked,
+    /// Whether the outermost node of the plan is a `Limit`: LIMIT, FETCH FIRST and OFFSET at the top level of the query, or of
+    /// a view that it reads and does nothing else with. PostgreSQL leaves out LIMIT ALL.
+    pub(super) has_limit: bool,
+}
+
+impl Inspection {
+    /// Of a text that is not looked at.
+    pub(super) const NONE: Self = Self { checked: Checked::Always, has_limit: false };
 }
 
 /// For which calls of a text the answer holds.
@@ -79,6 +96,11 @@ impl Functions {
         Self { refused_schema: Some(schema), ..Self::default() }
     }
 
+    /// Of statements that are their caller's own, who may change any setting.
+    pub(super) fn with_any_setting() -> Self {
+        Self { takes_any_setting: true, ..Self::default() }
+    }
+
     /// Refuses this text if it calls what a read may not. It has been described in the transaction that is open, so what it
     /// reads is locked, and means the same until the end. What cannot be planned is refused as well.
     ///
@@ -88,7 +110,7 @@ impl Functions {
         session: &mut Session,
         sql: &str,
         params: &[Option<String>],
-    ) -> Result<Checked, ReadError> {
+    ) -> Result<Inspection, ReadError> {
         let name = session.remembered.new_name();
         session.push_ahead(&name, sql)?;
         let planned = in_full(session, &name, params).await;
@@ -97,10 +119,16 @@ impl Functions {
         if let (Some(plan), Some(refused)) = (&plan, self.refused_schema) {
             refuse_relations(plan, refused)?;
         }
+        if !self.takes_any_setting
+            && let Some((function, why)) = account_setting::refusal(sql, plan.as_ref())
+        {
+            return Err(ReadError::ForbiddenFunction { function: function.to_owned(), why: why.to_owned() });
+        }
         let names: BTreeSet<String> = plan.iter().flat_map(called).map(|call| call.name).collect();
         let sees_statements = names.contains(LISTS_STATEMENTS);
         self.look_up(session, names).await?;
-        Ok(if sees_statements { Checked::SeesStatements } else { checked })
+        let has_limit = plan.is_some_and(|plan| plan.pointer("/0/Plan/Node Type").is_some_and(|node| node == "Limit"));
+        Ok(Inspection { checked: if sees_statements { Checked::SeesStatements } else { checked }, has_limit })
     }
 
     async fn look_up(&self, session: &mut Session, names: BTreeSet<String>) -> Result<(), ReadError> {

@@ -2,10 +2,11 @@
 //!
 //! `run` is the pipeline itself, and `frame` what stands around the agent's statement in it; `remembered` knows
 //! which texts a session has prepared, and `shapes` how they were described, so that a text seen before costs one round trip;
-//! `functions` looks at what a new one calls; `rows` and `rendered` take in the answer; `convert` is for columns whose text
+//! `functions` looks at what a new one calls, `account_setting` at what it sets; `rows` and `rendered` take in the answer; `convert` is for columns whose text
 //! alone does not give their JSON; `explain` shows the plan of a read without running it; `streamed`
 //! hands rows on as they arrive.
 
+mod account_setting;
 mod convert;
 mod explain;
 mod frame;
@@ -52,7 +53,7 @@ pub(crate) use streamed::NOTHING;
 /// The bounds of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadLimits {
-    /// Rows when the caller says nothing (promise D5-07).
+    /// Rows when neither the caller nor the query says how many (promise D5-07).
     pub default_rows: u32,
     /// The most rows that a caller can ask for.
     pub max_rows: u32,
@@ -70,6 +71,15 @@ impl Default for ReadLimits {
     }
 }
 
+impl ReadLimits {
+    /// How many rows to return at the most: what the caller asks for decides; a query with a LIMIT of its own is only held to
+    /// the most that may be asked for.
+    fn rows(&self, asked: Option<u32>, has_limit: bool) -> usize {
+        let rows = asked.unwrap_or(if has_limit { self.max_rows } else { self.default_rows });
+        rows.min(self.max_rows) as usize
+    }
+}
+
 /// What to read.
 #[derive(Debug)]
 pub struct ReadRequest<'a> {
@@ -77,13 +87,23 @@ pub struct ReadRequest<'a> {
     pub sql: &'a str,
     /// `$1`, `$2`, ... as JSON.
     pub params: &'a [Value],
-    /// Rows to return at the most; the default of [`ReadLimits`] if `None`.
+    /// Rows to return at the most. If `None`: the default of [`ReadLimits`], or the most that they allow if the query has a
+    /// LIMIT of its own.
     pub row_limit: Option<u32>,
     /// What each row looks like.
     pub form: RowForm,
-    /// On whose behalf: `countersign.account_id` in the transaction, for row level security to go by. A query can set it to
-    /// something else, so it filters, and is no wall.
+    /// On whose behalf: `countersign.account_id` in the transaction, for row level security to go by. A query cannot set it
+    /// to something else (`account_setting`).
     pub account: Option<&'a str>,
+}
+
+/// The limit that left rows out of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TruncatedBy {
+    /// [`ReadRequest::row_limit`], or [`ReadLimits::default_rows`] or [`ReadLimits::max_rows`].
+    RowLimit,
+    /// [`ReadLimits::max_bytes`].
+    MaxBytes,
 }
 
 /// What was read.
@@ -93,8 +113,8 @@ pub struct ResultSet {
     pub columns: Vec<Column>,
     /// The rows as JSON text: objects by column name, or arrays as long as `columns`.
     pub rows: Vec<Box<RawValue>>,
-    /// Whether there was more than the limits on rows and bytes let through.
-    pub truncated: bool,
+    /// Which limit left rows out, if one did.
+    pub truncated_by: Option<TruncatedBy>,
     /// The room that a large answer takes; given back when it is dropped.
     pub room: Option<Room>,
 }
@@ -201,7 +221,8 @@ impl Reader {
         let settings = SessionSettings::default().with_login_search_path();
         let frame = Arc::new(Frame::new(Layers::default(), &settings));
         let pool = Pool::new(target, settings, sessions);
-        Self { takes_commands: true, ..Self::over(pool, frame, limits, Layers::default()) }
+        let functions = Arc::new(Functions::with_any_setting());
+        Self { takes_commands: true, functions, ..Self::over(pool, frame, limits, Layers::default()) }
     }
 
     /// The same for texts that are constants of ours: what they call is not looked up.

@@ -13,7 +13,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::ResultSet;
+use super::{ResultSet, TruncatedBy};
 use crate::error::{Error, utf8};
 use crate::value;
 
@@ -93,8 +93,8 @@ impl Rendered {
     }
 
     /// An answer of these rows.
-    pub(crate) fn finish(self, columns: Vec<Column>, truncated: bool) -> ResultSet {
-        ResultSet { columns, rows: self.rows, truncated, room: None }
+    pub(crate) fn finish(self, columns: Vec<Column>, truncated_by: Option<TruncatedBy>) -> ResultSet {
+        ResultSet { columns, rows: self.rows, truncated_by, room: None }
     }
 }
 
@@ -180,10 +180,15 @@ impl RowWriter {
 impl ResultSet {
     /// What of these rows fits into `max_bytes` of JSON text.
     #[must_use]
-    pub fn fitting(columns: Vec<Column>, rows: &[Vec<Option<String>>], max_bytes: usize, truncated: bool) -> Self {
+    pub fn fitting(
+        columns: Vec<Column>,
+        rows: &[Vec<Option<String>>],
+        max_bytes: usize,
+        truncated_by: Option<TruncatedBy>,
+    ) -> Self {
         let mut rendered = Rendered::new(RowForm::Object, max_bytes);
         let is_whole = rows.iter().all(|row| rendered.take_texts(row, &columns).unwrap_or_default());
-        rendered.finish(columns, truncated || !is_whole)
+        rendered.finish(columns, if is_whole { truncated_by } else { Some(TruncatedBy::MaxBytes) })
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use contract::Column;
 use postgres_protocol::message::backend::{DataRowBody, Message};
 
-use super::ResultSet;
 use super::convert::{self, Conversion, DraftRow};
 use super::rendered::{Rendered, RowForm};
 use super::shapes::Shape;
+use super::{ResultSet, TruncatedBy};
 use crate::error::{Error, ServerError};
 use crate::session::{RawColumn, Session, raw_columns, raw_row};
 
@@ -46,7 +46,7 @@ pub(super) struct Rows {
     pub(super) is_stale: bool,
     /// More rows can be asked for.
     is_suspended: bool,
-    truncated: bool,
+    truncated_by: Option<TruncatedBy>,
     pub(super) cut_by_bytes: bool,
 }
 
@@ -65,7 +65,7 @@ impl Rows {
             bytes: 0,
             is_stale: false,
             is_suspended: false,
-            truncated: false,
+            truncated_by: None,
             cut_by_bytes: false,
         }
     }
@@ -103,9 +103,9 @@ impl Rows {
                 Message::DataRow(body) if self.progress == Progress::Bound => {
                     self.bytes += body.buffer().len();
                     if self.arrived() == self.row_limit {
-                        self.truncated = true;
+                        self.truncated_by = Some(TruncatedBy::RowLimit);
                     } else if self.bytes > self.max_bytes || !self.keep(&body)? {
-                        self.truncated = true;
+                        self.truncated_by = Some(TruncatedBy::MaxBytes);
                         // The rest is not worth waiting for: the caller's lease stops the server. But a portion ends soon.
                         if self.shape.conversion.is_none() {
                             self.cut_by_bytes = true;
@@ -141,7 +141,7 @@ impl Rows {
 
     /// The other portions of rows that need a conversion.
     pub(super) async fn receive_rest(&mut self, session: &mut Session) -> Result<Option<ServerError>, Error> {
-        while self.is_suspended && !self.truncated {
+        while self.is_suspended && self.truncated_by.is_none() {
             self.progress = Progress::Bound;
             session.connection.push_execute("", self.portion())?;
             session.connection.push_sync();
@@ -162,12 +162,13 @@ impl Rows {
     pub(super) fn take_converted(&mut self, converted: convert::Converted) -> Result<(), Error> {
         for row in converted.rows {
             if !self.rendered.take_values(row, &self.shape.columns)? {
-                self.truncated = true;
+                self.truncated_by = Some(TruncatedBy::MaxBytes);
                 break;
             }
         }
-        self.truncated |= converted.is_cut;
-        self.cut_by_bytes = converted.is_cut;
+        if converted.is_cut {
+            (self.truncated_by, self.cut_by_bytes) = (Some(TruncatedBy::MaxBytes), true);
+        }
         Ok(())
     }
 
@@ -188,10 +189,10 @@ impl Rows {
     pub(super) fn finish(mut self, columns: Vec<Column>) -> Result<ResultSet, Error> {
         for row in std::mem::take(&mut self.raw) {
             if !self.rendered.take_texts(&row, &columns)? {
-                self.truncated = true;
+                self.truncated_by = Some(TruncatedBy::MaxBytes);
                 break;
             }
         }
-        Ok(self.rendered.finish(columns, self.truncated))
+        Ok(self.rendered.finish(columns, self.truncated_by))
     }
 }

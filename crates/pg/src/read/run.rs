@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::convert::{self, Conversion, explained};
 use super::frame::{Around, OPENING_STATEMENTS};
-use super::functions::Checked;
+use super::functions::{Checked, Inspection};
 use super::rows::{Before, Progress, Rows};
 use super::shapes::Shape;
 use super::{Layer, ReadError, ReadRequest, Reader, ResultSet, refusal, too_large};
@@ -78,13 +78,15 @@ impl Reader {
         name: &str,
         request: &ReadRequest<'_>,
     ) -> Result<(ResultSet, Option<Arc<Shape>>), ReadError> {
-        let shape = Arc::new(self.describe(session, name, request.sql).await?);
+        let mut shape = self.describe(session, name, request.sql).await?;
         let params = encode(&shape, request.params)?;
-        let checked = if self.layers.has(Layer::Functions) {
+        let Inspection { checked, has_limit } = if self.layers.has(Layer::Functions) {
             self.functions.check(session, request.sql, &params).await?
         } else {
-            Checked::Always
+            Inspection::NONE
         };
+        shape.has_limit = has_limit;
+        let shape = Arc::new(shape);
         if checked == Checked::SeesStatements {
             session.push_close_remembered()?;
         }
@@ -155,7 +157,7 @@ impl Reader {
         let outcome = session.finish().await.map_err(refusal);
         session.finish().await?;
         self.push_way_out(session).await?;
-        outcome.map(|()| ResultSet { columns: Vec::new(), rows: Vec::new(), truncated: false, room: None })
+        outcome.map(|()| ResultSet { columns: Vec::new(), rows: Vec::new(), truncated_by: None, room: None })
     }
 
     /// Runs the statement up to the limits, rolls back and cleans the session. The end of the cleaning is not waited for.
@@ -167,8 +169,11 @@ impl Reader {
         params: &[Option<String>],
         request: &ReadRequest<'_>,
     ) -> Result<ResultSet, Fetched> {
-        let row_limit = request.row_limit.unwrap_or(self.limits.default_rows).min(self.limits.max_rows) as usize;
-        let mut rows = Rows::new(Arc::clone(shape), row_limit, (request.form, self.limits.max_bytes));
+        let mut rows = Rows::new(
+            Arc::clone(shape),
+            self.limits.rows(request.row_limit, shape.has_limit),
+            (request.form, self.limits.max_bytes),
+        );
         let before = self.push_statement(session, &rows, shape, statement, params)?;
         session.connection.flush().await?;
         let mut failure = rows.receive(session, before).await.map_err(too_large)?;

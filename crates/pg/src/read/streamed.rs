@@ -13,7 +13,7 @@ use super::{Layer, ReadError, Reader, refusal, too_large};
 use crate::error::{Error, ServerError};
 use crate::execute::{Arrival, Described, Expected, Outlet, Query, arrive};
 use crate::read::convert::explained;
-use crate::read::functions::Checked;
+use crate::read::functions::{Checked, Inspection};
 use crate::session::Session;
 
 /// What a command without a plan calls cannot be seen beforehand, and a superuser's can do anything (COPY TO PROGRAM), so it
@@ -81,10 +81,10 @@ impl Reader {
     ) -> Result<Option<Arc<Shape>>, ReadError> {
         let shape = Arc::new(self.describe(session, name, &query.sql).await?);
         let params = query.encoded(&shape.params)?;
-        let checked = if self.layers.has(Layer::Functions) {
+        let Inspection { checked, .. } = if self.layers.has(Layer::Functions) {
             self.functions.check(session, &query.sql, &params).await?
         } else {
-            Checked::Always
+            Inspection::NONE
         };
         if checked == Checked::Unseen {
             session.be_less().await?;
@@ -226,7 +226,7 @@ impl Reader {
         sql: &str,
         params: &[Option<String>],
     ) -> Result<Option<String>, ReadError> {
-        match self.functions.check(session, sql, params).await? {
+        match self.functions.check(session, sql, params).await?.checked {
             Checked::Unseen => Ok(Some(session.be_less().await?)),
             _ => Ok(None),
         }

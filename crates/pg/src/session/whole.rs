@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Outcome, Session, Step, raw_columns, raw_row};
 use crate::error::{Error, ServerError};
+use crate::read::TruncatedBy;
 use crate::value;
 
 /// What is kept of the rows.
@@ -24,8 +25,8 @@ pub struct Keep {
 pub struct Whole {
     /// The rows that were kept.
     pub outcome: Outcome,
-    /// Whether there were more.
-    pub truncated: bool,
+    /// Which of the limits left rows out, if one did.
+    pub truncated_by: Option<TruncatedBy>,
     /// Whether the text holds no statement at all.
     pub is_empty: bool,
 }
@@ -128,7 +129,9 @@ impl Session {
                         whole.outcome.rows.push(row);
                     } else {
                         // Not a shorter row behind one that did not fit.
-                        (whole.truncated, bytes) = (true, keep.bytes);
+                        bytes = keep.bytes;
+                        let is_full = whole.outcome.rows.len() == keep.rows;
+                        whole.truncated_by = Some(if is_full { TruncatedBy::RowLimit } else { TruncatedBy::MaxBytes });
                     }
                 }
                 Message::CommandComplete(body) => body.tag().unwrap_or_default().clone_into(&mut whole.outcome.tag),

@@ -15,10 +15,10 @@ use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
 pub(crate) const NAME: &str = "describe_database";
 
 const DESCRIPTION: &str = "Find out what is in the database before querying it. Without arguments: the schemas with their \
-    tables and views (kind, estimated rows, size, comment; only names, or how many, where there are very many). With \
-    schema: those of one schema. With table: everything of one table: columns, keys, references both ways, checks, indexes, \
-    enum values, and which tools read or write it. With search: tables and columns with that word in their name, comment or \
-    note. notes are the operator's. Only what query_database may read.";
+    tables and views (names alone, or how many, where there are very many). With schema: those of one schema. With table or \
+    tables: everything of these: columns with common values, keys, references both ways, checks, indexes, enum values, row \
+    level security, a view's SQL, and which tools read or write it. With search: tables and columns. notes are the \
+    operator's. Only what query_database may read.";
 
 /// What the agent sends.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -32,7 +32,11 @@ struct Arguments {
     #[serde(default)]
     #[schemars(with = "String", length(min = 1))]
     table: Option<String>,
-    /// Tables and columns whose name, comment or note has this in it, whatever the case. Not together with table.
+    /// Several of them.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>", length(min = 1, max = 20))]
+    tables: Option<Vec<String>>,
+    /// A word in a name, comment, note or enum value, whatever the case. Only with schema.
     #[serde(default)]
     #[schemars(with = "String", length(min = 1))]
     search: Option<String>,
@@ -55,15 +59,20 @@ impl DescribeDatabase {
 
     async fn describe(&self, arguments: &Arguments, tools: &Registry) -> Result<DescribeData, Failure> {
         let schema = arguments.schema.as_deref();
-        match (&arguments.table, &arguments.search) {
-            (Some(_), Some(_)) => {
+        match (&arguments.table, &arguments.tables, &arguments.search) {
+            (Some(table), None, None) => self.describer.table(schema, table, tools).await,
+            (None, Some(names), None) => self.describer.tables(schema, names, tools).await,
+            (None, None, Some(word)) => self.describer.search(schema, word).await,
+            (None, None, None) => self.describer.overview(schema).await,
+            (Some(_), Some(_), _) => {
+                let message = format!("{NAME}: table and tables do not go together");
+                Err(Failure::new(ErrorCode::InvalidParams, message).hint("Give all of them as tables."))
+            }
+            (_, _, Some(_)) => {
                 let message = format!("{NAME}: table and search do not go together");
                 Err(Failure::new(ErrorCode::InvalidParams, message)
                     .hint("Search first, then ask for the table that was found."))
             }
-            (Some(table), None) => self.describer.table(schema, table, tools).await,
-            (None, Some(word)) => self.describer.search(schema, word).await,
-            (None, None) => self.describer.overview(schema).await,
         }
     }
 }

@@ -32,6 +32,8 @@ const TITLE: &str = "Execute SQL";
 
 const UNTRIED: &str = "The statement was planned and not tried: read it. Who approves it approves whatever it does.";
 
+const REST: &str = "The statement was executed in full; only its answer is cut. Read the rest with query_database.";
+
 const MAX_SQL_BYTES: u32 = 1 << 20;
 
 /// What the agent sends.
@@ -203,7 +205,7 @@ impl Executor for SqlExecutor {
         Box::pin(async move {
             let Ordered { sql, params } = ordered(order)?;
             let answered = tx.run_any(&sql, &params, self.keep).await?;
-            let result = QueryData::new(answered.result);
+            let result = QueryData::new(answered.result, |_| REST);
             Ok(work(&ExecuteData { command_tag: answered.command_tag, result }, answered.rows_affected)?)
         })
     }

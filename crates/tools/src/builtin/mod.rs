@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use contract::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
 use ledger::proposals::{Proposals, Tier};
-use ledger::read::{ReadError, ReadLimits, Reader};
+use ledger::read::{ReadError, ReadLimits, Reader, TruncatedBy};
 use ledger::{DuplicateExecutor, Executors, Gate, Records, States};
 use manifest::{Access, Catalog};
 use schemars::JsonSchema;
@@ -148,12 +148,11 @@ fn answer_schema<D: schemars::JsonSchema>() -> Map<String, Value> {
     manifest::envelope_schema(manifest::outline(&schema_of::<D>()))
 }
 
-/// Puts the configured limits into the schema of an argument that limits rows.
+/// Puts the configured limit into the schema of an argument that limits rows.
 fn limit_rows(info: &mut ToolInfo, argument: &str, limits: &ReadLimits) {
     let properties = info.input_schema.get_mut("properties").and_then(Value::as_object_mut);
     if let Some(schema) = properties.and_then(|all| all.get_mut(argument)).and_then(Value::as_object_mut) {
         schema.insert("maximum".to_owned(), limits.max_rows.into());
-        schema.insert("default".to_owned(), limits.default_rows.into());
     }
 }
 
@@ -225,11 +224,41 @@ impl JsonSchema for Anything {
 pub(crate) struct RowsPage {
     pub(crate) rows: Vec<Box<RawValue>>,
     pub(crate) row_count: usize,
-    pub(crate) truncated: bool,
+    #[serde(flatten)]
+    pub(crate) truncation: Truncation,
+}
+
+/// Whether rows were left out of an answer, and how to have them.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Truncation {
+    /// Whether there were more rows than are shown.
+    truncated: bool,
+    /// The limit that left rows out: `row_limit` or `max_bytes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    truncated_by: Option<&'static str>,
+    /// How to have the rest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    hint: Option<&'static str>,
+}
+
+impl Truncation {
+    /// `hint` says how to have the rest of rows that were left out by this limit.
+    pub(crate) fn new(by: Option<TruncatedBy>, hint: impl FnOnce(TruncatedBy) -> &'static str) -> Self {
+        let name = |by| match by {
+            TruncatedBy::RowLimit => "row_limit",
+            TruncatedBy::MaxBytes => "max_bytes",
+        };
+        Self { truncated: by.is_some(), truncated_by: by.map(name), hint: by.map(hint) }
+    }
 }
 
 /// What PostgreSQL says of pg_cancel_backend, where it speaks English; everything else of this SQLSTATE is a timeout.
 const CANCELLED_BY_SOMEBODY: &str = "canceling statement due to user request";
+
+const CHEAPER: &str = "The same query most likely takes as long again. explain_query shows its plan without running it: read fewer \
+    rows (a condition on an indexed column), or aggregate less at once.";
 
 /// What an agent is told when a read did not work (promises D4).
 pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
@@ -239,7 +268,8 @@ pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
             0 => format!("{} seconds", deadline.as_secs()),
             _ => format!("{} ms", deadline.as_millis()),
         };
-        Failure::new(ErrorCode::Timeout, format!("{PREFIX}Query timed out after {after}"))
+        let failure = Failure::new(ErrorCode::Timeout, format!("{PREFIX}Query timed out after {after}"));
+        Failure { retryable: false, ..failure }.hint(CHEAPER)
     };
     match error {
         ReadError::NoResultColumns | ReadError::Copy => not_read_only(),
@@ -287,8 +317,12 @@ pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
                 "The query was not started: ask again when fewer run at once. The operator can raise read_sessions or query_timeout_ms.",
             )
         }
+        ReadError::Database(ledger::read::Error::Connect(error)) => {
+            tracing::warn!(%error, "a read had no connection");
+            Failure { message: format!("{PREFIX}{error}"), ..Failure::from(&error) }
+        }
         ReadError::Database(error) => {
-            tracing::warn!(%error, "a read had no connection, or lost it");
+            tracing::warn!(%error, "a read lost its connection");
             Failure::new(ErrorCode::DatabaseUnavailable, format!("{PREFIX}{error}"))
         }
     }
@@ -306,7 +340,7 @@ fn not_read_only() -> Failure {
 fn ledger_failure(error: &ledger::read::Error) -> Failure {
     tracing::error!(%error, "the ledger cannot be read");
     match error {
-        ledger::read::Error::Connect(error) => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
+        ledger::read::Error::Connect(error) => error.into(),
         ledger::read::Error::Busy { .. } => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
         ledger::read::Error::Deadline => Failure::new(ErrorCode::Timeout, "the ledger did not answer in time"),
         _ => Failure::new(ErrorCode::DbError, "the ledger cannot be read"),

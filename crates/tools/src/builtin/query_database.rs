@@ -2,22 +2,22 @@
 
 use std::pin::Pin;
 
-use ledger::read::{ReadLimits, ReadRequest, Reader, ResultSet, RowForm};
+use ledger::read::{ReadLimits, ReadRequest, Reader, ResultSet, RowForm, TruncatedBy};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Anything, read_failure, reading_info};
+use super::{Anything, Truncation, read_failure, reading_info};
 use crate::discovery::correction::corrected;
 use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
 
 pub(super) const NAME: &str = "query_database";
 
 const DESCRIPTION: &str = "Execute a read-only SQL query against the connected database. One statement: SELECT, WITH, \
-    EXPLAIN, SHOW, VALUES or TABLE. Nothing that it does is ever kept. At most {rows} rows unless row_limit says otherwise; \
-    `truncated` tells whether there were more. Use $1, $2, ... in the query and give the values in params.";
+    EXPLAIN, SHOW, VALUES or TABLE. Nothing that it does is ever kept. At most {rows} rows unless row_limit or the query's own \
+    LIMIT says otherwise; `truncated` tells whether there were more. Use $1, $2, ... in the query and give the values in params.";
 
 /// What the agent sends.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -66,8 +66,8 @@ pub(super) struct QueryData {
     rows: Vec<Box<RawValue>>,
     /// How many rows there are in `rows`.
     row_count: usize,
-    /// Whether there were more rows than are shown.
-    truncated: bool,
+    #[serde(flatten)]
+    truncation: Truncation,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -80,7 +80,7 @@ struct ColumnData {
 }
 
 impl QueryData {
-    pub(super) fn new(result: ResultSet) -> Self {
+    pub(super) fn new(result: ResultSet, hint: impl FnOnce(TruncatedBy) -> &'static str) -> Self {
         Self {
             columns: result
                 .columns
@@ -89,7 +89,21 @@ impl QueryData {
                 .collect(),
             row_count: result.rows.len(),
             rows: result.rows,
-            truncated: result.truncated,
+            truncation: Truncation::new(result.truncated_by, hint),
+        }
+    }
+}
+
+/// How to have the rows that were left out.
+fn next_rows(by: TruncatedBy) -> &'static str {
+    match by {
+        TruncatedBy::RowLimit => {
+            "For the next rows, order by a unique column and select those behind the last one (where id > ...), or give a \
+             larger row_limit."
+        }
+        TruncatedBy::MaxBytes => {
+            "A larger row_limit does not help. Select fewer or shorter columns, for example left(column, 200), or order by a \
+             unique column and select the rows behind the last one (where id > ...)."
         }
     }
 }
@@ -135,7 +149,7 @@ impl Tool for QueryDatabase {
             match self.reader.query(&request).await {
                 Ok(mut result) => {
                     let room = result.room.take();
-                    Answer::of_rows(&QueryData::new(result), room)
+                    Answer::of_rows(&QueryData::new(result, next_rows), room)
                 }
                 Err(error) => {
                     let failure = read_failure(error, deadline);

@@ -7,6 +7,7 @@ use contract::{DescribeError, ErrorCode, Failure};
 use ledger::read::Reader;
 use tokio::time::Instant;
 
+use super::form;
 use super::place::{line_at, name_at};
 use super::suggestion::suggestion;
 
@@ -24,7 +25,7 @@ pub async fn statement_hint(reader: &Reader, sql: &str, error: &DescribeError) -
     };
     let unqualified = sqlstate == UNDEFINED_TABLE && position.is_some_and(|at| name_at(sql, at).parts.len() == 1);
     let rule = unqualified.then(|| QUALIFY.to_owned());
-    let hints = [rule, corrected(reader, sql, failure, Instant::now() + PATIENCE).await.hint];
+    let hints = [rule, with_suggestion(reader, sql, failure, Instant::now() + PATIENCE).await.hint];
     Some(hints.into_iter().flatten().collect::<Vec<_>>().join(" ")).filter(|hint| !hint.is_empty())
 }
 
@@ -40,7 +41,14 @@ pub(crate) async fn corrected(reader: &Reader, query: &str, failure: Failure, de
     if failure.detail.is_none() {
         failure.detail = failure.position.and_then(|position| line_at(query, position));
     }
-    if failure.code != ErrorCode::SqlError {
+    match form::hint(query, &failure) {
+        Some(hint) => failure.hint(hint),
+        None => with_suggestion(reader, query, failure, deadline).await,
+    }
+}
+
+async fn with_suggestion(reader: &Reader, query: &str, mut failure: Failure, deadline: Instant) -> Failure {
+    if !matches!(failure.code, ErrorCode::SqlError | ErrorCode::NotPermitted | ErrorCode::InvalidParams) {
         return failure;
     }
     let until = deadline.min(Instant::now() + PATIENCE);

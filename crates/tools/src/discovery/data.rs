@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::guide::TableKey;
 
-/// `data` of the answer: one of `schemas`, `table` and `found`.
+/// `data` of the answer: one of `schemas`, `table`, `tables` and `found`.
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct DescribeData {
     /// Without `table` and `search`: the schemas and what is in them.
@@ -21,6 +21,13 @@ pub(crate) struct DescribeData {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TableData")]
     pub(crate) table: Option<TableData>,
+    /// With `tables`: the same of each, in their order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<Map<String, Value>>")]
+    pub(crate) tables: Option<Vec<TableData>>,
+    /// Those of `tables` that did not fit: ask for them again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) left_out: Vec<String>,
     /// With `search`: what was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "FoundData")]
@@ -82,6 +89,16 @@ pub(crate) struct TableData {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     partitioned_by: Option<String>,
+    /// What the view selects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    view_sql: Option<String>,
+    /// Whether queries see only the rows that policies let them see; absent if they see all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    row_security: bool,
+    /// The policies that apply to queries; without a permissive one they see no row.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    policies: Vec<PolicyData>,
     /// In order.
     pub(crate) columns: Vec<ColumnData>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -144,11 +161,30 @@ pub(crate) struct ColumnData {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<String>")]
     enum_labels: Option<Vec<String>>,
+    /// From PostgreSQL's statistics, the most common first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<String>")]
+    most_common_values: Option<Vec<String>>,
+    /// From PostgreSQL's statistics: the least and the greatest of the other values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<String>")]
+    range: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     comment: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct PolicyData {
+    name: String,
+    /// Whether one such policy is enough; restrictive ones must all hold.
+    permissive: bool,
+    /// An SQL expression; absent if it is always true or may not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    condition: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]

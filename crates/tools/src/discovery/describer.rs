@@ -6,8 +6,8 @@ use contract::{ErrorCode, Failure};
 use ledger::read::{ReadError, Reader};
 use manifest::Catalog;
 
-use super::data::DescribeData;
-use super::fit::{fit, fit_one};
+use super::data::{DescribeData, TableData};
+use super::fit::{fit, fit_one, fitting};
 use super::guide::Guide;
 use super::nearest;
 use super::suggestion::{listed, nearest_tables};
@@ -16,6 +16,9 @@ use crate::registry::Registry;
 
 /// How large an overview may become, in bytes of JSON: some 4,000 tokens.
 const MAX_OVERVIEW_BYTES: usize = 16 << 10;
+
+/// How large the descriptions of several tables may become together, in bytes of JSON: some 10,000 tokens.
+const MAX_TABLES_BYTES: usize = 40 << 10;
 
 /// Tables and columns that a search shows.
 const MAX_FOUND: usize = 50;
@@ -73,6 +76,30 @@ impl Describer {
         table: &str,
         tools: &Registry,
     ) -> Result<DescribeData, Failure> {
+        let table = self.one_table(schema, table, tools).await?;
+        let truncated = table.truncated;
+        Ok(DescribeData { table: Some(table), truncated, ..DescribeData::default() })
+    }
+
+    /// Everything of each of these tables, as many as fit; of the first one in any case.
+    pub(crate) async fn tables(
+        &self,
+        schema: Option<&str>,
+        names: &[String],
+        tools: &Registry,
+    ) -> Result<DescribeData, Failure> {
+        let mut tables = Vec::with_capacity(names.len());
+        for name in names {
+            tables.push(self.one_table(schema, name, tools).await?);
+        }
+        let shown = fitting(&tables, MAX_TABLES_BYTES).max(1);
+        tables.truncate(shown);
+        let left_out: Vec<String> = names.iter().skip(shown).cloned().collect();
+        let truncated = !left_out.is_empty() || tables.iter().any(|table| table.truncated);
+        Ok(DescribeData { tables: Some(tables), left_out, truncated, ..DescribeData::default() })
+    }
+
+    async fn one_table(&self, schema: Option<&str>, table: &str, tools: &Registry) -> Result<TableData, Failure> {
         let found = super::tables(&self.reader, schema, table, &self.guide).await;
         let found = found.map_err(|error| self.failure(error))?;
         let schemas: Vec<String> = found.iter().map(|it| it.schema.clone()).collect();
@@ -85,8 +112,7 @@ impl Describer {
             return Err(Failure::new(ErrorCode::InvalidParams, message).hint(hint));
         }
         self.guide.annotate_table(&mut first, tools);
-        let truncated = first.truncated;
-        Ok(DescribeData { table: Some(first), truncated, ..DescribeData::default() })
+        Ok(first)
     }
 
     async fn no_such_schema(&self, schema: &str) -> Failure {
@@ -108,9 +134,9 @@ impl Describer {
 
     /// What an agent is told when reading the catalog did not work.
     pub(crate) fn failure(&self, error: ReadError) -> Failure {
-        let is_too_large = matches!(error, ReadError::TooLarge(_));
         let failure = read_failure(error, self.reader.limits().deadline);
-        if is_too_large { failure.hint("Ask for less: one schema, one table, or a search.") } else { failure }
+        let asks_for_much = matches!(failure.code, ErrorCode::ResultTooLarge | ErrorCode::Timeout);
+        if asks_for_much { failure.hint("Ask for less: one schema, one table, or a search.") } else { failure }
     }
 }
 

@@ -64,7 +64,7 @@ fn complete_only(schema: &mut SchemaData) -> Option<Vec<String>> {
 }
 
 /// How many of these fit, from the first on.
-fn fitting(items: &[impl Serialize], max_bytes: usize) -> usize {
+pub(super) fn fitting(items: &[impl Serialize], max_bytes: usize) -> usize {
     let mut room = max_bytes;
     let fits = |item| match room.checked_sub(bytes(item)) {
         Some(rest) => {

@@ -2,7 +2,7 @@
 //! for hints when they guessed a name wrong.
 //!
 //! `describer` answers `describe_database` and the resources: `data` is the answer, `fit` keeps it small, `guide` adds what
-//! the manifests say. `correction` makes the hints, by `suggestion` and `keyword`, with `nearest` and `place`.
+//! the manifests say. `correction` makes the hints, by `form`, `suggestion` and `keyword`, with `nearest` and `place`.
 //!
 //! Every question is a constant (the `.sql` files, put together below) and goes through the read path with its
 //! parameters bound, within the same bounds as an agent's own query. Comments and names are data of others: they are
@@ -12,6 +12,7 @@ pub(crate) mod correction;
 mod data;
 mod describer;
 mod fit;
+mod form;
 mod guide;
 mod keyword;
 mod nearest;
@@ -53,6 +54,7 @@ const MENTIONED_TABLES: &str = concat!(include_str!("readable.sql"), include_str
 const COLUMN_NAMES: &str = concat!(include_str!("readable.sql"), include_str!("column_names.sql"));
 const FUNCTION_NAMES: &str = include_str!("function_names.sql");
 const TYPE_NAMES: &str = include_str!("type_names.sql");
+const ENUM_LABELS: &str = include_str!("enum_labels.sql");
 const KEYWORDS: &str = include_str!("keywords.sql");
 
 /// How many names are compared at the most.
@@ -178,6 +180,9 @@ struct TableName {
     name: String,
     /// With its schema, as SQL takes it.
     shown: String,
+    /// Whether only some of its columns may be read.
+    #[serde(default)]
+    partly: bool,
 }
 
 /// Tables whose names are not much longer or shorter than `wanted`.
@@ -225,6 +230,18 @@ struct TypeName {
 
 async fn type_names(reader: &Reader, wanted: &str) -> Result<Vec<TypeName>, ReadError> {
     ask(reader, TYPE_NAMES, &[json!(wanted)]).await
+}
+
+/// An enum and its values, in order.
+#[derive(Debug, Deserialize)]
+struct EnumLabels {
+    name: String,
+    labels: Vec<String>,
+}
+
+/// The enum that PostgreSQL's message is about.
+async fn enum_labels(reader: &Reader, message: &str) -> Result<Option<EnumLabels>, ReadError> {
+    Ok(ask(reader, ENUM_LABELS, &[json!(message)]).await?.pop())
 }
 
 /// A word of PostgreSQL's grammar.

@@ -18,6 +18,9 @@
     from scope join field on field.attrelid = scope.oid,
          lateral (select field.name ilike $1 collate "default" as in_name) named
     where in_name or field.comment ilike $1 collate "default"
+       -- A value of an enum, of a domain over one, or of an array of one.
+       or exists (select from pg_catalog.pg_type t join pg_catalog.pg_enum e on e.enumtypid in (t.oid, t.typbasetype, t.typelem)
+                  where t.oid = field.atttypid and e.enumlabel::text ilike $1 collate "default")
        or (scope.schema_name, scope.name, field.name) in (select schema_name, table_name, column_name from noted)
 )
 select (select coalesce(pg_catalog.json_agg(found_table order by place), '[]') from found_table where place <= $3::int) as tables,

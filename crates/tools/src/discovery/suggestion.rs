@@ -3,12 +3,15 @@
 
 use std::collections::HashSet;
 
-use contract::Failure;
+use contract::{ErrorCode, Failure};
 use ledger::read::{ReadError, Reader};
 
 use super::keyword::misspelt_or_quoted;
 use super::place::{Place, name_at, quoted_in, words};
-use super::{ColumnName, TableName, column_names, function_names, mentioned_tables, nearest, table_names, type_names};
+use super::{
+    ColumnName, TableName, column_names, enum_labels, function_names, mentioned_tables, nearest, table_names,
+    type_names,
+};
 
 /// Words of a query that may be names of tables, and what is listed at the most.
 const MAX_WORDS: usize = 2_000;
@@ -19,6 +22,10 @@ const UNTYPED: &str = "Write the parameter's type, as in $1::text, and use every
 
 /// A hint, if there is one to give: by what PostgreSQL found wrong, in whatever language it says so.
 pub(super) async fn suggestion(reader: &Reader, query: &str, failure: &Failure) -> Result<Option<String>, ReadError> {
+    // Of parameters, PostgreSQL's message is all that is left.
+    if failure.code == ErrorCode::InvalidParams {
+        return unknown_label(reader, failure).await;
+    }
     let Some(sqlstate) = failure.sqlstate.as_deref() else { return Ok(None) };
     let place = failure.position.map(|position| name_at(query, position)).unwrap_or_default();
     let said = |name: &str| failure.message.contains(name);
@@ -34,6 +41,8 @@ pub(super) async fn suggestion(reader: &Reader, query: &str, failure: &Failure) 
         // Always has a hint, but one that is about its arguments.
         ("42883", Some(last), _) if said(last) => unknown_function(reader, last).await,
         ("42704", Some(last), None) if said(last) => unknown_type(reader, last).await,
+        ("22P02", _, None) => unknown_label(reader, failure).await,
+        ("42501", ..) if failure.code == ErrorCode::NotPermitted => readable_columns(reader, query, failure).await,
         ("42P18", _, None) => Ok(Some(UNTYPED.to_owned())),
         ("42601", _, None) => misspelt_or_quoted(reader, query, failure).await,
         _ => Ok(None),
@@ -134,6 +143,24 @@ async fn unknown_type(reader: &Reader, wanted: &str) -> Result<Option<String>, R
     // `int4` and `integer` are both names of one type.
     shown.dedup();
     Ok(listed("The nearest types that exist", shown.into_iter()))
+}
+
+async fn unknown_label(reader: &Reader, failure: &Failure) -> Result<Option<String>, ReadError> {
+    let Some(found) = enum_labels(reader, &failure.message).await? else { return Ok(None) };
+    Ok(listed(&format!("{} takes", found.name), found.labels.iter().map(|label| format!("'{label}'"))))
+}
+
+/// The columns that may be read of tables of which not all may: of the one that the message names, if it names one.
+async fn readable_columns(reader: &Reader, query: &str, failure: &Failure) -> Result<Option<String>, ReadError> {
+    let mut tables = tables_of(reader, query, &Place::default()).await?;
+    tables.retain(|table| table.partly && failure.message.contains(&table.name));
+    let columns = column_names(reader, &tables).await?;
+    let of_tables = columns.chunk_by(|one, next| one.table == next.table);
+    let lists = of_tables.filter_map(|of_table| {
+        let some = of_table.iter().take(MAX_COLUMNS).map(|it| it.shown.clone());
+        listed(&format!("Of {} only these columns may be read", of_table.first()?.table), some)
+    });
+    Ok(Some(lists.collect::<Vec<String>>().join(" ")).filter(|lists| !lists.is_empty()))
 }
 
 /// `What: a, b.`; nothing if there is nothing to list.

@@ -39,11 +39,36 @@ select asked.schema_name as schema, asked.name, asked.kind, asked.comment,
                       from (select e.enumlabel::text as name, e.enumsortorder as place from pg_catalog.pg_enum e
                             where e.enumtypid in (t.oid, t.typbasetype, t.typelem)
                             order by e.enumsortorder limit 100) label) as enum_labels,
+                     stats.most_common_values, stats.range,
                      pg_catalog.left(field.comment, 1000) as comment
               from field
+              -- pg_stats has the columns that may be read, and none of a table with row level security.
+              left join lateral (
+                  select (select pg_catalog.array_agg(pg_catalog.left(common.value, 100) order by common.place)
+                          from pg_catalog.unnest(s.most_common_vals::text::text[]) with ordinality common (value, place)
+                          where common.place <= 10) as most_common_values,
+                         (select array[pg_catalog.left(bound.all_of[1], 100),
+                                       pg_catalog.left(bound.all_of[pg_catalog.cardinality(bound.all_of)], 100)]
+                          from (select s.histogram_bounds::text::text[] as all_of) bound
+                          where pg_catalog.cardinality(bound.all_of) > 0) as range
+                  from pg_catalog.pg_stats s
+                  where s.schemaname = asked.schema_name and s.tablename = asked.name and s.attname = field.name
+                  order by s.inherited desc limit 1) stats on true
               join pg_catalog.pg_type t on t.oid = field.atttypid
               left join pg_catalog.pg_attrdef d on d.adrelid = field.attrelid and d.adnum = field.attnum
               where field.attrelid = asked.oid) one) as columns,
+       case when asked.relkind in ('v', 'm')
+            then pg_catalog.left(pg_catalog.pg_get_viewdef(asked.oid, true), 10000) end as view_sql,
+       pg_catalog.row_security_active(asked.oid) as row_security,
+       (select coalesce(pg_catalog.json_agg(one order by one.name), '[]')
+        from (select p.polname::text as name, p.polpermissive as permissive,
+                     -- Conditions may name columns that may not be read.
+                     case when pg_catalog.has_table_privilege(asked.oid, 'select')
+                          then pg_catalog.pg_get_expr(p.polqual, p.polrelid) end as condition
+              from pg_catalog.pg_policy p
+              where p.polrelid = asked.oid and p.polcmd in ('r', '*') and pg_catalog.row_security_active(asked.oid)
+                and exists (select from pg_catalog.unnest(p.polroles) role (oid)
+                            where role.oid = 0 or pg_catalog.pg_has_role(role.oid, 'usage'))) one) as policies,
        (select pg_catalog.row_to_json(one)
         from (select key.name, key.columns from key
               where key.conrelid = asked.oid and key.contype = 'p') one) as primary_key,
