@@ -399,6 +399,7 @@ impl Session {
                     failure = Some(ServerError::from_fields(body.fields())?);
                 }
                 Message::ReadyForQuery(_) => {
+                    self.is_settling = false;
                     return failure.map_or(Ok(()), |error| Err(Error::Server(Box::new(error))));
                 }
                 _ => {}
