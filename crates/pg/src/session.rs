@@ -91,6 +91,9 @@ pub struct StepError {
 /// What one pipeline may return, in bytes of text, before it is cut off with [`Error::MessageTooLarge`].
 const MAX_PIPELINE_BYTES: usize = 8 << 20;
 
+/// The tag, the length and the number of columns, which every row has.
+const ROW_HEADER_BYTES: usize = 7;
+
 /// How long a server may take to hear that the session is over.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -303,11 +306,18 @@ impl Session {
                     current.columns = raw_columns(&body).map_err(|error| StepError { step, error: error.into() })?;
                 }
                 Message::DataRow(body) => {
-                    bytes += body.buffer().len();
+                    // With its header: a row of no columns takes room, too.
+                    bytes += body.buffer().len() + ROW_HEADER_BYTES;
                     if bytes <= MAX_PIPELINE_BYTES {
                         let row = raw_row(&body).inspect_err(|error| self.connection.give_up(error));
                         current.rows.push(row.map_err(|error| StepError { step, error })?);
                     }
+                }
+                Message::CommandComplete(_) | Message::EmptyQueryResponse if step == steps.len() => {
+                    let said = "protocol violation: more answers than statements";
+                    let error = Error::Lost(io::Error::new(io::ErrorKind::InvalidData, said));
+                    self.connection.give_up(&error);
+                    return Err(StepError { step, error });
                 }
                 Message::CommandComplete(body) => {
                     body.tag().unwrap_or_default().clone_into(&mut current.tag);
@@ -413,6 +423,7 @@ impl Session {
                     failure = Some(ServerError::from_fields(body.fields())?);
                 }
                 Message::ReadyForQuery(_) => {
+                    self.is_settling = false;
                     return failure.map_or(Ok(()), |error| Err(Error::Server(Box::new(error))));
                 }
                 _ => {}

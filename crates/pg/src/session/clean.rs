@@ -6,9 +6,9 @@ use super::{Session, raw_row};
 use crate::error::{Error, ServerError};
 
 impl Session {
-    /// Whether nothing is owed but the end of a cleaning, which [`Session::settle`] waits for.
+    /// Whether a cleaning was sent whole and nothing is owed but its end, which [`Session::settle`] waits for.
     pub(crate) fn is_settling(&self) -> bool {
-        self.is_settling && self.connection.owed == 1
+        self.is_settling && self.connection.owed == 1 && !self.connection.has_unsent()
     }
 
     /// Ends a pipeline after which the session can be used again.

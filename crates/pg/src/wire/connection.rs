@@ -143,6 +143,11 @@ impl Connection {
         &self.socket
     }
 
+    /// Whether some of what was pushed has not gone out.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
     /// The messages to send next.
     pub(crate) fn outbox(&mut self) -> &mut BytesMut {
         &mut self.outbox
@@ -294,6 +299,15 @@ impl Connection {
     ///
     /// Safe to cancel: bytes that have arrived stay in the inbox.
     pub(crate) async fn receive(&mut self) -> Result<Message, Error> {
+        self.receive_answer().await.inspect_err(|error| {
+            // A malformed message: what comes behind it cannot be told apart any more.
+            if matches!(error, Error::Lost(_)) {
+                self.give_up(error);
+            }
+        })
+    }
+
+    async fn receive_answer(&mut self) -> Result<Message, Error> {
         loop {
             match self.receive_any().await? {
                 Message::NoticeResponse(body) if self.hears_notices => return Ok(Message::NoticeResponse(body)),
@@ -324,7 +338,8 @@ impl Connection {
                         b'T' => Tx::Open,
                         _ => Tx::Failed,
                     };
-                    self.owed = self.owed.saturating_sub(1);
+                    // Every later answer would be taken for that of the statement before.
+                    self.owed = self.owed.checked_sub(1).ok_or_else(|| violation("ReadyForQuery without a Sync"))?;
                     return Ok(Message::ReadyForQuery(body));
                 }
                 Message::ErrorResponse(body) => {
@@ -390,7 +405,7 @@ impl Connection {
                 self.skipped = size + 1;
                 Ok(None)
             }
-            ERROR_RESPONSE_TAG => match self.inbox.get(HEADER_BYTES..ERROR_HEAD_BYTES) {
+            ERROR_RESPONSE_TAG => match self.inbox.get(HEADER_BYTES..ERROR_HEAD_BYTES.min(size + 1)) {
                 Some(fields) => {
                     let mut message = beginning(fields);
                     self.skipped = size + 1;
@@ -415,12 +430,20 @@ impl Connection {
         }
     }
 
+    /// Whether the inbox begins with a whole message. `Message::parse` reserves room for one that is not, as much as its
+    /// header announces.
+    fn holds_message(&self) -> bool {
+        let Ok(Some(header)) = Header::parse(&self.inbox) else { return false };
+        usize::try_from(header.len()).is_ok_and(|size| size < self.inbox.len())
+    }
+
     /// The connection is gone. What the server said last is the reason (promise D4-06), not how the socket took it.
     fn lost(&mut self, error: io::Error) -> io::Error {
         self.is_lost = true;
         // It may have arrived together with the end, and not been looked at yet.
         self.socket.is_closed(&mut self.inbox);
-        while let (None, Ok(Some(message))) = (&self.farewell, Message::parse(&mut self.inbox)) {
+        while self.farewell.is_none() && self.holds_message() {
+            let Ok(Some(message)) = Message::parse(&mut self.inbox) else { break };
             if let Message::ErrorResponse(body) = message {
                 let _ = ServerError::from_fields(body.fields()).map(|error| self.hear(&error));
             }
@@ -503,6 +526,60 @@ fn unanswered() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the server answers nothing on a connection that lay idle")
 }
 
+fn violation(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("protocol violation: {message}"))
+}
+
 fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "closed by the server")
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::UnixStream;
+
+    use super::*;
+    use crate::target::{Address, Keepalive, Tls};
+
+    /// A connection to a server that has sent these bytes and closed.
+    async fn connection_with(bytes: &[u8]) -> Connection {
+        let (ours, mut server) = UnixStream::pair().unwrap();
+        server.write_all(bytes).await.unwrap();
+        let address = Address::Unix("/".into(), 5432);
+        let route = Route { address, tls: Tls::default(), keepalive: Keepalive::default(), requirepeer: None };
+        Connection::new(Socket::Unix(ours), route)
+    }
+
+    /// M3
+    #[tokio::test]
+    async fn a_lost_connection_reserves_no_room_for_a_message_that_did_not_arrive() {
+        let mut connection = connection_with(b"").await;
+        connection.inbox.extend_from_slice(b"E\x7f\xff\xff\xff12345678");
+        connection.lost(closed());
+        assert!(connection.inbox.capacity() < 1 << 20, "M3: {} bytes", connection.inbox.capacity());
+    }
+
+    /// M8
+    #[tokio::test]
+    async fn an_unasked_ready_for_query_ends_the_connection() {
+        let mut connection = connection_with(b"Z\0\0\0\x05I").await;
+        assert!(matches!(connection.receive().await, Err(Error::Lost(_))));
+        assert!(connection.is_lost, "M8");
+    }
+
+    /// M8
+    #[tokio::test]
+    async fn a_malformed_message_ends_the_connection() {
+        let mut connection = connection_with(b"?\0\0\0\x04").await;
+        assert!(matches!(connection.receive().await, Err(Error::Lost(_))));
+        assert!(connection.is_lost, "M8");
+    }
+
+    /// L9
+    #[tokio::test]
+    async fn an_error_over_the_limit_is_waited_for_no_longer_than_it_is() {
+        let mut connection = connection_with(b"E\0\0\0\x15SERROR\0C22000\0Mno\0\0").await;
+        connection.max_message_bytes = 8;
+        assert!(matches!(connection.receive().await, Ok(Message::ErrorResponse(_))), "L9");
+    }
 }
