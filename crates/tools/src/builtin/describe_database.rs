@@ -32,7 +32,7 @@ struct Arguments {
     #[serde(default)]
     #[schemars(with = "String", length(min = 1))]
     table: Option<String>,
-    /// Several of them.
+    /// Several.
     #[serde(default)]
     #[schemars(with = "Vec<String>", length(min = 1, max = 20))]
     tables: Option<Vec<String>>,
