@@ -14,9 +14,9 @@ use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
 
 pub(crate) const NAME: &str = "describe_database";
 
-const DESCRIPTION: &str = "Find out what is in the database before querying it. Without arguments: the schemas with their \
-    tables and views (names alone, or how many, where there are very many). With schema: those of one schema. With table or \
-    tables: everything of these: columns with common values, keys, references both ways, checks, indexes, enum values, row \
+const DESCRIPTION: &str = "Find out what is in the database. Without arguments: the schemas with their \
+    tables and views. With schema: those of one schema. With table or \
+    tables: everything of these: columns with common values, keys, references, checks, indexes, enum values, row \
     level security, a view's SQL, and which tools read or write it. With search: tables and columns. notes are the \
     operator's. Only what query_database may read.";
 
@@ -32,11 +32,11 @@ struct Arguments {
     #[serde(default)]
     #[schemars(with = "String", length(min = 1))]
     table: Option<String>,
-    /// Several of them.
+    /// Several.
     #[serde(default)]
     #[schemars(with = "Vec<String>", length(min = 1, max = 20))]
     tables: Option<Vec<String>>,
-    /// A word in a name, comment, note or enum value, whatever the case. Only with schema.
+    /// A word in a name, comment, note or enum value. Not with table or tables.
     #[serde(default)]
     #[schemars(with = "String", length(min = 1))]
     search: Option<String>,

@@ -15,8 +15,8 @@ use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
 
 pub(super) const NAME: &str = "query_database";
 
-const DESCRIPTION: &str = "Execute a read-only SQL query against the connected database. One statement: SELECT, WITH, \
-    EXPLAIN, SHOW, VALUES or TABLE. Nothing that it does is ever kept. At most {rows} rows unless row_limit or the query's own \
+const DESCRIPTION: &str = "Execute a read-only SQL query. One statement: SELECT, WITH, \
+    EXPLAIN, SHOW, VALUES or TABLE. At most {rows} rows unless row_limit or the query's own \
     LIMIT says otherwise; `truncated` tells whether there were more. Use $1, $2, ... in the query and give the values in params.";
 
 /// What the agent sends.
