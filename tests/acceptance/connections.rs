@@ -108,11 +108,10 @@ async fn a_login_that_is_refused_while_the_server_runs_is_not_to_be_tried_again(
     command.env("DATABASE_URL", url(&writer)).args(["--read-url", &url(&reader)]);
     let server = Server::start(command).await;
     assert_eq!(server.query("select 1 as n").await, [json!({"n": 1})]);
-    db.run(&format!(
-        "alter role {writer} nologin; alter role {reader} nologin;
-         select pg_terminate_backend(pid, 10000) from pg_stat_activity where usename in ('{writer}', '{reader}')"
-    ))
-    .await;
+    // In a transaction of its own: until it has committed, new sessions may still begin.
+    db.run(&format!("alter role {writer} nologin; alter role {reader} nologin")).await;
+    let end = "select pg_terminate_backend(pid, 10000) from pg_stat_activity where usename in";
+    db.run(&format!("{end} ('{writer}', '{reader}')")).await;
     for (tool, arguments) in [("query_database", json!({"query": "select 1"})), ("post_tweet", json!({"text": "x"}))] {
         let error = server.fail(tool, arguments, "database_unavailable").await;
         assert_eq!(error["retryable"], false, "{error}");

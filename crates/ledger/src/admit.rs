@@ -79,6 +79,8 @@ impl Admission<'_> {
             pause = (pause * 2).min(LONGEST_PAUSE);
             answer = match ask(self.writer, CONTEND_SQL, std::slice::from_ref(&id), self.deadline).await {
                 Ok(answer) => answer,
+                // As far as is known the identical write still runs.
+                Err(pg::Error::Deadline) => return self.give_up().await,
                 Err(error) => return Err(self.abandoned(error).await),
             };
         }

@@ -58,7 +58,7 @@ pub(super) fn sentence(text: &str, width: Option<usize>) -> Vec<String> {
 /// A line within this width, broken behind one of these characters, and continued under its `indent`th one.
 fn wrapped(line: &str, breaks: &[char], indent: usize, width: Option<usize>) -> Vec<String> {
     let length = |text: &str| text.trim_end().chars().count();
-    let Some(width) = width.filter(|width| length(line) > *width && indent + 20 < *width) else {
+    let Some(width) = width.filter(|width| length(line) > *width && indent + 20 <= *width) else {
         return vec![line.to_owned()];
     };
     let start: String = line.chars().take(indent).collect();
