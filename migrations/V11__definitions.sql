@@ -129,7 +129,7 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
         union all
         select 'function', c.name from called c
         union all
-        select 'operators', 'casts and domains'
+        select 'operators', '(with casts and domains)'
     ) d
     order by d.kind, d.name
 $$;

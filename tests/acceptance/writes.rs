@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use testkit::social::{likes, untouched_tweet};
-use testkit::{Database, RawServer, Server, TestManifest, database};
+use testkit::{Database, RawServer, Server, TestManifest, database, poll};
 
 async fn records(db: &Database) -> Vec<Vec<String>> {
     db.rows("select tool_name, status, coalesce(error_code, '') from countersign.mutation_audit order by id").await
@@ -291,4 +291,55 @@ async fn a_call_that_is_swept_while_it_waits_takes_nothing_with_it() {
     }
     // Nobody holds the guard: the same call runs.
     assert_eq!(waiting.succeed("like_tweet", call).await["data"]["liked"], true);
+}
+
+/// What a function of the operator's does to its session, beyond its transaction.
+const LEAVES_TRACES: &str = r#"
+[[tool]]
+name = "leave_traces"
+access = "write"
+description = "Leave traces in the session."
+sql = "select public.leave_traces($1) as done"
+rows = "one"
+param = [{ name = "n", description = "Which." }]
+undo = { irreversible = "It is a test." }
+
+[[tool]]
+name = "look_for_traces"
+access = "write"
+description = "Look for traces in the session."
+sql = "select public.look_for_traces($1) as found"
+rows = "one"
+param = [{ name = "n", description = "Which." }]
+undo = { irreversible = "It is a test." }
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_a_write_is_left_in_its_session_for_the_next_account() {
+    // M9: a setting that policies go by, a temporary table, an advisory lock.
+    let db = database().await;
+    db.run(
+        "create function public.leave_traces(n integer) returns integer language plpgsql as $$ begin \
+         perform set_config('app.user', 'anna', false); perform pg_advisory_lock(7); \
+         create temporary table trace as select 1 as id; return pg_backend_pid(); end $$; \
+         create function public.look_for_traces(n integer) returns text language plpgsql as $$ begin \
+         return concat_ws(' ', pg_backend_pid(), nullif(current_setting('app.user', true), ''), to_regclass('pg_temp.trace')); end $$; \
+         grant temporary on database current_database to countersign_writer"
+            .replace("database current_database", &format!("database {}", db.name()))
+            .as_str(),
+    )
+    .await;
+    let server = TestManifest::new(LEAVES_TRACES).serve(&db).await;
+    let pid = server.succeed("leave_traces", json!({"n": 1})).await["data"]["done"].to_string();
+    // The pool may lend another session first.
+    let mut n = 0;
+    let in_that_session = async || {
+        n += 1;
+        let found = server.succeed("look_for_traces", json!({"n": n})).await["data"]["found"].clone();
+        found.as_str().filter(|found| found.starts_with(&pid)).map(str::to_owned)
+    };
+    let found = poll::until_some("the same session serves another write", in_that_session).await;
+    assert_eq!(found, pid, "nothing is left in it");
+    assert_eq!(db.value("select count(*) from pg_locks where locktype = 'advisory' and objid = 7").await, "0");
+    server.close().await;
 }

@@ -215,6 +215,8 @@ fn unfinished(error: pg::Error) -> Unfinished {
 /// answers ROLLBACK (attack CR07).
 async fn committed(lease: &mut Lease, steps: &[Step<'_>]) -> Result<Vec<Outcome>, StepError> {
     let outcomes = lease.session().run(steps).await?;
+    // The session may serve another account next. A session that cannot be reset is lost, and its pool sees that.
+    let _ = lease.session().push_reset().await;
     match outcomes.last().map(|outcome| outcome.tag.as_str()) {
         Some("COMMIT") => Ok(outcomes),
         tag => {

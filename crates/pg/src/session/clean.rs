@@ -5,6 +5,11 @@ use postgres_protocol::message::backend::Message;
 use super::{Session, raw_row};
 use crate::error::{Error, ServerError};
 
+/// The first column of the query tells whether SQL's PREPARE has left a statement: then the session is not used again.
+const RESET_SQL: &str = "set session authorization default; reset all; close all; unlisten *; discard temporary; \
+    discard sequences; select exists(select from pg_catalog.pg_prepared_statements where from_sql), \
+    pg_catalog.pg_advisory_unlock_all()";
+
 impl Session {
     /// Whether a cleaning was sent whole and nothing is owed but its end, which [`Session::settle`] waits for.
     pub(crate) fn is_settling(&self) -> bool {
@@ -61,6 +66,21 @@ impl Session {
     /// It is not known what of the frame around a read is prepared.
     pub(crate) fn lose_frame(&mut self) {
         self.is_framed = self.is_pooled();
+    }
+
+    /// Takes away what a transaction leaves in its session and is not rolled back: settings, role, temporary tables, sequence
+    /// values, cursors, LISTEN and advisory locks. Statements prepared by the protocol stay. Not waited for: whoever takes the
+    /// session next does. Through a pooler the pooler does it.
+    ///
+    /// # Errors
+    /// That it could not be sent.
+    pub async fn push_reset(&mut self) -> Result<(), Error> {
+        if self.is_pooled() || !self.is_idle() {
+            return Ok(());
+        }
+        self.connection.push_own_text(RESET_SQL)?;
+        self.is_settling = true;
+        Ok(self.connection.flush().await?)
     }
 
     /// The same as [`Session::discard_all`], without waiting for it: whoever takes the session next does.
