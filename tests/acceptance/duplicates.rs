@@ -237,11 +237,15 @@ async fn after_a_failover_to_a_database_that_lacks_the_write_it_is_made_again() 
     server.succeed("post_tweet", call.clone()).await;
     let maintenance = Database::existing("postgres");
     let (name, other) = (db.name(), behind.name());
-    maintenance
-        .run(&format!("select pg_terminate_backend(pid) from pg_stat_activity where datname in ('{name}', '{other}')"))
-        .await;
+    // The server opens sessions by itself, so none may come back before the names are changed.
+    for database in [name, other] {
+        maintenance.run(&format!("alter database {database} allow_connections false")).await;
+    }
+    let end = "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname in";
+    maintenance.run(&format!("{end} ('{name}', '{other}')")).await;
     maintenance.run(&format!("alter database {name} rename to {name}_before")).await;
     maintenance.run(&format!("alter database {other} rename to {name}")).await;
+    maintenance.run(&format!("alter database {name} allow_connections true")).await;
     let posted = "select count(*) from social.tweet where text = 'lost in the failover'";
     assert_eq!(db.value(posted).await, "0", "this is the other database");
     assert_eq!(server.succeed("post_tweet", call).await["data"]["duplicate"], Value::Null);
