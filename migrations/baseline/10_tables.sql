@@ -1,0 +1,285 @@
+-- The tables of the ledger. The files of this folder, in the order of their names, make version 1 of the schema; the schema
+-- `countersign` itself exists by now. docs/ledger.md is the guide to them.
+--
+--   attempt    writes in flight: a row lives as long as its call
+--   record     the outcome of each attempt: inserted once, never updated
+--   effect     each row that a recorded write changed
+--   reversal   which write was undone by which
+--   tracked    the tables whose changes are recorded, and the shape of their rows
+--   freeze     accounts and actors that may not write
+--
+-- SQLSTATE CS001: the write is not this transaction's to carry out (DETAIL: fenced, held or frozen).
+--          CS002: an undo that is no exact inverse of what it undoes.
+--          CS003: a server's login changes a tracked table outside of a recorded write.
+
+create table countersign.attempt (
+    slot             bytea        not null primary key,
+    correlation_id   uuid         not null,
+    account_id       text         not null,
+    actor            text,
+    session_id       text,
+    client_name      text,
+    client_version   text,
+    trace_id         text,
+    tool_name        text         not null,
+    fingerprint      text         not null,
+    idempotency_key  text,
+    params           json         not null,
+    params_summary   text         not null,
+    undo_of          uuid[],
+    proposal_id      uuid,
+    login            name         not null default session_user,
+    by_operator      boolean      not null default false,
+    own_transaction  boolean      not null default nullif(pg_current_xact_id_if_assigned() is null, false),
+    admitted_at      timestamptz  not null default clock_timestamp(),
+    constraint fingerprint_is_sha256 check (octet_length(fingerprint) = 64),
+    constraint undo_names_writes     check (cardinality(undo_of) > 0),
+    constraint slot_names_the_call   check (slot = sha256(convert_to(
+        case when undo_of is null
+             then char_length(account_id) || ' ' || char_length(tool_name) || ' ' || account_id || tool_name
+                  || coalesce('k' || idempotency_key, 'f' || fingerprint)
+             else 'undo ' || array_to_string(undo_of, ' ') end, 'UTF8')))
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+comment on table countersign.attempt is
+    'Writes in flight. The transaction that carries one out holds the lock of its row (FOR UPDATE): that is its claim.';
+comment on column countersign.attempt.slot is
+    'SHA-256 of what counts as the same call: account, tool, and the caller''s key or else the fingerprint. For an undo: the writes that it undoes.';
+comment on column countersign.attempt.fingerprint is 'SHA-256 (or HMAC-SHA-256) of the tool and its effective parameters, in hex.';
+comment on column countersign.attempt.idempotency_key is 'The key that the caller sent.';
+comment on column countersign.attempt.params is 'The effective parameters by name, those that the server fills in included.';
+comment on column countersign.attempt.undo_of is 'The writes that this one undoes.';
+comment on column countersign.attempt.proposal_id is 'The confirmed proposal that this write carries out.';
+comment on column countersign.attempt.by_operator is 'Admitted by a member of countersign_operator, who may undo the writes of any account.';
+comment on column countersign.attempt.own_transaction is
+    'Always true: an INSERT in a transaction that has written before fails, so no statement of a write can admit another one.';
+
+-- Writes are admitted by INSERT: no more authority than a function with these arguments, and a third cheaper.
+create view countersign.admission with (security_barrier) as
+    select slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, tool_name, fingerprint,
+           idempotency_key, params, params_summary, undo_of, proposal_id
+    from countersign.attempt;
+comment on view countersign.admission is 'Servers insert an attempt here, and do nothing else.';
+
+create table countersign.record (
+    id               bigint       generated always as identity,
+    correlation_id   uuid         not null primary key,
+    account_id       text         not null,
+    actor            text,
+    session_id       text,
+    client_name      text,
+    client_version   text,
+    trace_id         text,
+    tool_name        text         not null,
+    fingerprint      text         not null,
+    idempotency_key  text,
+    params           json         not null,
+    params_summary   text         not null,
+    status           text         not null check (status in ('success', 'failure', 'duplicate')),
+    duplicate_of     uuid,
+    undo_of          uuid[],
+    result           json,
+    result_summary   text,
+    rows_affected    bigint,
+    before_image     json,
+    after_image      json,
+    rollback         json,
+    error_code       text,
+    error_sqlstate   text,
+    error_message    text,
+    error_detail     json,
+    approval         json,
+    login            name         not null,
+    slot             bytea,
+    holds_until      timestamptz,
+    xid              xid8         not null,
+    admitted_at      timestamptz  not null,
+    completed_at     timestamptz  not null,
+    constraint duplicate_names_its_original check ((status = 'duplicate') = (duplicate_of is not null)),
+    constraint success_has_a_result         check (status <> 'success' or result is not null),
+    constraint failure_has_a_code           check ((status = 'failure') = (error_code is not null)),
+    constraint slot_is_held_for_a_time      check ((slot is null) = (holds_until is null))
+);
+comment on table countersign.record is 'One row for each attempt that ended. Rows never change; retention removes the oldest.';
+comment on column countersign.record.id is 'Drawn when the attempt ended; sealing counts on that.';
+comment on column countersign.record.duplicate_of is 'The write whose result answered this call. It may have been pruned.';
+comment on column countersign.record.undo_of is 'The writes that this one undid.';
+comment on column countersign.record.result is 'The whole data that the caller was answered with.';
+comment on column countersign.record.before_image is 'For tables that are not tracked: the rows that the write was about to change.';
+comment on column countersign.record.after_image is 'The same rows after the write.';
+comment on column countersign.record.rollback is 'How the write is undone, as the caller was told.';
+comment on column countersign.record.error_detail is 'For an undo that was refused: its conflicts. For a superseded call: what changed the rows.';
+comment on column countersign.record.approval is 'For a write that was proposed: the proposal, its digest, and the decision. For an operator''s undo: the person.';
+comment on column countersign.record.login is 'The database login that admitted the write.';
+comment on column countersign.record.slot is 'The slot that this record still answers for; null for none.';
+comment on column countersign.record.holds_until is 'The end of the time in which an identical call is answered from this record, or a key stays bound.';
+comment on column countersign.record.xid is 'The transaction that inserted the record: for a success, the one that wrote.';
+create unique index record_id     on countersign.record (id);
+create index record_slot          on countersign.record (slot, id) where slot is not null;
+create index record_account       on countersign.record (account_id, id);
+create index record_completed     on countersign.record using brin (completed_at);
+create index record_duplicate_of  on countersign.record (duplicate_of) where duplicate_of is not null;
+
+create view countersign.mutation with (security_barrier) as
+    select r.id, r.correlation_id, r.account_id, r.actor, r.session_id, r.client_name, r.client_version, r.trace_id, r.tool_name,
+           r.fingerprint, r.idempotency_key, r.params, r.params_summary, r.status, r.duplicate_of, r.undo_of, r.result,
+           r.result_summary, r.rows_affected, r.before_image, r.after_image, r.rollback, r.error_code, r.error_sqlstate,
+           r.error_message, r.error_detail, r.approval, r.login, r.xid, r.admitted_at, r.completed_at
+    from countersign.record r
+    union all
+    select null, a.correlation_id, a.account_id, a.actor, a.session_id, a.client_name, a.client_version, a.trace_id, a.tool_name,
+           a.fingerprint, a.idempotency_key, a.params, a.params_summary, 'pending', null, a.undo_of, null,
+           null, null, null, null, null, null, null,
+           null, null, null, a.login, null, a.admitted_at, null
+    from countersign.attempt a;
+comment on view countersign.mutation is 'Records, and writes in flight (status pending, no id): for reading.';
+
+create table countersign.reversal (
+    correlation_id  uuid  not null primary key,
+    reversed_by     uuid  not null
+);
+comment on table countersign.reversal is 'The writes that were undone. The primary key makes it once for each write.';
+comment on column countersign.reversal.reversed_by is 'The undo, a write of its own that can be undone as well.';
+create index reversal_by on countersign.reversal (reversed_by);
+
+create table countersign.tracked (
+    shape        integer      generated always as identity primary key,
+    relation     oid          not null,
+    name         text         not null,
+    columns      text[]       not null,
+    types        text[]       not null,
+    key_columns  text[],
+    fixed        text[]       not null,
+    computed     text[]       not null,
+    maintained   text[]       not null,
+    sensitive    text[]       not null,
+    is_log       boolean      not null,
+    all_writers  boolean      not null,
+    writers      name[]       not null,
+    is_current   boolean      not null default true,
+    since        timestamptz  not null default clock_timestamp(),
+    made_by      name         not null default session_user
+);
+comment on table countersign.tracked is
+    'Tables whose changes are recorded. One row for each run of `countersign track`: an effect names the shape of its row images.';
+comment on column countersign.tracked.name is 'Schema and table, quoted, at that time.';
+comment on column countersign.tracked.columns is 'The columns in the order of a row image.';
+comment on column countersign.tracked.key_columns is 'Primary key or a unique key over NOT NULL columns; null: recorded, and never undone.';
+comment on column countersign.tracked.fixed is 'Generated columns and those GENERATED ALWAYS AS IDENTITY: not set by an UPDATE.';
+comment on column countersign.tracked.computed is 'Generated columns: not inserted either.';
+comment on column countersign.tracked.maintained is 'Columns that triggers maintain: an undo need not restore them.';
+comment on column countersign.tracked.sensitive is 'Columns that are null in row images; a keyed hash stands for them.';
+comment on column countersign.tracked.is_log is 'Append-only history: an undo may add rows to it.';
+comment on column countersign.tracked.all_writers is 'Changes by logins that are no server''s are recorded too.';
+comment on column countersign.tracked.writers is 'The servers'' logins that the triggers know.';
+create unique index tracked_current on countersign.tracked (relation) where is_current;
+
+-- CACHE 1: a position is drawn under the row's lock, so positions order the changes of a row by different transactions.
+create sequence countersign.effect_position;
+create table countersign.effect (
+    correlation_id  uuid,
+    position        bigint   not null,
+    relation        oid      not null,
+    shape           integer  not null,
+    op              "char"   not null,
+    key             text,
+    key_before      text,
+    before          text,
+    after           text,
+    unchanged       int2[],
+    secret_before   bytea,
+    secret_after    bytea,
+    changed_at      timestamptz,
+    origin          text
+);
+comment on table countersign.effect is
+    'Rows that writes changed, whatever changed them: the statement, a trigger, a cascade, a rule. A row image is the text of the row.';
+comment on column countersign.effect.correlation_id is 'The write; null for a change that came from outside countersign.';
+comment on column countersign.effect.op is 'I, U or D.';
+comment on column countersign.effect.key is 'The key as a JSON object: of the row after the change, or of the deleted row.';
+comment on column countersign.effect.key_before is 'The key before, where the change altered it.';
+comment on column countersign.effect.unchanged is
+    'Positions of large columns that the change left alone: they are null in `before`, and their values are in `after`.';
+comment on column countersign.effect.secret_before is 'Keyed hash of the sensitive columns.';
+comment on column countersign.effect.changed_at is 'For a change from outside: when.';
+comment on column countersign.effect.origin is 'For a change from outside: login and application name.';
+create unique index effect_write  on countersign.effect (correlation_id, position);
+create index effect_row           on countersign.effect (relation, hashtextextended(key, 0), position);
+create index effect_renamed       on countersign.effect (relation, hashtextextended(key_before, 0), position) where key_before is not null;
+create index effect_outside       on countersign.effect (changed_at) where correlation_id is null;
+
+create table countersign.freeze (
+    id              integer      generated always as identity primary key,
+    kind            text         not null check (kind in ('account', 'actor', 'all')),
+    name            text         not null check ((kind = 'all') = (name = '')),
+    frozen_at       timestamptz  not null default clock_timestamp(),
+    frozen_by       text         not null,
+    frozen_login    name         not null default session_user,
+    reason          text,
+    unfrozen_at     timestamptz,
+    unfrozen_by     text,
+    unfrozen_login  name,
+    constraint unfreezing_is_whole check (num_nulls(unfrozen_at, unfrozen_by, unfrozen_login) in (0, 3))
+);
+comment on table countersign.freeze is 'Accounts and actors whose writes are refused (account_frozen), and those that were. Rows are kept.';
+create unique index freeze_current on countersign.freeze (kind, name) where unfrozen_at is null;
+
+create table countersign.secret_key (
+    only_row  boolean primary key default true check (only_row),
+    key       bytea   not null check (length(key) = 32)
+);
+comment on table countersign.secret_key is 'The key of the hashes that stand for sensitive columns.';
+insert into countersign.secret_key (key) select sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8'));
+
+------------------------------------------------------------------------------------------------- servers, logins and identity
+
+create table countersign.writer_login (
+    role_name  name primary key
+);
+comment on table countersign.writer_login is 'The roles that servers log in as.';
+
+create table countersign.reader_login (
+    role_name  name primary key,
+    password   text not null
+);
+comment on table countersign.reader_login is 'How servers log in to read; they get it from countersign.reader_credentials.';
+create table countersign.reader_relation (
+    relation  regclass primary key
+);
+comment on table countersign.reader_relation is
+    'The tables and views that existed when `init` last granted SELECT to the reader: `init` grants on newer ones only.';
+create table countersign.reader_schema (
+    schema_name  name primary key
+);
+comment on table countersign.reader_schema is 'The schemas that existed then.';
+
+create table countersign.fingerprint_key (
+    key_id   text         primary key check (octet_length(key_id) between 1 and 64),
+    used_at  timestamptz  not null
+);
+comment on table countersign.fingerprint_key is
+    'Ids of the keys that servers make fingerprints with: each server renews its own every minute. The keys themselves are not stored.';
+
+create table countersign.state_key (
+    id          integer      generated always as identity primary key,
+    key         bytea        not null check (length(key) = 32),
+    created_at  timestamptz  not null default clock_timestamp(),
+    seals_from  timestamptz  not null
+);
+comment on table countersign.state_key is
+    'The keys that seal what clients carry for the servers. Servers get them from countersign.state_keys.';
+comment on column countersign.state_key.seals_from is
+    'No server seals with the key before this time, so that every server knows the key when the first one uses it.';
+insert into countersign.state_key (key, seals_from)
+select sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')), '-infinity';
+
+create table countersign.identity (
+    no                 integer      generated always as identity primary key,
+    ledger_id          uuid         not null default gen_random_uuid(),
+    system_identifier  bigint       not null,
+    database_oid       oid          not null,
+    since              timestamptz  not null default clock_timestamp(),
+    made_by            name         not null default session_user
+);
+comment on table countersign.identity is
+    'For which database the ledger was made; the newest row counts. A copy has another place, and its servers refuse it until `countersign audit fork`.';
+comment on column countersign.identity.system_identifier is 'Of the cluster, as pg_control_system() has it.';

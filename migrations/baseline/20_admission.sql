@@ -1,0 +1,376 @@
+-- The write protocol. docs/ledger.md, "One write", has the order of these statements:
+--
+--   BEGIN | SET LOCAL synchronous_commit = off | INSERT INTO countersign.admission | COMMIT AND CHAIN      the attempt, T1
+--         | claim | the tool's statements | SET CONSTRAINTS ALL IMMEDIATE | finish | COMMIT                 the write, T2
+--
+-- 23505 of attempt_pkey (an identical call is in flight) or CS001 of `claim` skips the rest; ROLLBACK, then `admit` gives the verdict.
+-- A statement that failed: ROLLBACK, then `fail`. A connection that was lost: `resolve`.
+
+-- What only servers and people may ask is not for the statements of a write. T2 has a transaction id from its claim on, and a preview
+-- from its beginning, and no SQL takes it back.
+create function countersign.refuse_within_a_write() returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    if pg_current_xact_id_if_assigned() is not null then
+        raise exception 'this is for servers, and not for the statements of a write' using errcode = '42501';
+    end if;
+end $$;
+comment on function countersign.refuse_within_a_write() is 'Fails in a transaction that has written.';
+
+-- A success that was acknowledged has to survive a crash of PostgreSQL, whatever the role's default.
+create function countersign.commit_durably() returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    if current_setting('synchronous_commit') = 'off' then
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
+end $$;
+comment on function countersign.commit_durably() is 'Lets the COMMIT of this transaction wait for the disk.';
+
+create function countersign.slot_of(account text, tool text, caller_key text, print text) returns bytea
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select sha256(convert_to(char_length(account) || ' ' || char_length(tool) || ' ' || account || tool
+                             || coalesce('k' || caller_key, 'f' || print), 'UTF8'))
+$$;
+comment on function countersign.slot_of(text, text, text, text) is
+    'The slot of a call, as attempt.slot_names_the_call demands it; servers compute the same.';
+
+-- In T1 by the slow path. The caller has deleted or locked nothing yet.
+create function countersign.end_attempt(
+    a countersign.attempt, outcome text, code text, state text, message text, original uuid, detail json
+) returns void language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    -- Rows were changed, and the attempt is still there: its T2 was committed without `finish`.
+    is_unfinished  boolean := exists (select from countersign.effect e where e.correlation_id = a.correlation_id);
+    -- A caller's key stays bound to its arguments after a failure; a refusal binds nothing.
+    binds          boolean := a.idempotency_key is not null and a.undo_of is null and outcome = 'failure'
+                              and code not in ('idempotency_key_reused', 'superseded', 'account_frozen');
+begin
+    perform countersign.commit_durably();
+    insert into countersign.record (correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, tool_name,
+        fingerprint, idempotency_key, params, params_summary, status, duplicate_of, undo_of, error_code, error_sqlstate, error_message,
+        error_detail, login, slot, holds_until, xid, admitted_at, completed_at)
+    values (a.correlation_id, a.account_id, a.actor, a.session_id, a.client_name, a.client_version, a.trace_id, a.tool_name,
+        a.fingerprint, a.idempotency_key, a.params, a.params_summary, case when is_unfinished then 'failure' else outcome end,
+        case when not is_unfinished then original end, a.undo_of, case when is_unfinished then 'unfinished' else code end, state,
+        case when is_unfinished then 'rows were changed, and no outcome was recorded: the protocol was not kept' else message end,
+        detail, a.login, case when binds then a.slot end, case when binds then a.admitted_at + interval '24 hours' end,
+        pg_current_xact_id(), a.admitted_at, clock_timestamp())
+    -- `record_aborted` was faster than an attempt that was on its way.
+    on conflict (correlation_id) do nothing;
+end $$;
+comment on function countersign.end_attempt(countersign.attempt, text, text, text, text, uuid, json) is
+    'Inserts the record of an attempt that wrote nothing and whose row was deleted in this transaction.';
+
+-- No SET, so that it is inlined; every name is qualified instead.
+create function countersign.effects_of_row(relation oid, key text) returns setof countersign.effect language sql stable as $$
+    select e.* from countersign.effect e
+    where e.relation operator(pg_catalog.=) $1 and e.key operator(pg_catalog.=) $2
+      and pg_catalog.hashtextextended(e.key, 0) operator(pg_catalog.=) pg_catalog.hashtextextended($2, 0)
+    union all
+    select e.* from countersign.effect e
+    where e.relation operator(pg_catalog.=) $1 and e.key_before operator(pg_catalog.=) $2
+      and pg_catalog.hashtextextended(e.key_before, 0) operator(pg_catalog.=) pg_catalog.hashtextextended($2, 0)
+$$;
+comment on function countersign.effects_of_row(oid, text) is 'The recorded changes of the row with this key, those that gave it another key included.';
+
+create function countersign.superseded(write uuid) returns json
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+    stands_as  uuid := write;
+    undo       uuid;
+    redo       uuid;
+    later      json;
+begin
+    -- A write that was undone and redone stands as its redo.
+    loop
+        select r.reversed_by into undo from countersign.reversal r where r.correlation_id = stands_as;
+        exit when not found;
+        select r.reversed_by into redo from countersign.reversal r where r.correlation_id = undo;
+        if not found then
+            return json_build_object('reason', 'reversed', 'by', undo);
+        end if;
+        stands_as := redo;
+    end loop;
+    select json_build_object('reason', 'changed', 'by', l.correlation_id, 'table', t.name, 'key', l.key::json, 'origin', l.origin) into later
+    from countersign.effect e
+    cross join lateral (select e.key union all select e.key_before where e.key_before is not null) k (key)
+    cross join lateral countersign.effects_of_row(e.relation, k.key) l
+    join countersign.tracked t on t.shape = l.shape
+    where e.correlation_id = stands_as and l.position > e.position and l.correlation_id is distinct from e.correlation_id
+    order by l.position desc limit 1;
+    return later;
+end $$;
+comment on function countersign.superseded(uuid) is
+    'The change that came after a write: {reason: reversed | changed, by, table, key}. Null: as far as the ledger knows the write stands.';
+
+create function countersign.claim(correlation uuid, call_slot bytea, timeout_ms integer default null, even_if_held boolean default false)
+returns void language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+    account  text;
+    at       tid;
+    refusal  text;
+    ignored  text;
+begin
+    -- Nobody takes another attempt once a write has begun. The lock gives this transaction its id.
+    if pg_current_xact_id_if_assigned() is not null then
+        raise exception 'a claim is the beginning of a transaction' using errcode = '42501';
+    end if;
+    -- One statement locks the attempt and looks for what holds its slot. Its snapshot is younger than T1, so it sees the record of
+    -- any identical call that had the slot before.
+    select a.account_id, a.ctid,
+           case when not a.by_operator and exists (
+                    select from countersign.freeze f
+                    where f.unfrozen_at is null and (f.kind = 'account' and f.name = a.account_id
+                          or f.kind = 'actor' and f.name = a.actor or f.kind = 'all')) then 'frozen'
+                when not even_if_held and (select r.holds_until > clock_timestamp() from countersign.record r
+                                           where r.slot = call_slot order by r.id desc limit 1) then 'held' end
+    into account, at, refusal
+    from countersign.attempt a where a.slot = call_slot and a.correlation_id = correlation for update of a;
+    if account is null or refusal is not null then
+        raise exception 'mutation % is not to be executed here', correlation
+            using errcode = 'CS001', detail = coalesce(refusal, 'fenced');
+    end if;
+    -- A hint for the triggers and `finish`, which believe nothing but the lock. An assignment is much cheaper than PERFORM.
+    ignored := set_config('countersign.at', at::text, true) || set_config('countersign.account_id', account, true);
+    if timeout_ms is not null then
+        ignored := set_config('statement_timeout', timeout_ms::text, true) || set_config('lock_timeout', timeout_ms::text, true)
+                   || set_config('idle_in_transaction_session_timeout', timeout_ms::text, true);
+    end if;
+end $$;
+comment on function countersign.claim(uuid, bytea, integer, boolean) is
+    'T2 begins. CS001, DETAIL fenced (ended by another server), held (an identical call succeeded, or its key is bound) or frozen.';
+
+create function countersign.finish(
+    correlation uuid, answer json, answer_summary text, affected bigint, images_before json default null, images_after json default null,
+    undo_call json default null, duplicates_for interval default '5 minutes'
+) returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    a            countersign.attempt;
+    decision     json;
+    held_until   timestamptz := clock_timestamp() + duplicates_for;
+    ignored      text := case when current_setting('synchronous_commit') = 'off' then set_config('synchronous_commit', 'on', true) end;
+begin
+    -- FOR UPDATE has left this transaction's id in xmax: that, and not the hint, says whose write it is.
+    delete from countersign.attempt t
+    where t.ctid = nullif(current_setting('countersign.at', true), '')::tid
+      and t.correlation_id = correlation and t.xmax = pg_current_xact_id()::xid
+    returning * into a;
+    if a.correlation_id is null then
+        raise exception 'mutation % is not to be completed here', correlation using errcode = 'CS001', detail = 'fenced';
+    end if;
+    if not a.by_operator and exists (
+        select from countersign.freeze f
+        where f.unfrozen_at is null and (f.kind = 'account' and f.name = a.account_id or f.kind = 'actor' and f.name = a.actor or f.kind = 'all'))
+    then
+        raise exception 'the account was frozen while the write ran' using errcode = 'CS001', detail = 'frozen';
+    end if;
+    if a.undo_of is not null then
+        perform countersign.prove_undo(a);
+        held_until := null;      -- `reversal` answers for it
+    elsif a.idempotency_key is not null then
+        held_until := a.admitted_at + interval '24 hours';
+    elsif affected = 0 and not exists (select from countersign.effect e where e.correlation_id = correlation) then
+        held_until := null;      -- a write without an effect does not stand in the way of the same call
+    end if;
+    if a.proposal_id is not null then
+        decision := countersign.execute_proposal(a);
+    elsif a.by_operator then
+        decision := json_build_object('decided_by', a.actor, 'decided_login', a.login);
+    end if;
+    insert into countersign.record (correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, tool_name,
+        fingerprint, idempotency_key, params, params_summary, status, undo_of, result, result_summary, rows_affected,
+        before_image, after_image, rollback, approval, login, slot, holds_until, xid, admitted_at, completed_at)
+    values (a.correlation_id, a.account_id, a.actor, a.session_id, a.client_name, a.client_version, a.trace_id, a.tool_name,
+        a.fingerprint, a.idempotency_key, a.params, a.params_summary, 'success', a.undo_of, answer, answer_summary, affected,
+        images_before, images_after, undo_call, decision, a.login, case when held_until is not null then a.slot end, held_until,
+        pg_current_xact_id(), a.admitted_at, clock_timestamp());
+end $$;
+comment on function countersign.finish(uuid, json, text, bigint, json, json, json, interval) is
+    'T2 ends well; the caller commits. For an undo it proves that the rows are what they were, and marks the writes as reversed.';
+
+create function countersign.fail(
+    correlation uuid, call_slot bytea, code text, state text, message text, detail json default null, proposal_outcome text default null
+) returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+    a  countersign.attempt;
+begin
+    perform countersign.refuse_within_a_write();
+    delete from countersign.attempt t where t.slot = call_slot and t.correlation_id = correlation returning * into a;
+    if a.correlation_id is null then
+        return false;
+    end if;
+    perform countersign.end_attempt(a, 'failure', code, state, message, null, detail);
+    if a.proposal_id is not null and proposal_outcome in ('failed', 'stale') then
+        perform countersign.refuse_proposal(a.proposal_id, correlation, proposal_outcome, code, message);
+    end if;
+    return true;
+end $$;
+comment on function countersign.fail(uuid, bytea, text, text, text, json, text) is
+    'After ROLLBACK of T2: the record says why. Waits for a T2 that still runs. False: the attempt has ended already; the record says how.';
+
+create function countersign.admit(
+    call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
+    tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid,
+    is_repeatable boolean default false, grace interval default '1 second',
+    out verdict text, out original uuid, out detail json
+) language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+    other  countersign.attempt;
+    prior  record;
+begin
+    perform countersign.refuse_within_a_write();
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'writes are admitted in read committed transactions only' using errcode = '25001';
+    end if;
+    loop
+        insert into countersign.attempt (slot, correlation_id, account_id, actor, session_id, client_name, client_version, trace_id,
+            tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id, own_transaction)
+        values (call_slot, correlation, account, who, of_session, name_of_client, version_of_client, trace,
+            tool, print, caller_key, arguments, arguments_summary, undoes, proposal, true)
+        on conflict (slot) do nothing;
+        exit when found;
+        select * into other from countersign.attempt a where a.slot = call_slot;
+        continue when not found;
+        exit when other.correlation_id = correlation;    -- admitted by INSERT, and refused by `claim`
+        -- The claim follows in the same pipeline, so an attempt that is older and that no transaction has locked belongs to a server
+        -- that died, or to one that is about to report a failure. Ending it fences both.
+        if other.admitted_at < clock_timestamp() - grace then
+            delete from countersign.attempt a where a.slot = (
+                select b.slot from countersign.attempt b where b.slot = call_slot and b.correlation_id = other.correlation_id
+                for update skip locked)
+            returning * into other;
+            if found then
+                perform countersign.end_attempt(other, 'failure', 'in_doubt_aborted', null,
+                    'the server went away before the write committed; nothing was written', null, null);
+                continue;
+            end if;
+        end if;
+        verdict := 'in_flight';
+        original := other.correlation_id;
+        return;
+    end loop;
+    -- A statement of its own, after the slot is ours: it sees whatever was committed before that.
+    select r.correlation_id, r.fingerprint, r.status, r.holds_until > clock_timestamp() as holds into prior
+    from countersign.record r where r.slot = call_slot order by r.id desc limit 1;
+    if exists (select from countersign.freeze f where f.unfrozen_at is null
+               and (f.kind = 'account' and f.name = account or f.kind = 'actor' and f.name = who or f.kind = 'all')) then
+        verdict := 'frozen';
+    elsif not coalesce(prior.holds, false) or prior.fingerprint = print and prior.status <> 'success' then
+        verdict := 'run';
+    elsif prior.fingerprint <> print then
+        verdict := 'key_reused';
+    else
+        detail := countersign.superseded(prior.correlation_id);
+        verdict := case when detail is null then 'standing' when is_repeatable then 'run' else 'superseded' end;
+    end if;
+    if verdict not in ('run', 'frozen') then
+        original := prior.correlation_id;
+    end if;
+    if verdict in ('key_reused', 'superseded', 'frozen') then
+        delete from countersign.attempt a where a.slot = call_slot and a.correlation_id = correlation returning * into other;
+        perform countersign.end_attempt(other, 'failure',
+            case verdict when 'key_reused' then 'idempotency_key_reused' when 'frozen' then 'account_frozen' else verdict end,
+            null, null, null, detail);
+    end if;
+end $$;
+comment on function countersign.admit(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, boolean, interval) is
+    'T1, where the INSERT or the claim was refused. Verdicts: run (claim it, even_if_held) | standing (compare the rows, then `answer`) | '
+    'in_flight (nothing was recorded; ask again) | superseded | key_reused | frozen (recorded as failures).';
+
+create function countersign.answer(correlation uuid, call_slot bytea, original uuid, detail json default null) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+    a  countersign.attempt;
+begin
+    perform countersign.refuse_within_a_write();
+    delete from countersign.attempt t where t.slot = call_slot and t.correlation_id = correlation returning * into a;
+    if a.correlation_id is null then
+        raise exception 'mutation % is not to be answered here', correlation using errcode = 'CS001', detail = 'fenced';
+    end if;
+    if detail is null then
+        perform countersign.end_attempt(a, 'duplicate', null, null, null, original, null);
+    else
+        perform countersign.end_attempt(a, 'failure', 'superseded', null, null, null, detail);
+    end if;
+end $$;
+comment on function countersign.answer(uuid, bytea, uuid, json) is
+    'Ends an attempt whose verdict was `standing`: a duplicate of `original`, or superseded where `detail` says what changed the rows.';
+
+create function countersign.resolve(correlation uuid, call_slot bytea, wait_ms integer)
+returns table (final_status text, final_code text, final_message text, final_result json, final_rows bigint, final_rollback json)
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+begin
+    perform countersign.refuse_within_a_write(), set_config('lock_timeout', wait_ms::text, true);
+    -- Waits for a T2 that still runs. Once its lock is had, it has committed, or can no longer.
+    perform countersign.fail(correlation, call_slot, 'in_doubt_aborted', null,
+        'the connection was lost before the write committed; nothing was written');
+    return query
+        select r.status, r.error_code, r.error_message, r.result, r.rows_affected, r.rollback
+        from countersign.record r where r.correlation_id = correlation;
+end $$;
+comment on function countersign.resolve(uuid, bytea, integer) is
+    'After a lost connection: the outcome. No row: the attempt was never admitted; call `record_aborted`.';
+
+create function countersign.record_aborted(
+    call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
+    tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid
+) returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    a  countersign.attempt;
+begin
+    perform countersign.refuse_within_a_write();
+    a.slot := call_slot;
+    a.correlation_id := correlation;
+    a.account_id := account;
+    a.actor := who;
+    a.session_id := of_session;
+    a.client_name := name_of_client;
+    a.client_version := version_of_client;
+    a.trace_id := trace;
+    a.tool_name := tool;
+    a.fingerprint := print;
+    a.idempotency_key := caller_key;
+    a.params := arguments;
+    a.params_summary := arguments_summary;
+    a.undo_of := undoes;
+    a.proposal_id := proposal;
+    a.login := session_user;
+    a.admitted_at := clock_timestamp();
+    perform countersign.end_attempt(a, 'failure', 'in_doubt_aborted', null,
+        'the connection was lost before the intent was recorded; nothing was written', null, null);
+end $$;
+comment on function countersign.record_aborted(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid) is
+    'A record for an attempt that never arrived. Should it still arrive, its `finish` finds the id taken.';
+
+create function countersign.sweep(older_than interval, most integer) returns setof uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    a  countersign.attempt;
+begin
+    perform countersign.refuse_within_a_write();
+    for a in
+        delete from countersign.attempt t where t.slot in (
+            select b.slot from countersign.attempt b where b.admitted_at < clock_timestamp() - older_than
+            order by b.admitted_at limit most for update skip locked)
+        returning t.*
+    loop
+        perform countersign.end_attempt(a, 'failure', 'in_doubt_aborted', null,
+            'the server went away before the write committed; nothing was written', null, null);
+        return next a.correlation_id;
+    end loop;
+end $$;
+comment on function countersign.sweep(interval, integer) is
+    'Ends attempts that nobody carries out: a row that no transaction has locked has no T2, and cannot get one any more.';
+
+create function countersign.standing_write(call_slot bytea, print text)
+returns table (verdict text, original uuid, original_result json, detail json)
+language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+    select case when r.fingerprint <> print then 'key_reused' when s.detail is null then 'standing' else 'superseded' end,
+           r.correlation_id, r.result, s.detail
+    from (select * from countersign.record q where q.slot = call_slot order by q.id desc limit 1) r
+    cross join lateral (select case when r.fingerprint = print then countersign.superseded(r.correlation_id) end as detail) s
+    where r.holds_until > clock_timestamp() and (r.fingerprint <> print or r.status = 'success')
+$$;
+comment on function countersign.standing_write(bytea, text) is
+    'The verdict that `admit` would give on a call that succeeded before; no row for none. For the memory of a server, and before a proposal.';

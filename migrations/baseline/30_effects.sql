@@ -1,0 +1,322 @@
+-- Recording: what a tracked table's triggers write down, and how they are made.
+
+create function countersign.secret(value text) returns bytea
+language sql stable set search_path = pg_catalog, pg_temp as
+$$ select sha256(k.key || convert_to(value, 'UTF8')) from countersign.secret_key k $$;
+comment on function countersign.secret(text) is 'The keyed hash that stands for sensitive columns.';
+
+-- Where a trigger found no write of this transaction. The login of a server has nothing to do there; others do as they always did.
+create function countersign.check_outside_change(relation oid) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    if exists (select from countersign.writer_login w where w.role_name = session_user) then
+        raise exception 'a server''s login changes % only within a recorded write', relation::regclass using errcode = 'CS003';
+    end if;
+end $$;
+comment on function countersign.check_outside_change(oid) is 'CS003 for the login of a server.';
+
+create function countersign.refuse_truncate() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    raise exception 'TRUNCATE of %, whose changes are recorded row by row', tg_relid::regclass using errcode = '0A000';
+end $$;
+
+-- The columns by which a row is found again: of the primary key, or else of the smallest unique index over NOT NULL columns.
+create function countersign.key_columns(relation oid) returns text[]
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select array_agg(a.attname::text order by k.n)
+    from (select x.indexrelid, x.indkey, x.indnkeyatts from pg_index x
+          where x.indrelid = relation and x.indisunique and x.indisvalid and x.indimmediate and x.indpred is null and x.indexprs is null
+            and not exists (select from pg_attribute b where b.attrelid = relation and b.attnum = any (x.indkey) and not b.attnotnull)
+          order by x.indisprimary desc, x.indnkeyatts, x.indexrelid limit 1) i
+    cross join unnest(i.indkey::int2[]) with ordinality k (number, n)
+    join pg_attribute a on a.attrelid = relation and a.attnum = k.number
+    where k.n <= i.indnkeyatts
+$$;
+comment on function countersign.key_columns(oid) is 'Null for a table without a key: its changes are recorded, and never undone.';
+
+create function countersign.has_shape(t countersign.tracked) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select t.columns is not distinct from array_agg(a.attname::text order by a.attnum)
+       and t.types is not distinct from array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum)
+    from pg_attribute a where a.attrelid = t.relation and a.attnum > 0 and not a.attisdropped
+$$;
+comment on function countersign.has_shape(countersign.tracked) is 'Whether the columns of the table are what they were.';
+
+create function countersign.track(
+    target regclass, maintained text[] default '{}', sensitive text[] default '{}', is_log boolean default false,
+    all_writers boolean default false
+) returns integer language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    rel       pg_class;
+    new       countersign.tracked;
+    old       countersign.tracked;
+    is_plain  boolean;
+    unknown   text;
+    leaf      regclass;
+    condition text;
+begin
+    select c.* into strict rel from pg_class c where c.oid = target;
+    if rel.relkind not in ('r', 'p') or rel.relpersistence = 't' or rel.relnamespace = 'countersign'::regnamespace then
+        raise exception '% is no table of the database''s own', target using errcode = '42809';
+    elsif rel.relispartition then
+        raise exception '% is a partition: track the partitioned table', target using errcode = '42809';
+    end if;
+    select array_agg(a.attname::text order by a.attnum), array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum),
+           coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated <> '' or a.attidentity = 'a'), '{}'),
+           coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated <> ''), '{}'),
+           bool_and(a.atttypid = any ('{int2,int4,int8,text,varchar,bpchar,bool,numeric,uuid,json,jsonb}'::regtype[]))
+    into new.columns, new.types, new.fixed, new.computed, is_plain
+    from pg_attribute a where a.attrelid = target and a.attnum > 0 and not a.attisdropped;
+    new.key_columns := countersign.key_columns(target);
+    select c into unknown from unnest(maintained || sensitive) c
+    where c <> all (new.columns) or c = any (new.key_columns) limit 1;
+    if unknown is not null then
+        raise exception '% has no column "%" outside of its key', target, unknown using errcode = '42703';
+    end if;
+    select format('%I.%I', n.nspname, rel.relname) into new.name from pg_namespace n where n.oid = rel.relnamespace;
+    new.writers := array(select w.role_name from countersign.writer_login w order by 1);
+
+    -- The same shape of rows keeps its number, so that earlier effects can still be undone.
+    select * into old from countersign.tracked t where t.relation = target and t.is_current for update;
+    if (old.name, old.columns, old.types, old.key_columns, old.fixed, old.computed, old.sensitive)
+       is not distinct from (new.name, new.columns, new.types, new.key_columns, new.fixed, new.computed, track.sensitive)
+    then
+        update countersign.tracked t
+        set maintained = track.maintained, is_log = track.is_log, all_writers = track.all_writers, writers = new.writers
+        where t.shape = old.shape;
+        new.shape := old.shape;
+    else
+        update countersign.tracked t set is_current = false where t.shape = old.shape;
+        insert into countersign.tracked (relation, name, columns, types, key_columns, fixed, computed, maintained, sensitive, is_log,
+            all_writers, writers)
+        values (target, new.name, new.columns, new.types, new.key_columns, new.fixed, new.computed, track.maintained, track.sensitive,
+            track.is_log, track.all_writers, new.writers)
+        returning shape into new.shape;
+    end if;
+
+    execute countersign.tracking_function(new.shape, is_plain);
+    execute format('alter function countersign.%I() owner to countersign_owner', 'effect_of_' || target::oid);
+    execute format('revoke all on function countersign.%I() from public', 'effect_of_' || target::oid);
+
+    -- Everybody else pays for one comparison. No SQL of a session changes its session_user; people who undo have the setting.
+    condition := format('session_user = any (%L::name[])', new.writers);
+    -- "!" sorts first: a change that another trigger makes to the same row is recorded later.
+    execute format('drop trigger if exists "!countersign" on %s', target);
+    execute format('create trigger "!countersign" after insert or update or delete on %s for each row %s execute function countersign.%I()',
+        target, case when all_writers then '' else format('when (%s or current_setting(''countersign.at'', true) <> '''')', condition) end,
+        'effect_of_' || target::oid);
+    execute format('alter table %s enable always trigger "!countersign"', target);
+    for leaf in select p.relid from pg_partition_tree(target) p union select target loop
+        execute format('drop trigger if exists "!countersign_truncate" on %s', leaf);
+        execute format('create trigger "!countersign_truncate" before truncate on %s for each statement when (%s) '
+                       'execute function countersign.refuse_truncate()', leaf, condition);
+        execute format('alter table %s enable always trigger "!countersign_truncate"', leaf);
+    end loop;
+    return new.shape;
+end $$;
+comment on function countersign.track(regclass, text[], text[], boolean, boolean) is
+    'Starts recording the changes of a table, or renews it after DDL and for a new server login; the number of the shape. '
+    'For the owner of the table, who is a member of countersign_owner.';
+
+create function countersign.tracking_function(of_shape integer, is_plain boolean) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $fn$
+declare
+    t          countersign.tracked;
+    is_parted  boolean;
+    large      text[];
+    hides      text;
+    image      text;
+    key_of     text;
+    key_moved  text;
+    declared   text := 'b text;';
+    prepare    text := '';
+    parts      text := '';
+    variants   text := '';
+    variant    text;
+    source     text;
+begin
+    select k.* into strict t from countersign.tracked k where k.shape = of_shape;
+    select c.relkind = 'p' into is_parted from pg_class c where c.oid = t.relation;
+    -- record_out and not a cast: a cast to text can be a function of the table's owner, and would run with the ledger's rights. The
+    -- row of a partition may have another order of columns.
+    image := case when is_parted
+        then (select 'pg_catalog.textin(pg_catalog.record_out(row(' || string_agg('%1$s.' || replace(quote_ident(c), '%', '%%'), ', ' order by n) || ')))'
+              from unnest(t.columns) with ordinality u (c, n))
+        else 'pg_catalog.textin(pg_catalog.record_out(%1$s))' end;
+    -- format() has the type's own output as well; jsonb_build_object would call a cast to json.
+    select 'pg_catalog.jsonb_build_object(' || string_agg(
+               replace(quote_literal(k), '%', '%%') || ', ' || case when a.atttypid < 16384 then '%1$s.' || replace(quote_ident(k), '%', '%%')
+                   else 'pg_catalog.format(''%%s'', %1$s.' || replace(quote_ident(k), '%', '%%') || ')' end,
+               ', ' order by n) || ')::text',
+           format('row(%s) operator(pg_catalog.*<>) row(%s)', string_agg(format('new.%I', k), ', ' order by n),
+                  string_agg(format('old.%I', k), ', ' order by n))
+    into key_of, key_moved
+    from unnest(t.key_columns) with ordinality u (k, n)
+    join pg_attribute a on a.attrelid = t.relation and a.attname = u.k;
+    key_of := coalesce(key_of, 'null::text');
+    key_moved := coalesce(key_moved, 'false');
+
+    -- Sensitive columns: null in the image, and a keyed hash beside it.
+    select string_agg('%1$s.' || replace(quote_ident(c), '%', '%%') || ' := null;', ' ') into hides from unnest(t.sensitive) c;
+    if hides is not null then
+        declared := declared || ' o record; w record; secret_b bytea; secret_a bytea;';
+        select string_agg('%1$s.' || replace(quote_ident(c), '%', '%%'), ', ') into parts from unnest(t.sensitive) c;
+        parts := 'countersign.secret(pg_catalog.textin(pg_catalog.record_out(row(' || parts || '))))';
+        prepare := 'if tg_op <> ''INSERT'' then o := old; secret_b := ' || format(parts, 'old') || '; ' || format(hides, 'o') || ' end if;'
+            || ' if tg_op <> ''DELETE'' then w := new; secret_a := ' || format(parts, 'new') || '; ' || format(hides, 'w') || ' end if;';
+    end if;
+    -- Large columns that an UPDATE leaves alone are kept once. pg_column_size does not fetch the value.
+    select array_agg(u.c order by u.n) into large
+    from unnest(t.columns) with ordinality u (c, n)
+    join pg_attribute a on a.attrelid = t.relation and a.attname = u.c
+    where a.attlen = -1 and a.attstorage <> 'p' and (a.atttypmod = -1 or a.atttypmod > 1024 or a.atttypid = 'numeric'::regtype)
+      and a.atttypid <> 'numeric'::regtype and u.c <> all (t.sensitive) and u.c <> all (coalesce(t.key_columns, '{}'));
+    if large is not null then
+        declared := declared || ' same int2[]; shown record;';
+    end if;
+
+    foreach variant in array case when t.all_writers then array['a.correlation_id', 'null'] else array['a.correlation_id'] end loop
+        source := case variant when 'null' then '' else
+            ' from countersign.attempt a where a.ctid = nullif(current_setting(''countersign.at'', true), '''')::tid'
+            || ' and a.xmax = pg_current_xact_id()::xid' end;
+        variants := variants || case variant when 'null' then E'\n        perform countersign.check_outside_change(tg_relid);' else '' end
+            || format($body$
+    if tg_op = 'UPDATE' then
+        insert into countersign.effect (correlation_id, position, relation, shape, op, key, key_before, before, after, unchanged,
+            secret_before, secret_after, changed_at, origin)
+        select %1$s, nextval('countersign.effect_position'), %2$s, %3$s, 'U', %4$s, case when %5$s then %6$s end,
+               b, %7$s, %8$s, %9$s, %10$s, %11$s%12$s;
+    elsif tg_op = 'INSERT' then
+        insert into countersign.effect (correlation_id, position, relation, shape, op, key, after, secret_after, changed_at, origin)
+        select %1$s, nextval('countersign.effect_position'), %2$s, %3$s, 'I', %4$s, %7$s, %10$s, %11$s%12$s;
+    else
+        insert into countersign.effect (correlation_id, position, relation, shape, op, key, before, secret_before, changed_at, origin)
+        select %1$s, nextval('countersign.effect_position'), %2$s, %3$s, 'D', %6$s, %13$s, %9$s, %11$s%12$s;
+    end if;$body$,
+            variant, t.relation, t.shape, format(key_of, 'new'), key_moved, format(key_of, 'old'),
+            format(image, case when hides is null then 'new' else 'w' end), case when large is null then 'null' else 'same' end,
+            case when hides is null then 'null' else 'secret_b' end, case when hides is null then 'null' else 'secret_a' end,
+            case variant when 'null' then 'clock_timestamp(), concat_ws('' '', session_user, current_setting(''application_name''))'
+                 else 'null, null' end,
+            source, format(image, case when hides is null then 'old' else 'o' end))
+            || case variant when 'null' then E'\n    end if;' else E'\n    if not found then' end;
+    end loop;
+    if not t.all_writers then
+        variants := variants || E'\n        perform countersign.check_outside_change(tg_relid);\n    end if;';
+    end if;
+
+    return format($body$
+create or replace function countersign.%1$I() returns trigger language plpgsql security definer
+set search_path = pg_catalog, pg_temp%2$s as $trigger$
+declare
+    %3$s
+begin
+    if tg_op = 'UPDATE' and old operator(pg_catalog.*=) new then
+        return null;
+    end if;
+    %4$s
+    %5$s%6$s
+    return null;
+end $trigger$ $body$,
+        'effect_of_' || t.relation,
+        -- What the text of a value depends on is fixed, where the table has such types: each setting costs on every row.
+        case when is_plain then '' else ' set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres'
+            ' set extra_float_digits = 1 set bytea_output = hex set lc_monetary = ''C'' set xmlbinary = base64' end,
+        declared,
+        prepare,
+        case when large is null then
+                 format(E'if tg_op = ''UPDATE'' then b := %s; end if;', format(image, case when hides is null then 'old' else 'o' end))
+             else
+                 format(E'if tg_op = ''UPDATE'' then\n        if %s then\n            shown := %s; %s\n            b := %s;\n        else\n            b := %s;\n        end if;\n    end if;',
+                     (select string_agg(format('pg_column_size(old.%I) > 500', c), ' or ') from unnest(large) c),
+                     case when hides is null then 'old' else 'o' end,
+                     (select string_agg(format(E'\n            if pg_column_size(old.%1$I) > 500 and row(old.%1$I) operator(pg_catalog.*=) row(new.%1$I) then shown.%1$I := null; same := same || %2$s::int2; end if;',
+                                               c, array_position(t.columns, c)), '') from unnest(large) c),
+                     format(image, 'shown'), format(image, case when hides is null then 'old' else 'o' end))
+             end,
+        variants);
+end $fn$;
+comment on function countersign.tracking_function(integer, boolean) is
+    'The text of the trigger function of a tracked table, with its key and its columns as constants.';
+
+create function countersign.untrack(target regclass) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    leaf  regclass;
+begin
+    execute format('drop trigger if exists "!countersign" on %s', target);
+    for leaf in select p.relid from pg_partition_tree(target) p union select target loop
+        execute format('drop trigger if exists "!countersign_truncate" on %s', leaf);
+    end loop;
+    execute format('drop function if exists countersign.%I()', 'effect_of_' || target::oid);
+    update countersign.tracked t set is_current = false where t.relation = target and t.is_current;
+    return found;
+end $$;
+comment on function countersign.untrack(regclass) is 'Stops recording. What was recorded stays, and can no longer be undone.';
+
+create function countersign.renew_tracking() returns setof regclass
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    t  countersign.tracked;
+begin
+    for t in select k.* from countersign.tracked k
+        where k.is_current and k.writers <> array(select w.role_name from countersign.writer_login w order by 1)
+          and exists (select from pg_class c where c.oid = k.relation)
+        order by k.name
+    loop
+        perform countersign.track(t.relation, t.maintained, t.sensitive, t.is_log, t.all_writers);
+        return next t.relation;
+    end loop;
+end $$;
+comment on function countersign.renew_tracking() is
+    'Tells the triggers of all tracked tables which logins servers have now. For `init`, after it added one.';
+
+create function countersign.tracking_problems() returns table (name text, problem text)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    with current as (
+        select t.*, c.relname, c.relkind, c.relpersistence, c.relowner
+        from countersign.tracked t left join pg_class c on c.oid = t.relation where t.is_current
+    ), part as (
+        select c.shape, c.name, p.relid, k.relkind from current c
+        cross join lateral (select relid from pg_partition_tree(c.relation) union select c.relation::regclass) p
+        join pg_class k on k.oid = p.relid
+        where c.relname is not null
+    )
+    select c.name, 'the table does not exist' from current c where c.relname is null
+    union all
+    select c.name, 'the table has another name now: run `countersign track` again' from current c
+    where c.relname is not null and to_regclass(c.name) is distinct from c.relation::regclass
+    union all
+    select c.name, 'columns have changed: run `countersign track` again' from current c
+    join countersign.tracked t on t.shape = c.shape
+    where c.relname is not null and not countersign.has_shape(t)
+    union all
+    select c.name, 'the key has changed: run `countersign track` again' from current c
+    where c.relname is not null and c.key_columns is distinct from countersign.key_columns(c.relation)
+    union all
+    select c.name, 'no key: changes are recorded, and cannot be undone' from current c where c.key_columns is null
+    union all
+    select p.name, format('%s has no enabled trigger "!countersign": run `countersign track` again', p.relid::regclass) from part p
+    where not exists (select from pg_trigger g where g.tgrelid = p.relid and g.tgname = '!countersign' and g.tgenabled = 'A')
+    union all
+    select c.name, format('the triggers do not know the login %I: run `countersign track` again', w.role_name)
+    from current c cross join countersign.writer_login w where w.role_name <> all (c.writers)
+    union all
+    select c.name, format('the login %I owns the table, and can disable its triggers', w.role_name)
+    from current c join countersign.writer_login w on to_regrole(quote_ident(w.role_name)) is not null
+    where c.relname is not null and pg_has_role(w.role_name, c.relowner, 'member')
+    union all
+    select c.name, 'the table is UNLOGGED: a crash empties it, and no record says so' from current c where c.relpersistence = 'u'
+    union all
+    select c.name, format('%s inherits from it and is not tracked', i.inhrelid::regclass)
+    from current c join pg_inherits i on i.inhparent = c.relation
+    where c.relkind = 'r' and not exists (select from current o where o.relation = i.inhrelid)
+    union all
+    select c.name, format('foreign key %I of %s, which is not tracked, follows its changes', f.conname, f.conrelid::regclass)
+    from current c join pg_constraint f on f.contype = 'f' and f.confrelid = c.relation and f.conparentid = 0
+    where (f.confdeltype in ('c', 'n', 'd') or f.confupdtype in ('c', 'n', 'd'))
+      and not exists (select from current o where o.relation = f.conrelid)
+$$;
+comment on function countersign.tracking_problems() is
+    'What keeps the changes of tracked tables from being recorded or undone. For `doctor`, `track` and `check`.';

@@ -1,0 +1,425 @@
+-- Undo of one write or of several at once:
+--
+--   the attempt with undo_of = writes | claim | undo(writes) -> {"status": "conflict", ..}: ROLLBACK, fail with this detail
+--                                             | SET CONSTRAINTS ALL IMMEDIATE | finish | COMMIT
+--
+-- `undo` works with the rights of the login, so triggers and policies apply as to any write. The proof (`prove_undo`, called by
+-- `finish`) has the ledger's rights and reads recorded effects only: what the undo itself changed has to be the exact inverse. So no
+-- right of a login marks a write as reversed that was not, and no code of a table's owner runs with the ledger's rights.
+
+create type countersign.net_row as (
+    relation       oid,
+    shape          integer,
+    key            text,
+    before         text,
+    after          text,
+    secret_before  bytea,
+    secret_after   bytea,
+    is_broken      boolean,
+    last_position  bigint,
+    writer         uuid
+);
+comment on type countersign.net_row is 'What one or several writes did to a row, taken together. A changed key is one row less and one row more.';
+comment on column countersign.net_row.is_broken is 'Something else changed the row between two of the writes.';
+comment on column countersign.net_row.writer is 'The last of the writes.';
+
+create function countersign.fields(image text) returns text[]
+language sql immutable strict parallel safe set search_path = pg_catalog, pg_temp as $$
+    select array_agg(m[1] order by n)
+    from regexp_matches(substr(image, 1, length(image) - 1), '[(,]("(?:[^"\\]|""|\\\\)*"|[^,"]*)', 'g') with ordinality f (m, n)
+$$;
+comment on function countersign.fields(text) is 'The fields of a row image, quoted as they stand there; an empty one is NULL.';
+
+create function countersign.field_value(field text) returns text
+language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+    select case when field = '' then null
+                when left(field, 1) = '"' then replace(replace(substr(field, 2, length(field) - 2), '""', '"'), '\\', '\')
+                else field end
+$$;
+comment on function countersign.field_value(text) is 'The text of a value, as countersign.fields has it.';
+
+create function countersign.whole_before(before text, after text, unchanged int2[]) returns text
+language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
+    select '(' || string_agg(case when f.n = any (unchanged) then f.a else f.b end, ',' order by f.n) || ')'
+    from unnest(countersign.fields(before), countersign.fields(after)) with ordinality f (b, a, n)
+$$;
+comment on function countersign.whole_before(text, text, int2[]) is 'The image of a row before its change, with the large columns that were left alone.';
+
+create function countersign.same_image(of_shape integer, a text, b text, leaving_out text[]) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select case when a is not distinct from b then true
+                when a is null or b is null or leaving_out = '{}' then false
+                else not exists (
+                    select from countersign.tracked t, unnest(t.columns, countersign.fields(a), countersign.fields(b)) c (name, x, y)
+                    where t.shape = of_shape and c.x is distinct from c.y and c.name <> all (leaving_out)) end
+$$;
+comment on function countersign.same_image(integer, text, text, text[]) is 'Whether two row images are the same, but for some columns.';
+
+create function countersign.net_of(writes uuid[]) returns setof countersign.net_row
+language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+    with touch as materialized (
+        select e.relation, e.shape, case when e.key_before is null then e.key else e.key_before end as key,
+               case when e.unchanged is null then e.before else countersign.whole_before(e.before, e.after, e.unchanged) end as before,
+               case when e.key_before is null then e.after end as after,
+               e.secret_before, case when e.key_before is null then e.secret_after end as secret_after, e.position, e.correlation_id
+        from countersign.effect e join countersign.tracked t on t.shape = e.shape
+        where e.correlation_id = any (writes) and not t.is_log
+        union all
+        select e.relation, e.shape, e.key, null, e.after, null, e.secret_after, e.position, e.correlation_id
+        from countersign.effect e join countersign.tracked t on t.shape = e.shape
+        where e.correlation_id = any (writes) and not t.is_log and e.key_before is not null
+    ), touched as (
+        select h.relation, min(h.shape) as shape, h.key, count(*) as times,
+               min(h.before) as before, min(h.after) as after, (array_agg(h.secret_before))[1] as secret_before,
+               (array_agg(h.secret_after))[1] as secret_after, max(h.position) as last_position,
+               (array_agg(h.correlation_id order by h.position desc))[1] as writer
+        from touch h group by h.relation, h.key
+    )
+    select h.relation, h.shape, h.key, h.before, h.after, h.secret_before, h.secret_after, false, h.last_position, h.writer
+    from touched h where h.times = 1
+    union all
+    -- Triggers fire in the order of statements, and a nested one ends first, so positions do not order the changes that one write made
+    -- to a row. Each image but the first and the last is once found and once left: what remains are these two.
+    select h.relation, h.shape, h.key, n.before, n.after, n.secret_before, n.secret_after, n.is_broken, h.last_position, h.writer
+    from touched h
+    cross join lateral (
+        select max(i.image) filter (where i.times > 0) as before, max(i.image) filter (where i.times < 0) as after,
+               (array_agg(i.secret) filter (where i.times > 0))[1] as secret_before,
+               (array_agg(i.secret) filter (where i.times < 0))[1] as secret_after,
+               coalesce(sum(i.times) filter (where i.times > 0), 0) > 1 or coalesce(sum(i.times) filter (where i.times < 0), 0) < -1 as is_broken
+        from (select v.image, v.secret, sum(v.weight) as times
+              from touch s cross join lateral (values (s.before, s.secret_before, 1), (s.after, s.secret_after, -1)) v (image, secret, weight)
+              where s.relation = h.relation and s.key is not distinct from h.key and v.image is not null
+              group by v.image, v.secret having sum(v.weight) <> 0) i
+    ) n
+    where h.times > 1 and (n.before is not null or n.after is not null)
+$$;
+comment on function countersign.net_of(uuid[]) is 'The net effect of writes, by table and key; rows that are as they were are left out, and so are log tables.';
+
+-- The conditions under which a row of the table (t) has the key of an image (u, its columns are named by `letter`).
+create function countersign.key_match(t countersign.tracked, letter text) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select string_agg(format('t.%I = u.%s%s', k, letter, array_position(t.columns, k)), ' and ') from unnest(t.key_columns) k
+$$;
+comment on function countersign.key_match(countersign.tracked, text) is 'SQL: a row of the table has the key of an image.';
+
+create function countersign.image_columns(t countersign.tracked, letter text) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    select string_agg(letter || n, ', ' order by n) from generate_subscripts(t.columns, 1) n
+$$;
+comment on function countersign.image_columns(countersign.tracked, text) is 'SQL: names for the columns of an image.';
+
+create function countersign.rows_now(t countersign.tracked, images text[], is_locking boolean)
+returns table (n bigint, image text, changed_at timestamptz)
+language plpgsql set search_path = pg_catalog, pg_temp set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
+set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 as $$
+declare
+    shown  text := (select case when t.sensitive = '{}' then 't'
+                                else 'row(' || string_agg(case when c = any (t.sensitive) then 'null' else format('t.%I', c) end, ', ' order by o) || ')' end
+                    from unnest(t.columns) with ordinality u (c, o));
+begin
+    return query execute format(
+        'select u.ord, textin(record_out(%s)), %s from rows from (unnest($1::%s[])) with ordinality u (%s, ord) join %s t on %s order by %s %s',
+        shown, case when current_setting('track_commit_timestamp') = 'on' then 'pg_xact_commit_timestamp(t.xmin)' else 'null::timestamptz' end,
+        t.name, countersign.image_columns(t, 'c'), t.name, countersign.key_match(t, 'c'),
+        (select string_agg(format('t.%I', k), ', ') from unnest(t.key_columns) k), case when is_locking then 'for update of t' else '' end)
+    using images;
+end $$;
+comment on function countersign.rows_now(countersign.tracked, text[], boolean) is
+    'The rows that have the keys of images, as they are now; locked in the order of their keys if asked.';
+
+create function countersign.apply_images(t countersign.tracked, kind text, images text[], matched text[]) returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
+set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 as $$
+declare
+    given  text := format('rows from (unnest($1::%1$s[]), unnest($2::%1$s[])) u (%2$s, %3$s)', t.name,
+                          countersign.image_columns(t, 'c'), countersign.image_columns(t, 'm'));
+    done   bigint;
+begin
+    if kind = 'D' then
+        execute format('delete from %s t using %s where %s', t.name, given, countersign.key_match(t, 'm')) using images, matched;
+    elsif kind = 'I' then
+        execute (select format('insert into %s (%s) overriding system value select %s from %s', t.name,
+                               string_agg(format('%I', c), ', ' order by o), string_agg('u.c' || o, ', ' order by o), given)
+                 from unnest(t.columns) with ordinality u (c, o) where c <> all (t.computed)) using images, matched;
+    else
+        execute (select format('update %s t set (%s) = row (%s) from %s where %s', t.name,
+                               string_agg(format('%I', c), ', ' order by o), string_agg('u.c' || o, ', ' order by o), given,
+                               countersign.key_match(t, 'm'))
+                 from unnest(t.columns) with ordinality u (c, o)
+                 where c <> all (t.fixed) and c <> all (t.sensitive) and (kind = 'M' or c <> all (t.key_columns))) using images, matched;
+    end if;
+    get diagnostics done = row_count;
+    return done;
+end $$;
+comment on function countersign.apply_images(countersign.tracked, text, text[], text[]) is
+    'On the rows with the keys of `matched`: I inserts the images, D deletes, U sets every column but the key, M the key as well.';
+
+create function countersign.describe_write(write uuid) returns json
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select json_build_object('correlation_id', r.correlation_id, 'completed_at', r.completed_at, 'tool_name', r.tool_name,
+                             'account_id', r.account_id, 'actor', r.actor, 'session_id', r.session_id)
+    from countersign.record r where r.correlation_id = write
+$$;
+comment on function countersign.describe_write(uuid) is 'A write, as a conflict names it.';
+
+create function countersign.describe_conflict(
+    t countersign.tracked, w countersign.net_row, code text, image_now text, changed_at timestamptz, writes uuid[]
+) returns json language sql stable set search_path = pg_catalog, pg_temp as $$
+    select json_build_object(
+        'code', code, 'table', t.name, 'key', w.key::json, 'write', countersign.describe_write(w.writer),
+        'columns', (select json_agg(json_build_object('name', c.name, 'to_restore', countersign.field_value(c.b),
+                                                      'left', countersign.field_value(c.l), 'now', countersign.field_value(c.n)))
+                    from unnest(t.columns, countersign.fields(w.before), countersign.fields(w.after), countersign.fields(image_now)) c (name, b, l, n)
+                    where (c.b, c.l) is distinct from (c.l, c.n) and c.name <> all (t.sensitive)),
+        'changed_by', coalesce(
+            (select coalesce(countersign.describe_write(e.correlation_id), json_build_object('outside', e.origin, 'at', e.changed_at))
+             from countersign.effects_of_row(w.relation, w.key) e
+             where e.position > w.last_position and (e.correlation_id is null or e.correlation_id <> all (writes))
+             order by e.position desc limit 1),
+            json_build_object('outside', 'outside countersign', 'at', changed_at)))
+$$;
+comment on function countersign.describe_conflict(countersign.tracked, countersign.net_row, text, text, timestamptz, uuid[]) is
+    'One conflict: code, write, table, key, columns (to restore, left by the write, now), and what changed the row.';
+
+create function countersign.undo_conflicts(writes uuid[], net countersign.net_row[], is_locking boolean) returns json[]
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    t          countersign.tracked;
+    conflicts  json[] := '{}';
+    differing  json[];
+    rows       countersign.net_row[];
+    reason     text;
+begin
+    for t in
+        select distinct on (k.relation) k.* from unnest(net) w join countersign.tracked k on k.shape = w.shape order by k.relation, k.shape
+    loop
+        reason := case when t.key_columns is null then 'irreversible'
+                       when not t.is_current or to_regclass(t.name) is distinct from t.relation::regclass or not countersign.has_shape(t)
+                       then 'schema_changed' end;
+        if reason is not null then
+            conflicts := conflicts || json_build_object('code', reason, 'table', t.name);
+            continue;
+        end if;
+        rows := array(select w from unnest(net) w where w.relation = t.relation order by w.key);
+        with w as materialized (
+            select u.*, u.ord as place from unnest(rows) with ordinality u (relation, shape, key, before, after, secret_before, secret_after,
+                                                                            is_broken, last_position, writer, ord)
+        ), now as materialized (
+            select r.* from countersign.rows_now(t, array(select coalesce(w.after, w.before) from w order by w.place), is_locking) r
+        ), compared as (
+            select w.place, now.image, now.changed_at, case
+                when w.is_broken then 'changed_since'
+                when w.after is null and now.n is not null then 'key_taken'
+                -- A policy may hide the row as well.
+                when w.after is not null and now.n is null then
+                    case when row_security_active(t.relation) then 'not_permitted' else 'deleted_since' end
+                when w.after is not null and not countersign.same_image(t.shape, now.image, w.after, t.sensitive) then 'changed_since'
+                when w.before is not null and w.secret_before is distinct from w.secret_after then 'image_missing' end as code
+            from w left join now on now.n = w.place
+        )
+        select array_agg(countersign.describe_conflict(t, rows[c.place], c.code, c.image, c.changed_at, writes) order by c.place)
+        into differing from compared c where c.code is not null;
+        conflicts := conflicts || coalesce(differing, '{}');
+    end loop;
+    return conflicts;
+end $$;
+comment on function countersign.undo_conflicts(uuid[], countersign.net_row[], boolean) is
+    'Compares each row that writes left with the row now. Runs with the rights of the caller.';
+
+create function countersign.moved_rows(writes uuid[], net countersign.net_row[]) returns table (relation oid, key_now text, key_before text)
+language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+    with recursive renaming as materialized (
+        select e.relation, e.key_before, e.key, e.position from countersign.effect e
+        where e.correlation_id = any (writes) and e.key_before is not null
+    ), vacated as materialized (
+        select w.relation, w.key from unnest(net) w where w.before is not null and w.after is null
+          and exists (select from renaming r where r.relation = w.relation and r.key_before = w.key)
+    ), path as (
+        select v.relation, v.key as origin, v.key, 0::bigint as position from vacated v
+        union all
+        select p.relation, p.origin, n.key, n.position from path p
+        cross join lateral (select r.key, r.position from renaming r
+                            where r.relation = p.relation and r.key_before = p.key and r.position > p.position
+                            order by r.position limit 1) n
+    )
+    select distinct on (p.relation, w.key) p.relation, w.key, p.origin from path p
+    join unnest(net) w on w.relation = p.relation and w.key = p.key and w.before is null and w.after is not null
+    where p.position > 0 order by p.relation, w.key, p.position desc
+$$;
+comment on function countersign.moved_rows(uuid[], countersign.net_row[]) is
+    'Rows whose key writes have changed: undone by an UPDATE of the key, so that what refers to them follows.';
+
+create function countersign.undo(writes uuid[], carry_out boolean default true) returns json
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    net          countersign.net_row[] := array(select w from countersign.net_of(writes) w);
+    conflicts    json[];
+    touched      integer[];
+    done         countersign.net_row[];
+    moves        jsonb;
+    depth        jsonb := '{}';
+    t            countersign.tracked;
+    level        record;
+    kinds        text;
+    kind         text;
+    total        bigint;
+    images       text[];
+    matched      text[];
+    disturbed    bigint;
+    violation    text;
+    broken_name  text;
+    broken_code  text;
+begin
+    -- 1. Is there anything to undo, and is it all as the writes left it?
+    select array_agg(json_build_object('code', case when r.correlation_id is null then 'image_missing' when v.correlation_id is not null then 'already_reversed'
+                                                    when r.status <> 'success' then 'irreversible' else 'image_missing' end,
+                                       'write', coalesce(countersign.describe_write(w), json_build_object('correlation_id', w)),
+                                       'changed_by', countersign.describe_write(v.reversed_by)))
+    into conflicts
+    from unnest(writes) w
+    left join countersign.record r on r.correlation_id = w
+    left join countersign.reversal v on v.correlation_id = w
+    where r.status is distinct from 'success' or v.correlation_id is not null
+       or not exists (select from countersign.effect e where e.correlation_id = w) and r.rows_affected is distinct from 0;
+    if conflicts is null then
+        conflicts := countersign.undo_conflicts(writes, net, carry_out);
+    end if;
+    if cardinality(conflicts) > 0 then
+        return json_build_object('status', 'conflict', 'conflicts', array_to_json(conflicts), 'rows', cardinality(net));
+    end if;
+    if not carry_out then
+        return json_build_object('status', 'ok', 'rows', cardinality(net));
+    end if;
+
+    -- 2. Tables in the order of their foreign keys: parents are put back first and removed last.
+    touched := array(select distinct w.shape from unnest(net) w);
+    for pass in 1 .. least(cardinality(touched), 20) loop
+        for level in
+            select f.conrelid as child, max(coalesce((depth ->> f.confrelid::text)::int, 0)) + 1 as depth
+            from pg_constraint f
+            where f.contype = 'f' and f.conrelid <> f.confrelid
+              and f.conrelid in (select k.relation from countersign.tracked k where k.shape = any (touched))
+              and f.confrelid in (select k.relation from countersign.tracked k where k.shape = any (touched))
+            group by f.conrelid
+        loop
+            depth := depth || jsonb_build_object(level.child::text, level.depth);
+        end loop;
+    end loop;
+    select jsonb_object_agg(m.relation || ' ' || m.key_now, m.relation || ' ' || m.key_before) into moves
+    from countersign.moved_rows(writes, net) m;
+
+    -- 3. Apply. Foreign keys want a row back before what refers to it, and unique values want to be free first: one order or another.
+    foreach kinds in array array['MIUD', 'MDUI', 'DMUI', 'UMDI', 'DIU', 'none'] loop
+        if kinds = 'none' then
+            return json_build_object('status', 'conflict', 'rows', cardinality(net), 'conflicts', json_build_array(json_build_object(
+                'code', broken_code, 'constraint', broken_name, 'message', violation)));
+        end if;
+        -- Without M a moved row is deleted and inserted.
+        if kinds = 'DIU' then
+            moves := null;
+        end if;
+        begin
+            total := 0;
+            foreach kind in array string_to_array(kinds, null) loop
+                for t in
+                    select k.* from countersign.tracked k where k.shape = any (touched)
+                    order by coalesce((depth ->> k.relation::text)::int, 0) * case when kind = 'D' then -1 else 1 end, k.relation
+                loop
+                    if kind = 'M' then
+                        continue when moves is null;
+                        select array_agg(b.before order by b.key), array_agg(w.after order by b.key) into images, matched
+                        from unnest(net) w
+                        join unnest(net) b on b.relation = w.relation
+                             and moves ->> (w.relation || ' ' || w.key) = b.relation || ' ' || b.key
+                        where w.relation = t.relation;
+                    else
+                        select array_agg(coalesce(w.before, w.after) order by w.key), array_agg(coalesce(w.after, w.before) order by w.key)
+                        into images, matched
+                        from unnest(net) w
+                        where w.relation = t.relation and kind = case when w.before is null then 'D' when w.after is null then 'I' else 'U' end
+                          and (moves is null or not (moves ? (w.relation || ' ' || w.key) or exists (
+                               select from jsonb_each_text(moves) m where m.value = w.relation || ' ' || w.key)));
+                    end if;
+                    if images is not null then
+                        total := total + countersign.apply_images(t, kind, images, matched);
+                    end if;
+                end loop;
+            end loop;
+            exit;
+        exception
+            when integrity_constraint_violation then
+                get stacked diagnostics broken_name = constraint_name, violation = message_text;
+                broken_code := case when sqlstate <> '23503' then 'constraint' when kind in ('D', 'M') then 'referenced' else 'parent_missing' end;
+            when insufficient_privilege then
+                return json_build_object('status', 'conflict', 'rows', cardinality(net), 'conflicts', json_build_array(json_build_object(
+                    'code', 'not_permitted', 'table', t.name, 'message', sqlerrm)));
+        end;
+    end loop;
+
+    -- 4. Triggers may have changed a row after it was put back (a total that a trigger keeps): these once more, in tables with triggers.
+    for pass in 1 .. 2 loop
+        disturbed := 0;
+        for t in
+            select k.* from countersign.tracked k where k.shape = any (touched)
+            and exists (select from pg_trigger g join countersign.tracked o on g.tgrelid = o.relation and o.shape = any (touched)
+                        where not g.tgisinternal and g.tgname not like '!countersign%')
+            order by k.relation
+        loop
+            done := array(select w from unnest(net) w where w.relation = t.relation and w.before is not null order by w.key);
+            select array_agg(done[r.n].before) into images
+            from countersign.rows_now(t, array(select d.before from unnest(done) with ordinality d (relation, shape, key, before, after,
+                                               secret_before, secret_after, is_broken, last_position, writer, ord) order by d.ord), false) r
+            where not countersign.same_image(t.shape, r.image, done[r.n].before, t.sensitive || t.maintained);
+            if images is not null then
+                disturbed := disturbed + countersign.apply_images(t, 'U', images, images);
+            end if;
+        end loop;
+        exit when disturbed = 0;
+    end loop;
+    return json_build_object('status', 'ok', 'rows', total);
+end $$;
+comment on function countersign.undo(uuid[], boolean) is
+    'Undoes writes, all rows or none. {status: ok, rows} or {status: conflict, conflicts}; then nothing was changed. Without carry_out it '
+    'only looks, and locks nothing.';
+
+create function countersign.prove_undo(a countersign.attempt) returns void
+language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+    wrong  json;
+begin
+    if (select count(*) from countersign.record r
+        where r.correlation_id = any (a.undo_of) and r.status = 'success' and (a.by_operator or r.account_id = a.account_id))
+       <> cardinality(a.undo_of)
+    then
+        raise exception 'only successes of the same account can be undone' using errcode = 'CS002', detail = '[{"code": "not_permitted"}]';
+    end if;
+    if exists (select from countersign.effect e where e.correlation_id = any (a.undo_of)) then
+        select json_agg(json_build_object('code', 'side_effects', 'table', t.name, 'key', coalesce(d.key, u.key)::json,
+                   'columns', (select json_agg(json_build_object('name', c.name, 'to_restore', countersign.field_value(c.b), 'now', countersign.field_value(c.n)))
+                               from unnest(t.columns, countersign.fields(d.before), countersign.fields(u.after)) c (name, b, n)
+                               where c.b is distinct from c.n and c.name <> all (t.sensitive)),
+                   'message', case when d.relation is null then 'the undo changed a row that the write did not change'
+                                   when u.relation is null then 'the undo left the row as it was'
+                                   else 'something changed the row after it was restored' end))
+        into wrong
+        from countersign.net_of(a.undo_of) d
+        full join countersign.net_of(array[a.correlation_id]) u on u.relation = d.relation and coalesce(u.key, '') = coalesce(d.key, '')
+        join countersign.tracked t on t.shape = coalesce(d.shape, u.shape)
+        where case when d.relation is null then not countersign.same_image(t.shape, u.before, u.after, t.maintained)
+                   when u.relation is null then not countersign.same_image(t.shape, d.after, d.before, t.maintained)
+                   else not (countersign.same_image(t.shape, u.before, d.after, '{}') and u.secret_before is not distinct from d.secret_after
+                             and countersign.same_image(t.shape, u.after, d.before, t.maintained) and u.secret_after is not distinct from d.secret_before) end;
+        if wrong is not null then
+            raise exception 'the rows are not what they were before the write' using errcode = 'CS002', detail = wrong::text;
+        end if;
+    elsif a.tool_name = 'undo_mutation' and exists (
+        select from countersign.record r where r.correlation_id = any (a.undo_of) and r.rows_affected is distinct from 0)
+    then
+        raise exception 'no effects of the write are on record' using errcode = 'CS002', detail = '[{"code": "image_missing"}]';
+    end if;
+    -- 23505 of reversal_pkey: it was undone meanwhile.
+    insert into countersign.reversal (correlation_id, reversed_by) select w, a.correlation_id from unnest(a.undo_of) w;
+end $$;
+comment on function countersign.prove_undo(countersign.attempt) is
+    'CS002 unless the recorded effects of an undo are the exact inverse of what it undoes, but for maintained columns and log tables.';

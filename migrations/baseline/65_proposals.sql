@@ -1,0 +1,419 @@
+-- Writes that wait for agreement: what was proposed, who decided, what became of it. ARCHITECTURE.md, "A proposal, step by step", has
+-- the order of these functions.
+
+create table countersign.proposal (
+    id               bigint generated always as identity primary key,
+    proposal_id      uuid        not null unique,
+    account_id       text        not null,
+    actor            text,
+    session_id       text,
+    client_name      text,
+    client_version   text,
+    trace_id         text,
+    tool_name        text        not null,
+    tool_version     text        not null,
+    definition       text        not null check (octet_length(definition) = 64),
+    tier             text        not null check (tier in ('confirm', 'approve')),
+    description      text        not null,
+    params           json        not null,
+    fingerprint      text        not null check (octet_length(fingerprint) = 64),
+    idempotency_key  text,
+    preview          json        not null,
+    preview_hash     text        not null,
+    created_at       timestamptz not null default clock_timestamp(),
+    expires_at       timestamptz not null,
+    digest           text        not null check (octet_length(digest) = 64),
+    status           text        not null default 'pending'
+                     check (status in ('pending', 'confirmed', 'rejected', 'expired', 'executed', 'failed', 'stale')),
+    decision         text        check (decision in ('confirmed', 'rejected')),
+    decided_by       text,
+    decided_login    name,
+    decided_via      text        check (decided_via in ('confirm_proposal', 'reject_proposal', 'elicitation', 'command_line')),
+    decided_at       timestamptz,
+    reason           text,
+    attempts         integer     not null default 0,
+    attempt          uuid,
+    attempt_until    timestamptz,
+    correlation_id   uuid,
+    error_code       text,
+    error_message    text,
+    completed_at     timestamptz,
+    constraint decision_is_whole
+        check (num_nulls(decision, decided_by, decided_login, decided_via, decided_at) in (0, 5)),
+    constraint decided_as_it_says check (case
+        when status in ('confirmed', 'executed', 'failed', 'stale') then decision is not distinct from 'confirmed'
+        when status = 'rejected' then decision is not distinct from 'rejected'
+        when status = 'pending' then decision is null
+        else decision is distinct from 'rejected' end),
+    constraint approver_is_not_proposer check (tier <> 'approve' or decision is distinct from 'confirmed'
+        or (decided_via = 'command_line' and decided_by <> account_id and decided_by is distinct from actor)),
+    constraint executed_has_its_record check (status <> 'executed' or correlation_id is not null),
+    constraint open_is_not_completed check ((status in ('pending', 'confirmed')) = (completed_at is null))
+);
+
+comment on table countersign.proposal is
+    'Writes that were shown and wait for a decision, and those that were decided on.';
+comment on column countersign.proposal.definition is
+    'SHA-256 of what the tool does. A proposal of a tool that has changed since is stale.';
+comment on column countersign.proposal.tier is 'confirm: the proposing account agrees. approve: a person who is not the proposer.';
+comment on column countersign.proposal.description is 'For people: what would happen.';
+comment on column countersign.proposal.preview is
+    'What the write did when it was tried and rolled back. Values that the database generates are null, and named.';
+comment on column countersign.proposal.digest is 'SHA-256 of the proposal as shown, with its proposer and its expiry.';
+comment on column countersign.proposal.decided_login is 'The database login that decided.';
+comment on column countersign.proposal.attempt is
+    'The write that carries it out; until attempt_until no other is begun.';
+comment on column countersign.proposal.correlation_id is 'The write that ended it. Its record may be pruned before this.';
+comment on column countersign.proposal.client_name is 'The client that proposed, with its session and trace. Not part of the digest.';
+
+create unique index proposal_pending on countersign.proposal
+    (account_id, tool_name, fingerprint, coalesce(idempotency_key, ''), definition, preview_hash)
+    where status = 'pending';
+create index proposal_open on countersign.proposal (status, id) where status in ('pending', 'confirmed');
+create index proposal_account on countersign.proposal (account_id, id);
+create index proposal_correlation_id on countersign.proposal (correlation_id) where correlation_id is not null;
+create index proposal_refused on countersign.proposal (completed_at) where status in ('rejected', 'expired');
+create index proposal_ended on countersign.proposal (completed_at) where status in ('executed', 'failed', 'stale');
+
+create function countersign.proposal_digest(p countersign.proposal) returns text language sql stable
+set search_path = pg_catalog, pg_temp as $$
+select encode(sha256(convert_to(json_build_array(
+    'countersign proposal 1', p.proposal_id::text, p.account_id, p.actor, p.tool_name, p.tool_version, p.definition, p.tier,
+    p.description, p.params::text, p.fingerprint, p.idempotency_key, p.preview::text,
+    extract(epoch from p.created_at)::text, extract(epoch from p.expires_at)::text
+)::text, 'UTF8')), 'hex') $$;
+comment on function countersign.proposal_digest(countersign.proposal) is 'SHA-256 of what a proposal says.';
+
+-- The state machine: these changes and no others, whatever makes them.
+--     pending -> confirmed | rejected | expired          confirmed -> executed | failed | stale | expired
+create function countersign.protect_proposal() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    if tg_op = 'TRUNCATE' then
+        raise exception 'proposals are kept' using errcode = '42501';
+    end if;
+    if tg_op = 'DELETE' then
+        if countersign.proposal_is_disposable(old) then
+            return old;
+        end if;
+        raise exception 'proposal % is kept (%)', old.proposal_id, old.status using errcode = '42501';
+    end if;
+    -- One that was altered past this trigger can still be ended.
+    if countersign.proposal_digest(new) <> countersign.proposal_digest(old) or new.digest <> old.digest or new.id <> old.id
+       or (new.session_id, new.client_name, new.client_version, new.trace_id)
+          is distinct from (old.session_id, old.client_name, old.client_version, old.trace_id)
+    then
+        raise exception 'what proposal % says cannot change', old.proposal_id using errcode = '55000';
+    end if;
+    if not (case old.status
+        when 'pending' then new.status in ('confirmed', 'rejected', 'expired')
+        when 'confirmed' then new.status in ('confirmed', 'executed', 'failed', 'stale', 'expired')
+        else false end)
+    then
+        raise exception 'proposal % is %, and cannot become %', old.proposal_id, old.status, new.status using errcode = '55000';
+    end if;
+    if old.status = 'confirmed'
+       and (new.decision, new.decided_by, new.decided_login, new.decided_via, new.decided_at, new.reason)
+           is distinct from (old.decision, old.decided_by, old.decided_login, old.decided_via, old.decided_at, old.reason)
+    then
+        raise exception 'the decision on proposal % cannot change', old.proposal_id using errcode = '55000';
+    end if;
+    return new;
+end $$;
+
+create function countersign.proposal_is_disposable(p countersign.proposal) returns boolean language sql volatile
+set search_path = pg_catalog, pg_temp as $$
+select p.completed_at < clock_timestamp() - interval '7 days' and (p.status in ('rejected', 'expired')
+    or not exists (select from countersign.record r where r.correlation_id = p.correlation_id)) $$;
+comment on function countersign.proposal_is_disposable(countersign.proposal) is
+    'Nothing was written for it, and a week has passed; or the record of what was written is gone.';
+
+create trigger protect_proposal before update or delete on countersign.proposal
+    for each row execute function countersign.protect_proposal();
+create trigger protect_proposals before truncate on countersign.proposal
+    for each statement execute function countersign.protect_proposal();
+
+create function countersign.same_pending(p countersign.proposal) returns uuid language sql volatile
+set search_path = pg_catalog, pg_temp as $$
+select o.proposal_id from countersign.proposal o
+where o.status = 'pending' and o.account_id = p.account_id and o.tool_name = p.tool_name and o.fingerprint = p.fingerprint
+  and coalesce(o.idempotency_key, '') = coalesce(p.idempotency_key, '') and o.definition = p.definition
+  and o.preview_hash = p.preview_hash and o.expires_at > clock_timestamp() $$;
+comment on function countersign.same_pending(countersign.proposal) is 'The proposal that says the same and is pending.';
+
+create function countersign.propose(
+    proposal uuid, account text, who text, tool text, version text, definition_hash text, wanted_tier text, words text,
+    arguments json, hash text, caller_key text, shown json, lifetime interval, most integer,
+    of_session text, name_of_client text, version_of_client text, trace text
+) returns table (verdict text, stored uuid)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    p  countersign.proposal;
+begin
+    perform countersign.refuse_within_a_write();
+    p.proposal_id := proposal;
+    p.account_id := account;
+    p.actor := who;
+    p.tool_name := tool;
+    p.tool_version := version;
+    p.definition := definition_hash;
+    p.tier := wanted_tier;
+    p.description := words;
+    p.params := arguments;
+    p.fingerprint := hash;
+    p.idempotency_key := caller_key;
+    p.preview := shown;
+    p.preview_hash := encode(sha256(convert_to(shown::text, 'UTF8')), 'hex');
+    p.created_at := clock_timestamp();
+    p.expires_at := p.created_at + lifetime;
+    p.session_id := of_session;
+    p.client_name := name_of_client;
+    p.client_version := version_of_client;
+    p.trace_id := trace;
+    p.digest := countersign.proposal_digest(p);
+    update countersign.proposal o set status = 'expired', completed_at = clock_timestamp() where o.id in (
+        select e.id from countersign.proposal e
+        where e.account_id = account and e.status = 'pending' and e.expires_at <= clock_timestamp()
+        order by e.id for update skip locked);
+    if (select count(*) from countersign.proposal o where o.account_id = account and o.status = 'pending'
+          and o.expires_at > clock_timestamp()) >= most then
+        stored := countersign.same_pending(p);
+        verdict := case when stored is null then 'crowded' else 'found' end;
+        return next;
+        return;
+    end if;
+    for round in 1 .. 10 loop
+        insert into countersign.proposal (proposal_id, account_id, actor, tool_name, tool_version, definition, tier,
+            description, params, fingerprint, idempotency_key, preview, preview_hash, created_at, expires_at, digest,
+            session_id, client_name, client_version, trace_id)
+        values (p.proposal_id, p.account_id, p.actor, p.tool_name, p.tool_version, p.definition, p.tier, p.description,
+            p.params, p.fingerprint, p.idempotency_key, p.preview, p.preview_hash, p.created_at, p.expires_at, p.digest,
+            p.session_id, p.client_name, p.client_version, p.trace_id)
+        on conflict (account_id, tool_name, fingerprint, coalesce(idempotency_key, ''), definition, preview_hash)
+            where status = 'pending' do nothing;
+        if found then
+            return query select 'stored', proposal;
+            return;
+        end if;
+        stored := countersign.same_pending(p);
+        if stored is not null then
+            verdict := 'found';
+            return next;
+            return;
+        end if;
+        -- It was decided on in between, so this one may be stored after all.
+    end loop;
+end $$;
+comment on function countersign.propose(uuid, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text) is
+    'Stores a proposal. Verdicts: stored | found (the same proposal is pending) | crowded (the account has too many that are pending).';
+
+create function countersign.swap_pending(
+    proposal uuid, outcome text, who text, via text, shown_digest text, why text, correlation uuid, lease interval
+) returns text language plpgsql
+set search_path = pg_catalog, pg_temp as $$
+declare
+    p  countersign.proposal;
+begin
+    perform countersign.commit_durably();
+    select * into p from countersign.proposal o where o.proposal_id = proposal for update;
+    if not found then
+        return 'not_found';
+    elsif countersign.proposal_digest(p) <> p.digest then
+        return 'altered';
+    elsif p.status = 'pending' and p.expires_at <= clock_timestamp() then
+        update countersign.proposal o set status = 'expired', completed_at = clock_timestamp() where o.id = p.id;
+        return 'expired';
+    elsif p.status <> 'pending' then
+        return p.status;
+    elsif shown_digest is distinct from p.digest and (outcome = 'confirmed' or shown_digest is not null) then
+        return 'digest_mismatch';
+    end if;
+    update countersign.proposal o
+    set status = outcome, decision = outcome, decided_by = who, decided_login = session_user, decided_via = via,
+        decided_at = clock_timestamp(), reason = why,
+        completed_at = case outcome when 'rejected' then clock_timestamp() end,
+        attempts = case when correlation is null then 0 else 1 end,
+        attempt = correlation, attempt_until = clock_timestamp() + lease
+    where o.id = p.id;
+    return 'done';
+end $$;
+comment on function countersign.swap_pending(uuid, text, text, text, text, text, uuid, interval) is
+    'Compare and swap from pending, for every way to decide. Callers have checked who decides.';
+
+create function countersign.decide_proposal(
+    proposal uuid, account text, outcome text, via text, shown_digest text, why text, correlation uuid, lease interval
+) returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    p  countersign.proposal;
+begin
+    perform countersign.refuse_within_a_write();
+    select * into p from countersign.proposal o where o.proposal_id = proposal and o.account_id = account;
+    if not found then
+        return 'not_found';
+    elsif outcome = 'confirmed' and p.tier <> 'confirm' then
+        return 'not_yours';
+    end if;
+    return countersign.swap_pending(proposal, outcome, account, via, shown_digest, why, correlation, lease);
+end $$;
+comment on function countersign.decide_proposal(uuid, text, text, text, text, text, uuid, interval) is
+    'The proposing account decides. done, or why not: not_found | not_yours | altered | digest_mismatch | the state that it is in. '
+    '`correlation` is the write that will carry it out, and has until `lease` for it.';
+
+create function countersign.may_run_until(p countersign.proposal) returns timestamptz language sql immutable
+set search_path = pg_catalog, pg_temp as
+$$ select greatest(p.expires_at, p.decided_at + interval '5 minutes', p.attempt_until + interval '1 minute') $$;
+comment on function countersign.may_run_until(countersign.proposal) is 'Until when a confirmed proposal may be carried out.';
+
+create function countersign.take_proposal(proposal uuid, correlation uuid, lease interval) returns text
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    p          countersign.proposal;
+    left_over  countersign.attempt;
+    verdict    text := 'done';
+begin
+    perform countersign.refuse_within_a_write();
+    perform countersign.commit_durably();
+    select * into p from countersign.proposal o where o.proposal_id = proposal for update skip locked;
+    if not found then
+        return 'busy';
+    elsif p.status <> 'confirmed' then
+        return p.status;
+    elsif p.attempt_until > clock_timestamp() then
+        return 'busy';
+    elsif countersign.may_run_until(p) <= clock_timestamp() then
+        update countersign.proposal o set status = 'expired', completed_at = clock_timestamp() where o.id = p.id;
+        return 'expired';
+    elsif p.attempts >= 5 then
+        update countersign.proposal o
+        set status = 'failed', error_code = 'in_doubt_aborted', completed_at = clock_timestamp(),
+            error_message = 'it was tried 5 times and could not be carried out; nothing was written'
+        where o.id = p.id;
+        return 'failed';
+    end if;
+    if p.attempt is not null then
+        -- Locked by its T2: that server is still at work.
+        select * into left_over from countersign.attempt a where a.correlation_id = p.attempt for update nowait;
+        if found then
+            delete from countersign.attempt a where a.slot = left_over.slot;
+            perform countersign.end_attempt(left_over, 'failure', 'in_doubt_aborted', null,
+                'the server went away before the write committed; nothing was written', null, null);
+        end if;
+        if exists (select from countersign.record r where r.correlation_id = p.attempt) then
+            verdict := 'again';
+        end if;
+    end if;
+    update countersign.proposal o
+    set attempts = p.attempts + 1, attempt = correlation,
+        attempt_until = clock_timestamp() + least(lease, interval '2 hours')
+    where o.id = p.id;
+    return verdict;
+exception when lock_not_available then
+    return 'busy';
+end $$;
+comment on function countersign.take_proposal(uuid, uuid, interval) is
+    'Takes a confirmed proposal up for this write. done | again (an earlier attempt had begun, and was ended) | busy | the state that it is in.';
+
+create function countersign.release_proposal(proposal uuid, correlation uuid, pause interval, counts boolean) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    perform countersign.refuse_within_a_write();
+    update countersign.proposal p
+    set attempt_until = clock_timestamp() + least(pause, interval '1 hour'),
+        attempts = case when counts then p.attempts else greatest(p.attempts - 1, 0) end
+    where p.proposal_id = proposal and p.attempt = correlation and p.status = 'confirmed';
+end $$;
+comment on function countersign.release_proposal(uuid, uuid, interval, boolean) is
+    'Lets another server take the proposal up after a pause. An attempt that has not begun does not count.';
+
+create function countersign.hold_proposal(proposal uuid, correlation uuid) returns text
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    p  countersign.proposal;
+    a  countersign.attempt;
+begin
+    select * into p from countersign.proposal o where o.proposal_id = proposal for no key update;
+    select * into a from countersign.attempt t where t.ctid = nullif(current_setting('countersign.at', true), '')::tid
+        and t.correlation_id = correlation;
+    return case
+        when p.id is null then 'not_found'
+        when p.status <> 'confirmed' then p.status
+        when p.attempt is distinct from correlation then 'busy'
+        when countersign.proposal_digest(p) <> p.digest then 'altered'
+        when (p.account_id, p.tool_name, p.fingerprint) is distinct from (a.account_id, a.tool_name, a.fingerprint) then 'altered'
+        else 'done' end;
+end $$;
+comment on function countersign.hold_proposal(uuid, uuid) is
+    'In T2, before the work: locks the proposal until T2 ends. done, or why it must not be carried out.';
+
+-- Called by `finish`: the proposal ends with its write, or neither does.
+create function countersign.execute_proposal(a countersign.attempt) returns json
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    p  countersign.proposal;
+begin
+    update countersign.proposal o
+    set status = 'executed', correlation_id = a.correlation_id, completed_at = clock_timestamp()
+    where o.proposal_id = a.proposal_id and o.status = 'confirmed' and o.attempt = a.correlation_id
+      and (o.account_id, o.tool_name, o.fingerprint) = (a.account_id, a.tool_name, a.fingerprint)
+    returning o.* into p;
+    if not found then
+        raise exception 'proposal % is not to be completed here', a.proposal_id using errcode = 'CS001', detail = 'fenced';
+    end if;
+    return json_build_object(
+        'proposal_id', p.proposal_id, 'digest', p.digest, 'tier', p.tier, 'decided_by', p.decided_by,
+        'decided_login', p.decided_login, 'decided_via', p.decided_via,
+        'decided_at', to_char(p.decided_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'reason', p.reason);
+end $$;
+comment on function countersign.execute_proposal(countersign.attempt) is 'Marks the proposal of a write as executed; who agreed to it, for the record.';
+
+create function countersign.refuse_proposal(proposal uuid, correlation uuid, outcome text, code text, message text) returns void
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+    update countersign.proposal o
+    set status = outcome, correlation_id = correlation, error_code = code, error_message = message, completed_at = clock_timestamp()
+    where o.proposal_id = proposal and o.status = 'confirmed' and o.attempt = correlation;
+end $$;
+comment on function countersign.refuse_proposal(uuid, uuid, text, text, text) is 'Called by `fail`: the proposal fails, or is stale, with its write.';
+
+create function countersign.end_proposal(proposal uuid, who uuid, outcome text, code text, message text) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    perform countersign.refuse_within_a_write();
+    if outcome not in ('failed', 'stale') then
+        raise exception 'a proposal does not become % without a write', outcome using errcode = '22023';
+    end if;
+    update countersign.proposal o
+    set status = outcome, error_code = code, error_message = message, completed_at = clock_timestamp()
+    where o.proposal_id = proposal and o.status = 'confirmed' and o.attempt is not distinct from who;
+    return found;
+end $$;
+comment on function countersign.end_proposal(uuid, uuid, text, text, text) is
+    'Ends a confirmed proposal that no write will carry out: its tool is gone, or an identical write stands.';
+
+create function countersign.sweep_proposals(most integer) returns table (ended uuid, was text)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    perform countersign.refuse_within_a_write();
+    return query
+        with over as (
+            select o.id, o.status from countersign.proposal o
+            where (o.status = 'pending' and o.expires_at <= clock_timestamp())
+               or (o.status = 'confirmed' and countersign.may_run_until(o) <= clock_timestamp()
+                   and coalesce(o.attempt_until, '-infinity') <= clock_timestamp())
+            order by o.id limit most for update skip locked
+        )
+        update countersign.proposal o set status = 'expired', completed_at = clock_timestamp()
+        from over where o.id = over.id
+        returning o.proposal_id, over.status;
+    delete from countersign.proposal o where o.id in (
+        select d.id from countersign.proposal d
+        where d.status in ('rejected', 'expired') and d.completed_at < clock_timestamp() - interval '7 days'
+        order by d.completed_at limit most for update skip locked);
+    -- A proposal that is older than the oldest record has none any more.
+    delete from countersign.proposal o where o.id in (
+        select d.id from countersign.proposal d
+        where d.status in ('executed', 'failed', 'stale') and countersign.proposal_is_disposable(d)
+          and d.completed_at < (select r.completed_at from countersign.record r order by r.id limit 1)
+        order by d.completed_at limit most for update skip locked);
+end $$;
+comment on function countersign.sweep_proposals(integer) is 'Ends what has expired, and removes what is old. Passes over a proposal that is being carried out.';

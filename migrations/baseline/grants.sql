@@ -1,0 +1,76 @@
+-- Who may do what, by an explicit list. `init` grants it (crates/ledger/src/setup/privileges.rs); tests run this file. The placeholder
+-- {writer} is the login of a server. Everything belongs to countersign_owner, and PUBLIC has nothing.
+
+grant usage on schema countersign to {writer}, countersign_approver, countersign_operator;
+grant select on countersign.record, countersign.mutation, countersign.effect, countersign.reversal, countersign.tracked, countersign.freeze,
+    countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal, countersign.seal
+    to {writer}, countersign_approver, countersign_operator;
+
+-- Servers.
+grant insert on countersign.admission to {writer};
+grant execute on function
+    countersign.claim(uuid, bytea, integer, boolean),
+    countersign.finish(uuid, json, text, bigint, json, json, json, interval),
+    countersign.fail(uuid, bytea, text, text, text, json, text),
+    countersign.admit(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, boolean, interval),
+    countersign.answer(uuid, bytea, uuid, json),
+    countersign.resolve(uuid, bytea, integer),
+    countersign.record_aborted(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid),
+    countersign.sweep(interval, integer),
+    countersign.standing_write(bytea, text),
+    countersign.propose(uuid, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text),
+    countersign.decide_proposal(uuid, text, text, text, text, text, uuid, interval),
+    countersign.take_proposal(uuid, uuid, interval),
+    countersign.release_proposal(uuid, uuid, interval, boolean),
+    countersign.hold_proposal(uuid, uuid),
+    countersign.end_proposal(uuid, uuid, text, text, text),
+    countersign.sweep_proposals(integer),
+    countersign.current_definitions(text[]),
+    countersign.changed_definitions(json),
+    countersign.seal_records(integer),
+    countersign.reader_credentials(),
+    countersign.state_keys(),
+    countersign.note_fingerprint_key(text)
+    to {writer};
+grant execute on function countersign.current_identity(), countersign.may_run_until(countersign.proposal)
+    to {writer}, countersign_approver, countersign_operator;
+
+-- Approvers.
+grant execute on function countersign.begin_decision(uuid), countersign.decide_as_person(uuid, text, text, text, text, text)
+    to countersign_approver;
+
+-- Operators.
+grant execute on function
+    countersign.admit_undo(uuid, uuid[], text, text, json, text, text, text),
+    countersign.claim(uuid, bytea, integer, boolean),
+    countersign.finish(uuid, json, text, bigint, json, json, json, interval),
+    countersign.fail(uuid, bytea, text, text, text, json, text),
+    countersign.resolve(uuid, bytea, integer),
+    countersign.selected_writes(text, text, text, text, text, text, timestamptz, timestamptz),
+    countersign.freeze(text, text, text, text),
+    countersign.unfreeze(text, text, text)
+    to countersign_operator;
+
+-- Undo, for servers and for people. None of these reads or writes more than its caller may, but for the ledger's own tables.
+grant execute on function
+    countersign.superseded(uuid),
+    countersign.undo_plan(uuid[], text),
+    countersign.later_changes(uuid[]),
+    countersign.effects_of_row(oid, text),
+    countersign.undo(uuid[], boolean),
+    countersign.undo_conflicts(uuid[], countersign.net_row[], boolean),
+    countersign.net_of(uuid[]),
+    countersign.moved_rows(uuid[], countersign.net_row[]),
+    countersign.rows_now(countersign.tracked, text[], boolean),
+    countersign.apply_images(countersign.tracked, text, text[], text[]),
+    countersign.describe_write(uuid),
+    countersign.describe_conflict(countersign.tracked, countersign.net_row, text, text, timestamptz, uuid[]),
+    countersign.has_shape(countersign.tracked),
+    countersign.key_columns(oid),
+    countersign.tracking_problems(),
+    countersign.fields(text),
+    countersign.field_value(text),
+    countersign.same_image(integer, text, text, text[]),
+    countersign.key_match(countersign.tracked, text),
+    countersign.image_columns(countersign.tracked, text)
+    to {writer}, countersign_operator;
