@@ -129,7 +129,7 @@ declare
     image      text;
     key_of     text;
     key_moved  text;
-    declared   text := 'b text;';
+    declared   text := 'b pg_catalog.text;';
     prepare    text := '';
     parts      text := '';
     variants   text := '';
@@ -148,23 +148,23 @@ begin
     select 'pg_catalog.jsonb_build_object(' || string_agg(
                replace(quote_literal(k), '%', '%%') || ', ' || case when a.atttypid < 16384 then '%1$s.' || replace(quote_ident(k), '%', '%%')
                    else 'pg_catalog.format(''%%s'', %1$s.' || replace(quote_ident(k), '%', '%%') || ')' end,
-               ', ' order by n) || ')::text',
-           format('row(%s) operator(pg_catalog.*<>) row(%s)', string_agg(format('new.%I', k), ', ' order by n),
+               ', ' order by n) || ')::pg_catalog.text',
+           format('pg_catalog.record_image_ne(row(%s), row(%s))', string_agg(format('new.%I', k), ', ' order by n),
                   string_agg(format('old.%I', k), ', ' order by n))
     into key_of, key_moved
     from unnest(t.key_columns) with ordinality u (k, n)
     join pg_attribute a on a.attrelid = t.relation and a.attname = u.k;
-    key_of := coalesce(key_of, 'null::text');
+    key_of := coalesce(key_of, 'null::pg_catalog.text');
     key_moved := coalesce(key_moved, 'false');
 
     -- Sensitive columns: null in the image, and a keyed hash beside it.
     select string_agg('%1$s.' || replace(quote_ident(c), '%', '%%') || ' := null;', ' ') into hides from unnest(t.sensitive) c;
     if hides is not null then
-        declared := declared || ' o record; w record; secret_b bytea; secret_a bytea;';
+        declared := declared || ' o record; w record; secret_b pg_catalog.bytea; secret_a pg_catalog.bytea;';
         select string_agg('%1$s.' || replace(quote_ident(c), '%', '%%'), ', ') into parts from unnest(t.sensitive) c;
         parts := 'countersign.secret(pg_catalog.textin(pg_catalog.record_out(row(' || parts || '))))';
-        prepare := 'if tg_op <> ''INSERT'' then o := old; secret_b := ' || format(parts, 'old') || '; ' || format(hides, 'o') || ' end if;'
-            || ' if tg_op <> ''DELETE'' then w := new; secret_a := ' || format(parts, 'new') || '; ' || format(hides, 'w') || ' end if;';
+        prepare := 'if tg_op operator(pg_catalog.<>) ''INSERT'' then o := old; secret_b := ' || format(parts, 'old') || '; ' || format(hides, 'o') || ' end if;'
+            || ' if tg_op operator(pg_catalog.<>) ''DELETE'' then w := new; secret_a := ' || format(parts, 'new') || '; ' || format(hides, 'w') || ' end if;';
     end if;
     -- Large columns that an UPDATE leaves alone are kept once. pg_column_size does not fetch the value.
     select array_agg(u.c order by u.n) into large
@@ -173,31 +173,32 @@ begin
     where a.attlen = -1 and a.attstorage <> 'p' and (a.atttypmod = -1 or a.atttypmod > 1024 or a.atttypid = 'numeric'::regtype)
       and a.atttypid <> 'numeric'::regtype and u.c <> all (t.sensitive) and u.c <> all (coalesce(t.key_columns, '{}'));
     if large is not null then
-        declared := declared || ' same int2[]; shown record;';
+        declared := declared || ' same pg_catalog.int2[]; shown record;';
     end if;
 
     foreach variant in array case when t.all_writers then array['a.correlation_id', 'null'] else array['a.correlation_id'] end loop
         source := case variant when 'null' then '' else
-            ' from countersign.attempt a where a.ctid = nullif(current_setting(''countersign.at'', true), '''')::tid'
-            || ' and a.xmax = pg_current_xact_id()::xid' end;
+            ' from countersign.attempt a where a.ctid operator(pg_catalog.=)'
+            || ' nullif(pg_catalog.current_setting(''countersign.at'', true), '''')::pg_catalog.tid'
+            || ' and a.xmax operator(pg_catalog.=) pg_catalog.pg_current_xact_id()::pg_catalog.xid' end;
         variants := variants || case variant when 'null' then E'\n        perform countersign.check_outside_change(tg_relid);' else '' end
             || format($body$
-    if tg_op = 'UPDATE' then
+    if tg_op operator(pg_catalog.=) 'UPDATE' then
         insert into countersign.effect (correlation_id, position, relation, shape, op, key, key_before, before, after, unchanged,
             secret_before, secret_after, changed_at, origin)
-        select %1$s, nextval('countersign.effect_position'), %2$s, %3$s, 'U', %4$s, case when %5$s then %6$s end,
+        select %1$s, pg_catalog.nextval('countersign.effect_position'::pg_catalog.regclass), %2$s, %3$s, 'U', %4$s, case when %5$s then %6$s end,
                b, %7$s, %8$s, %9$s, %10$s, %11$s%12$s;
-    elsif tg_op = 'INSERT' then
+    elsif tg_op operator(pg_catalog.=) 'INSERT' then
         insert into countersign.effect (correlation_id, position, relation, shape, op, key, after, secret_after, changed_at, origin)
-        select %1$s, nextval('countersign.effect_position'), %2$s, %3$s, 'I', %4$s, %7$s, %10$s, %11$s%12$s;
+        select %1$s, pg_catalog.nextval('countersign.effect_position'::pg_catalog.regclass), %2$s, %3$s, 'I', %4$s, %7$s, %10$s, %11$s%12$s;
     else
         insert into countersign.effect (correlation_id, position, relation, shape, op, key, before, secret_before, changed_at, origin)
-        select %1$s, nextval('countersign.effect_position'), %2$s, %3$s, 'D', %6$s, %13$s, %9$s, %11$s%12$s;
+        select %1$s, pg_catalog.nextval('countersign.effect_position'::pg_catalog.regclass), %2$s, %3$s, 'D', %6$s, %13$s, %9$s, %11$s%12$s;
     end if;$body$,
             variant, t.relation, t.shape, format(key_of, 'new'), key_moved, format(key_of, 'old'),
             format(image, case when hides is null then 'new' else 'w' end), case when large is null then 'null' else 'same' end,
             case when hides is null then 'null' else 'secret_b' end, case when hides is null then 'null' else 'secret_a' end,
-            case variant when 'null' then 'clock_timestamp(), concat_ws('' '', session_user, current_setting(''application_name''))'
+            case variant when 'null' then 'pg_catalog.clock_timestamp(), pg_catalog.concat_ws('' '', session_user, pg_catalog.current_setting(''application_name''))'
                  else 'null, null' end,
             source, format(image, case when hides is null then 'old' else 'o' end))
             || case variant when 'null' then E'\n    end if;' else E'\n    if not found then' end;
@@ -207,12 +208,11 @@ begin
     end if;
 
     return format($body$
-create or replace function countersign.%1$I() returns trigger language plpgsql security definer
-set search_path = pg_catalog, pg_temp%2$s as $trigger$
+create or replace function countersign.%1$I() returns trigger language plpgsql security definer%2$s as $trigger$
 declare
     %3$s
 begin
-    if tg_op = 'UPDATE' and old operator(pg_catalog.*=) new then
+    if tg_op operator(pg_catalog.=) 'UPDATE' and old operator(pg_catalog.*=) new then
         return null;
     end if;
     %4$s
@@ -220,18 +220,19 @@ begin
     return null;
 end $trigger$ $body$,
         'effect_of_' || t.relation,
-        -- What the text of a value depends on is fixed, where the table has such types: each setting costs on every row.
+        -- Each setting costs on every row: every name is qualified instead of a search_path, and what the text of a value depends on is
+        -- fixed where the table has such types.
         case when is_plain then '' else ' set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres'
             ' set extra_float_digits = 1 set bytea_output = hex set lc_monetary = ''C'' set xmlbinary = base64' end,
         declared,
         prepare,
         case when large is null then
-                 format(E'if tg_op = ''UPDATE'' then b := %s; end if;', format(image, case when hides is null then 'old' else 'o' end))
+                 format(E'if tg_op operator(pg_catalog.=) ''UPDATE'' then b := %s; end if;', format(image, case when hides is null then 'old' else 'o' end))
              else
-                 format(E'if tg_op = ''UPDATE'' then\n        if %s then\n            shown := %s; %s\n            b := %s;\n        else\n            b := %s;\n        end if;\n    end if;',
-                     (select string_agg(format('pg_column_size(old.%I) > 500', c), ' or ') from unnest(large) c),
+                 format(E'if tg_op operator(pg_catalog.=) ''UPDATE'' then\n        if %s then\n            shown := %s; %s\n            b := %s;\n        else\n            b := %s;\n        end if;\n    end if;',
+                     (select string_agg(format('pg_catalog.pg_column_size(old.%I) operator(pg_catalog.>) 500', c), ' or ') from unnest(large) c),
                      case when hides is null then 'old' else 'o' end,
-                     (select string_agg(format(E'\n            if pg_column_size(old.%1$I) > 500 and row(old.%1$I) operator(pg_catalog.*=) row(new.%1$I) then shown.%1$I := null; same := same || %2$s::int2; end if;',
+                     (select string_agg(format(E'\n            if pg_catalog.pg_column_size(old.%1$I) operator(pg_catalog.>) 500 and pg_catalog.record_image_eq(row(old.%1$I), row(new.%1$I)) then shown.%1$I := null; same := same operator(pg_catalog.||) %2$s::pg_catalog.int2; end if;',
                                                c, array_position(t.columns, c)), '') from unnest(large) c),
                      format(image, 'shown'), format(image, case when hides is null then 'old' else 'o' end))
              end,

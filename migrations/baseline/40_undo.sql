@@ -214,7 +214,8 @@ begin
                 -- A policy may hide the row as well.
                 when w.after is not null and now.n is null then
                     case when row_security_active(t.relation) then 'not_permitted' else 'deleted_since' end
-                when w.after is not null and not countersign.same_image(t.shape, now.image, w.after, t.sensitive) then 'changed_since'
+                when w.after is not null and now.image is distinct from w.after
+                     and not countersign.same_image(t.shape, now.image, w.after, t.sensitive) then 'changed_since'
                 when w.before is not null and w.secret_before is distinct from w.secret_after then 'image_missing' end as code
             from w left join now on now.n = w.place
         )
@@ -370,7 +371,8 @@ begin
             select array_agg(done[r.n].before) into images
             from countersign.rows_now(t, array(select d.before from unnest(done) with ordinality d (relation, shape, key, before, after,
                                                secret_before, secret_after, is_broken, last_position, writer, ord) order by d.ord), false) r
-            where not countersign.same_image(t.shape, r.image, done[r.n].before, t.sensitive || t.maintained);
+            where r.image is distinct from done[r.n].before
+              and not countersign.same_image(t.shape, r.image, done[r.n].before, t.sensitive || t.maintained);
             if images is not null then
                 disturbed := disturbed + countersign.apply_images(t, 'U', images, images);
             end if;
@@ -406,10 +408,14 @@ begin
         from countersign.net_of(a.undo_of) d
         full join countersign.net_of(array[a.correlation_id]) u on u.relation = d.relation and coalesce(u.key, '') = coalesce(d.key, '')
         join countersign.tracked t on t.shape = coalesce(d.shape, u.shape)
-        where case when d.relation is null then not countersign.same_image(t.shape, u.before, u.after, t.maintained)
+        -- The images themselves first: most rows need no look at their columns.
+        where (u.before is distinct from d.after or u.after is distinct from d.before
+               or u.secret_before is distinct from d.secret_after or u.secret_after is distinct from d.secret_before)
+          and case when d.relation is null then not countersign.same_image(t.shape, u.before, u.after, t.maintained)
                    when u.relation is null then not countersign.same_image(t.shape, d.after, d.before, t.maintained)
-                   else not (countersign.same_image(t.shape, u.before, d.after, '{}') and u.secret_before is not distinct from d.secret_after
-                             and countersign.same_image(t.shape, u.after, d.before, t.maintained) and u.secret_after is not distinct from d.secret_before) end;
+                   else not (u.before is not distinct from d.after and u.secret_before is not distinct from d.secret_after
+                             and countersign.same_image(t.shape, u.after, d.before, t.maintained)
+                             and u.secret_after is not distinct from d.secret_before) end;
         if wrong is not null then
             raise exception 'the rows are not what they were before the write' using errcode = 'CS002', detail = wrong::text;
         end if;
