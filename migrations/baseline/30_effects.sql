@@ -46,7 +46,7 @@ comment on function countersign.has_shape(countersign.tracked) is 'Whether the c
 create function countersign.track(
     target regclass, maintained text[] default '{}', sensitive text[] default '{}', is_log boolean default false,
     all_writers boolean default false
-) returns integer language plpgsql set search_path = pg_catalog, pg_temp as $$
+) returns integer language plpgsql set search_path = pg_catalog, pg_temp set client_min_messages = warning as $$
 declare
     rel       pg_class;
     new       countersign.tracked;
@@ -179,7 +179,9 @@ begin
     foreach variant in array case when t.all_writers then array['a.correlation_id', 'null'] else array['a.correlation_id'] end loop
         source := case variant when 'null' then '' else
             ' from countersign.attempt a where a.ctid operator(pg_catalog.=)'
-            || ' nullif(pg_catalog.current_setting(''countersign.at'', true), '''')::pg_catalog.tid'
+            -- Not nullif, whose operator would be looked up in the session's search_path.
+            || ' case when pg_catalog.current_setting(''countersign.at'', true) operator(pg_catalog.<>) '''''
+            || ' then pg_catalog.current_setting(''countersign.at'', true)::pg_catalog.tid end'
             || ' and a.xmax operator(pg_catalog.=) pg_catalog.pg_current_xact_id()::pg_catalog.xid' end;
         variants := variants || case variant when 'null' then E'\n        perform countersign.check_outside_change(tg_relid);' else '' end
             || format($body$
@@ -242,7 +244,7 @@ comment on function countersign.tracking_function(integer, boolean) is
     'The text of the trigger function of a tracked table, with its key and its columns as constants.';
 
 create function countersign.untrack(target regclass) returns boolean
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql set search_path = pg_catalog, pg_temp set client_min_messages = warning as $$
 declare
     leaf  regclass;
 begin

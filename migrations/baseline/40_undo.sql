@@ -109,7 +109,18 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function countersign.image_columns(countersign.tracked, text) is 'SQL: names for the columns of an image.';
 
-create function countersign.rows_now(t countersign.tracked, images text[], is_locking boolean)
+create function countersign.cast_images(of_type anyelement, images text[]) returns anyarray
+language plpgsql stable set search_path = pg_catalog, pg_temp set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
+set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 as $$
+declare
+    result  alias for $0;
+begin
+    execute format('select $1::%s[]', pg_typeof(of_type)) into result using images;
+    return result;
+end $$;
+comment on function countersign.cast_images(anyelement, text[]) is 'Images as rows of their table, whatever the settings of the session.';
+
+create function countersign.rows_now(t countersign.tracked, images text[], is_locking boolean, path text)
 returns table (n bigint, image text, changed_at timestamptz)
 language plpgsql set search_path = pg_catalog, pg_temp set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
 set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 as $$
@@ -117,43 +128,74 @@ declare
     shown  text := (select case when t.sensitive = '{}' then 't'
                                 else 'row(' || string_agg(case when c = any (t.sensitive) then 'null' else format('t.%I', c) end, ', ' order by o) || ')' end
                     from unnest(t.columns) with ordinality u (c, o));
-begin
-    return query execute format(
-        'select u.ord, textin(record_out(%s)), %s from rows from (unnest($1::%s[])) with ordinality u (%s, ord) join %s t on %s order by %s %s',
-        shown, case when current_setting('track_commit_timestamp') = 'on' then 'pg_xact_commit_timestamp(t.xmin)' else 'null::timestamptz' end,
+    query  text := format(
+        'select u.ord, pg_catalog.textin(pg_catalog.record_out(%s)), %s '
+        'from rows from (pg_catalog.unnest(countersign.cast_images(null::%s, $1))) with ordinality u (%s, ord) join %s t on %s order by %s %s',
+        shown, case when current_setting('track_commit_timestamp') = 'on' then 'pg_catalog.pg_xact_commit_timestamp(t.xmin)' else 'null::timestamptz' end,
         t.name, countersign.image_columns(t, 'c'), t.name, countersign.key_match(t, 'c'),
-        (select string_agg(format('t.%I', k), ', ') from unnest(t.key_columns) k), case when is_locking then 'for update of t' else '' end)
-    using images;
+        (select string_agg(format('t.%I', k), ', ') from unnest(t.key_columns) k), case when is_locking then 'for update of t' else '' end);
+begin
+    -- Until the end of the function: what policies call finds what it finds in the session.
+    perform set_config('search_path', path, true);
+    return query execute query using images;
 end $$;
-comment on function countersign.rows_now(countersign.tracked, text[], boolean) is
+comment on function countersign.rows_now(countersign.tracked, text[], boolean, text) is
     'The rows that have the keys of images, as they are now; locked in the order of their keys if asked.';
 
-create function countersign.apply_images(t countersign.tracked, kind text, images text[], matched text[]) returns bigint
-language plpgsql set search_path = pg_catalog, pg_temp set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
-set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 as $$
+create function countersign.execute_in(path text, statement text, images text[], matched text[]) returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-    given  text := format('rows from (unnest($1::%1$s[]), unnest($2::%1$s[])) u (%2$s, %3$s)', t.name,
-                          countersign.image_columns(t, 'c'), countersign.image_columns(t, 'm'));
-    done   bigint;
+    done  bigint;
 begin
-    if kind = 'D' then
-        execute format('delete from %s t using %s where %s', t.name, given, countersign.key_match(t, 'm')) using images, matched;
-    elsif kind = 'I' then
-        execute (select format('insert into %s (%s) overriding system value select %s from %s', t.name,
-                               string_agg(format('%I', c), ', ' order by o), string_agg('u.c' || o, ', ' order by o), given)
-                 from unnest(t.columns) with ordinality u (c, o) where c <> all (t.computed)) using images, matched;
-    else
-        execute (select format('update %s t set (%s) = row (%s) from %s where %s', t.name,
-                               string_agg(format('%I', c), ', ' order by o), string_agg('u.c' || o, ', ' order by o), given,
-                               countersign.key_match(t, 'm'))
-                 from unnest(t.columns) with ordinality u (c, o)
-                 where c <> all (t.fixed) and c <> all (t.sensitive) and (kind = 'M' or c <> all (t.key_columns))) using images, matched;
-    end if;
+    -- Until the end of the function: triggers of the table find what they find in any statement of the session.
+    perform set_config('search_path', path, true);
+    execute statement using images, matched;
     get diagnostics done = row_count;
     return done;
 end $$;
-comment on function countersign.apply_images(countersign.tracked, text, text[], text[]) is
-    'On the rows with the keys of `matched`: I inserts the images, D deletes, U sets every column but the key, M the key as well.';
+comment on function countersign.execute_in(text, text, text[], text[]) is 'Runs a statement of `undo` with the search_path of the session.';
+
+create function countersign.apply_images(t countersign.tracked, kind text, images text[], matched text[], path text) returns bigint
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    given      text := format('rows from (pg_catalog.unnest(countersign.cast_images(null::%1$s, $1)), '
+                              'pg_catalog.unnest(countersign.cast_images(null::%1$s, $2))) u (%2$s, %3$s)',
+                              t.name, countersign.image_columns(t, 'c'), countersign.image_columns(t, 'm'));
+    statement  text;
+    part       record;
+    done       bigint := 0;
+begin
+    if kind = 'D' then
+        statement := format('delete from %s t using %s where %s', t.name, given, countersign.key_match(t, 'm'));
+    elsif kind = 'I' then
+        select format('insert into %s (%s) overriding system value select %s from %s', t.name,
+                      string_agg(format('%I', c), ', ' order by o), string_agg('u.c' || o, ', ' order by o), given)
+        into statement
+        from unnest(t.columns) with ordinality u (c, o) where c <> all (t.computed);
+    else
+        -- A statement for each set of columns: no trigger OF a column fires that the write did not change, and no right to it is needed.
+        for part in execute (
+            select format('select x.changed, array_agg($1[x.n] order by x.n) as images, array_agg($2[x.n] order by x.n) as matched '
+                          'from (select array_remove(array[%s], null) as changed, row_number() over () as n from %s) x '
+                          'group by x.changed order by x.changed',
+                          string_agg(format('case when record_image_ne(row(u.c%1$s), row(u.m%1$s)) then %1$s end', o), ', '), given)
+            from generate_subscripts(t.columns, 1) o) using images, matched
+        loop
+            select format('update %s t set (%s) = row (%s) from %s where %s', t.name,
+                          string_agg(format('%I', c), ', ' order by o), string_agg('u.c' || o, ', ' order by o), given,
+                          countersign.key_match(t, 'm'))
+            into statement
+            from unnest(t.columns) with ordinality u (c, o)
+            where o = any (part.changed) and c <> all (t.fixed) and c <> all (t.sensitive);
+            continue when statement is null;
+            done := done + countersign.execute_in(path, statement, part.images, part.matched);
+        end loop;
+        return done;
+    end if;
+    return countersign.execute_in(path, statement, images, matched);
+end $$;
+comment on function countersign.apply_images(countersign.tracked, text, text[], text[], text) is
+    'On the rows with the keys of `matched`: D deletes, U sets the columns in which the images differ. I inserts the images.';
 
 create function countersign.describe_write(write uuid) returns json
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
@@ -182,7 +224,9 @@ $$;
 comment on function countersign.describe_conflict(countersign.tracked, countersign.net_row, text, text, timestamptz, uuid[]) is
     'One conflict: code, write, table, key, columns (to restore, left by the write, now), and what changed the row.';
 
-create function countersign.undo_conflicts(writes uuid[], net countersign.net_row[], is_locking boolean) returns json[]
+create function countersign.undo_conflicts(
+    writes uuid[], net countersign.net_row[], is_locking boolean, path text
+) returns json[]
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     t          countersign.tracked;
@@ -206,7 +250,7 @@ begin
             select u.*, u.ord as place from unnest(rows) with ordinality u (relation, shape, key, before, after, secret_before, secret_after,
                                                                             is_broken, last_position, writer, ord)
         ), now as materialized (
-            select r.* from countersign.rows_now(t, array(select coalesce(w.after, w.before) from w order by w.place), is_locking) r
+            select r.* from countersign.rows_now(t, array(select coalesce(w.after, w.before) from w order by w.place), is_locking, path) r
         ), compared as (
             select w.place, now.image, now.changed_at, case
                 when w.is_broken then 'changed_since'
@@ -225,7 +269,7 @@ begin
     end loop;
     return conflicts;
 end $$;
-comment on function countersign.undo_conflicts(uuid[], countersign.net_row[], boolean) is
+comment on function countersign.undo_conflicts(uuid[], countersign.net_row[], boolean, text) is
     'Compares each row that writes left with the row now. Runs with the rights of the caller.';
 
 create function countersign.moved_rows(writes uuid[], net countersign.net_row[]) returns table (relation oid, key_now text, key_before text)
@@ -251,7 +295,10 @@ $$;
 comment on function countersign.moved_rows(uuid[], countersign.net_row[]) is
     'Rows whose key writes have changed: undone by an UPDATE of the key, so that what refers to them follows.';
 
-create function countersign.undo(writes uuid[], carry_out boolean default true) returns json
+-- The last argument is evaluated where `undo` is called: the search_path of the session, for the triggers and policies of the tables.
+create function countersign.undo(
+    writes uuid[], carry_out boolean default true, path text default pg_catalog.current_setting('search_path')
+) returns json
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     net          countersign.net_row[] := array(select w from countersign.net_of(writes) w);
@@ -284,7 +331,7 @@ begin
     where r.status is distinct from 'success' or v.correlation_id is not null
        or not exists (select from countersign.effect e where e.correlation_id = w) and r.rows_affected is distinct from 0;
     if conflicts is null then
-        conflicts := countersign.undo_conflicts(writes, net, carry_out);
+        conflicts := countersign.undo_conflicts(writes, net, carry_out, path);
     end if;
     if cardinality(conflicts) > 0 then
         return json_build_object('status', 'conflict', 'conflicts', array_to_json(conflicts), 'rows', cardinality(net));
@@ -343,7 +390,7 @@ begin
                                select from jsonb_each_text(moves) m where m.value = w.relation || ' ' || w.key)));
                     end if;
                     if images is not null then
-                        total := total + countersign.apply_images(t, kind, images, matched);
+                        total := total + countersign.apply_images(t, kind, images, matched, path);
                     end if;
                 end loop;
             end loop;
@@ -368,20 +415,20 @@ begin
             order by k.relation
         loop
             done := array(select w from unnest(net) w where w.relation = t.relation and w.before is not null order by w.key);
-            select array_agg(done[r.n].before) into images
+            select array_agg(done[r.n].before), array_agg(r.image) into images, matched
             from countersign.rows_now(t, array(select d.before from unnest(done) with ordinality d (relation, shape, key, before, after,
-                                               secret_before, secret_after, is_broken, last_position, writer, ord) order by d.ord), false) r
+                                               secret_before, secret_after, is_broken, last_position, writer, ord) order by d.ord), false, path) r
             where r.image is distinct from done[r.n].before
               and not countersign.same_image(t.shape, r.image, done[r.n].before, t.sensitive || t.maintained);
             if images is not null then
-                disturbed := disturbed + countersign.apply_images(t, 'U', images, images);
+                disturbed := disturbed + countersign.apply_images(t, 'U', images, matched, path);
             end if;
         end loop;
         exit when disturbed = 0;
     end loop;
     return json_build_object('status', 'ok', 'rows', total);
 end $$;
-comment on function countersign.undo(uuid[], boolean) is
+comment on function countersign.undo(uuid[], boolean, text) is
     'Undoes writes, all rows or none. {status: ok, rows} or {status: conflict, conflicts}; then nothing was changed. Without carry_out it '
     'only looks, and locks nothing.';
 

@@ -43,7 +43,9 @@ $$;
 comment on function countersign.later_changes(uuid[]) is
     'Changes by others that came after one of the writes on the same row. A write and its undo cancel each other.';
 
-create function countersign.undo_plan(writes uuid[], mode text default 'strict') returns json
+create function countersign.undo_plan(
+    writes uuid[], mode text default 'strict', path text default pg_catalog.current_setting('search_path')
+) returns json
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
     chosen     uuid[] := writes;
@@ -68,7 +70,7 @@ begin
             end if;
         end if;
         net := array(select w from countersign.net_of(chosen) w);
-        live := countersign.undo_conflicts(chosen, net, false);
+        live := countersign.undo_conflicts(chosen, net, false, path);
         select array_agg(json_build_object('code', 'needed_by', 'table', t.name, 'key', c.key::json,
                    'write', countersign.describe_write(c.write),
                    'changed_by', coalesce(countersign.describe_write(c.by), json_build_object('outside', c.origin)))),
@@ -95,6 +97,6 @@ begin
                       (select json_agg(json_build_array(t.name, w.key, w.before, w.after) order by t.name, w.key)
                        from unnest(net) w join countersign.tracked t on t.shape = w.shape))::text, 'UTF8')), 'hex'));
 end $$;
-comment on function countersign.undo_plan(uuid[], text) is
+comment on function countersign.undo_plan(uuid[], text, text) is
     'What undoing these writes would mean. strict: each conflict is reported. skip: whole writes that conflict are left out, with the selected '
     'writes that they stand on. cascade: recorded later writes on the same rows are undone as well. Changes from outside are never undone.';

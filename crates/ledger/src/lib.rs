@@ -22,6 +22,7 @@
 
 mod admit;
 mod any_statement;
+mod baseline;
 pub mod audit;
 mod definitions;
 mod doctor;
@@ -50,6 +51,7 @@ mod states;
 mod sweep;
 
 pub use admit::key_reused;
+pub use baseline::{BASELINE, BASELINE_GRANTS};
 pub use any_statement::{Answered, Foreseen, Undone};
 pub use definitions::Definition;
 pub use doctor::{Doctor, MOST_FOUND};

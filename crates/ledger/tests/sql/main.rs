@@ -1,0 +1,19 @@
+//! The baseline schema as plain SQL, on a real PostgreSQL: `migrations/baseline`. One binary, so that its tests share one cluster.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed, and says where"
+)]
+
+mod conflicts;
+mod duplicates;
+mod effects;
+mod forgery;
+mod people;
+mod protocol;
+mod random;
+mod retention;
+mod shapes;
+mod support;

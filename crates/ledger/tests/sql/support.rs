@@ -1,0 +1,283 @@
+//! A database with the baseline in it, and the statements of the protocol.
+
+use std::fmt::Write as _;
+
+use countersign_ledger::{BASELINE, BASELINE_GRANTS, DEFAULT_WRITER};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use testkit::Database;
+use tokio::sync::OnceCell;
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+use uuid::Uuid;
+
+/// A login of a second server, and a person who may undo the writes of any account.
+pub(crate) const OTHER_WRITER: &str = "countersign_writer_2";
+pub(crate) const OPERATOR: &str = "olga";
+
+/// The roles of a cluster that `init` makes, and logins for the tests.
+async fn roles(database: &Database) {
+    static MADE: OnceCell<()> = OnceCell::const_new();
+    let sql = format!(
+        "do $$ declare r text; begin
+             foreach r in array array['countersign_owner', 'countersign_approver', 'countersign_operator'] loop
+                 if to_regrole(r) is null then execute format('create role %I nologin', r); end if;
+             end loop;
+             foreach r in array array['{DEFAULT_WRITER}', '{OTHER_WRITER}', '{OPERATOR}'] loop
+                 if to_regrole(r) is null then execute format('create role %I login', r); end if;
+             end loop;
+         end $$;
+         grant countersign_operator to {OPERATOR}"
+    );
+    MADE.get_or_init(async || database.run(&sql).await).await;
+}
+
+/// An empty database with the baseline, whose tables of any schema servers and the operator may use.
+pub(crate) async fn ledger(name: &str) -> Database {
+    let database = Database::empty(name).await;
+    roles(&database).await;
+    let mut sql = "create schema countersign authorization countersign_owner; set role countersign_owner;".to_owned();
+    for (_, text) in BASELINE {
+        sql.push_str(text);
+    }
+    sql.push_str(&BASELINE_GRANTS.replace("{writer}", DEFAULT_WRITER));
+    sql.push_str(&BASELINE_GRANTS.replace("{writer}", OTHER_WRITER));
+    let everybody = format!("{DEFAULT_WRITER}, {OTHER_WRITER}, {OPERATOR}");
+    write!(
+        sql,
+        "insert into countersign.writer_login values ('{DEFAULT_WRITER}'), ('{OTHER_WRITER}'); reset role;
+         alter default privileges grant usage on schemas to {everybody};
+         alter default privileges grant select, insert, update, delete on tables to {everybody};
+         alter default privileges grant usage on sequences to {everybody}"
+    )
+    .unwrap();
+    database.run(&sql).await;
+    database
+}
+
+/// A session as this login.
+pub(crate) async fn connect(database: &Database, login: &str) -> Client {
+    let url = database.url().replace("user=postgres", &format!("user={login}"));
+    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a session");
+    tokio::spawn(connection);
+    client
+}
+
+/// A session of a server.
+pub(crate) async fn server(database: &Database) -> Client {
+    connect(database, DEFAULT_WRITER).await
+}
+
+/// What PostgreSQL refused, or that the connection is gone (`08006`).
+#[derive(Debug, Clone)]
+pub(crate) struct Refused {
+    pub(crate) code: String,
+    pub(crate) message: String,
+    pub(crate) detail: String,
+}
+
+/// The first value of each row of statements that run one after another, up to the first error.
+pub(crate) async fn run(session: &Client, sql: &str) -> Result<Vec<String>, Refused> {
+    let messages = session.simple_query(sql).await.map_err(|error| match error.as_db_error() {
+        Some(db) => Refused {
+            code: db.code().code().to_owned(),
+            message: db.message().to_owned(),
+            detail: db.detail().unwrap_or_default().to_owned(),
+        },
+        None => Refused { code: "08006".to_owned(), message: error.to_string(), detail: String::new() },
+    })?;
+    let rows = messages.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
+        _ => None,
+    });
+    Ok(rows.collect())
+}
+
+/// One call, as a server makes it.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) correlation_id: Uuid,
+    pub(crate) account: String,
+    pub(crate) tool: String,
+    pub(crate) key: Option<String>,
+    /// What the fingerprint is made of.
+    pub(crate) params: String,
+    pub(crate) undo_of: Vec<Uuid>,
+    pub(crate) rows: u64,
+}
+
+impl Call {
+    pub(crate) fn new(tool: &str, params: &str) -> Self {
+        Self {
+            correlation_id: Uuid::new_v4(),
+            account: "agent".to_owned(),
+            tool: tool.to_owned(),
+            key: None,
+            params: params.to_owned(),
+            undo_of: Vec::new(),
+            rows: 1,
+        }
+    }
+
+    pub(crate) fn undo(writes: &[Uuid]) -> Self {
+        let key = Some(format!("undo:{}", writes[0]));
+        Self { undo_of: writes.to_vec(), key, ..Self::new("undo_mutation", &format!("{writes:?}")) }
+    }
+
+    pub(crate) fn keyed(mut self, key: &str) -> Self {
+        self.key = Some(key.to_owned());
+        self
+    }
+
+    pub(crate) fn by(mut self, account: &str) -> Self {
+        account.clone_into(&mut self.account);
+        self
+    }
+
+    pub(crate) fn touching(mut self, rows: u64) -> Self {
+        self.rows = rows;
+        self
+    }
+
+    /// The same call once more, with a receipt of its own.
+    pub(crate) fn again(&self) -> Self {
+        Self { correlation_id: Uuid::new_v4(), ..self.clone() }
+    }
+
+    pub(crate) fn fingerprint(&self) -> String {
+        hex(&Sha256::digest(format!("{} {}", self.tool, self.params)))
+    }
+
+    /// `attempt.slot_names_the_call`.
+    pub(crate) fn slot(&self) -> String {
+        let text = if self.undo_of.is_empty() {
+            let (account, tool) = (self.account.chars().count(), self.tool.chars().count());
+            let key = self.key.as_ref().map_or_else(|| format!("f{}", self.fingerprint()), |key| format!("k{key}"));
+            format!("{account} {tool} {}{}{key}", self.account, self.tool)
+        } else {
+            let ids: Vec<String> = self.undo_of.iter().map(Uuid::to_string).collect();
+            format!("undo {}", ids.join(" "))
+        };
+        format!("'\\x{}'", hex(&Sha256::digest(text)))
+    }
+
+    fn undo_array(&self) -> String {
+        if self.undo_of.is_empty() { "null".to_owned() } else { array(&self.undo_of) }
+    }
+
+    fn key_literal(&self) -> String {
+        self.key.as_ref().map_or_else(|| "null".to_owned(), |key| format!("'{key}'"))
+    }
+
+    /// T1 by INSERT.
+    pub(crate) fn admission(&self) -> String {
+        format!(
+            "begin isolation level read committed; set local synchronous_commit = off; insert into countersign.admission (slot, correlation_id, account_id, actor, tool_name, \
+             fingerprint, idempotency_key, params, params_summary, undo_of) \
+             values ({}, '{}', '{}', 'ana', '{}', '{}', {}, '{{}}', '{{}}', {}); commit",
+            self.slot(), self.correlation_id, self.account, self.tool, self.fingerprint(), self.key_literal(), self.undo_array()
+        )
+    }
+
+    /// The verdict of the slow path; `run`, `in_flight standing:<original>` and so on.
+    pub(crate) fn admit(&self) -> String {
+        format!(
+            "begin isolation level read committed; select concat_ws(' ', verdict, original, detail ->> 'reason') from countersign.admit({}, '{}', '{}', 'ana', null, null, null, null, '{}', '{}', \
+             {}, '{{}}', '{{}}', {}, null); commit",
+            self.slot(), self.correlation_id, self.account, self.tool, self.fingerprint(), self.key_literal(), self.undo_array()
+        )
+    }
+
+    pub(crate) fn claim(&self, even_if_held: bool) -> String {
+        format!("select countersign.claim('{}', {}, null, {even_if_held})", self.correlation_id, self.slot())
+    }
+
+    pub(crate) fn finish(&self) -> String {
+        format!("set constraints all immediate; select countersign.finish('{}', '{{}}', '{{}}', {}); commit", self.correlation_id, self.rows)
+    }
+
+    pub(crate) fn fail(&self, code: &str, detail: &str) -> String {
+        format!("select countersign.fail('{}', {}, '{code}', null, null, '{}')", self.correlation_id, self.slot(), detail.replace('\'', "''"))
+    }
+
+    /// The whole of it: T1, T2.
+    pub(crate) fn protocol(&self, statement: &str) -> String {
+        format!("{} and chain; {}; {statement}; {}", self.admission(), self.claim(false), self.finish())
+    }
+
+    /// The same after the verdict `run`.
+    pub(crate) fn carry_out(&self, statement: &str) -> String {
+        format!("begin; {}; {statement}; {}", self.claim(true), self.finish())
+    }
+
+    /// Runs it. After an error T2 is rolled back; the attempt is still there.
+    pub(crate) async fn run(&self, session: &Client, statement: &str) -> Result<(), Refused> {
+        match run(session, &self.protocol(statement)).await {
+            Ok(_) => Ok(()),
+            Err(refused) => {
+                let _lost = run(session, "rollback").await;
+                Err(refused)
+            }
+        }
+    }
+}
+
+/// A write of a new call; its receipt.
+pub(crate) async fn write(session: &Client, statement: &str) -> Uuid {
+    let call = Call::new("tool", &Uuid::new_v4().to_string());
+    call.run(session, statement).await.unwrap_or_else(|refused| panic!("{statement}: {refused:?}"));
+    call.correlation_id
+}
+
+/// An undo of one or several writes: its receipt, or the conflicts.
+pub(crate) async fn undo(session: &Client, writes: &[Uuid]) -> Result<Uuid, Value> {
+    let call = Call::undo(writes);
+    undo_as(session, &call).await.map(|()| call.correlation_id)
+}
+
+pub(crate) async fn undo_as(session: &Client, call: &Call) -> Result<(), Value> {
+    let opening = format!("{} and chain; {}; select countersign.undo({})", call.admission(), call.claim(false), array(&call.undo_of));
+    finish_undo(session, call, run(session, &opening).await).await
+}
+
+/// The rest of an undo, after what `undo` answered.
+pub(crate) async fn finish_undo(session: &Client, call: &Call, answered: Result<Vec<String>, Refused>) -> Result<(), Value> {
+    let answer = match answered {
+        Ok(values) => serde_json::from_str::<Value>(values.last().unwrap()).unwrap(),
+        Err(refused) => serde_json::json!({"status": "refused", "code": refused.code, "message": refused.message}),
+    };
+    let ended = if answer["status"] == "ok" { run(session, &call.finish()).await } else { Ok(Vec::new()) };
+    let conflict = match ended {
+        Ok(_) if answer["status"] == "ok" => return Ok(()),
+        Ok(_) => answer,
+        Err(refused) => {
+            let conflicts: Value = serde_json::from_str(&refused.detail).unwrap_or_default();
+            serde_json::json!({"status": "refused", "code": refused.code, "message": refused.message, "conflicts": conflicts})
+        }
+    };
+    run(session, "rollback").await.unwrap();
+    run(session, &call.fail("undo_conflict", &conflict.to_string())).await.unwrap();
+    Err(conflict)
+}
+
+/// The codes of a conflict report.
+pub(crate) fn codes(conflict: &Value) -> Vec<&str> {
+    conflict["conflicts"].as_array().map(|all| all.iter().map(|one| one["code"].as_str().unwrap()).collect()).unwrap_or_default()
+}
+
+pub(crate) fn array(ids: &[Uuid]) -> String {
+    let ids: Vec<String> = ids.iter().map(Uuid::to_string).collect();
+    format!("'{{{}}}'::uuid[]", ids.join(","))
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+/// The status of the record of this receipt, with its error code.
+pub(crate) async fn outcome(database: &Database, id: Uuid) -> String {
+    let sql = format!("select concat_ws(' ', status, error_code) from countersign.mutation where correlation_id = '{id}'");
+    database.value(&sql).await
+}
