@@ -96,10 +96,10 @@ language sql stable security definer set search_path = pg_catalog, pg_temp set e
 $$;
 comment on function countersign.net_of(uuid[]) is 'The net effect of writes, by table and key; rows that are as they were are left out, and so are log tables.';
 
--- The conditions under which a row of the table (t) has the key of an image (u, its columns are named by `letter`).
+-- The conditions under which a row of the table ("!t", which no column is called) has the key of an image (u, its columns are named by `letter`).
 create function countersign.key_match(t countersign.tracked, letter text) returns text
 language sql immutable set search_path = pg_catalog, pg_temp as $$
-    select string_agg(format('t.%I = u.%s%s', k, letter, array_position(t.columns, k)), ' and ') from unnest(t.key_columns) k
+    select string_agg(format('"!t".%I = u.%s%s', k, letter, array_position(t.columns, k)), ' and ') from unnest(t.key_columns) k
 $$;
 comment on function countersign.key_match(countersign.tracked, text) is 'SQL: a row of the table has the key of an image.';
 
@@ -125,15 +125,15 @@ returns table (n bigint, image text, changed_at timestamptz)
 language plpgsql set search_path = pg_catalog, pg_temp set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
 set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 as $$
 declare
-    shown  text := (select case when t.sensitive = '{}' then 't'
-                                else 'row(' || string_agg(case when c = any (t.sensitive) then 'null' else format('t.%I', c) end, ', ' order by o) || ')' end
+    shown  text := (select case when t.sensitive = '{}' then '"!t"'
+                                else 'row(' || string_agg(case when c = any (t.sensitive) then 'null' else format('"!t".%I', c) end, ', ' order by o) || ')' end
                     from unnest(t.columns) with ordinality u (c, o));
     query  text := format(
         'select u.ord, pg_catalog.textin(pg_catalog.record_out(%s)), %s '
-        'from rows from (pg_catalog.unnest(countersign.cast_images(null::%s, $1))) with ordinality u (%s, ord) join %s t on %s order by %s %s',
-        shown, case when current_setting('track_commit_timestamp') = 'on' then 'pg_catalog.pg_xact_commit_timestamp(t.xmin)' else 'null::timestamptz' end,
+        'from rows from (pg_catalog.unnest(countersign.cast_images(null::%s, $1))) with ordinality u (%s, ord) join %s "!t" on %s order by %s %s',
+        shown, case when current_setting('track_commit_timestamp') = 'on' then 'pg_catalog.pg_xact_commit_timestamp("!t".xmin)' else 'null::timestamptz' end,
         t.name, countersign.image_columns(t, 'c'), t.name, countersign.key_match(t, 'c'),
-        (select string_agg(format('t.%I', k), ', ') from unnest(t.key_columns) k), case when is_locking then 'for update of t' else '' end);
+        (select string_agg(format('"!t".%I', k), ', ') from unnest(t.key_columns) k), case when is_locking then 'for update of "!t"' else '' end);
 begin
     -- Until the end of the function: what policies call finds what it finds in the session.
     perform set_config('search_path', path, true);
@@ -166,7 +166,7 @@ declare
     done       bigint := 0;
 begin
     if kind = 'D' then
-        statement := format('delete from %s t using %s where %s', t.name, given, countersign.key_match(t, 'm'));
+        statement := format('delete from %s "!t" using %s where %s', t.name, given, countersign.key_match(t, 'm'));
     elsif kind = 'I' then
         select format('insert into %s (%s) overriding system value select %s from %s', t.name,
                       string_agg(format('%I', c), ', ' order by o), string_agg('u.c' || o, ', ' order by o), given)
@@ -181,7 +181,7 @@ begin
                           string_agg(format('case when record_image_ne(row(u.c%1$s), row(u.m%1$s)) then %1$s end', o), ', '), given)
             from generate_subscripts(t.columns, 1) o) using images, matched
         loop
-            select format('update %s t set (%s) = row (%s) from %s where %s', t.name,
+            select format('update %s "!t" set (%s) = row (%s) from %s where %s', t.name,
                           string_agg(format('%I', c), ', ' order by o), string_agg('u.c' || o, ', ' order by o), given,
                           countersign.key_match(t, 'm'))
             into statement
