@@ -1,1 +1,175 @@
-//! protocol
+//! Exactly once, whoever dies: identical calls at once, dead servers, lost connections, an isolation level of the operator's.
+
+use std::time::{Duration, Instant};
+
+use testkit::{Database, poll};
+
+use crate::support::{Call, Outcome, ledger, outcome, perform, run, server};
+
+const TABLE: &str = "create schema s; create table s.t (id int primary key, n int not null); insert into s.t values (1, 0);
+                     select countersign.track('s.t')";
+const INCREMENT: &str = "update s.t set n = n + 1 where id = 1";
+
+/// Eight sessions make the same calls at the same time; the number of calls, and of those that wrote.
+async fn race(database: &Database, rounds: usize, keyed: bool) -> (usize, usize) {
+    let calls: Vec<Call> = (0..rounds)
+        .map(|round| {
+            let call = Call::new("increment", &format!("{round} {keyed}"));
+            if keyed { call.keyed(&format!("key {round}")) } else { call }
+        })
+        .collect();
+    let workers = (0..8).map(|_| {
+        let (database, calls) = (database.clone(), calls.clone());
+        tokio::spawn(async move {
+            let mut session = server(&database).await;
+            let mut written = 0;
+            for call in &calls {
+                // A conflict of isolation is retried, as an agent does it.
+                loop {
+                    match perform(&database, &mut session, &call.again(), INCREMENT).await {
+                        Outcome::Success => written += 1,
+                        Outcome::Failed(code) if code == "40001" => continue,
+                        // Another server's increment came later on the same row.
+                        Outcome::Duplicate(_) | Outcome::Verdict(_) => {}
+                        other => panic!("{other:?}"),
+                    }
+                    break;
+                }
+            }
+            written
+        })
+    });
+    let mut written = 0;
+    for worker in workers.collect::<Vec<_>>() {
+        written += worker.await.unwrap();
+    }
+    (rounds, written)
+}
+
+async fn check(database: &Database, wanted: usize) {
+    assert_eq!(database.value("select n from s.t").await, wanted.to_string());
+    assert_eq!(database.value("select count(*) from countersign.record where status = 'success'").await, wanted.to_string());
+    assert_eq!(database.value("select count(*) from countersign.effect").await, wanted.to_string());
+    assert_eq!(database.value("select count(*) from countersign.attempt").await, "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn identical_calls_at_once_write_once() {
+    let database = ledger("race").await;
+    database.run(TABLE).await;
+    let (calls, written) = race(&database, 20, false).await;
+    assert_eq!(written, calls);
+    check(&database, calls).await;
+    let (keyed, written) = race(&database, 20, true).await;
+    assert_eq!(written, keyed);
+    check(&database, calls + keyed).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn identical_calls_write_once_when_the_database_is_serializable() {
+    let database = ledger("race_serializable").await;
+    database.run(TABLE).await;
+    database.run("alter database race_serializable set default_transaction_isolation = 'serializable'").await;
+    let (calls, written) = race(&database, 8, false).await;
+    assert_eq!(written, calls);
+    check(&database, calls).await;
+}
+
+/// F-65: the identical call of another server, after this one was killed at `statements` of T2.
+async fn after_a_kill(database: &Database, statements: &str) -> Duration {
+    let call = Call::new("increment", statements);
+    let dead = server(database).await;
+    let pid = run(&dead, "select pg_backend_pid()").await.unwrap().remove(0);
+    run(&dead, &format!("{} and chain; {}", call.admission(), statements.replace("CLAIM", &call.claim(false)))).await.unwrap();
+    database.run(&format!("select pg_terminate_backend({pid})")).await;
+    let since = Instant::now();
+    let mut alive = server(database).await;
+    assert_eq!(perform(database, &mut alive, &call.again(), INCREMENT).await, Outcome::Success);
+    assert_eq!(outcome(database, call.correlation_id).await, "failure in_doubt_aborted");
+    since.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_server_holds_nobody_up() {
+    let database = ledger("dead_server").await;
+    database.run(TABLE).await;
+    for (statements, wanted) in [("select 1", "1"), ("CLAIM", "2"), ("CLAIM; update s.t set n = n + 100", "3")] {
+        let took = after_a_kill(&database, statements).await;
+        assert!(took < Duration::from_secs(2), "F-65: {statements}: {took:?}");
+        assert_eq!(database.value("select n from s.t").await, wanted);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fenced_server_cannot_write_any_more() {
+    let database = ledger("fenced").await;
+    database.run(TABLE).await;
+    let (call, session) = (Call::new("increment", "late"), server(&database).await);
+    run(&session, &call.admission()).await.unwrap();
+    let swept = run(&server(&database).await, "select countersign.sweep('0 s', 10)").await.unwrap();
+    assert_eq!(swept, [call.correlation_id.to_string()]);
+    let refused = run(&session, &format!("begin; {}", call.claim(false))).await.unwrap_err();
+    assert_eq!((refused.code.as_str(), refused.detail.as_str()), ("CS001", "fenced"));
+    // One that is being carried out is passed over.
+    run(&session, "rollback").await.unwrap();
+    let call = Call::new("increment", "busy");
+    run(&session, &format!("{} and chain; {}; {INCREMENT}", call.admission(), call.claim(false))).await.unwrap();
+    assert_eq!(run(&server(&database).await, "select countersign.sweep('0 s', 10)").await.unwrap(), Vec::<String>::new());
+    run(&session, &call.finish()).await.unwrap();
+    check(&database, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_connection_resolves_to_the_truth() {
+    let database = ledger("resolved").await;
+    database.run(TABLE).await;
+    let mut session = server(&database).await;
+    let (written, lost, late) = (Call::new("t", "1"), Call::new("t", "2"), Call::new("t", "3"));
+    written.run(&session, INCREMENT).await.unwrap();
+    assert_eq!(crate::support::resolve(&database, &mut session, &written).await, "success");
+    run(&session, &lost.admission()).await.unwrap();
+    assert_eq!(crate::support::resolve(&database, &mut session, &lost).await, "failure");
+    // Its T1 never arrived; or arrives after the truth was told.
+    assert_eq!(crate::support::resolve(&database, &mut session, &late).await, "failure");
+    let refused = late.run(&session, INCREMENT).await.unwrap_err();
+    assert_eq!(refused.code, "23505");
+    run(&session, "select countersign.sweep('0 s', 10)").await.unwrap();
+    assert_eq!(outcome(&database, late.correlation_id).await, "failure in_doubt_aborted");
+    check(&database, 1).await;
+
+    // Resolving waits for a T2 that still runs, and then says what it did.
+    let busy = Call::new("t", "4");
+    run(&session, &format!("{} and chain; {}; {INCREMENT}", busy.admission(), busy.claim(false))).await.unwrap();
+    let waiting = tokio::spawn({
+        let (database, busy) = (database.clone(), busy.clone());
+        async move { crate::support::resolve(&database, &mut server(&database).await, &busy).await }
+    });
+    let waits = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    poll::until("resolve waits", async || database.value(waits).await == "1").await;
+    run(&session, &busy.finish()).await.unwrap();
+    assert_eq!(waiting.await.unwrap(), "success");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_were_committed_without_an_outcome_are_never_called_unwritten() {
+    let database = ledger("unfinished").await;
+    database.run(TABLE).await;
+    let (call, session) = (Call::new("t", "1"), server(&database).await);
+    run(&session, &format!("{} and chain; {}; {INCREMENT}; commit", call.admission(), call.claim(false))).await.unwrap();
+    run(&session, "select countersign.sweep('0 s', 10)").await.unwrap();
+    assert_eq!(outcome(&database, call.correlation_id).await, "failure unfinished");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_failed_is_on_record_and_can_be_repeated() {
+    let database = ledger("failed").await;
+    database.run(TABLE).await;
+    let (call, mut session) = (Call::new("t", "1").keyed("k"), server(&database).await);
+    assert_eq!(perform(&database, &mut session, &call, "select 1 / 0").await, Outcome::Failed("22012".to_owned()));
+    assert_eq!(outcome(&database, call.correlation_id).await, "failure sql_error");
+    // The key stays bound to its arguments.
+    let other = Call { params: "other".to_owned(), ..call.again() };
+    assert_eq!(perform(&database, &mut session, &other, INCREMENT).await, Outcome::Verdict("key_reused".to_owned()));
+    assert_eq!(perform(&database, &mut session, &call.again(), INCREMENT).await, Outcome::Success);
+    check(&database, 1).await;
+}
