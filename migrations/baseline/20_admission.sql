@@ -42,9 +42,12 @@ create function countersign.end_attempt(
 declare
     -- Rows were changed, and the attempt is still there: its T2 was committed without `finish`.
     is_unfinished  boolean := exists (select from countersign.effect e where e.correlation_id = a.correlation_id);
-    -- A caller's key stays bound to its arguments after a failure; a refusal binds nothing.
+    -- A caller's key stays bound to its arguments after a failure; a refusal binds nothing. The newest record of a slot counts, so this
+    -- one must not come after a success that holds it: an identical call that was admitted, and whose server died, would hide it.
     binds          boolean := a.idempotency_key is not null and a.undo_of is null and outcome = 'failure'
-                              and code not in ('idempotency_key_reused', 'superseded', 'account_frozen');
+                              and code not in ('idempotency_key_reused', 'superseded', 'account_frozen')
+                              and coalesce((select r.status <> 'success' or r.holds_until <= clock_timestamp()
+                                            from countersign.record r where r.slot = a.slot order by r.id desc limit 1), true);
 begin
     perform countersign.commit_durably();
     insert into countersign.record (correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, tool_name,

@@ -92,7 +92,7 @@ begin
     return json_build_object(
         'mode', mode, 'writes', chosen, 'added', added, 'left_out', left_out, 'rows', cardinality(net),
         'conflicts', array_to_json(live || coalesce(later, '{}')),
-        'is_ready', chosen <> '{}' and live = '{}' and later is null,
+        'is_ready', chosen <> '{}' and cardinality(live) = 0 and later is null,
         'digest', encode(sha256(convert_to(json_build_array('countersign undo plan 1', chosen,
                       (select json_agg(json_build_array(t.name, w.key, w.before, w.after) order by t.name, w.key)
                        from unnest(net) w join countersign.tracked t on t.shape = w.shape))::text, 'UTF8')), 'hex'));

@@ -173,3 +173,17 @@ async fn a_statement_that_failed_is_on_record_and_can_be_repeated() {
     assert_eq!(perform(&database, &mut session, &call.again(), INCREMENT).await, Outcome::Success);
     check(&database, 1).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_duplicate_does_not_hide_the_success_that_it_met() {
+    let database = ledger("dead_duplicate").await;
+    database.run(TABLE).await;
+    let (call, mut session) = (Call::new("t", "1").keyed("k"), server(&database).await);
+    assert_eq!(perform(&database, &mut session, &call, INCREMENT).await, Outcome::Success);
+    let dead = call.again();
+    run(&session, &dead.admission()).await.unwrap();
+    run(&session, "select countersign.sweep('0 s', 10)").await.unwrap();
+    assert_eq!(outcome(&database, dead.correlation_id).await, "failure in_doubt_aborted");
+    assert_eq!(perform(&database, &mut session, &call.again(), INCREMENT).await, Outcome::Duplicate(call.correlation_id));
+    check(&database, 1).await;
+}

@@ -33,11 +33,20 @@ async fn roles(database: &Database) {
 
 /// An empty database with the baseline, whose tables of any schema servers and the operator may use.
 pub(crate) async fn ledger(name: &str) -> Database {
+    ledger_without(name, &[]).await
+}
+
+/// The same with texts of the baseline replaced: a mechanism is taken out.
+pub(crate) async fn ledger_without(name: &str, replaced: &[(&str, &str)]) -> Database {
     let database = Database::empty(name).await;
     roles(&database).await;
     let mut sql = "create schema countersign authorization countersign_owner; set role countersign_owner;".to_owned();
     for (_, text) in BASELINE {
         sql.push_str(text);
+    }
+    for (text, by) in replaced {
+        assert!(sql.contains(text), "{text}");
+        sql = sql.replace(text, by);
     }
     sql.push_str(&BASELINE_GRANTS.replace("{writer}", DEFAULT_WRITER));
     sql.push_str(&BASELINE_GRANTS.replace("{writer}", OTHER_WRITER));
@@ -296,7 +305,7 @@ pub(crate) enum Outcome {
 }
 
 /// Whether an attempt was refused because an identical call is in flight or was carried out.
-fn is_taken(refused: &Refused) -> bool {
+pub(crate) fn is_taken(refused: &Refused) -> bool {
     refused.code == "CS001" || refused.code == "23505" && refused.message.contains("attempt_pkey")
 }
 
@@ -332,7 +341,7 @@ pub(crate) async fn perform(database: &Database, session: &mut Client, call: &Ca
 }
 
 /// Asks for the verdict until there is one; `None` for `run`.
-async fn settle(session: &Client, call: &Call) -> Result<Option<Outcome>, Refused> {
+pub(crate) async fn settle(session: &Client, call: &Call) -> Result<Option<Outcome>, Refused> {
     loop {
         let answer = run(session, &call.admit()).await;
         if answer.is_err() {
