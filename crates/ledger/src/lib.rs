@@ -22,8 +22,8 @@
 
 mod admit;
 mod any_statement;
-mod baseline;
 pub mod audit;
+mod baseline;
 mod definitions;
 mod doctor;
 mod execute;
@@ -51,8 +51,8 @@ mod states;
 mod sweep;
 
 pub use admit::key_reused;
-pub use baseline::{BASELINE, BASELINE_GRANTS};
 pub use any_statement::{Answered, Foreseen, Undone};
+pub use baseline::{BASELINE, BASELINE_GRANTS};
 pub use definitions::Definition;
 pub use doctor::{Doctor, MOST_FOUND};
 pub use executor::{
@@ -60,7 +60,7 @@ pub use executor::{
 };
 pub use executors::{DuplicateExecutor, Executors};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
-pub use gate::{Attempt, Gate, Settled, Stopped};
+pub use gate::{Attempt, Gate, Settled, Stopped, undone_by};
 pub use identity::{Fork, check_identity, fork};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use records::{RecordFilter, Records, Status};

@@ -138,6 +138,7 @@ impl Tool for ExecuteSql {
                 deadline: call.deadline,
                 executor,
                 agreed: None,
+                undo_of: None,
             };
             answer(NAME, self.gate.perform(attempt).await)
         })
