@@ -11,6 +11,9 @@ pub const OWNER: &str = "countersign_owner";
 /// The role of the people who approve proposals.
 pub const APPROVER: &str = "countersign_approver";
 
+/// The role of the people who undo the writes of any account, and stop writes.
+pub const OPERATOR: &str = "countersign_operator";
+
 /// Everything that lets a login do more than the manifests' statements and the ledger's protocol need.
 const EXCESS_SQL: &str = "\
 select s.rolname::text, array_to_json(case when s.rolsuper then array['is a superuser'] else array( \

@@ -3,17 +3,21 @@
 use std::io;
 
 use pg::{Pooler, Session, SessionSettings, Step, Target};
-use refinery_core::Migration;
 use refinery_core::traits::r#async::{AsyncMigrate, AsyncQuery, AsyncTransaction};
+use refinery_core::{Migration, Runner};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-#[allow(clippy::unwrap_used, unreachable_pub, missing_docs, reason = "what refinery's macro writes")]
-mod embedded {
-    refinery::embed_migrations!("../../migrations");
-}
+use crate::baseline::BASELINE;
 
 const HISTORY_TABLE: &str = "countersign.schema_history";
+
+/// The versions of the schema, each one migration.
+fn migrations() -> Result<Vec<Migration>, SchemaError> {
+    let baseline: String = BASELINE.iter().map(|(_, sql)| *sql).collect();
+    let baseline = Migration::unapplied("V1__baseline", &baseline);
+    Ok(vec![baseline.map_err(|error| SchemaError::Migration(with_causes(&error)))?])
+}
 
 /// Why the schema is not there.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +44,16 @@ pub enum SchemaError {
         needed: i32,
         /// What to do.
         advice: &'static str,
+    },
+    /// The ledger was made before its tables had their present form.
+    #[error(
+        "the ledger in database \"{database}\" has the format of an earlier version, which is not supported: export its records with \
+         the countersign that made it (`countersign audit list --json`), then remove it (`drop schema countersign cascade`) and run \
+         `countersign init` again. Nothing was changed"
+    )]
+    OldFormat {
+        /// The database.
+        database: String,
     },
     /// The ledger was made for another database.
     #[error(
@@ -95,16 +109,23 @@ pub(crate) fn refuse_pooler(target: &Target) -> Result<(), SchemaError> {
 /// Applies the migrations that are missing, in the transaction that is open; the version of the schema then. Adds what it ran
 /// to `statements`.
 pub(crate) async fn migrate(session: &mut Session, statements: &mut Vec<String>) -> Result<i32, SchemaError> {
-    let mut runner = embedded::migrations::runner();
+    refuse_old_format(session).await?;
+    let mut runner = Runner::new(&migrations()?);
     runner.set_migration_table_name(HISTORY_TABLE);
     let mut connection = MigrationSession { session, statements };
     runner.run_async(&mut connection).await.map_err(|error| SchemaError::Migration(with_causes(&error)))?;
-    Ok(needed_version())
+    needed_version()
 }
 
 /// The version of the schema that this binary makes.
-fn needed_version() -> i32 {
-    embedded::migrations::runner().get_migrations().iter().map(Migration::version).max().unwrap_or_default()
+fn needed_version() -> Result<i32, SchemaError> {
+    Ok(migrations()?.iter().map(Migration::version).max().unwrap_or_default())
+}
+
+/// A ledger of the format before version 1 has other tables, and no record of it can be brought over.
+async fn refuse_old_format(session: &mut Session) -> Result<(), SchemaError> {
+    let sql = "select pg_catalog.current_database()::text where pg_catalog.to_regclass('countersign.mutation_audit') is not null";
+    single(session, sql, &[]).await?.map_or(Ok(()), |database| Err(SchemaError::OldFormat { database }))
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {
@@ -136,11 +157,13 @@ pub async fn exists(target: &Target) -> Result<bool, pg::Error> {
 pub async fn check(target: &Target) -> Result<i32, SchemaError> {
     let mut session = Session::connect(target, &SessionSettings::default()).await.map_err(connect_error)?;
     let missing = |missing| SchemaError::Missing { database: target.dbname.clone(), missing };
+    refuse_old_format(&mut session).await?;
     for (table, name) in [
         ("countersign.schema_history", "ledger (schema countersign)"),
-        ("countersign.mutation_audit", "table countersign.mutation_audit"),
-        ("countersign.idempotency_guard", "table countersign.idempotency_guard"),
-        ("countersign.undo_call", "table countersign.undo_call"),
+        ("countersign.attempt", "table countersign.attempt"),
+        ("countersign.record", "table countersign.record"),
+        ("countersign.effect", "table countersign.effect"),
+        ("countersign.reversal", "table countersign.reversal"),
         ("countersign.seal", "table countersign.seal"),
         ("countersign.proposal", "table countersign.proposal"),
     ] {
@@ -149,7 +172,7 @@ pub async fn check(target: &Target) -> Result<i32, SchemaError> {
     }
     let newest = single(&mut session, "select max(version) from countersign.schema_history", &[]).await?;
     let found: i32 = newest.and_then(|version| version.parse().ok()).unwrap_or_default();
-    let needed = needed_version();
+    let needed = needed_version()?;
     session.close().await;
     let advice = match found.cmp(&needed) {
         std::cmp::Ordering::Equal => return Ok(found),

@@ -7,19 +7,13 @@ use testkit::{Database, repository};
 async fn the_expected_inventory_is_what_the_migrations_make() {
     let setup = repository().join("crates/ledger/src/setup");
     let db = Database::empty("inventory").await;
-    let mut migrations: Vec<_> =
-        std::fs::read_dir(repository().join("migrations")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    migrations.sort_by_key(|path| {
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        name.trim_start_matches('V').split("__").next().unwrap().parse::<u32>().unwrap()
-    });
     // The table of refinery.
     let mut script = "set search_path = pg_catalog, pg_temp; create schema countersign;
         create table countersign.schema_history (version int4 primary key, name varchar(255), applied_on varchar(255),
             checksum varchar(255));\n"
         .to_owned();
-    for path in migrations {
-        script.push_str(&std::fs::read_to_string(path).unwrap());
+    for (_, sql) in ledger::BASELINE {
+        script.push_str(sql);
     }
     let inventory = std::fs::read_to_string(setup.join("inventory.sql")).unwrap();
     let client = db.connect().await;

@@ -4,44 +4,77 @@ use pg::Session;
 use pg::value::identifier;
 
 use super::{Setup, literal, rows};
-use crate::roles::APPROVER;
+use crate::baseline::BASELINE_GRANTS;
+use crate::roles::{APPROVER, OPERATOR};
 use crate::schema::SchemaError;
 
-/// The functions of the write protocol, which servers call.
-const SERVER_FUNCTIONS: [&str; 23] = [
-    "admit(uuid, text, text, text, text, text, json, text, json, boolean)",
-    "changed_definitions(json)",
-    "claim(uuid, integer)",
-    "contend(uuid)",
-    "current_definitions(text[])",
-    "decide_proposal(uuid, text, text, text, text, text, uuid, interval)",
-    "end_proposal(uuid, uuid, text, text, text)",
-    "finish_failure(uuid, text, text, text)",
-    "finish_proposal(uuid, uuid, text, text, text)",
-    "finish_success(uuid, json, text, bigint, json, json, json, text[], text[], interval)",
-    "hold_proposal(uuid, uuid)",
-    "note_fingerprint_key(text)",
-    "propose(uuid, text, text, text, text, text, text, text, json, text, text, json, interval, integer, json)",
-    "reader_credentials()",
-    "record_aborted(uuid, text, text, text, text, text, json, text, json)",
-    "release_proposal(uuid, uuid, interval, boolean)",
-    "resolve(uuid, integer)",
-    "seal_records(integer)",
-    "standing_write(text, text, text, text)",
-    "state_keys()",
-    "sweep(interval, integer)",
-    "sweep_proposals(integer)",
-    "take_proposal(uuid, uuid, interval)",
-];
+/// Stands for the login of a server in the list of grants.
+const WRITER: &str = "{writer}";
 
-/// The functions that approvers call.
-const APPROVER_FUNCTIONS: [&str; 2] = ["begin_decision(uuid)", "decide_as_person(uuid, text, text, text, text, text)"];
+/// A table that the migrations themselves make; everybody who reads the ledger reads its version.
+const HISTORY: &str = "schema_history";
 
-/// The functions that both call: they change nothing.
-const SHARED_FUNCTIONS: [&str; 2] = ["current_identity()", "may_run_until(countersign.proposal)"];
+/// What the list grants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Grant<'a> {
+    /// schema, table or function.
+    kind: &'static str,
+    /// Without its schema; of a function with the types of its arguments.
+    name: &'a str,
+    privilege: &'static str,
+    /// The role, or [`WRITER`].
+    role: &'a str,
+}
 
-/// The tables that neither servers nor approvers read: passwords, keys, and what only `init` needs.
-const PRIVATE_TABLES: [&str; 5] = ["decision_nonce", "reader_login", "reader_relation", "reader_schema", "state_key"];
+/// The list, statement by statement.
+fn grants() -> Vec<Grant<'static>> {
+    let text = BASELINE_GRANTS.split(";\n").map(|statement| {
+        // Comments stand in front of a statement.
+        let start = statement.rfind("grant ").unwrap_or(statement.len());
+        statement.get(start..).unwrap_or_default()
+    });
+    let mut grants: Vec<Grant<'static>> = text.flat_map(statement_grants).collect();
+    let readers = [WRITER, APPROVER, OPERATOR];
+    grants.extend(readers.map(|role| Grant { kind: "table", name: HISTORY, privilege: "SELECT", role }));
+    grants
+}
+
+fn statement_grants(statement: &'static str) -> Vec<Grant<'static>> {
+    let statement = statement.trim().trim_end_matches(';');
+    let kinds = [
+        ("grant usage on schema", "schema", "USAGE"),
+        ("grant select on", "table", "SELECT"),
+        ("grant insert on", "table", "INSERT"),
+        ("grant execute on function", "function", "EXECUTE"),
+    ];
+    let Some((objects, kind, privilege)) =
+        kinds.into_iter().find_map(|(start, kind, privilege)| Some((statement.strip_prefix(start)?, kind, privilege)))
+    else {
+        return Vec::new();
+    };
+    let Some((objects, roles)) = objects.rsplit_once(" to ") else { return Vec::new() };
+    let names = top_level(objects);
+    let roles = roles.split(',').map(str::trim);
+    roles.flat_map(|role| names.iter().map(move |name| Grant { kind, name, privilege, role })).collect()
+}
+
+/// The objects of a list, without the ledger's schema.
+fn top_level(list: &'static str) -> Vec<&'static str> {
+    let (mut names, mut depth, mut start) = (Vec::new(), 0_usize, 0);
+    for (at, c) in list.char_indices().chain([(list.len(), ',')]) {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                let name = list.get(start..at).unwrap_or_default().trim();
+                names.push(name.strip_prefix("countersign.").unwrap_or(name));
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    names
+}
 
 const WRITERS_SQL: &str = "select w.role_name from countersign.writer_login w";
 
@@ -84,19 +117,18 @@ pub(super) struct Privilege {
 }
 
 impl Privilege {
-    /// Whether it is one that `init` grants, or one that an administrator may grant: SELECT, to auditors.
+    /// Whether it is one that `init` grants, or one that an administrator may grant: SELECT, to auditors, on what everybody who
+    /// reads the ledger may read.
     fn is_expected(&self, writers: &[String]) -> bool {
-        let is_writer = writers.contains(&self.role);
-        match self.kind.as_str() {
-            _ if self.role == "PUBLIC" => false,
-            "schema" => self.privilege == "USAGE",
-            "table" => self.privilege == "SELECT" && !PRIVATE_TABLES.contains(&self.name.as_str()),
-            _ => {
-                let name = self.name.as_str();
-                is_writer && (SERVER_FUNCTIONS.contains(&name) || SHARED_FUNCTIONS.contains(&name))
-                    || self.role == APPROVER && (APPROVER_FUNCTIONS.contains(&name) || SHARED_FUNCTIONS.contains(&name))
-            }
-        }
+        let role = if writers.contains(&self.role) { WRITER } else { self.role.as_str() };
+        let listed = grants();
+        let same = |grant: &&Grant<'_>| {
+            grant.kind == self.kind && grant.name == self.name && grant.privilege == self.privilege
+        };
+        self.role != "PUBLIC"
+            && (listed.iter().filter(same).any(|grant| grant.role == role)
+                || self.kind == "schema" && self.privilege == "USAGE"
+                || self.kind == "table" && self.privilege == "SELECT" && listed.iter().any(|grant| same(&grant)))
     }
 
     fn object(&self) -> String {
@@ -136,14 +168,16 @@ impl Setup {
         let mut writers = self.rows::<1>(WRITERS_SQL, &[]).await?.concat();
         let mut given = Vec::new();
         if self.role_exists(writer).await? {
-            given.push((writer.to_owned(), [&SERVER_FUNCTIONS[..], &SHARED_FUNCTIONS[..]].concat()));
+            given.push((writer, WRITER));
             if !writers.iter().any(|known| known == writer) {
                 self.execute(format!("insert into countersign.writer_login values ({})", literal(writer))).await?;
                 writers.push(writer.to_owned());
             }
         }
-        if self.role_exists(APPROVER).await? {
-            given.push((APPROVER.to_owned(), [&APPROVER_FUNCTIONS[..], &SHARED_FUNCTIONS[..]].concat()));
+        for role in [APPROVER, OPERATOR] {
+            if self.role_exists(role).await? {
+                given.push((role, role));
+            }
         }
         let grants = privileges(&mut self.session).await?;
         for grant in grants.iter().filter(|grant| !grant.is_expected(&writers)) {
@@ -154,45 +188,42 @@ impl Setup {
                 self.report.changes.push(change);
             }
         }
-        let private: Vec<String> = PRIVATE_TABLES.iter().map(|name| literal(name)).collect();
-        let tables = format!(
-            "select c.relname from pg_class c where c.relnamespace = 'countersign'::regnamespace \
-             and c.relkind in ('r', 'v') and c.relname not in ({}) order by 1",
-            private.join(", ")
-        );
-        let tables: Vec<String> = self.rows::<1>(&tables, &[]).await?.into_iter().flatten().collect();
-        for (role, functions) in given {
-            self.grant(&role, &functions, &tables, &grants).await?;
+        for (role, listed_as) in given {
+            self.grant(role, listed_as, &grants).await?;
         }
         Ok(())
     }
 
-    async fn grant(
-        &mut self,
-        role: &str,
-        functions: &[&str],
-        tables: &[String],
-        known: &[Privilege],
-    ) -> Result<(), SchemaError> {
-        let has = |kind: &str, name: &str| {
-            known.iter().any(|grant| grant.kind == kind && grant.name == name && grant.role == role)
-        };
-        let to = identifier(role);
-        if !has("schema", "countersign") {
-            self.execute(format!("grant usage on schema countersign to {to}")).await?;
-        }
-        let names: Vec<String> = tables
+    /// Grants a role what the list has for it, as far as it has not got that.
+    async fn grant(&mut self, role: &str, listed_as: &str, known: &[Privilege]) -> Result<(), SchemaError> {
+        let listed = grants();
+        let missing: Vec<&Grant<'_>> = listed
             .iter()
-            .filter(|name| !has("table", name))
-            .map(|name| format!("countersign.{}", identifier(name)))
+            .filter(|grant| grant.role == listed_as)
+            .filter(|grant| {
+                !known.iter().any(|it| {
+                    it.role == role
+                        && (it.kind.as_str(), it.name.as_str(), it.privilege.as_str())
+                            == (grant.kind, grant.name, grant.privilege)
+                })
+            })
             .collect();
-        if !names.is_empty() {
-            self.execute(format!("grant select on {} to {to}", names.join(", "))).await?;
-        }
-        let names: Vec<String> =
-            functions.iter().filter(|name| !has("function", name)).map(|name| format!("countersign.{name}")).collect();
-        if !names.is_empty() {
-            self.execute(format!("grant execute on function {} to {to}", names.join(", "))).await?;
+        let to = identifier(role);
+        for (kind, privilege) in
+            [("schema", "USAGE"), ("table", "SELECT"), ("table", "INSERT"), ("function", "EXECUTE")]
+        {
+            let of_kind = missing.iter().filter(|grant| (grant.kind, grant.privilege) == (kind, privilege));
+            let names: Vec<String> = of_kind
+                .map(
+                    |grant| {
+                        if kind == "schema" { grant.name.to_owned() } else { format!("countersign.{}", grant.name) }
+                    },
+                )
+                .collect();
+            if !names.is_empty() {
+                let (privilege, names) = (privilege.to_lowercase(), names.join(", "));
+                self.execute(format!("grant {privilege} on {kind} {names} to {to}")).await?;
+            }
         }
         self.grant_connect(role).await
     }
