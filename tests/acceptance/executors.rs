@@ -41,7 +41,6 @@ async fn perform(db: &Database, statements: &'static [&'static str]) -> (Stopped
         deadline: tokio::time::Instant::now() + Duration::from_secs(20),
         executor: Arc::new(Careless { statements }),
         agreed: None,
-        undo_of: None,
     };
     let stopped = Ledger::new(target, Settings::default()).gate().perform(attempt).await.unwrap_err();
     (stopped, db.rows("select status, error_code from countersign.mutation_audit").await)

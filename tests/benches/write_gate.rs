@@ -169,7 +169,6 @@ async fn through_the_gate(gate: &Gate) {
         deadline: tokio::time::Instant::now() + Duration::from_secs(30),
         executor,
         agreed: None,
-        undo_of: None,
     };
     let settled = gate.perform(attempt).await.expect("a write");
     assert!(matches!(settled, Settled::Executed { .. }));

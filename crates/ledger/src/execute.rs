@@ -74,6 +74,10 @@ pub(crate) async fn execute(
         None => executor.execute(&mut tx, &attempt.order).await,
         Some(agreed) => agreed.execute(executor, &mut tx, &attempt.order).await,
     };
+    let executed = executed.map(|work| {
+        let rollback = work.rollback.of_write(&intent.correlation_id.to_string());
+        Work { rollback, ..work }
+    });
     let work = match executed {
         // An executor that ran no statement at all still has its attempt to claim.
         Ok(work) => tx.open().await.map(|()| work),

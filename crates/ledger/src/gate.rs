@@ -30,7 +30,7 @@ pub struct Attempt {
     /// What of the parameters must not be kept: it stays out of the record, of logs and of later answers. The
     /// fingerprint still covers it.
     pub redaction: Redaction,
-    /// The caller's own key, if there is one.
+    /// The caller's own key, if there is one: that of an undo ([`undone_by`]), or any other.
     pub idempotency_key: Option<String>,
     /// From the call to the answer.
     pub deadline: Instant,
@@ -38,8 +38,6 @@ pub struct Attempt {
     pub executor: Arc<dyn Executor>,
     /// The proposal that it carries out, if it was one.
     pub agreed: Option<Agreed>,
-    /// The write that it undoes, if it is an undo.
-    pub undo_of: Option<CorrelationId>,
 }
 
 /// The write that a call with this key undoes: the key of an undo is `undo:` and the receipt of that write.

@@ -1,10 +1,10 @@
 //! What an attempt's record says from the beginning.
 
-use contract::CorrelationId;
+use contract::{AccountId, CorrelationId};
 use serde_json::Value;
 
 use crate::fingerprint::{Fingerprint, canonical_json, sha256_hex};
-use crate::gate::Attempt;
+use crate::gate::{Attempt, undone_by};
 use crate::records::summary;
 
 /// What is known of an attempt before anything of it is done: the columns of `countersign.admission`, in their order, as texts.
@@ -32,9 +32,10 @@ impl Intent {
         let params = Value::Object(attempt.redaction.params(&attempt.order.params));
         let principal = &attempt.order.principal;
         let (account, client) = (principal.account_id.as_str(), &principal.client);
-        let undo_of = attempt.undo_of.map(|write| format!("{{{write}}}"));
+        let undo_of = undone_by(attempt.idempotency_key.as_deref()).map(|write| format!("{{{write}}}"));
+        let slot = slot(&principal.account_id, &attempt.tool, attempt.idempotency_key.as_deref(), fingerprint);
         let columns = [
-            Some(slot(account, attempt, fingerprint)),
+            Some(slot),
             Some(correlation_id.to_string()),
             Some(account.to_owned()),
             principal.actor.clone(),
@@ -69,14 +70,20 @@ impl Intent {
     }
 }
 
-/// As the constraint `slot_names_the_call` of `countersign.attempt` has it.
-fn slot(account: &str, attempt: &Attempt, fingerprint: &Fingerprint) -> String {
-    let call = match (attempt.undo_of, &attempt.idempotency_key) {
-        (Some(write), _) => format!("undo {write}"),
-        (None, key) => {
-            let tool = &attempt.tool;
+/// What counts as the same call, as `bytea` in text form: SHA-256 as the constraint `slot_names_the_call` of
+/// `countersign.attempt` has it.
+pub(crate) fn slot(
+    account: &AccountId,
+    tool: &str,
+    idempotency_key: Option<&str>,
+    fingerprint: &Fingerprint,
+) -> String {
+    let call = match undone_by(idempotency_key) {
+        Some(write) => format!("undo {write}"),
+        None => {
+            let account = account.as_str();
             let (accounts, tools) = (account.chars().count(), tool.chars().count());
-            let same = key.as_ref().map_or_else(|| format!("f{}", fingerprint.as_str()), |key| format!("k{key}"));
+            let same = idempotency_key.map_or_else(|| format!("f{}", fingerprint.as_str()), |key| format!("k{key}"));
             format!("{accounts} {tools} {account}{tool}{same}")
         }
     };

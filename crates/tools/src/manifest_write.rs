@@ -104,9 +104,7 @@ impl Tool for ManifestWrite {
             executor.check(&order)?;
             let redaction = redaction(&self.spec, &order.params);
             let deadline = call.deadline;
-            let undo_of = ledger::undone_by(idempotency_key.as_deref());
-            let attempt =
-                Attempt { order, tool, redaction, idempotency_key, deadline, executor, agreed: None, undo_of };
+            let attempt = Attempt { order, tool, redaction, idempotency_key, deadline, executor, agreed: None };
             answer(&self.spec.name, self.gate.perform(attempt).await)
         })
     }

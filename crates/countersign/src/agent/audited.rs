@@ -225,7 +225,6 @@ impl Audited {
             deadline: Instant::now() + within + AROUND,
             executor: Arc::new(write),
             agreed: None,
-            undo_of: None,
         };
         let gate = self.gate.clone();
         tokio::spawn(async move { gate.perform(attempt).await })

@@ -34,11 +34,12 @@ const CUTOFF_SQL: &str = "select to_char((clock_timestamp() - make_interval(hour
 const PRUNE_SQL: &str = "select looked_to::text, removed_records::text \
      from countersign.prune_records($1::timestamptz, $2::text, $3::bigint, $4::integer)";
 const SURVEY_SQL: &str = "\
-    select count(*) filter (where not p.is_needed)::text, count(*) filter (where p.is_needed)::text, \
-        (select count(*) from countersign.mutation_audit a where a.created_at < $1::timestamptz and a.status = 'pending')::text, \
-        (select count(*) from countersign.mutation_audit a where a.created_at < $1::timestamptz and a.status <> 'pending' \
-           and a.id > (select countersign.sealed_to()))::text \
-    from countersign.prunable($1::timestamptz, 0, 2147483647) p";
+    select (select count(*) from countersign.prunable($1::timestamptz, 0, 2147483647))::text, \
+        (select count(*) from countersign.record r where r.completed_at < $1::timestamptz and r.id <= (select countersign.sealed_to()) \
+           and r.holds_until >= clock_timestamp())::text, \
+        (select count(*) from countersign.mutation m where m.status = 'pending' and m.admitted_at < $1::timestamptz)::text, \
+        (select count(*) from countersign.record r where r.completed_at < $1::timestamptz \
+           and r.id > (select countersign.sealed_to()))::text";
 
 impl Audit {
     /// What [`Audit::prune`] would remove, and the time before which a record counts as old. Removes nothing.

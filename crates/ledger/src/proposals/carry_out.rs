@@ -13,7 +13,7 @@ use super::{Proposal, Proposals, definition};
 use crate::admit::ledger_failure;
 use crate::executor::Executor;
 use crate::executors::Executors;
-use crate::gate::{Attempt, CANCEL_GRACE, RESOLVE_TIMEOUT, Settled, Stopped, undone_by};
+use crate::gate::{Attempt, CANCEL_GRACE, RESOLVE_TIMEOUT, Settled, Stopped};
 use crate::resolve;
 
 /// What a proposal came to, and the write's own answer.
@@ -152,7 +152,6 @@ impl Proposals {
                 deadline,
                 executor,
                 agreed: Some(Agreed { proposal_id: id, correlation_id: attempt, preview: proposal.preview.clone() }),
-                undo_of: undone_by(proposal.idempotency_key.as_deref()),
             })
             .await;
         match performed {

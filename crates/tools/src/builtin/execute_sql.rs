@@ -138,7 +138,6 @@ impl Tool for ExecuteSql {
                 deadline: call.deadline,
                 executor,
                 agreed: None,
-                undo_of: None,
             };
             answer(NAME, self.gate.perform(attempt).await)
         })
