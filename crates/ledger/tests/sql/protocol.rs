@@ -187,3 +187,29 @@ async fn a_dead_duplicate_does_not_hide_the_success_that_it_met() {
     assert_eq!(perform(&database, &mut session, &call.again(), INCREMENT).await, Outcome::Duplicate(call.correlation_id));
     check(&database, 1).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preview_shows_every_effect_and_leaves_nothing() {
+    let database = ledger("preview").await;
+    database
+        .run(&format!(
+            "{TABLE}; create table s.k (id int primary key, t int references s.t on delete cascade); insert into s.k values (7, 1); select countersign.track('s.k')"
+        ))
+        .await;
+    let (session, id) = (server(&database).await, uuid::Uuid::new_v4());
+    let preview = format!("select countersign.claim_preview('{id}', 'agent', 'ana', 'delete'); delete from s.t; set constraints all immediate");
+    let shown = format!("select key from countersign.net_of('{{{id}}}') order by key");
+    let keys = run(&session, &format!("begin; {preview}; {shown}; rollback")).await.unwrap();
+    assert_eq!(keys[1..], [r#"{"id": 1}"#, r#"{"id": 7}"#]);
+    for table in ["attempt", "record", "effect"] {
+        assert_eq!(database.value(&format!("select count(*) from countersign.{table}")).await, "0", "{table}");
+    }
+    // It is no way around T1.
+    let refused = run(&session, &format!("begin; {preview}; select countersign.finish('{id}', '{{}}', '', 1)")).await.unwrap_err();
+    assert_eq!(refused.code, "CS001");
+    run(&session, "rollback").await.unwrap();
+    // Nor from within a write.
+    let call = Call::new("t", "within");
+    let refused = call.run(&session, &preview).await.unwrap_err();
+    assert_eq!(refused.code, "42501");
+}
