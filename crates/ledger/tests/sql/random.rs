@@ -80,10 +80,12 @@ async fn write(database: &Database, session: &mut Client, world: &Shared, made: 
     match &outcome {
         Outcome::Success => made.lock().unwrap().done.push(call.correlation_id),
         Outcome::Resolved(status) if status == "success" => made.lock().unwrap().done.push(call.correlation_id),
-        // It was undone and redone only in the meantime, or it is a lie.
+        // Undone before the call, and never redone.
         Outcome::Duplicate(original) if reversed.contains(original) => {
-            let redone = format!("select countersign.superseded('{original}') is null");
-            if run(session, &redone).await.is_ok_and(|answer| answer[0] != "t") {
+            let redone = format!(
+                "select from countersign.reversal v join countersign.reversal r on r.correlation_id = v.reversed_by where v.correlation_id = '{original}'"
+            );
+            if database.rows(&redone).await.is_empty() {
                 world.lock().unwrap().broken.push(format!("a duplicate of {original} was answered after it had been reversed"));
             }
         }
