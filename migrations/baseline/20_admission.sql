@@ -78,7 +78,7 @@ $$;
 comment on function countersign.effects_of_row(oid, text) is 'The recorded changes of the row with this key, those that gave it another key included.';
 
 create function countersign.superseded(write uuid) returns json
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 declare
     stands_as  uuid := write;
     undo       uuid;

@@ -36,11 +36,12 @@ $$;
 comment on function countersign.key_columns(oid) is 'Null for a table without a key: its changes are recorded, and never undone.';
 
 create function countersign.has_shape(t countersign.tracked) returns boolean
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select t.columns is not distinct from array_agg(a.attname::text order by a.attnum)
-       and t.types is not distinct from array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum)
-    from pg_attribute a where a.attrelid = t.relation and a.attnum > 0 and not a.attisdropped
-$$;
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    return (select t.columns is not distinct from array_agg(a.attname::text order by a.attnum)
+               and t.types is not distinct from array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum)
+            from pg_attribute a where a.attrelid = t.relation and a.attnum > 0 and not a.attisdropped);
+end $$;
 comment on function countersign.has_shape(countersign.tracked) is 'Whether the columns of the table are what they were.';
 
 create function countersign.track(
