@@ -33,6 +33,8 @@ fn records() -> u32 {
     std::env::var("COUNTERSIGN_BENCH_RECORDS").map_or(1_000_000, |number| number.parse().expect("a number"))
 }
 
+type Param<'a> = &'a (dyn ToSql + Sync);
+
 static NEXT: AtomicI64 = AtomicI64::new(1);
 
 #[tokio::main]
@@ -147,20 +149,23 @@ impl Session {
 
     /// The same in one.
     async fn by_hand_pipelined(&self, statement: &Statement, id: i32) {
-        let (statement_params, log_params): ([&(dyn ToSql + Sync); 1], [&(dyn ToSql + Sync); 1]) = ([&id], [&"{\"id\": 1234, \"delta\": 1}"]);
+        let (statement_params, log_params): ([Param<'_>; 1], [Param<'_>; 1]) =
+            ([&id], [&"{\"id\": 1234, \"delta\": 1}"]);
         let (begun, done, logged, committed) = tokio::join!(
             self.client.batch_execute("begin"),
             self.client.execute(statement, &statement_params),
             self.client.execute(&self.log, &log_params),
             self.client.batch_execute("commit"),
         );
-        (begun.unwrap(), done.unwrap(), logged.unwrap(), committed.unwrap());
+        begun.and(committed).unwrap();
+        done.and(logged).unwrap();
     }
 
     /// T1 and T2 in two round trips, or in one; the receipt.
     async fn write(&self, statement: &Statement, param: &(dyn ToSql + Sync), undo_of: &str, round_trips: u8) -> String {
         let id = format!("018f0000-0000-4000-8000-{:012}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let (call, own, param): ([&(dyn ToSql + Sync); 2], [&(dyn ToSql + Sync); 1], [&(dyn ToSql + Sync); 1]) = ([&id, &undo_of], [&id], [param]);
+        let call: [Param<'_>; 2] = [&id, &undo_of];
+        let (own, param): ([Param<'_>; 1], [Param<'_>; 1]) = ([&id], [param]);
         let opening = async {
             tokio::join!(
                 self.client.batch_execute("begin; set local synchronous_commit = off"),
@@ -173,7 +178,9 @@ impl Session {
         let ending = async { tokio::join!(self.client.query(&self.finish, &own), self.client.batch_execute("commit")) };
         let ((begun, admitted, chained, claimed, done), (finished, committed)) =
             if round_trips == 1 { tokio::join!(opening, ending) } else { (opening.await, ending.await) };
-        (begun.unwrap(), admitted.unwrap(), chained.unwrap(), claimed.unwrap(), done.unwrap(), finished.unwrap(), committed.unwrap());
+        begun.and(chained).and(committed).unwrap();
+        admitted.unwrap();
+        claimed.and(done).and(finished).unwrap();
         id
     }
 }
@@ -212,9 +219,23 @@ async fn sequential(few: &Session, many: &Session) {
     let [hand, hand_1, two, one, tracked, undo, many_plain, many_tracked] = times.each_mut().map(|side| median(side));
     println!("sequential p50 over {} writes, us", ROUNDS * WRITES_PER_ROUND);
     println!("by hand, four round trips {hand:.0}   in one {hand_1:.0}");
-    println!("core, two round trips {two:.0}, to by hand {:.2}   one round trip {one:.0}, {:.2}; to one round trip by hand {:.2}", two / hand, one / hand, one / hand_1);
-    println!("one tracked row {tracked:.0}, to untracked {:.2}   its undo {undo:.0}, to the write {:.2}", tracked / two, undo / tracked);
-    println!("with {} records: core {many_plain:.0}, to empty {:.2}   tracked {many_tracked:.0}, {:.2}", records(), many_plain / two, many_tracked / tracked);
+    println!(
+        "core, two round trips {two:.0}, to by hand {:.2}   one round trip {one:.0}, {:.2}; to one round trip by hand {:.2}",
+        two / hand,
+        one / hand,
+        one / hand_1
+    );
+    println!(
+        "one tracked row {tracked:.0}, to untracked {:.2}   its undo {undo:.0}, to the write {:.2}",
+        tracked / two,
+        undo / tracked
+    );
+    println!(
+        "with {} records: core {many_plain:.0}, to empty {:.2}   tracked {many_tracked:.0}, {:.2}",
+        records(),
+        many_plain / two,
+        many_tracked / tracked
+    );
 }
 
 async fn in_flight(cluster: &Cluster) {
@@ -245,8 +266,17 @@ async fn in_flight(cluster: &Cluster) {
         }
     }
     let [hand, hand_1, two, one, tracked] = took.map(|took| took.as_secs_f64());
-    println!("{IN_FLIGHT} in flight, throughput: core in two round trips to by hand in four {:.2}, to by hand in one {:.2};", hand / two, hand_1 / two);
-    println!("    core in one to by hand in four {:.2}, in one {:.2}; tracked to by hand in one {:.2}", hand / one, hand_1 / one, hand_1 / tracked);
+    println!(
+        "{IN_FLIGHT} in flight, throughput: core in two round trips to by hand in four {:.2}, to by hand in one {:.2};",
+        hand / two,
+        hand_1 / two
+    );
+    println!(
+        "    core in one to by hand in four {:.2}, in one {:.2}; tracked to by hand in one {:.2}",
+        hand / one,
+        hand_1 / one,
+        hand_1 / tracked
+    );
 }
 
 async fn bulk(few: &Session) {
@@ -269,6 +299,8 @@ async fn bulk(few: &Session) {
         }
     }
     let [plain, logged, tracked, undo] = times.each_mut().map(|side| median(side) / 1000.0);
-    println!("{BULK_ROWS} rows in one statement, ms: plain {plain:.0}, with a trigger that copies rows to a log table {logged:.0}, tracked {tracked:.0}, its undo {undo:.0}");
+    println!(
+        "{BULK_ROWS} rows in one statement, ms: plain {plain:.0}, with a trigger that copies rows to a log table {logged:.0}, tracked {tracked:.0}, its undo {undo:.0}"
+    );
     println!("    tracked to the log table {:.2}, undo to the write {:.2}", tracked / logged, undo / tracked);
 }

@@ -22,8 +22,8 @@
 
 mod admit;
 mod any_statement;
-mod baseline;
 pub mod audit;
+mod baseline;
 mod definitions;
 mod doctor;
 mod execute;
@@ -51,8 +51,8 @@ mod states;
 mod sweep;
 
 pub use admit::key_reused;
-pub use baseline::{BASELINE, BASELINE_GRANTS};
 pub use any_statement::{Answered, Foreseen, Undone};
+pub use baseline::{BASELINE, BASELINE_GRANTS};
 pub use definitions::Definition;
 pub use doctor::{Doctor, MOST_FOUND};
 pub use executor::{

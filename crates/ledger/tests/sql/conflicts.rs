@@ -40,7 +40,10 @@ async fn rows_that_changed_since_are_named_with_their_columns_and_their_writer()
     assert_eq!(report["write"]["correlation_id"], first.to_string());
     assert_eq!(report["changed_by"]["correlation_id"], later.to_string());
     let columns = report["columns"].as_array().unwrap();
-    assert!(columns.contains(&serde_json::json!({"name": "v", "to_restore": "b, \"c\"", "left": "mine", "now": "theirs"})), "{report:#}");
+    assert!(
+        columns.contains(&serde_json::json!({"name": "v", "to_restore": "b, \"c\"", "left": "mine", "now": "theirs"})),
+        "{report:#}"
+    );
     // Once that is undone, this can be.
     undo(&session, &[later]).await.unwrap();
     undo(&session, &[first]).await.unwrap();
@@ -80,7 +83,12 @@ async fn rows_that_changed_since_are_named_with_their_columns_and_their_writer()
     assert_eq!(codes(&theirs), ["not_permitted"]);
     database.run("alter table s.p add column extra int").await;
     assert_eq!(codes(&refused(&database, &session, &[mine]).await), ["schema_changed"]);
-    assert!(database.value("select string_agg(problem, ' ') from countersign.tracking_problems()").await.contains("columns have changed"));
+    assert!(
+        database
+            .value("select string_agg(problem, ' ') from countersign.tracking_problems()")
+            .await
+            .contains("columns have changed")
+    );
     database.run("alter table s.p drop column extra").await;
     undo(&session, &[mine]).await.unwrap();
 }

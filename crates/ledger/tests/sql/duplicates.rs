@@ -53,11 +53,22 @@ async fn changes_from_outside_are_found_by_comparing_the_rows() {
     let answer = run(&session, &again.admit()).await.unwrap().remove(0);
     assert_eq!(answer, format!("standing {}", call.correlation_id));
     // What the server does then: it looks at the rows with its own rights.
-    let looked = run(&session, &format!("select countersign.undo('{{{}}}', false)", call.correlation_id)).await.unwrap().remove(0);
-    assert!(looked.contains("changed_since"), "{looked}");
-    run(&session, &format!("select countersign.answer('{}', {}, '{}', '{{\"reason\": \"changed\"}}')", again.correlation_id, again.slot(), call.correlation_id))
+    let looked = run(&session, &format!("select countersign.undo('{{{}}}', false)", call.correlation_id))
         .await
-        .unwrap();
+        .unwrap()
+        .remove(0);
+    assert!(looked.contains("changed_since"), "{looked}");
+    run(
+        &session,
+        &format!(
+            "select countersign.answer('{}', {}, '{}', '{{\"reason\": \"changed\"}}')",
+            again.correlation_id,
+            again.slot(),
+            call.correlation_id
+        ),
+    )
+    .await
+    .unwrap();
     assert_eq!(crate::support::outcome(&database, again.correlation_id).await, "failure superseded");
 }
 
@@ -72,14 +83,26 @@ async fn keys_bind_and_writes_without_an_effect_do_not() {
         assert_eq!(outcome, Outcome::Success, "F-54");
     }
     let keyed = Call::new("add", "5").keyed("k");
-    assert_eq!(perform(&database, &mut session, &keyed, "update s.t set n = n + 5 where id = 1").await, Outcome::Success);
+    assert_eq!(
+        perform(&database, &mut session, &keyed, "update s.t set n = n + 5 where id = 1").await,
+        Outcome::Success
+    );
     let other = Call { params: "6".to_owned(), ..keyed.again() };
-    assert_eq!(perform(&database, &mut session, &other, "update s.t set n = n + 6 where id = 1").await, verdict("key_reused"));
+    assert_eq!(
+        perform(&database, &mut session, &other, "update s.t set n = n + 6 where id = 1").await,
+        verdict("key_reused")
+    );
     // Another account's key is another key.
-    assert_eq!(perform(&database, &mut session, &keyed.again().by("other"), "update s.t set n = n + 5 where id = 2").await, Outcome::Success);
+    assert_eq!(
+        perform(&database, &mut session, &keyed.again().by("other"), "update s.t set n = n + 5 where id = 2").await,
+        Outcome::Success
+    );
     // F-51: two writes with keys of their own are two writes, and each is undone by itself.
     let second = Call::new("add", "5").keyed("k2");
-    assert_eq!(perform(&database, &mut session, &second, "update s.t set n = n + 5 where id = 1").await, Outcome::Success);
+    assert_eq!(
+        perform(&database, &mut session, &second, "update s.t set n = n + 5 where id = 1").await,
+        Outcome::Success
+    );
     undo(&session, &[second.correlation_id]).await.unwrap();
     assert_eq!(database.value("select n from s.t where id = 1").await, "5", "F-51");
     assert_eq!(database.value("select count(*) from countersign.reversal").await, "1", "F-51");
@@ -87,5 +110,8 @@ async fn keys_bind_and_writes_without_an_effect_do_not() {
     let plain = Call::new("plain", "1");
     assert_eq!(perform(&database, &mut session, &plain, "update s.plain set n = n + 1").await, Outcome::Success);
     write(&session, "update s.plain set n = n + 1").await;
-    assert_eq!(perform(&database, &mut session, &plain.again(), "update s.plain set n = n + 1").await, Outcome::Duplicate(plain.correlation_id));
+    assert_eq!(
+        perform(&database, &mut session, &plain.again(), "update s.plain set n = n + 1").await,
+        Outcome::Duplicate(plain.correlation_id)
+    );
 }

@@ -17,15 +17,27 @@ async fn every_login_of_a_server_is_recorded_and_nobody_else() {
     for login in [DEFAULT_WRITER, OTHER_WRITER] {
         let session = connect(&database, login).await;
         let written = write(&session, "update s.t set n = n + 1").await;
-        assert_eq!(database.value(&format!("select count(*) from countersign.effect where correlation_id = '{written}'")).await, "1", "{login}");
-        assert_eq!(database.value(&format!("select login from countersign.record where correlation_id = '{written}'")).await, login);
+        assert_eq!(
+            database
+                .value(&format!("select count(*) from countersign.effect where correlation_id = '{written}'"))
+                .await,
+            "1",
+            "{login}"
+        );
+        assert_eq!(
+            database.value(&format!("select login from countersign.record where correlation_id = '{written}'")).await,
+            login
+        );
         for statement in ["update s.t set n = 9", "delete from s.all", "insert into s.t values (5, 5)"] {
             let refused = run(&session, statement).await.unwrap_err();
             assert_eq!(refused.code, "CS003", "{login}: {statement}");
         }
     }
     database.run("update s.t set n = 100; set application_name = 'by hand'; update s.all set n = 100").await;
-    assert_eq!(database.rows("select op, origin from countersign.effect where correlation_id is null").await, [["U", "postgres by hand"]]);
+    assert_eq!(
+        database.rows("select op, origin from countersign.effect where correlation_id is null").await,
+        [["U", "postgres by hand"]]
+    );
     // A login that came later is named until the triggers know it.
     database.run("insert into countersign.writer_login values ('postgres')").await;
     let problems = "select count(*) from countersign.tracking_problems() where problem like '%do not know the login%'";
@@ -48,13 +60,19 @@ async fn sensitive_columns_stay_out_of_the_ledger() {
     let number = write(&session, "update s.t set n = n + 1").await;
     let insert = write(&session, "insert into s.t values (3, 3, 'swordfish', 'x')").await;
     let secret = write(&session, "update s.t set secret = 'swordfish' where id = 1").await;
-    assert_eq!(database.value("select count(*) from countersign.effect e where e::text ~ 'hunter2|swordfish'").await, "0");
+    assert_eq!(
+        database.value("select count(*) from countersign.effect e where e::text ~ 'hunter2|swordfish'").await,
+        "0"
+    );
     assert_eq!(codes(&undo(&session, &[secret]).await.unwrap_err()), ["image_missing"]);
     undo(&session, &[insert]).await.unwrap();
     // The other columns come back; the secret is left as it is.
     database.run("update s.t set secret = 'hunter2' where id = 1").await;
     undo(&session, &[number]).await.unwrap();
-    assert_eq!(database.value("select string_agg(n || coalesce(secret, '-'), ' ' order by id) from s.t").await, "1hunter2 2-");
+    assert_eq!(
+        database.value("select string_agg(n || coalesce(secret, '-'), ' ' order by id) from s.t").await,
+        "1hunter2 2-"
+    );
     // A secret that somebody changed since is not removed with its row.
     let insert = write(&session, "insert into s.t values (4, 4, 'first', null)").await;
     database.run("update s.t set secret = 'second' where id = 4").await;
@@ -76,7 +94,9 @@ async fn large_values_that_did_not_change_are_kept_once() {
         .await;
     let session = server(&database).await;
     let written = write(&session, "update s.t set n = 1").await;
-    let sizes = format!("select length(before) < 50, length(after) > 90000 from countersign.effect where correlation_id = '{written}'");
+    let sizes = format!(
+        "select length(before) < 50, length(after) > 90000 from countersign.effect where correlation_id = '{written}'"
+    );
     assert_eq!(database.rows(&sizes).await, [["t", "t"]]);
     undo(&session, &[written]).await.unwrap();
     assert_eq!(database.value("select n || ' ' || length(doc) from s.t").await, "0 96000");
@@ -95,7 +115,8 @@ async fn what_keeps_changes_from_being_recorded_is_named() {
              create table s.m2 partition of s.m for values from (10) to (20); alter table s.m1 disable trigger \"!countersign\"",
         ))
         .await;
-    let mut problems = database.rows("select name || ': ' || problem from countersign.tracking_problems() order by 1").await.concat();
+    let mut problems =
+        database.rows("select name || ': ' || problem from countersign.tracking_problems() order by 1").await.concat();
     problems.retain(|problem| !problem.is_empty());
     let wanted = [
         "s.m: s.m1 has no enabled trigger",
@@ -110,7 +131,8 @@ async fn what_keeps_changes_from_being_recorded_is_named() {
         assert!(problem.starts_with(wanted), "{problem} / {wanted}");
     }
     for (target, code) in [("s.m1", "42809"), ("pg_class", "42501"), ("countersign.record", "42809")] {
-        let refused = run(&database.connect().await, &format!("select countersign.track('{target}')")).await.unwrap_err();
+        let refused =
+            run(&database.connect().await, &format!("select countersign.track('{target}')")).await.unwrap_err();
         assert_eq!(refused.code, code, "{target}");
     }
     // A partition that came later is recorded as well.
@@ -144,6 +166,9 @@ async fn a_function_of_a_tables_owner_never_runs_with_the_ledgers_rights() {
     write(&session, "insert into s.t values ('two', 1)").await;
     let undone = undo(&session, &[written]).await;
     assert!(undone.is_ok(), "{undone:#?}");
-    assert_eq!(database.rows("select distinct who from s.seen where who <> 'countersign_writer'").await, Vec::<Vec<String>>::new());
+    assert_eq!(
+        database.rows("select distinct who from s.seen where who <> 'countersign_writer'").await,
+        Vec::<Vec<String>>::new()
+    );
     assert_eq!(database.value("select v from s.t where id = 'one'").await, "1");
 }

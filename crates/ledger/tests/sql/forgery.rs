@@ -75,7 +75,10 @@ async fn no_statement_of_a_write_takes_another_identity() {
     run(&other_session, &other.admission()).await.unwrap();
     let (id, slot) = (other.correlation_id, other.slot());
     let made_up = Call::new("t", "made up").by("victim");
-    let without_begin = made_up.admission().replace("begin isolation level read committed; set local synchronous_commit = off; ", "").replace("; commit", "");
+    let without_begin = made_up
+        .admission()
+        .replace("begin isolation level read committed; set local synchronous_commit = off; ", "")
+        .replace("; commit", "");
     let tricks = [
         "select set_config('countersign.at', '', true)".to_owned(),
         "select set_config('countersign.at', '(0,1)', true)".to_owned(),
@@ -124,7 +127,13 @@ async fn no_undo_is_marked_without_its_proof() {
     database.run("create schema s; create table s.t (id int primary key, n int); insert into s.t values (1, 0), (2, 0); select countersign.track('s.t')").await;
     let session = server(&database).await;
     let written = crate::support::write(&session, "update s.t set n = 5 where id = 1").await;
-    for statement in ["select 1", "update s.t set n = 1 where id = 1", "update s.t set n = 0, id = id + 10", "delete from s.t where id = 1", "update s.t set n = 0 where id = 2"] {
+    for statement in [
+        "select 1",
+        "update s.t set n = 1 where id = 1",
+        "update s.t set n = 0, id = id + 10",
+        "delete from s.t where id = 1",
+        "update s.t set n = 0 where id = 2",
+    ] {
         let call = Call::undo(&[written]);
         let refused = call.run(&session, statement).await.unwrap_err();
         assert_eq!(refused.code, "CS002", "{statement}");
@@ -134,5 +143,8 @@ async fn no_undo_is_marked_without_its_proof() {
     // The exact inverse by a declared tool counts, and is linked.
     let declared = Call { tool: "set_back".to_owned(), ..Call::undo(&[written]) };
     declared.run(&session, "update s.t set n = 0 where id = 1").await.unwrap();
-    assert_eq!(database.value("select reversed_by from countersign.reversal").await, declared.correlation_id.to_string());
+    assert_eq!(
+        database.value("select reversed_by from countersign.reversal").await,
+        declared.correlation_id.to_string()
+    );
 }

@@ -18,7 +18,11 @@ async fn undo_by_person(session: &Client, writes: &[Uuid]) -> Result<Uuid, Value
     let sql = format!(
         "begin isolation level read committed; select verdict from countersign.admit_undo('{}', {}, 'olga@example', 'undo_mutation', '{{}}', '{{}}', '{}', 'digest'); commit and chain; \
          {}; select countersign.undo({})",
-        call.correlation_id, array(writes), call.fingerprint(), call.claim(true), array(writes)
+        call.correlation_id,
+        array(writes),
+        call.fingerprint(),
+        call.claim(true),
+        array(writes)
     );
     finish_undo(session, &call, run(session, &sql).await).await.map(|()| call.correlation_id)
 }
@@ -35,16 +39,25 @@ async fn people_undo_the_writes_of_any_account_and_the_record_names_them() {
     let written = write(&session, "update s.t set n = 1 where id = 1").await;
     let undone = undo_by_person(&person, &[written]).await.unwrap();
     assert_eq!(database.value("select n from s.t where id = 1").await, "0");
-    let record = format!("select actor, login, account_id, approval::jsonb from countersign.record where correlation_id = '{undone}'");
+    let record = format!(
+        "select actor, login, account_id, approval::jsonb from countersign.record where correlation_id = '{undone}'"
+    );
     let approval = r#"{"decided_by": "olga@example", "decided_login": "olga"}"#;
     assert_eq!(database.rows(&record).await, [["olga@example", OPERATOR, "agent", approval]]);
     // The agent can take that back, as it is on record under its account.
     undo(&session, &[undone]).await.unwrap();
     // A person does nothing else with the ledger, and a server none of this.
-    for statement in ["insert into countersign.admission (slot) values ('')", "select countersign.sweep('0 s', 1)", "delete from countersign.record"] {
+    for statement in [
+        "insert into countersign.admission (slot) values ('')",
+        "select countersign.sweep('0 s', 1)",
+        "delete from countersign.record",
+    ] {
         assert_eq!(run(&person, statement).await.unwrap_err().code, "42501", "{statement}");
     }
-    for statement in ["select * from countersign.selected_writes(null, null, null, null, null, null, now(), now())", "select countersign.unfreeze('all', '', 'x')"] {
+    for statement in [
+        "select * from countersign.selected_writes(null, null, null, null, null, null, now(), now())",
+        "select countersign.unfreeze('all', '', 'x')",
+    ] {
         assert_eq!(run(&session, statement).await.unwrap_err().code, "42501", "{statement}");
     }
 }
@@ -53,12 +66,21 @@ async fn people_undo_the_writes_of_any_account_and_the_record_names_them() {
 async fn a_frozen_account_writes_nothing_from_that_moment_on() {
     let database = ledger("frozen").await;
     database.run(TABLE).await;
-    let (mut session, busy_session, person) = (server(&database).await, server(&database).await, connect(&database, OPERATOR).await);
+    let (mut session, busy_session, person) =
+        (server(&database).await, server(&database).await, connect(&database, OPERATOR).await);
     let written = write(&session, "update s.t set n = 1 where id = 1").await;
     // A write in flight does not get through either.
     let busy = Call::new("t", "busy");
-    run(&busy_session, &format!("{} and chain; {}; update s.t set n = 7 where id = 7", busy.admission(), busy.claim(false))).await.unwrap();
-    assert_eq!(run(&person, "select countersign.freeze('account', 'agent', 'olga', 'it went mad')").await.unwrap(), ["1"]);
+    run(
+        &busy_session,
+        &format!("{} and chain; {}; update s.t set n = 7 where id = 7", busy.admission(), busy.claim(false)),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        run(&person, "select countersign.freeze('account', 'agent', 'olga', 'it went mad')").await.unwrap(),
+        ["1"]
+    );
     let refused: Refused = run(&busy_session, &busy.finish()).await.unwrap_err();
     assert_eq!((refused.code.as_str(), refused.detail.as_str()), ("CS001", "frozen"));
     run(&busy_session, "rollback").await.unwrap();
@@ -74,8 +96,16 @@ async fn a_frozen_account_writes_nothing_from_that_moment_on() {
     undo_by_person(&person, &[written]).await.unwrap();
     assert_eq!(numbers(&database).await, "0 0 3 0 0 0 0 0 0");
     assert_eq!(run(&person, "select countersign.unfreeze('account', 'agent', 'olga')").await.unwrap(), ["t"]);
-    assert_eq!(perform(&database, &mut session, &call.again(), "update s.t set n = 2 where id = 2").await, Outcome::Success);
-    assert_eq!(database.rows("select kind, name, frozen_by, frozen_login, reason, unfrozen_login from countersign.freeze").await, [["account", "agent", "olga", OPERATOR, "it went mad", OPERATOR]]);
+    assert_eq!(
+        perform(&database, &mut session, &call.again(), "update s.t set n = 2 where id = 2").await,
+        Outcome::Success
+    );
+    assert_eq!(
+        database
+            .rows("select kind, name, frozen_by, frozen_login, reason, unfrozen_login from countersign.freeze")
+            .await,
+        [["account", "agent", "olga", OPERATOR, "it went mad", OPERATOR]]
+    );
     for (kind, name) in [("actor", "ana"), ("all", "")] {
         run(&person, &format!("select countersign.freeze('{kind}', '{name}', 'olga')")).await.unwrap();
         assert_eq!(perform(&database, &mut session, &Call::new("t", kind), "select 1").await, frozen, "{kind}");
@@ -98,11 +128,18 @@ async fn many_writes_are_undone_together_by_their_net_effect() {
     database.run(TABLE).await;
     let (session, person) = (server(&database).await, connect(&database, OPERATOR).await);
     let before = numbers(&database).await;
-    for statement in ["update s.t set n = n + 1 where id < 4", "update s.t set n = n * 10", "delete from s.t where id = 9", "insert into s.t values (10, 10)", "update s.t set n = 5 where id = 10"] {
+    for statement in [
+        "update s.t set n = n + 1 where id < 4",
+        "update s.t set n = n * 10",
+        "delete from s.t where id = 9",
+        "insert into s.t values (10, 10)",
+        "update s.t set n = 5 where id = 10",
+    ] {
         write(&session, statement).await;
     }
     let selected = "select correlation_id from countersign.selected_writes('agent', null, null, null, 'tool', 's.t', now() - interval '1 hour', now())";
-    let writes: Vec<Uuid> = run(&person, selected).await.unwrap().iter().map(|id| Uuid::parse_str(id).unwrap()).collect();
+    let writes: Vec<Uuid> =
+        run(&person, selected).await.unwrap().iter().map(|id| Uuid::parse_str(id).unwrap()).collect();
     assert_eq!(writes.len(), 5);
     let strict = plan(&person, &writes, "strict").await;
     assert_eq!(strict["is_ready"], true, "{strict:#}");
@@ -127,7 +164,10 @@ async fn a_plan_leaves_out_or_adds_whole_writes_and_never_passes_over_a_change()
     let later = write(&session, "update s.t set n = 9 where id = 3").await;
 
     let strict = plan(&person, &[a, b, c], "strict").await;
-    assert_eq!((&strict["is_ready"], crate::support::codes(&strict)), (&Value::Bool(false), vec!["changed_since", "needed_by"]));
+    assert_eq!(
+        (&strict["is_ready"], crate::support::codes(&strict)),
+        (&Value::Bool(false), vec!["changed_since", "needed_by"])
+    );
     // b stands under `later`, and a under b.
     let skip = plan(&person, &[a, b, c], "skip").await;
     assert_eq!((ids(&skip, "writes"), skip["is_ready"].as_bool()), (vec![c], Some(true)), "{skip:#}");
@@ -141,7 +181,11 @@ async fn a_plan_leaves_out_or_adds_whole_writes_and_never_passes_over_a_change()
     database.run("update s.t set n = 0 where id = 5").await;
     let second = write(&session, "update s.t set n = 1 where id = 5").await;
     let broken = plan(&person, &[first, second], "strict").await;
-    assert_eq!((crate::support::codes(&broken), broken["is_ready"].as_bool()), (vec!["changed_since"], Some(false)), "{broken:#}");
+    assert_eq!(
+        (crate::support::codes(&broken), broken["is_ready"].as_bool()),
+        (vec!["changed_since"], Some(false)),
+        "{broken:#}"
+    );
     assert!(undo_by_person(&person, &[first, second]).await.is_err());
     // And by recorded writes that are not selected.
     let first = write(&session, "update s.t set n = 1 where id = 6").await;

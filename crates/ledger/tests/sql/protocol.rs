@@ -6,7 +6,8 @@ use testkit::{Database, poll};
 
 use crate::support::{Call, Outcome, ledger, outcome, perform, run, server};
 
-const TABLE: &str = "create schema s; create table s.t (id int primary key, n int not null); insert into s.t values (1, 0);
+const TABLE: &str =
+    "create schema s; create table s.t (id int primary key, n int not null); insert into s.t values (1, 0);
                      select countersign.track('s.t')";
 const INCREMENT: &str = "update s.t set n = n + 1 where id = 1";
 
@@ -48,7 +49,10 @@ async fn race(database: &Database, rounds: usize, keyed: bool) -> (usize, usize)
 
 async fn check(database: &Database, wanted: usize) {
     assert_eq!(database.value("select n from s.t").await, wanted.to_string());
-    assert_eq!(database.value("select count(*) from countersign.record where status = 'success'").await, wanted.to_string());
+    assert_eq!(
+        database.value("select count(*) from countersign.record where status = 'success'").await,
+        wanted.to_string()
+    );
     assert_eq!(database.value("select count(*) from countersign.effect").await, wanted.to_string());
     assert_eq!(database.value("select count(*) from countersign.attempt").await, "0");
 }
@@ -80,7 +84,9 @@ async fn after_a_kill(database: &Database, statements: &str) -> Duration {
     let call = Call::new("increment", statements);
     let dead = server(database).await;
     let pid = run(&dead, "select pg_backend_pid()").await.unwrap().remove(0);
-    run(&dead, &format!("{} and chain; {}", call.admission(), statements.replace("CLAIM", &call.claim(false)))).await.unwrap();
+    run(&dead, &format!("{} and chain; {}", call.admission(), statements.replace("CLAIM", &call.claim(false))))
+        .await
+        .unwrap();
     database.run(&format!("select pg_terminate_backend({pid})")).await;
     let since = Instant::now();
     let mut alive = server(database).await;
@@ -114,7 +120,10 @@ async fn a_fenced_server_cannot_write_any_more() {
     run(&session, "rollback").await.unwrap();
     let call = Call::new("increment", "busy");
     run(&session, &format!("{} and chain; {}; {INCREMENT}", call.admission(), call.claim(false))).await.unwrap();
-    assert_eq!(run(&server(&database).await, "select countersign.sweep('0 s', 10)").await.unwrap(), Vec::<String>::new());
+    assert_eq!(
+        run(&server(&database).await, "select countersign.sweep('0 s', 10)").await.unwrap(),
+        Vec::<String>::new()
+    );
     run(&session, &call.finish()).await.unwrap();
     check(&database, 1).await;
 }
@@ -155,7 +164,9 @@ async fn rows_that_were_committed_without_an_outcome_are_never_called_unwritten(
     let database = ledger("unfinished").await;
     database.run(TABLE).await;
     let (call, session) = (Call::new("t", "1"), server(&database).await);
-    run(&session, &format!("{} and chain; {}; {INCREMENT}; commit", call.admission(), call.claim(false))).await.unwrap();
+    run(&session, &format!("{} and chain; {}; {INCREMENT}; commit", call.admission(), call.claim(false)))
+        .await
+        .unwrap();
     run(&session, "select countersign.sweep('0 s', 10)").await.unwrap();
     assert_eq!(outcome(&database, call.correlation_id).await, "failure unfinished");
 }
@@ -184,7 +195,10 @@ async fn a_dead_duplicate_does_not_hide_the_success_that_it_met() {
     run(&session, &dead.admission()).await.unwrap();
     run(&session, "select countersign.sweep('0 s', 10)").await.unwrap();
     assert_eq!(outcome(&database, dead.correlation_id).await, "failure in_doubt_aborted");
-    assert_eq!(perform(&database, &mut session, &call.again(), INCREMENT).await, Outcome::Duplicate(call.correlation_id));
+    assert_eq!(
+        perform(&database, &mut session, &call.again(), INCREMENT).await,
+        Outcome::Duplicate(call.correlation_id)
+    );
     check(&database, 1).await;
 }
 
@@ -197,7 +211,9 @@ async fn a_preview_shows_every_effect_and_leaves_nothing() {
         ))
         .await;
     let (session, id) = (server(&database).await, uuid::Uuid::new_v4());
-    let preview = format!("select countersign.claim_preview('{id}', 'agent', 'ana', 'delete'); delete from s.t; set constraints all immediate");
+    let preview = format!(
+        "select countersign.claim_preview('{id}', 'agent', 'ana', 'delete'); delete from s.t; set constraints all immediate"
+    );
     let shown = format!("select key from countersign.net_of('{{{id}}}') order by key");
     let keys = run(&session, &format!("begin; {preview}; {shown}; rollback")).await.unwrap();
     assert_eq!(keys[1..], [r#"{"id": 1}"#, r#"{"id": 7}"#]);
@@ -205,7 +221,9 @@ async fn a_preview_shows_every_effect_and_leaves_nothing() {
         assert_eq!(database.value(&format!("select count(*) from countersign.{table}")).await, "0", "{table}");
     }
     // It is no way around T1.
-    let refused = run(&session, &format!("begin; {preview}; select countersign.finish('{id}', '{{}}', '', 1)")).await.unwrap_err();
+    let refused = run(&session, &format!("begin; {preview}; select countersign.finish('{id}', '{{}}', '', 1)"))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, "CS001");
     run(&session, "rollback").await.unwrap();
     // Nor from within a write.

@@ -58,7 +58,11 @@ fn new_call(world: &Shared, random: &mut fastrand::Rng) -> Arc<Mutex<Made>> {
     let delta = [-7, -3, 1, 2, 5][random.usize(..5)];
     let list = ids.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
     let update = format!("update s.acct set bal = bal + {delta} where id in ({list})");
-    let sql = if random.f32() < 0.3 { format!("with a as ({update}) update s.part set n = n + 1 where id = {}", ids[0]) } else { update };
+    let sql = if random.f32() < 0.3 {
+        format!("with a as ({update}) update s.part set n = n + 1 where id = {}", ids[0])
+    } else {
+        update
+    };
     let call = Call::new("t", &Uuid::new_v4().to_string());
     let call = if random.bool() { call.keyed(&Uuid::new_v4().to_string()) } else { call };
     let deltas = ids.iter().map(|id| (*id, delta)).collect();
@@ -86,7 +90,11 @@ async fn write(database: &Database, session: &mut Client, world: &Shared, made: 
                 "select from countersign.reversal v join countersign.reversal r on r.correlation_id = v.reversed_by where v.correlation_id = '{original}'"
             );
             if database.rows(&redone).await.is_empty() {
-                world.lock().unwrap().broken.push(format!("a duplicate of {original} was answered after it had been reversed"));
+                world
+                    .lock()
+                    .unwrap()
+                    .broken
+                    .push(format!("a duplicate of {original} was answered after it had been reversed"));
             }
         }
         _ => {}
@@ -101,7 +109,8 @@ async fn write(database: &Database, session: &mut Client, world: &Shared, made: 
 /// An undo whose connection may be lost anywhere.
 async fn undo(database: &Database, session: &mut Client, write: Uuid) -> (Uuid, Outcome) {
     let call = Call::undo(&[write]);
-    let opening = format!("{} and chain; {}; select countersign.undo({})", call.admission(), call.claim(false), array(&[write]));
+    let opening =
+        format!("{} and chain; {}; select countersign.undo({})", call.admission(), call.claim(false), array(&[write]));
     let mut answer = run(session, &opening).await;
     if let Ok(values) = &answer
         && values.last().is_some_and(|value| value.contains("\"status\" : \"ok\""))
@@ -150,7 +159,10 @@ async fn worker(database: Database, world: Shared, seed: u64, until: Instant) {
         match old {
             Some(old) if (0.5..0.75).contains(&dice) => write(&database, &mut session, &world, &old).await,
             Some(old) if (0.75..0.93).contains(&dice) => {
-                let targets = { let made = old.lock().unwrap(); [made.done.clone(), made.undos.clone()].concat() };
+                let targets = {
+                    let made = old.lock().unwrap();
+                    [made.done.clone(), made.undos.clone()].concat()
+                };
                 if !targets.is_empty() {
                     let target = targets[random.usize(..targets.len())];
                     let (id, outcome) = undo(&database, &mut session, target).await;
@@ -164,7 +176,9 @@ async fn worker(database: Database, world: Shared, seed: u64, until: Instant) {
             }
             Some(_) if dice >= 0.93 => {
                 let (id, delta) = (random.i64(1..=ROWS), if random.bool() { 1000 } else { -1000 });
-                let sql = format!("begin; update s.acct set bal = bal + {delta} where id = {id}; insert into s.outside values ({id}, {delta}); commit");
+                let sql = format!(
+                    "begin; update s.acct set bal = bal + {delta} where id = {id}; insert into s.outside values ({id}, {delta}); commit"
+                );
                 run(&person, &sql).await.unwrap();
             }
             _ => {
@@ -236,8 +250,12 @@ async fn invariants(database: &Database, world: &Shared) -> Vec<String> {
     for row in database.rows("select id, d from s.outside").await {
         add(row[0].parse().unwrap(), row[1].parse().unwrap());
     }
-    let found: BTreeMap<i64, i64> =
-        database.rows("select id, bal from s.acct").await.iter().map(|row| (row[0].parse().unwrap(), row[1].parse().unwrap())).collect();
+    let found: BTreeMap<i64, i64> = database
+        .rows("select id, bal from s.acct")
+        .await
+        .iter()
+        .map(|row| (row[0].parse().unwrap(), row[1].parse().unwrap()))
+        .collect();
     if wanted != found {
         broken.push(format!("balances: wanted {wanted:?}, found {found:?}"));
     }
@@ -258,11 +276,13 @@ async fn invariants(database: &Database, world: &Shared) -> Vec<String> {
     broken
 }
 
+#[allow(clippy::print_stdout, clippy::disallowed_macros, reason = "what was tried is part of the result")]
 async fn run_world(database: Database, seconds: u64) -> Vec<String> {
     database.run(SCHEMA).await;
     let world = Shared::default();
     let until = Instant::now() + Duration::from_secs(seconds);
-    let mut tasks: Vec<_> = (0..6).map(|seed| tokio::spawn(worker(database.clone(), Arc::clone(&world), seed, until))).collect();
+    let mut tasks: Vec<_> =
+        (0..6).map(|seed| tokio::spawn(worker(database.clone(), Arc::clone(&world), seed, until))).collect();
     tasks.push(tokio::spawn(killer(database.clone(), Arc::clone(&world), until)));
     for task in tasks {
         task.await.unwrap();
@@ -290,14 +310,20 @@ async fn a_mechanism_that_is_missing_is_noticed() {
         (
             "undo_unchecked",
             &[
-                ("when w.after is not null and now.image is distinct from w.after\n", "when false and now.image is distinct from w.after\n"),
+                (
+                    "when w.after is not null and now.image is distinct from w.after\n",
+                    "when false and now.image is distinct from w.after\n",
+                ),
                 ("else not (u.before is not distinct from d.after and", "else not (true and"),
             ],
         ),
         (
             "stale_duplicate",
             &[
-                ("from countersign.reversal r where r.correlation_id = stands_as;", "from countersign.reversal r where false;"),
+                (
+                    "from countersign.reversal r where r.correlation_id = stands_as;",
+                    "from countersign.reversal r where false;",
+                ),
                 ("where e.correlation_id = stands_as and l.position > e.position", "where false"),
             ],
         ),

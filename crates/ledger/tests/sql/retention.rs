@@ -32,11 +32,14 @@ async fn pruning_removes_the_old_with_its_effects_and_nothing_that_is_newer() {
     age(&database, "100 days").await;
     let new = write(&session, "update s.t set n = 2 where id = 1").await;
     let new_undo_of_old = undo(&session, &[old_undo]).await.unwrap();
-    let seen = async || database.value("select string_agg(correlation_id::text, ' ' order by id) from countersign.record").await;
+    let seen = async || {
+        database.value("select string_agg(correlation_id::text, ' ' order by id) from countersign.record").await
+    };
     let prune = "select removed_records from countersign.prune_records(now() - interval '90 days', 'test', 0, 1000)";
     assert_eq!(database.value(prune).await, "0", "nothing is sealed yet");
     assert_eq!(seal(&database).await, "5");
-    let refused = run(&database.connect().await, "select countersign.prune_records(now(), 'test', 0, 1)").await.unwrap_err();
+    let refused =
+        run(&database.connect().await, "select countersign.prune_records(now(), 'test', 0, 1)").await.unwrap_err();
     assert_eq!(refused.code, "22023");
     assert_eq!(database.value(prune).await, "3");
     assert_eq!(seen().await, format!("{new} {new_undo_of_old}"));
@@ -47,7 +50,8 @@ async fn pruning_removes_the_old_with_its_effects_and_nothing_that_is_newer() {
     undo(&session, &[new]).await.unwrap();
     undo(&session, &[new_undo_of_old]).await.unwrap();
     assert_eq!(database.value("select string_agg(n::text, ' ' order by id) from s.t").await, "1 0");
-    let removed = database.rows("select removed_count, removed_by from countersign.seal where removed is not null").await;
+    let removed =
+        database.rows("select removed_count, removed_by from countersign.seal where removed is not null").await;
     assert_eq!(removed, [["3", "test @ postgres"]]);
 }
 
@@ -57,7 +61,9 @@ async fn the_chain_covers_records_and_effects_in_the_order_of_their_ends() {
     database.run(TABLE).await;
     let (session, slow) = (server(&database).await, server(&database).await);
     let call = crate::support::Call::new("t", "slow");
-    run(&slow, &format!("{} and chain; {}; update s.t set n = 5 where id = 2", call.admission(), call.claim(false))).await.unwrap();
+    run(&slow, &format!("{} and chain; {}; update s.t set n = 5 where id = 2", call.admission(), call.claim(false)))
+        .await
+        .unwrap();
     let quick = write(&session, "update s.t set n = 1 where id = 1").await;
     // A write that is still under way is not waited for, unless its record may have an id already.
     assert_eq!(seal(&database).await, "1");
@@ -86,7 +92,22 @@ async fn the_owner_changes_no_record_by_mistake() {
     let owner = database.connect().await;
     run(&owner, "set role countersign_owner").await.unwrap();
     for table in ["record", "effect", "reversal", "seal"] {
-        for statement in [format!("delete from countersign.{table}"), format!("truncate countersign.{table}"), format!("update countersign.{table} set {} = null", if table == "effect" { "before" } else if table == "seal" { "from_id" } else if table == "reversal" { "reversed_by" } else { "actor" })] {
+        for statement in [
+            format!("delete from countersign.{table}"),
+            format!("truncate countersign.{table}"),
+            format!(
+                "update countersign.{table} set {} = null",
+                if table == "effect" {
+                    "before"
+                } else if table == "seal" {
+                    "from_id"
+                } else if table == "reversal" {
+                    "reversed_by"
+                } else {
+                    "actor"
+                }
+            ),
+        ] {
             let refused = run(&owner, &statement).await.unwrap_err();
             assert_eq!(refused.code, "42501", "{statement}: {refused:?}");
         }

@@ -207,7 +207,10 @@ async fn check(database: &Database, session: &Client, number: usize, shape: &Sha
         let (table, log) = target.trim().split_once("=log").map_or((target.trim(), false), |(table, _)| (table, true));
         database.run(&format!("set search_path = {space}; select countersign.track('{table}', is_log => {log})")).await;
     }
-    assert_eq!(database.rows("select * from countersign.tracking_problems() where problem not like 'no key%'").await, Vec::<Vec<String>>::new());
+    assert_eq!(
+        database.rows("select * from countersign.tracking_problems() where problem not like 'no key%'").await,
+        Vec::<Vec<String>>::new()
+    );
     crate::support::run(session, &format!("set search_path = {space}")).await.unwrap();
     let state = async || {
         // Log tables may grow; a money or a time zone is shown as the session says.
@@ -222,7 +225,8 @@ async fn check(database: &Database, session: &Client, number: usize, shape: &Sha
         let context = format!("{}: {statement}", shape.name);
         let undone = undo(session, &[written]).await.unwrap_or_else(|conflict| panic!("{context}: {conflict:#}"));
         assert_eq!(state().await, before, "undo of {context}");
-        let redone = undo(session, &[undone]).await.unwrap_or_else(|conflict| panic!("redo of {context}: {conflict:#}"));
+        let redone =
+            undo(session, &[undone]).await.unwrap_or_else(|conflict| panic!("redo of {context}: {conflict:#}"));
         assert_eq!(state().await, after, "redo of {context}");
         undo(session, &[redone]).await.unwrap_or_else(|conflict| panic!("second undo of {context}: {conflict:#}"));
         assert_eq!(state().await, before, "second undo of {context}");
@@ -233,7 +237,9 @@ async fn check(database: &Database, session: &Client, number: usize, shape: &Sha
 
 /// Every row of every table, exactly.
 async fn contents(database: &Database, space: &str) -> Vec<Vec<String>> {
-    let tables = format!("select quote_ident(c.relname) from pg_class c where c.relnamespace = '{space}'::regnamespace and c.relkind = 'r' order by 1");
+    let tables = format!(
+        "select quote_ident(c.relname) from pg_class c where c.relnamespace = '{space}'::regnamespace and c.relkind = 'r' order by 1"
+    );
     let mut all = Vec::new();
     for table in database.rows(&tables).await {
         let name = &table[0];

@@ -183,7 +183,13 @@ impl Call {
             "begin isolation level read committed; set local synchronous_commit = off; insert into countersign.admission (slot, correlation_id, account_id, actor, tool_name, \
              fingerprint, idempotency_key, params, params_summary, undo_of) \
              values ({}, '{}', '{}', 'ana', '{}', '{}', {}, '{{}}', '{{}}', {}); commit",
-            self.slot(), self.correlation_id, self.account, self.tool, self.fingerprint(), self.key_literal(), self.undo_array()
+            self.slot(),
+            self.correlation_id,
+            self.account,
+            self.tool,
+            self.fingerprint(),
+            self.key_literal(),
+            self.undo_array()
         )
     }
 
@@ -192,7 +198,13 @@ impl Call {
         format!(
             "begin isolation level read committed; select concat_ws(' ', verdict, original, detail ->> 'reason') from countersign.admit({}, '{}', '{}', 'ana', null, null, null, null, '{}', '{}', \
              {}, '{{}}', '{{}}', {}, null); commit",
-            self.slot(), self.correlation_id, self.account, self.tool, self.fingerprint(), self.key_literal(), self.undo_array()
+            self.slot(),
+            self.correlation_id,
+            self.account,
+            self.tool,
+            self.fingerprint(),
+            self.key_literal(),
+            self.undo_array()
         )
     }
 
@@ -201,11 +213,19 @@ impl Call {
     }
 
     pub(crate) fn finish(&self) -> String {
-        format!("set constraints all immediate; select countersign.finish('{}', '{{}}', '{{}}', {}); commit", self.correlation_id, self.rows)
+        format!(
+            "set constraints all immediate; select countersign.finish('{}', '{{}}', '{{}}', {}); commit",
+            self.correlation_id, self.rows
+        )
     }
 
     pub(crate) fn fail(&self, code: &str, detail: &str) -> String {
-        format!("select countersign.fail('{}', {}, '{code}', null, null, '{}')", self.correlation_id, self.slot(), detail.replace('\'', "''"))
+        format!(
+            "select countersign.fail('{}', {}, '{code}', null, null, '{}')",
+            self.correlation_id,
+            self.slot(),
+            detail.replace('\'', "''")
+        )
     }
 
     /// The whole of it: T1, T2.
@@ -244,12 +264,21 @@ pub(crate) async fn undo(session: &Client, writes: &[Uuid]) -> Result<Uuid, Valu
 }
 
 pub(crate) async fn undo_as(session: &Client, call: &Call) -> Result<(), Value> {
-    let opening = format!("{} and chain; {}; select countersign.undo({})", call.admission(), call.claim(false), array(&call.undo_of));
+    let opening = format!(
+        "{} and chain; {}; select countersign.undo({})",
+        call.admission(),
+        call.claim(false),
+        array(&call.undo_of)
+    );
     finish_undo(session, call, run(session, &opening).await).await
 }
 
 /// The rest of an undo, after what `undo` answered.
-pub(crate) async fn finish_undo(session: &Client, call: &Call, answered: Result<Vec<String>, Refused>) -> Result<(), Value> {
+pub(crate) async fn finish_undo(
+    session: &Client,
+    call: &Call,
+    answered: Result<Vec<String>, Refused>,
+) -> Result<(), Value> {
     let answer = match answered {
         Ok(values) => serde_json::from_str::<Value>(values.last().unwrap()).unwrap(),
         Err(refused) => serde_json::json!({"status": "refused", "code": refused.code, "message": refused.message}),
@@ -270,7 +299,10 @@ pub(crate) async fn finish_undo(session: &Client, call: &Call, answered: Result<
 
 /// The codes of a conflict report.
 pub(crate) fn codes(conflict: &Value) -> Vec<&str> {
-    conflict["conflicts"].as_array().map(|all| all.iter().map(|one| one["code"].as_str().unwrap()).collect()).unwrap_or_default()
+    conflict["conflicts"]
+        .as_array()
+        .map(|all| all.iter().map(|one| one["code"].as_str().unwrap()).collect())
+        .unwrap_or_default()
 }
 
 pub(crate) fn array(ids: &[Uuid]) -> String {
@@ -287,7 +319,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 /// The status of the record of this receipt, with its error code.
 pub(crate) async fn outcome(database: &Database, id: Uuid) -> String {
-    let sql = format!("select concat_ws(' ', status, error_code) from countersign.mutation where correlation_id = '{id}'");
+    let sql =
+        format!("select concat_ws(' ', status, error_code) from countersign.mutation where correlation_id = '{id}'");
     database.value(&sql).await
 }
 
@@ -355,7 +388,11 @@ pub(crate) async fn settle(session: &Client, call: &Call) -> Result<Option<Outco
             ("in_flight", _) => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
             ("standing", original) => {
                 let original = Uuid::parse_str(original.unwrap()).unwrap();
-                run(session, &format!("select countersign.answer('{}', {}, '{original}')", call.correlation_id, call.slot())).await?;
+                run(
+                    session,
+                    &format!("select countersign.answer('{}', {}, '{original}')", call.correlation_id, call.slot()),
+                )
+                .await?;
                 return Ok(Some(Outcome::Duplicate(original)));
             }
             (verdict, _) => return Ok(Some(Outcome::Verdict(verdict.to_owned()))),
@@ -366,9 +403,12 @@ pub(crate) async fn settle(session: &Client, call: &Call) -> Result<Option<Outco
 /// The truth after a lost connection.
 pub(crate) async fn resolve(database: &Database, session: &mut Client, call: &Call) -> String {
     loop {
-        let sql = format!("select final_status from countersign.resolve('{}', {}, 5000)", call.correlation_id, call.slot());
+        let sql =
+            format!("select final_status from countersign.resolve('{}', {}, 5000)", call.correlation_id, call.slot());
         let found = match run(session, &sql).await {
-            Ok(found) if found.is_empty() => run(session, &call.record_aborted()).await.map(|_| vec!["failure".to_owned()]),
+            Ok(found) if found.is_empty() => {
+                run(session, &call.record_aborted()).await.map(|_| vec!["failure".to_owned()])
+            }
             other => other,
         };
         match found {
@@ -383,7 +423,13 @@ impl Call {
     pub(crate) fn record_aborted(&self) -> String {
         format!(
             "select countersign.record_aborted({}, '{}', '{}', 'ana', null, null, null, null, '{}', '{}', {}, '{{}}', '{{}}', {}, null)",
-            self.slot(), self.correlation_id, self.account, self.tool, self.fingerprint(), self.key_literal(), self.undo_array()
+            self.slot(),
+            self.correlation_id,
+            self.account,
+            self.tool,
+            self.fingerprint(),
+            self.key_literal(),
+            self.undo_array()
         )
     }
 }
