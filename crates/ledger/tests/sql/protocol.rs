@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use testkit::{Database, poll};
 
-use crate::support::{Call, Outcome, ledger, outcome, perform, run, server};
+use crate::server::{Outcome, perform};
+use crate::support::{Call, ledger, outcome, run, server};
 
 const TABLE: &str =
     "create schema s; create table s.t (id int primary key, n int not null); insert into s.t values (1, 0);
@@ -135,11 +136,11 @@ async fn a_lost_connection_resolves_to_the_truth() {
     let mut session = server(&database).await;
     let (written, lost, late) = (Call::new("t", "1"), Call::new("t", "2"), Call::new("t", "3"));
     written.run(&session, INCREMENT).await.unwrap();
-    assert_eq!(crate::support::resolve(&database, &mut session, &written).await, "success");
+    assert_eq!(crate::server::resolve(&database, &mut session, &written).await, "success");
     run(&session, &lost.admission()).await.unwrap();
-    assert_eq!(crate::support::resolve(&database, &mut session, &lost).await, "failure");
+    assert_eq!(crate::server::resolve(&database, &mut session, &lost).await, "failure");
     // Its T1 never arrived; or arrives after the truth was told.
-    assert_eq!(crate::support::resolve(&database, &mut session, &late).await, "failure");
+    assert_eq!(crate::server::resolve(&database, &mut session, &late).await, "failure");
     let refused = late.run(&session, INCREMENT).await.unwrap_err();
     assert_eq!(refused.code, "23505");
     run(&session, "select countersign.sweep('0 s', 10)").await.unwrap();
@@ -151,7 +152,7 @@ async fn a_lost_connection_resolves_to_the_truth() {
     run(&session, &format!("{} and chain; {}; {INCREMENT}", busy.admission(), busy.claim(false))).await.unwrap();
     let waiting = tokio::spawn({
         let (database, busy) = (database.clone(), busy.clone());
-        async move { crate::support::resolve(&database, &mut server(&database).await, &busy).await }
+        async move { crate::server::resolve(&database, &mut server(&database).await, &busy).await }
     });
     let waits = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     poll::until("resolve waits", async || database.value(waits).await == "1").await;

@@ -11,9 +11,8 @@ use testkit::{Database, long_form};
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use crate::support::{
-    Call, Outcome, array, connect, is_taken, ledger, ledger_without, perform, resolve, run, server, settle,
-};
+use crate::server::{Outcome, is_taken, perform, resolve, settle};
+use crate::support::{Call, array, connect, ledger, ledger_without, run, server};
 
 const ROWS: i64 = 12;
 
