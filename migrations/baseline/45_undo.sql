@@ -41,8 +41,8 @@ language plpgsql set search_path = pg_catalog, pg_temp set timezone = utc set da
 set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64
 set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
-    shown  text := (select case when t.sensitive = '{}' then '"!t"'
-                                else 'row(' || string_agg(case when c = any (t.sensitive) then 'null' else format('"!t".%I', c) end, ', ' order by o) || ')' end
+    shown  text := (select case when t.sensitive || t.unstored = '{}' then '"!t"'
+                                else 'row(' || string_agg(case when c = any (t.sensitive || t.unstored) then 'null' else format('"!t".%I', c) end, ', ' order by o) || ')' end
                     from unnest(t.columns) with ordinality u (c, o));
     query  text := format(
         'select u.ord, pg_catalog.textin(pg_catalog.record_out(%s)), %s '

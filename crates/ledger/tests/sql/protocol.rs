@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::{Database, poll};
+use testkit::{Database, long_form, poll};
 
 use crate::server::{Outcome, perform};
-use crate::support::{Call, ledger, outcome, run, server};
+use crate::support::{Call, ledger, lone_ledger, outcome, run, server};
 
 const TABLE: &str =
     "create schema s; create table s.t (id int primary key, n int not null); insert into s.t values (1, 0);
@@ -231,4 +231,44 @@ async fn a_preview_shows_every_effect_and_leaves_nothing() {
     let call = Call::new("t", "within");
     let refused = call.run(&session, &preview).await.unwrap_err();
     assert_eq!(refused.code, "42501");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_survives_a_crash_of_postgresql() {
+    let database = lone_ledger("crash").await;
+    database.run(TABLE).await;
+    let until = Instant::now() + Duration::from_secs(long_form::choose(3, 30));
+    let workers = (0..4).map(|_| {
+        let database = database.clone();
+        tokio::spawn(async move {
+            let (mut session, mut acknowledged) = (server(&database).await, Vec::new());
+            while Instant::now() < until {
+                let call = Call::new("increment", &uuid::Uuid::new_v4().to_string());
+                match perform(&database, &mut session, &call, INCREMENT).await {
+                    Outcome::Success => acknowledged.push(call.correlation_id),
+                    Outcome::Resolved(status) if status == "success" => acknowledged.push(call.correlation_id),
+                    _ => {}
+                }
+            }
+            acknowledged
+        })
+    });
+    let workers: Vec<_> = workers.collect();
+    let mut crashes = 0;
+    while Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let cluster = std::sync::Arc::clone(database.cluster());
+        let crash = move || cluster.stop_immediate().and_then(|()| cluster.restart());
+        tokio::task::spawn_blocking(crash).await.unwrap().expect("PostgreSQL comes back");
+        crashes += 1;
+    }
+    assert!(crashes > 1);
+    let mut acknowledged = Vec::new();
+    for worker in workers {
+        acknowledged.extend(worker.await.unwrap());
+    }
+    run(&server(&database).await, "select countersign.sweep('0 s', 1000)").await.unwrap();
+    let found = database.rows("select correlation_id from countersign.record where status = 'success'").await.concat();
+    assert!(acknowledged.iter().all(|id| found.contains(&id.to_string())), "an acknowledged write is gone");
+    check(&database, found.len()).await;
 }

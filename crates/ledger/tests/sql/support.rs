@@ -1,6 +1,7 @@
 //! A database with the baseline in it, and the statements of the protocol.
 
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
 use countersign_ledger::{BASELINE, BASELINE_GRANTS, DEFAULT_WRITER};
 use serde_json::Value;
@@ -14,9 +15,8 @@ use uuid::Uuid;
 pub(crate) const OTHER_WRITER: &str = "countersign_writer_2";
 pub(crate) const OPERATOR: &str = "olga";
 
-/// The roles of a cluster that `init` makes, and logins for the tests.
-async fn roles(database: &Database) {
-    static MADE: OnceCell<()> = OnceCell::const_new();
+/// Makes the roles that `init` makes, and logins for the tests.
+async fn make_roles(database: &Database) {
     let sql = format!(
         "do $$ declare r text; begin
              foreach r in array array['countersign_owner', 'countersign_approver', 'countersign_operator'] loop
@@ -28,7 +28,7 @@ async fn roles(database: &Database) {
          end $$;
          grant countersign_operator to {OPERATOR}"
     );
-    MADE.get_or_init(async || database.run(&sql).await).await;
+    database.run(&sql).await;
 }
 
 /// An empty database with the baseline, whose tables of any schema servers and the operator may use.
@@ -38,8 +38,24 @@ pub(crate) async fn ledger(name: &str) -> Database {
 
 /// The same with texts of the baseline replaced: a mechanism is taken out.
 pub(crate) async fn ledger_without(name: &str, replaced: &[(&str, &str)]) -> Database {
+    static ROLES: OnceCell<()> = OnceCell::const_new();
     let database = Database::empty(name).await;
-    roles(&database).await;
+    ROLES.get_or_init(async || make_roles(&database).await).await;
+    install(&database, replaced).await;
+    database
+}
+
+/// The same on a cluster that may be killed.
+pub(crate) async fn lone_ledger(name: &str) -> Database {
+    let other = testkit::lone_database().await;
+    other.run(&format!("create database {name} template template0")).await;
+    let database = other.beside(name);
+    make_roles(&database).await;
+    install(&database, &[]).await;
+    database
+}
+
+async fn install(database: &Database, replaced: &[(&str, &str)]) {
     let mut sql = "create schema countersign authorization countersign_owner; set role countersign_owner;".to_owned();
     for (_, text) in BASELINE {
         sql.push_str(text);
@@ -60,15 +76,22 @@ pub(crate) async fn ledger_without(name: &str, replaced: &[(&str, &str)]) -> Dat
     )
     .unwrap();
     database.run(&sql).await;
-    database
 }
 
-/// A session as this login.
+/// A session as this login, once PostgreSQL answers. Not `poll`, whose future cannot be spawned.
 pub(crate) async fn connect(database: &Database, login: &str) -> Client {
     let url = database.url().replace("user=postgres", &format!("user={login}"));
-    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a session");
-    tokio::spawn(connection);
-    client
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        match tokio_postgres::connect(&url, NoTls).await {
+            Ok((client, connection)) => {
+                tokio::spawn(connection);
+                return client;
+            }
+            Err(error) => assert!(Instant::now() < until, "{error:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// A session of a server.
