@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::direct::PATIENCE_BEYOND_TIMEOUT;
 use super::outlet::Outlet;
 use super::{Expected, Failed, Query, arrive};
 use crate::columns;
@@ -159,6 +160,7 @@ impl Session {
         if !self.is_settled() {
             return;
         }
+        self.connection.patience = Some(PATIENCE_BEYOND_TIMEOUT);
         let ended = if end.is_empty() { Ok(()) } else { self.batch(end).await };
         if ended.is_err() || self.push_discard().await.is_err() {
             self.retire();

@@ -255,7 +255,7 @@ impl Connection {
     }
 
     async fn send(&mut self) -> io::Result<()> {
-        let Self { socket, inbox, outbox, last_heard, probe_deadline, .. } = self;
+        let Self { socket, inbox, outbox, last_heard, probe_deadline, patience, .. } = self;
         if outbox.starts_with(PROBE) {
             *probe_deadline = Some(Instant::now() + self.key.route.keepalive.probe_timeout);
         }
@@ -263,13 +263,13 @@ impl Connection {
         let send = async {
             // Not `mem::take`: the buffer keeps its room, and a cancelled call leaves only what was not sent.
             while outbox.has_remaining() {
-                let sent = writing.write(outbox).await?;
+                let sent = within(*patience, writing.write(outbox)).await?;
                 if sent == 0 {
                     return Err(io::ErrorKind::WriteZero.into());
                 }
                 outbox.advance(sent);
             }
-            writing.flush().await?;
+            within(*patience, writing.flush()).await?;
             if outbox.capacity() > MAX_IDLE_BYTES {
                 // A query of megabytes must not take their room for as long as the session lives.
                 *outbox = BytesMut::with_capacity(OUTBOX_BYTES);
@@ -388,11 +388,7 @@ impl Connection {
         let read = self.socket.read_buf(&mut self.inbox);
         let read = match (self.probe_deadline, self.patience) {
             (Some(deadline), _) => timeout_at(deadline, read).await.unwrap_or_else(|_| Err(unanswered())),
-            (None, None) => read.await,
-            (None, Some(patience)) => tokio::time::timeout(patience, read).await.unwrap_or_else(|_| {
-                let said = format!("the server has said nothing for {} s", patience.as_secs());
-                Err(io::Error::new(io::ErrorKind::TimedOut, said))
-            }),
+            (None, patience) => within(patience, read).await,
         }?;
         (self.last_heard, self.probe_deadline) = (Instant::now(), None);
         Ok(read)
@@ -520,6 +516,15 @@ fn beginning(fields: &[u8]) -> BytesMut {
     message.put_i32(i32::try_from(body.len() + 4).unwrap_or(i32::MAX));
     message.extend_from_slice(&body);
     message
+}
+
+/// What comes of it, unless the server does nothing for so long.
+async fn within<T>(patience: Option<Duration>, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let Some(patience) = patience else { return work.await };
+    tokio::time::timeout(patience, work).await.unwrap_or_else(|_| {
+        let said = format!("the server has said nothing for {} s", patience.as_secs_f32());
+        Err(io::Error::new(io::ErrorKind::TimedOut, said))
+    })
 }
 
 fn unanswered() -> io::Error {
