@@ -187,6 +187,8 @@ pub(super) async fn commit(lease: &mut Lease, statement_timeout: Duration) -> Re
     session.connection.patience = patience(statement_timeout);
     let within = session.connection.patience.unwrap_or(NO_DEADLINE);
     let Ok(committed) = tokio::time::timeout(within, session.commit_block()).await else {
+        // A cancel request would have to wait for it, too, and could only make a COMMIT worse.
+        session.connection.give_up(&crate::Error::Deadline);
         return Err(unknown("the server did not answer to COMMIT"));
     };
     let outcome = committed.map_err(|error| match error {

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
+use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{
     ERROR_RESPONSE_TAG, Header, Message, NOTICE_RESPONSE_TAG, NOTIFICATION_RESPONSE_TAG, PARAMETER_STATUS_TAG,
 };
@@ -136,7 +137,24 @@ impl Connection {
     /// Whether the server has closed it, as far as that can be seen without asking.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.is_lost |= self.socket.is_closed(&mut self.inbox);
+        if self.owed == 0 && !self.is_lost && self.has_unasked() {
+            self.give_up(&Error::Lost(violation("an answer to nothing")));
+        }
         self.is_lost
+    }
+
+    /// Whether the inbox holds an answer: at idle it would be taken for one to what is asked next.
+    fn has_unasked(&self) -> bool {
+        let mut rest = self.inbox.get(self.skipped..).unwrap_or_default();
+        while let Some(&tag) = rest.first() {
+            if !may_be_volunteered(tag) {
+                return true;
+            }
+            let Ok(Some(header)) = Header::parse(rest) else { return false };
+            let size = usize::try_from(header.len()).unwrap_or(usize::MAX).saturating_add(1);
+            rest = rest.get(size..).unwrap_or_default();
+        }
+        false
     }
 
     pub(crate) fn socket(&self) -> &Socket {
@@ -153,6 +171,15 @@ impl Connection {
         &mut self.outbox
     }
 
+    /// Pushes all of it or nothing: half a message, or half a pipeline, must not go out with what is pushed next.
+    pub(crate) fn push_whole<T, E>(&mut self, push: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
+        let (unsent, owed) = (self.outbox.len(), self.owed);
+        push(self).inspect_err(|_| {
+            self.outbox.truncate(unsent);
+            self.owed = owed;
+        })
+    }
+
     /// `param_types`: `pg_type.oid`s, 0 or missing where the server shall infer.
     ///
     /// The protocol cannot carry a NUL, so a text with one is refused here, in the words that PostgreSQL has for it: it
@@ -164,7 +191,7 @@ impl Connection {
                 ..ServerError::ours("22021", "invalid byte sequence for encoding \"UTF8\": 0x00")
             })));
         }
-        Ok(frontend::parse(name, sql, param_types.iter().copied(), &mut self.outbox)?)
+        Ok(self.push_whole(|it| frontend::parse(name, sql, param_types.iter().copied(), &mut it.outbox))?)
     }
 
     /// Parameters and results in text form.
@@ -180,21 +207,23 @@ impl Connection {
         (param_formats, params): (&[i16], &[Option<T>]),
         result_formats: &[i16],
     ) -> io::Result<()> {
-        frontend::bind(
-            portal,
-            statement,
-            param_formats.iter().copied(),
-            params,
-            |param, buf| match param {
-                Some(bytes) => {
-                    buf.extend_from_slice(bytes.as_ref());
-                    Ok(postgres_protocol::IsNull::No)
-                }
-                None => Ok(postgres_protocol::IsNull::Yes),
-            },
-            result_formats.iter().copied(),
-            &mut self.outbox,
-        )
+        self.push_whole(|it| {
+            frontend::bind(
+                portal,
+                statement,
+                param_formats.iter().copied(),
+                params,
+                |param, buf| match param {
+                    Some(bytes) => {
+                        buf.extend_from_slice(bytes.as_ref());
+                        Ok(postgres_protocol::IsNull::No)
+                    }
+                    None => Ok(postgres_protocol::IsNull::Yes),
+                },
+                result_formats.iter().copied(),
+                &mut it.outbox,
+            )
+        })
         .map_err(|error| match error {
             frontend::BindError::Serialization(error) => io::Error::other(error),
             frontend::BindError::Conversion(error) => io::Error::other(error),
@@ -203,20 +232,20 @@ impl Connection {
 
     /// Forgets a prepared statement; no error if there is none of this name.
     pub(crate) fn push_close_statement(&mut self, name: &str) -> io::Result<()> {
-        frontend::close(b'S', name, &mut self.outbox)
+        self.push_whole(|it| frontend::close(b'S', name, &mut it.outbox))
     }
 
     pub(crate) fn push_describe_statement(&mut self, name: &str) -> io::Result<()> {
-        frontend::describe(b'S', name, &mut self.outbox)
+        self.push_whole(|it| frontend::describe(b'S', name, &mut it.outbox))
     }
 
     pub(crate) fn push_describe_portal(&mut self, name: &str) -> io::Result<()> {
-        frontend::describe(b'P', name, &mut self.outbox)
+        self.push_whole(|it| frontend::describe(b'P', name, &mut it.outbox))
     }
 
     /// `max_rows` 0 is no limit.
     pub(crate) fn push_execute(&mut self, portal: &str, max_rows: i32) -> io::Result<()> {
-        frontend::execute(portal, max_rows, &mut self.outbox)
+        self.push_whole(|it| frontend::execute(portal, max_rows, &mut it.outbox))
     }
 
     pub(crate) fn push_sync(&mut self) {
@@ -236,7 +265,7 @@ impl Connection {
 
     /// The simple protocol, which takes several statements at once: only ever for text that is a constant of ours.
     pub(crate) fn push_own_text(&mut self, sql: &str) -> io::Result<()> {
-        frontend::query(sql, &mut self.outbox)?;
+        self.push_whole(|it| frontend::query(sql, &mut it.outbox))?;
         self.owed += 1;
         Ok(())
     }
@@ -310,7 +339,11 @@ impl Connection {
     async fn receive_answer(&mut self) -> Result<Message, Error> {
         loop {
             match self.receive_any().await? {
-                Message::NoticeResponse(body) if self.hears_notices => return Ok(Message::NoticeResponse(body)),
+                Message::NoticeResponse(body) if self.hears_notices => {
+                    let message = Message::NoticeResponse(body);
+                    check_body(&message)?;
+                    return Ok(message);
+                }
                 Message::NoticeResponse(body) => {
                     let notice = ServerError::from_fields(body.fields())?;
                     // Not its words: a function that raises it may quote whatever it was given.
@@ -346,7 +379,10 @@ impl Connection {
                     self.hear(&ServerError::from_fields(body.fields())?);
                     return Ok(Message::ErrorResponse(body));
                 }
-                message => return Ok(message),
+                message => {
+                    check_body(&message)?;
+                    return Ok(message);
+                }
             }
         }
     }
@@ -531,6 +567,22 @@ fn unanswered() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the server answers nothing on a connection that lay idle")
 }
 
+/// A body that cannot be parsed is found out here, where it ends the connection, and not by whoever looks into it.
+fn check_body(message: &Message) -> io::Result<()> {
+    match message {
+        Message::RowDescription(body) => body.fields().count().map(drop),
+        Message::DataRow(body) => body.ranges().count().map(drop),
+        Message::CommandComplete(body) => body.tag().map(drop),
+        Message::NoticeResponse(body) => body.fields().count().map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a server may say this when nothing was asked.
+fn may_be_volunteered(tag: u8) -> bool {
+    [NOTICE_RESPONSE_TAG, PARAMETER_STATUS_TAG, NOTIFICATION_RESPONSE_TAG, ERROR_RESPONSE_TAG].contains(&tag)
+}
+
 fn violation(message: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("protocol violation: {message}"))
 }
@@ -578,6 +630,48 @@ mod tests {
         let mut connection = connection_with(b"?\0\0\0\x04").await;
         assert!(matches!(connection.receive().await, Err(Error::Lost(_))));
         assert!(connection.is_lost, "M8");
+    }
+
+    /// M8
+    #[tokio::test]
+    async fn a_body_that_cannot_be_parsed_ends_the_connection() {
+        // One field, one row of one value, a tag without its end.
+        for bytes in [&b"T\0\0\0\x06\0\x01"[..], b"D\0\0\0\x0a\0\x01\0\0\0\x05", b"C\0\0\0\x05I"] {
+            let mut connection = connection_with(bytes).await;
+            assert!(connection.receive().await.is_err(), "M8: {bytes:?}");
+            assert!(connection.is_lost, "M8: {bytes:?}");
+        }
+    }
+
+    /// M8
+    #[tokio::test]
+    async fn an_answer_to_nothing_ends_the_connection_at_idle() {
+        let notice: &[u8] = b"N\0\0\0\x0cSNOTICE\0\0";
+        for (bytes, is_lost) in [(notice.to_vec(), false), ([notice, b"C\0\0\0\x0dSELECT 1\0"].concat(), true)] {
+            let mut connection = connection_with(b"").await;
+            let (ours, mut server) = UnixStream::pair().unwrap();
+            connection.socket = Socket::Unix(ours);
+            server.write_all(&bytes).await.unwrap();
+            connection.socket.read_buf(&mut connection.inbox).await.unwrap();
+            assert_eq!(connection.is_closed(), is_lost, "M8: {bytes:?}");
+        }
+    }
+
+    /// L7
+    #[tokio::test]
+    async fn what_cannot_be_pushed_whole_leaves_nothing() {
+        let mut connection = connection_with(b"").await;
+        connection.push_sync();
+        let before = connection.outbox.clone();
+        let pushed = connection.push_whole(|it| {
+            it.push_execute("", 0)?;
+            it.push_sync();
+            it.push_close_statement("a\0b")
+        });
+        assert!(pushed.is_err(), "L7");
+        assert_eq!((&connection.outbox, connection.owed), (&before, 1), "L7");
+        assert!(connection.push_bind("", "a\0b", &[]).is_err(), "L7");
+        assert_eq!(connection.outbox, before, "L7");
     }
 
     /// L9
