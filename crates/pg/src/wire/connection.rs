@@ -646,7 +646,7 @@ mod tests {
     /// M8
     #[tokio::test]
     async fn an_answer_to_nothing_ends_the_connection_at_idle() {
-        let notice: &[u8] = b"N\0\0\0\x0cSNOTICE\0\0";
+        let notice: &[u8] = b"N\0\0\0\x0dSNOTICE\0\0";
         for (bytes, is_lost) in [(notice.to_vec(), false), ([notice, b"C\0\0\0\x0dSELECT 1\0"].concat(), true)] {
             let mut connection = connection_with(b"").await;
             let (ours, mut server) = UnixStream::pair().unwrap();
