@@ -12,7 +12,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::convert::{self, Conversion, explained};
-use super::frame::{Around, OPENING_STATEMENTS};
+use super::frame::{self, Around, OPENING_STATEMENTS};
 use super::functions::{Checked, Inspection};
 use super::rows::{Before, Progress, Rows};
 use super::shapes::Shape;
@@ -80,7 +80,7 @@ impl Reader {
     ) -> Result<(ResultSet, Option<Arc<Shape>>), ReadError> {
         let mut shape = self.describe(session, name, request.sql).await?;
         let params = encode(&shape, request.params)?;
-        let Inspection { checked, has_limit } = if self.layers.has(Layer::Functions) {
+        let Inspection { checked, has_limit, .. } = if self.layers.has(Layer::Functions) {
             self.functions.check(session, request.sql, &params).await?
         } else {
             Inspection::NONE
@@ -185,11 +185,7 @@ impl Reader {
         } else if rows.cut_by_bytes {
             return rows.finish(shape.columns.clone()).map_err(|error| too_large(error).into());
         } else if failure.is_some() {
-            if !session.is_pooled() {
-                // The end of the cleaning, which failed with the transaction.
-                let _ = session.finish().await;
-            }
-            self.push_way_out(session).await?;
+            self.leave_failed(session).await?;
         }
         if let Some(error) = failure {
             return Err(self.failed(&rows, statement, error, !params.is_empty()));
@@ -268,14 +264,31 @@ impl Reader {
             Err(Error::Server(error)) => Some(*error),
             Err(error) => return Err(error),
         };
-        let ended = session.finish().await;
-        if failure.is_some() && session.is_pooled() {
-            // The end failed with it.
-            self.push_way_out(session).await?;
-        } else {
-            ended?;
+        // The end fails with the conversion.
+        let ended = self.ended(session).await?;
+        Ok(failure.or(ended))
+    }
+
+    /// Waits for the end of the transaction, which has been sent ([`super::frame::Frame::push_end`]); what PostgreSQL refused
+    /// in it. The cleaning is not waited for.
+    pub(super) async fn ended(&self, session: &mut Session) -> Result<Option<ServerError>, Error> {
+        match session.finish().await {
+            Ok(()) => Ok(None),
+            Err(Error::Server(error)) => {
+                self.leave_failed(session).await?;
+                Ok(Some(frame::explained(*error)))
+            }
+            Err(error) => Err(error),
         }
-        Ok(failure)
+    }
+
+    /// Leaves a transaction that failed after its end had been sent.
+    pub(super) async fn leave_failed(&self, session: &mut Session) -> Result<(), Error> {
+        if !session.is_pooled() {
+            // The end of the cleaning, which failed with the transaction.
+            let _ = session.finish().await;
+        }
+        self.push_way_out(session).await
     }
 
     /// What the caller is told of a statement that PostgreSQL refused.

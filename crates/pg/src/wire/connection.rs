@@ -526,7 +526,7 @@ fn is_utf8(encoding: &str) -> bool {
 }
 
 /// feature_not_supported. With a CONTEXT: it is not the statement that does not fit the database ([`ServerError::is_outdated`]).
-fn other_encoding(encoding: &str) -> ServerError {
+pub(crate) fn other_encoding(encoding: &str) -> ServerError {
     let message = format!("the client encoding was set to {encoding}, and it is UTF8 here: nothing of it was done");
     let (hint, context) = (Some(ENCODING_HINT.to_owned()), Some("client_encoding".to_owned()));
     ServerError { hint, context, ..ServerError::ours("0A000", message) }
