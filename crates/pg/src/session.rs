@@ -204,6 +204,12 @@ impl Session {
         self.connection.key.process_id
     }
 
+    /// [`Connection::push_whole`] for what a session pushes.
+    pub(crate) fn push_whole<T, E>(&mut self, push: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
+        let before = self.connection.pushed();
+        push(self).inspect_err(|_| self.connection.take_back(before))
+    }
+
     /// Runs the steps as one pipeline: one round trip, and the first error skips all that follow (PostgreSQL manual,
     /// "Pipelining"). Outside a transaction block the pipeline is a transaction of its own.
     ///
@@ -217,12 +223,12 @@ impl Session {
     async fn run_here(&mut self, steps: &[Step<'_>]) -> Result<Vec<Outcome>, StepError> {
         let at = |step| move |error: io::Error| StepError { step, error: Error::Lost(error) };
         let mut parsing = Vec::with_capacity(steps.len());
+        let before = self.connection.pushed();
         for (index, step) in steps.iter().enumerate() {
             match self.push_step(step) {
                 Ok(name) => parsing.push(name),
                 Err(error) => {
-                    // Nothing was sent, and nothing of it must go out with the next pipeline.
-                    self.connection.outbox().clear();
+                    self.connection.take_back(before);
                     self.parses_ahead = 0;
                     self.forget_unparsed(&parsing, 0);
                     return Err(StepError { step: index, error });

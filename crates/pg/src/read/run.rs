@@ -102,10 +102,22 @@ impl Reader {
         Ok(Before { bound: OPENING_STATEMENTS })
     }
 
+    /// A text that cannot be sent takes the opening with it.
+    fn push_behind_opening(
+        &self,
+        session: &mut Session,
+        push: impl FnOnce(&mut Session) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let pushed = session.push_whole(|session| {
+            self.push_opening(session)?;
+            push(session)
+        });
+        pushed.inspect_err(|_| session.lose_frame())
+    }
+
     /// Opens the transaction and describes the agent's statement in it; nothing of the agent's runs.
     pub(super) async fn describe(&self, session: &mut Session, name: &str, sql: &str) -> Result<Shape, ReadError> {
-        self.push_opening(session)?;
-        push_or_clear(session, |session| session.push_describe(name, sql, &[]))?;
+        self.push_behind_opening(session, |session| session.push_describe(name, sql, &[]))?;
         session.connection.flush().await.map_err(Error::Lost)?;
         let mut bound = 0;
         let described = session.receive_shape(&mut bound).await;
@@ -150,8 +162,7 @@ impl Reader {
 
     /// What a server does that trusts the simple protocol: only ever without [`Layer::ExtendedProtocol`].
     async fn run_simple(&self, session: &mut Session, sql: &str) -> Result<ResultSet, ReadError> {
-        self.push_opening(session)?;
-        push_or_clear(session, |session| Ok(session.connection.push_own_text(sql)?))?;
+        self.push_behind_opening(session, |session| Ok(session.connection.push_own_text(sql)?))?;
         session.connection.push_sync();
         session.connection.flush().await.map_err(Error::Lost)?;
         let outcome = session.finish().await.map_err(refusal);
@@ -309,14 +320,6 @@ impl Reader {
             _ => Fetched::Error(refusal(Error::Server(Box::new(explained(error, conversion))))),
         }
     }
-}
-
-/// A text that cannot be sent takes with it what was to go before it: nothing of a call may go out with the next one.
-fn push_or_clear(session: &mut Session, push: impl FnOnce(&mut Session) -> Result<(), Error>) -> Result<(), Error> {
-    push(session).inspect_err(|_| {
-        session.connection.outbox().clear();
-        session.lose_frame();
-    })
 }
 
 /// data_exception and, for domains, integrity_constraint_violation: a text that its type does not take. But not

@@ -96,6 +96,13 @@ const OUTBOX_BYTES: usize = 1024;
 /// The most room that either buffer keeps while nothing is in it.
 const MAX_IDLE_BYTES: usize = 64 * 1024;
 
+/// What is pushed and not sent ([`Connection::pushed`]).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pushed {
+    bytes: usize,
+    owed: usize,
+}
+
 /// A message begins with its tag and its length.
 const HEADER_BYTES: usize = 5;
 
@@ -173,11 +180,19 @@ impl Connection {
 
     /// Pushes all of it or nothing: half a message, or half a pipeline, must not go out with what is pushed next.
     pub(crate) fn push_whole<T, E>(&mut self, push: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
-        let (unsent, owed) = (self.outbox.len(), self.owed);
-        push(self).inspect_err(|_| {
-            self.outbox.truncate(unsent);
-            self.owed = owed;
-        })
+        let before = self.pushed();
+        push(self).inspect_err(|_| self.take_back(before))
+    }
+
+    /// How much is pushed and not sent.
+    pub(crate) fn pushed(&self) -> Pushed {
+        Pushed { bytes: self.outbox.len(), owed: self.owed }
+    }
+
+    /// Takes back what was pushed since then. Nothing may have been sent in between.
+    pub(crate) fn take_back(&mut self, before: Pushed) {
+        self.outbox.truncate(before.bytes);
+        self.owed = before.owed;
     }
 
     /// `param_types`: `pg_type.oid`s, 0 or missing where the server shall infer.
