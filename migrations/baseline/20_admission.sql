@@ -35,7 +35,6 @@ $$;
 comment on function countersign.slot_of(text, text, text, text) is
     'The slot of a call, as attempt.slot_names_the_call demands it; servers compute the same.';
 
--- In T1 by the slow path. The caller has deleted or locked nothing yet.
 create function countersign.end_attempt(
     a countersign.attempt, outcome text, code text, state text, message text, original uuid, detail json
 ) returns void language plpgsql set search_path = pg_catalog, pg_temp as $$
