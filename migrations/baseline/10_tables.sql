@@ -155,6 +155,7 @@ create table countersign.tracked (
     key_columns  text[],
     fixed        text[]       not null,
     computed     text[]       not null,
+    unstored     text[]       not null,
     maintained   text[]       not null,
     sensitive    text[]       not null,
     is_log       boolean      not null,
@@ -171,6 +172,7 @@ comment on column countersign.tracked.columns is 'The columns in the order of a 
 comment on column countersign.tracked.key_columns is 'Primary key or a unique key over NOT NULL columns; null: recorded, and never undone.';
 comment on column countersign.tracked.fixed is 'Generated columns and those GENERATED ALWAYS AS IDENTITY: not set by an UPDATE.';
 comment on column countersign.tracked.computed is 'Generated columns: not inserted either.';
+comment on column countersign.tracked.unstored is 'Virtual generated columns: null in row images.';
 comment on column countersign.tracked.maintained is 'Columns that triggers maintain: an undo need not restore them.';
 comment on column countersign.tracked.sensitive is 'Columns that are null in row images; a keyed hash stands for them.';
 comment on column countersign.tracked.is_log is 'Append-only history: an undo may add rows to it.';

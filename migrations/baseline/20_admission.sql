@@ -35,7 +35,6 @@ $$;
 comment on function countersign.slot_of(text, text, text, text) is
     'The slot of a call, as attempt.slot_names_the_call demands it; servers compute the same.';
 
--- In T1 by the slow path. The caller has deleted or locked nothing yet.
 create function countersign.end_attempt(
     a countersign.attempt, outcome text, code text, state text, message text, original uuid, detail json
 ) returns void language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -78,7 +77,7 @@ $$;
 comment on function countersign.effects_of_row(oid, text) is 'The recorded changes of the row with this key, those that gave it another key included.';
 
 create function countersign.superseded(write uuid) returns json
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 declare
     stands_as  uuid := write;
     undo       uuid;
@@ -145,6 +144,31 @@ end $$;
 comment on function countersign.claim(uuid, bytea, integer, boolean) is
     'T2 begins; the value of the setting countersign.at, for whoever resets it. CS001, DETAIL fenced (ended by another server), held (an identical call succeeded, or its key is bound) or frozen.';
 
+create function countersign.claim_preview(correlation uuid, account text, who text, tool text, timeout_ms integer default null) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+    at       tid;
+    ignored  text;
+    print    text := encode(sha256(''), 'hex');
+begin
+    if pg_current_xact_id_if_assigned() is not null then
+        raise exception 'a claim is the beginning of a transaction' using errcode = '42501';
+    end if;
+    insert into countersign.attempt (slot, correlation_id, account_id, actor, tool_name, fingerprint, idempotency_key, params, params_summary,
+        own_transaction)
+    values (countersign.slot_of(account, tool, 'preview:' || correlation, print), correlation, account, who, tool, print,
+        'preview:' || correlation, '{}', '{}', true);
+    select a.ctid into at from countersign.attempt a where a.slot = countersign.slot_of(account, tool, 'preview:' || correlation, print)
+    for update;
+    ignored := set_config('countersign.at', at::text, true) || set_config('countersign.account_id', account, true);
+    if timeout_ms is not null then
+        ignored := set_config('statement_timeout', timeout_ms::text, true) || set_config('lock_timeout', timeout_ms::text, true)
+                   || set_config('idle_in_transaction_session_timeout', timeout_ms::text, true);
+    end if;
+end $$;
+comment on function countersign.claim_preview(uuid, text, text, text, integer) is
+    'Begins a transaction that is rolled back: its effects are recorded, and can be read in it. `finish` refuses it.';
+
 create function countersign.finish(
     correlation uuid, answer json, answer_summary text, affected bigint, images_before json default null, images_after json default null,
     undo_call json default null, duplicates_for interval default '5 minutes'
@@ -159,6 +183,7 @@ begin
     delete from countersign.attempt t
     where t.ctid = nullif(current_setting('countersign.at', true), '')::tid
       and t.correlation_id = correlation and t.xmax = pg_current_xact_id()::xid
+      and t.xmin <> pg_current_xact_id()::xid      -- not that of a preview
     returning * into a;
     if a.correlation_id is null then
         raise exception 'mutation % is not to be completed here', correlation using errcode = 'CS001', detail = 'fenced';

@@ -36,11 +36,12 @@ $$;
 comment on function countersign.key_columns(oid) is 'Null for a table without a key: its changes are recorded, and never undone.';
 
 create function countersign.has_shape(t countersign.tracked) returns boolean
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select t.columns is not distinct from array_agg(a.attname::text order by a.attnum)
-       and t.types is not distinct from array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum)
-    from pg_attribute a where a.attrelid = t.relation and a.attnum > 0 and not a.attisdropped
-$$;
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    return (select t.columns is not distinct from array_agg(a.attname::text order by a.attnum)
+               and t.types is not distinct from array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum)
+            from pg_attribute a where a.attrelid = t.relation and a.attnum > 0 and not a.attisdropped);
+end $$;
 comment on function countersign.has_shape(countersign.tracked) is 'Whether the columns of the table are what they were.';
 
 create function countersign.track(
@@ -65,8 +66,9 @@ begin
     select array_agg(a.attname::text order by a.attnum), array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum),
            coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated <> '' or a.attidentity = 'a'), '{}'),
            coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated <> ''), '{}'),
+           coalesce(array_agg(a.attname::text order by a.attnum) filter (where a.attgenerated = 'v'), '{}'),
            bool_and(a.atttypid = any ('{int2,int4,int8,text,varchar,bpchar,bool,numeric,uuid,json,jsonb}'::regtype[]))
-    into new.columns, new.types, new.fixed, new.computed, is_plain
+    into new.columns, new.types, new.fixed, new.computed, new.unstored, is_plain
     from pg_attribute a where a.attrelid = target and a.attnum > 0 and not a.attisdropped;
     new.key_columns := countersign.key_columns(target);
     select c into unknown from unnest(maintained || sensitive) c
@@ -79,8 +81,8 @@ begin
 
     -- The same shape of rows keeps its number, so that earlier effects can still be undone.
     select * into old from countersign.tracked t where t.relation = target and t.is_current for update;
-    if (old.name, old.columns, old.types, old.key_columns, old.fixed, old.computed, old.sensitive)
-       is not distinct from (new.name, new.columns, new.types, new.key_columns, new.fixed, new.computed, track.sensitive)
+    if (old.name, old.columns, old.types, old.key_columns, old.fixed, old.computed, old.unstored, old.sensitive)
+       is not distinct from (new.name, new.columns, new.types, new.key_columns, new.fixed, new.computed, new.unstored, track.sensitive)
     then
         update countersign.tracked t
         set maintained = track.maintained, is_log = track.is_log, all_writers = track.all_writers, writers = new.writers
@@ -88,9 +90,9 @@ begin
         new.shape := old.shape;
     else
         update countersign.tracked t set is_current = false where t.shape = old.shape;
-        insert into countersign.tracked (relation, name, columns, types, key_columns, fixed, computed, maintained, sensitive, is_log,
+        insert into countersign.tracked (relation, name, columns, types, key_columns, fixed, computed, unstored, maintained, sensitive, is_log,
             all_writers, writers)
-        values (target, new.name, new.columns, new.types, new.key_columns, new.fixed, new.computed, track.maintained, track.sensitive,
+        values (target, new.name, new.columns, new.types, new.key_columns, new.fixed, new.computed, new.unstored, track.maintained, track.sensitive,
             track.is_log, track.all_writers, new.writers)
         returning shape into new.shape;
     end if;
@@ -140,8 +142,9 @@ begin
     select c.relkind = 'p' into is_parted from pg_class c where c.oid = t.relation;
     -- record_out and not a cast: a cast to text can be a function of the table's owner, and would run with the ledger's rights. The
     -- row of a partition may have another order of columns.
-    image := case when is_parted
-        then (select 'pg_catalog.textin(pg_catalog.record_out(row(' || string_agg('%1$s.' || replace(quote_ident(c), '%', '%%'), ', ' order by n) || ')))'
+    image := case when is_parted or t.unstored <> '{}'
+        then (select 'pg_catalog.textin(pg_catalog.record_out(row(' || string_agg(
+                         case when c = any (t.unstored) then 'null' else '%1$s.' || replace(quote_ident(c), '%', '%%') end, ', ' order by n) || ')))'
               from unnest(t.columns) with ordinality u (c, n))
         else 'pg_catalog.textin(pg_catalog.record_out(%1$s))' end;
     -- format() has the type's own output as well; jsonb_build_object would call a cast to json.

@@ -10,6 +10,7 @@ grant select on countersign.record, countersign.mutation, countersign.effect, co
 grant insert on countersign.admission to {writer};
 grant execute on function
     countersign.claim(uuid, bytea, integer, boolean),
+    countersign.claim_preview(uuid, text, text, text, integer),
     countersign.finish(uuid, json, text, bigint, json, json, json, interval),
     countersign.fail(uuid, bytea, text, text, text, json, text),
     countersign.admit(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, boolean, interval),
@@ -43,6 +44,7 @@ grant execute on function countersign.begin_decision(uuid), countersign.decide_a
 grant execute on function
     countersign.admit_undo(uuid, uuid[], text, text, json, text, text, text),
     countersign.claim(uuid, bytea, integer, boolean),
+    countersign.claim_preview(uuid, text, text, text, integer),
     countersign.finish(uuid, json, text, bigint, json, json, json, interval),
     countersign.fail(uuid, bytea, text, text, text, json, text),
     countersign.resolve(uuid, bytea, integer),

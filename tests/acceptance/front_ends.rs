@@ -7,6 +7,7 @@ mod ending;
 mod one_shot;
 mod pipe;
 mod reading;
+mod silent;
 mod streaming;
 mod transactions;
 mod undelivered;

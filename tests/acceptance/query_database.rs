@@ -260,6 +260,34 @@ async fn an_answer_in_another_encoding_is_an_error_and_no_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_whose_encoding_was_changed_and_taken_back_is_an_error_and_no_text() {
+    // M6: bytes of LATIN1 that are UTF-8 as well. L10: a function that removes the statements of the session.
+    let db = database().await;
+    db.run(
+        "create function public.latin() returns text language sql as $$ select set_config('client_encoding', 'LATIN1', true) $$; \
+         create function public.dealloc() returns int language plpgsql as $$ begin execute 'deallocate all'; return 1; end $$",
+    )
+    .await;
+    let server = Server::on(&db).await;
+    let two = r"U&'\00c3\00a9' as two";
+    for query in [
+        format!("select set_config('client_encoding', 'LATIN1', true), {two}"),
+        format!("select public.latin(), {two}"),
+        format!("select public.latin(), row({two})").replace(" as two", ""),
+    ] {
+        for _ in 0..2 {
+            let error = server.fail("query_database", json!({"query": query}), "sql_error").await;
+            assert_eq!(error["sqlstate"], "0A000", "{error}");
+            assert!(error["message"].as_str().unwrap().contains("the client encoding was set to"), "{error}");
+        }
+        assert_eq!(server.query(&format!("select {two}")).await, [json!({"two": "\u{c3}\u{a9}"})]);
+    }
+    let error = server.fail("query_database", json!({"query": "select public.dealloc()"}), "sql_error").await;
+    assert!(error["message"].as_str().unwrap().contains("removed the prepared statements"), "{error}");
+    assert_eq!(server.query("select 1 as n").await, [json!({"n": 1})]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_failing_calls_leave_no_connection_behind() {
     // D1-09, D2-16
     let db = database().await;

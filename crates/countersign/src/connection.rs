@@ -1,6 +1,8 @@
 //! Which database: what is configured, then `DATABASE_URL`, then `PGHOST` and the like. What a connection string leaves out
 //! the `PG*` variables say, as for every program that uses libpq.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use contract::Secret;
 use ledger::read::{ConnectError, Error};
@@ -68,4 +70,25 @@ pub(crate) fn origins(error: &anyhow::Error, settings: &Settings) -> Option<Stri
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// How long `init` and `check` may take in all; a server that is gone without a word would hold them up for ever.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// What comes of a command that asks the configured database, unless that does not answer.
+///
+/// # Errors
+/// Those of the command, and that it has taken 120 s.
+pub(crate) async fn answered<T>(
+    settings: &Settings,
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    if let Ok(outcome) = tokio::time::timeout(COMMAND_TIMEOUT, work).await {
+        return outcome;
+    }
+    let dbname = configured(settings)?.dbname;
+    anyhow::bail!(
+        "the server of the database \"{dbname}\" did not answer within {} s; the command can be repeated",
+        COMMAND_TIMEOUT.as_secs()
+    )
 }

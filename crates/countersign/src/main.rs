@@ -73,8 +73,8 @@ async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::
     match command {
         Command::Demo(arguments) => demo::run(arguments).await?,
         Command::Serve(arguments) => serve::run(&arguments, sources, settings).await?,
-        Command::Init(arguments) => init::run(&arguments, &settings).await?,
-        Command::Check(arguments) => check::run(&arguments, &settings).await?,
+        Command::Init(arguments) => connection::answered(&settings, init::run(&arguments, &settings)).await?,
+        Command::Check(arguments) => connection::answered(&settings, check::run(&arguments, &settings)).await?,
         Command::Audit(command) => return audit::run(command, &settings).await,
         Command::Proposals(command) => return proposals::run(command, &settings).await,
         Command::Keys(command) => keys::run(command, &settings).await?,

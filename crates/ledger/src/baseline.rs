@@ -3,11 +3,12 @@
 //! `init` does not apply it yet. `migrations/baseline/README.md` says what has to change for that.
 
 /// The files of the schema, by topic, in the order in which they are applied to a database with an empty schema `countersign`.
-pub const BASELINE: [(&str, &str); 10] = [
+pub const BASELINE: [(&str, &str); 11] = [
     ("10_tables", include_str!("../../../migrations/baseline/10_tables.sql")),
     ("20_admission", include_str!("../../../migrations/baseline/20_admission.sql")),
     ("30_effects", include_str!("../../../migrations/baseline/30_effects.sql")),
-    ("40_undo", include_str!("../../../migrations/baseline/40_undo.sql")),
+    ("40_images", include_str!("../../../migrations/baseline/40_images.sql")),
+    ("45_undo", include_str!("../../../migrations/baseline/45_undo.sql")),
     ("50_plans", include_str!("../../../migrations/baseline/50_plans.sql")),
     ("60_definitions", include_str!("../../../migrations/baseline/60_definitions.sql")),
     ("65_proposals", include_str!("../../../migrations/baseline/65_proposals.sql")),

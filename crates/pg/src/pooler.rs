@@ -1,5 +1,7 @@
 //! What stands between us and PostgreSQL, as far as that can be seen from here: by what it does.
 
+use std::time::Duration;
+
 use crate::error::Error;
 use crate::session::{Session, SessionSettings, Step};
 use crate::target::Target;
@@ -22,11 +24,18 @@ const PREPARED: &str = "countersign_doctor";
 const MARK: &str = "countersign.doctor";
 const MARKED_SQL: &str = "select pg_catalog.pg_backend_pid(), pg_catalog.current_setting('countersign.doctor', true)";
 
+/// How long the pooler and the server behind it have for all answers.
+const EXAMINE_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Looks at it through connections of its own. What it leaves in a backend is taken back if the pooler does not do it.
 ///
 /// # Errors
-/// Whatever the connection or the server says.
+/// Whatever the connection or the server says; [`Error::Deadline`] if it has not said all of it within 20 s.
 pub async fn examine_pooler(target: &Target) -> Result<Pooled, Error> {
+    tokio::time::timeout(EXAMINE_TIMEOUT, examine(target)).await.unwrap_or(Err(Error::Deadline))
+}
+
+async fn examine(target: &Target) -> Result<Pooled, Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let backend = Step::plain("select pg_catalog.pg_backend_pid()");
     let rows = session.run(&[backend]).await.map_err(|failed| failed.error)?;

@@ -10,7 +10,7 @@ use std::io;
 use std::time::Duration;
 
 use fallible_iterator::FallibleIterator;
-use postgres_protocol::message::backend::{DataRowBody, Message, RowDescriptionBody};
+use postgres_protocol::message::backend::{CommandCompleteBody, DataRowBody, Message, RowDescriptionBody};
 
 use crate::error::{ConnectError, Error, ServerError, utf8};
 use crate::read::{Around, Remembered};
@@ -204,6 +204,12 @@ impl Session {
         self.connection.key.process_id
     }
 
+    /// [`Connection::push_whole`] for what a session pushes.
+    pub(crate) fn push_whole<T, E>(&mut self, push: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
+        let before = self.connection.pushed();
+        push(self).inspect_err(|_| self.connection.take_back(before))
+    }
+
     /// Runs the steps as one pipeline: one round trip, and the first error skips all that follow (PostgreSQL manual,
     /// "Pipelining"). Outside a transaction block the pipeline is a transaction of its own.
     ///
@@ -217,12 +223,12 @@ impl Session {
     async fn run_here(&mut self, steps: &[Step<'_>]) -> Result<Vec<Outcome>, StepError> {
         let at = |step| move |error: io::Error| StepError { step, error: Error::Lost(error) };
         let mut parsing = Vec::with_capacity(steps.len());
+        let before = self.connection.pushed();
         for (index, step) in steps.iter().enumerate() {
             match self.push_step(step) {
                 Ok(name) => parsing.push(name),
                 Err(error) => {
-                    // Nothing was sent, and nothing of it must go out with the next pipeline.
-                    self.connection.outbox().clear();
+                    self.connection.take_back(before);
                     self.parses_ahead = 0;
                     self.forget_unparsed(&parsing, 0);
                     return Err(StepError { step: index, error });
@@ -320,7 +326,7 @@ impl Session {
                     return Err(StepError { step, error });
                 }
                 Message::CommandComplete(body) => {
-                    body.tag().unwrap_or_default().clone_into(&mut current.tag);
+                    current.tag = tag(&body);
                     outcomes.push(std::mem::take(&mut current));
                 }
                 Message::EmptyQueryResponse => outcomes.push(std::mem::take(&mut current)),
@@ -379,17 +385,16 @@ impl Session {
     /// # Errors
     /// [`Error::Server`] if PostgreSQL does not take the text.
     pub async fn describe(&mut self, name: &str, sql: &str, param_types: &[u32]) -> Result<RawShape, Error> {
-        self.connection.push_close_statement(name)?;
-        self.push_describe(name, sql, param_types).inspect_err(|_| self.connection.outbox().clear())?;
+        self.connection.push_whole(|connection| {
+            connection.push_close_statement(name)?;
+            push_describe(connection, name, sql, param_types)
+        })?;
         self.connection.flush().await?;
         self.receive_shape(&mut 0).await
     }
 
     pub(crate) fn push_describe(&mut self, name: &str, sql: &str, param_types: &[u32]) -> Result<(), Error> {
-        self.connection.push_parse(name, sql, param_types)?;
-        self.connection.push_describe_statement(name)?;
-        self.connection.push_sync();
-        Ok(())
+        push_describe(&mut self.connection, name, sql, param_types)
     }
 
     /// `bound` counts the statements before it that were bound.
@@ -450,6 +455,21 @@ fn too_many_params() -> ServerError {
     }
 }
 
+fn push_describe(connection: &mut Connection, name: &str, sql: &str, param_types: &[u32]) -> Result<(), Error> {
+    connection.push_parse(name, sql, param_types)?;
+    connection.push_describe_statement(name)?;
+    connection.push_sync();
+    Ok(())
+}
+
+/// The longest command tag that is kept, in bytes; those of PostgreSQL have less than 64 (`COMPLETION_TAG_BUFSIZE`).
+const MAX_TAG_BYTES: usize = 128;
+
+fn tag(body: &CommandCompleteBody) -> String {
+    let tag = body.tag().unwrap_or_default();
+    tag.get(..tag.floor_char_boundary(MAX_TAG_BYTES)).unwrap_or_default().to_owned()
+}
+
 pub(crate) fn raw_columns(body: &RowDescriptionBody) -> io::Result<Vec<RawColumn>> {
     body.fields()
         .map(|field| {
@@ -470,4 +490,21 @@ pub(crate) fn raw_row(body: &DataRowBody) -> Result<Vec<Option<String>>, Error> 
         row.push(text.transpose()?);
     }
     Ok(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+
+    /// M4
+    #[test]
+    fn a_command_tag_is_cut() {
+        let mut message = BytesMut::from(&b"C\0\0\x04\x05"[..]);
+        message.extend_from_slice(&[b'x'; 1024]);
+        message.extend_from_slice(b"\0");
+        let Ok(Some(Message::CommandComplete(body))) = Message::parse(&mut message) else { panic!("a message") };
+        assert_eq!(tag(&body).len(), MAX_TAG_BYTES, "M4");
+    }
 }

@@ -2,6 +2,7 @@
 //! `ledger` depends on this one, but for the wiring in the binary (`tests/acceptance/architecture.rs` holds that).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use contract::{Column, PgType};
 use tokio::time::Instant;
@@ -13,6 +14,9 @@ use crate::pool::{Lease, Pool, PoolUse};
 use crate::session::{Outcome, RawColumn, SessionSettings};
 use crate::target::Target;
 use crate::types::TypeCatalog;
+
+/// How much longer than a statement's own timeout its server may be silent: its record is looked after behind that.
+const PATIENCE_BEYOND_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A pool of sessions that may write, and the types of their database.
 #[derive(Debug, Clone)]
@@ -56,6 +60,9 @@ impl Writer {
         outlet: &mut Outlet,
     ) -> Result<(), Failed> {
         let session = lease.session();
+        // For COMMIT as well, which runs under the same timeout.
+        let timeout = Some(query.statement_timeout).filter(|it| !it.is_zero());
+        session.connection.patience = timeout.map(|it| it + PATIENCE_BEYOND_TIMEOUT);
         session.set_limits(Limits::of(query)).await?;
         run_in(session, &self.types, (statement, None), query, outlet).await?;
         ending(outlet)

@@ -1,6 +1,6 @@
 //! Rows as they arrive, in bounded memory, as slow as their reader.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::{Database, Pipe, database, front_end, is_terminal, long_form};
@@ -91,6 +91,99 @@ async fn the_first_batch_comes_while_the_query_still_runs() {
     holder.batch_execute("select pg_advisory_unlock(7)").await.unwrap();
     let (events, rows) = all(&mut pipe, "a").await;
     assert_eq!((rows.len(), events.last().unwrap()["command_tag"].as_str()), (4001, Some("ROWS 5001")));
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn the_first_row_comes_before_the_second_is_computed() {
+    // F-71, M5: also where the rows of a batch are not there yet, and where rows need a conversion.
+    let db = database().await;
+    db.run(
+        "create function gate(n int) returns int language plpgsql as $$ \
+         begin if n > 1 then perform pg_advisory_xact_lock_shared(7); end if; return n; end $$",
+    )
+    .await;
+    let holder = db.connect().await;
+    let mut pipe = Pipe::on(&db);
+    for (sql, options) in [
+        ("select gate(i) as n from generate_series(1, 5) i", json!({"batch_rows": 1})),
+        ("select gate(i) as n from generate_series(1, 5) i", json!({})),
+        ("select row(gate(i), 'x') as n from generate_series(1, 5) i", json!({})),
+    ] {
+        for _ in 0..2 {
+            holder.batch_execute("select pg_advisory_lock(7)").await.unwrap();
+            streamed(&mut pipe, "a", sql, options.clone()).await;
+            assert_eq!(pipe.next().await.unwrap()["code"], "result_start");
+            let first = pipe.next().await.unwrap();
+            assert_eq!(first["rows_batch_count"], 1, "{first}");
+            holder.batch_execute("select pg_advisory_unlock(7)").await.unwrap();
+            let (events, rows) = all(&mut pipe, "a").await;
+            assert_eq!((rows.len(), &events.last().unwrap()["command_tag"]), (4, &json!("ROWS 5")), "{events:?}");
+        }
+    }
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn the_timeout_is_that_of_the_whole_stream() {
+    let db = database().await;
+    let mut pipe = Pipe::on(&db);
+    let began = Instant::now();
+    let sql = "select i, pg_sleep(0.3) from generate_series(1, 100) i";
+    streamed(&mut pipe, "a", sql, json!({"statement_timeout_ms": 1000})).await;
+    let (events, rows) = all(&mut pipe, "a").await;
+    assert_eq!(events.last().unwrap()["sqlstate"], "57014", "{events:?}");
+    assert!(rows.len() <= 4 && began.elapsed() < Duration::from_secs(5), "{} rows, {:?}", rows.len(), began.elapsed());
+    assert_eq!(pipe.run("b", "select 1 as n").await["code"], "result");
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn records_of_a_stream_are_kept_by_their_bytes() {
+    // M5
+    let db = database().await;
+    let mut pipe = Pipe::on(&db);
+    assert_eq!(pipe.run("warm", "select row(1) as r").await["code"], "result");
+    let idle = resident_kib(pipe.id());
+    let sql = "select row(repeat('x', 3000000)) as r from generate_series(1, 64)";
+    streamed(&mut pipe, "a", sql, json!({})).await;
+    let (_, rows) = all(&mut pipe, "a").await;
+    assert_eq!(rows.len(), 64);
+    let too_large = pipe.run("b", sql).await;
+    assert_eq!(too_large["error_code"], "result_too_large", "{too_large}");
+    let grown = resident_kib(pipe.id()) - idle;
+    assert!(grown < 80 * 1024, "records of 3 MB went through, and {grown} KiB were taken");
+    // Many small ones and then large ones.
+    let sql = "select row(repeat('x', case when i < 700 then 1 else 3000000 end)) as r from generate_series(1, 1000) i";
+    streamed(&mut pipe, "c", sql, json!({})).await;
+    let (events, _) = all(&mut pipe, "c").await;
+    assert_eq!(events.last().unwrap()["sqlstate"], "54000", "{events:?}");
+    pipe.finish().await;
+}
+
+#[tokio::test]
+async fn parallel_workers_compute_a_stream() {
+    // Rows that are asked for in portions would have none.
+    let db = database().await;
+    db.run(
+        "create table large as select i from generate_series(1, 10000) i; \
+         create function is_worker() returns bool language plpgsql parallel safe as $$ \
+         begin return (select leader_pid is not null from pg_stat_get_activity(pg_backend_pid())); end $$",
+    )
+    .await;
+    db.run("analyze large").await;
+    for setting in [
+        "parallel_setup_cost = 0",
+        "parallel_tuple_cost = 0",
+        "min_parallel_table_scan_size = 0",
+        "parallel_leader_participation = off",
+    ] {
+        db.run(&format!("alter database {} set {setting}", db.name())).await;
+    }
+    let mut pipe = Pipe::on(&db);
+    streamed(&mut pipe, "a", "select count(*) as n from large where is_worker()", json!({})).await;
+    let (events, rows) = all(&mut pipe, "a").await;
+    assert_eq!(rows, [json!({"n": 10000})], "{events:?}");
     pipe.finish().await;
 }
 

@@ -16,7 +16,7 @@ use contract::{CorrelationId, ErrorCode, Failure, Principal, Redaction, Rollback
 use ledger::read::Error;
 use ledger::{Attempt, Executor, Gate, Order, Refusal, Settled, Stopped, Undone, Work, Working, WriteTx};
 use serde_json::{Map, Value, json};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +27,13 @@ const TOOL: &str = "cli_write";
 const IRREVERSIBLE: &str = "A statement from the command line: nothing here knows how to undo it.";
 
 /// How long the protocol around a statement may take beyond the statement's own limits.
-const AROUND: Duration = Duration::from_secs(30);
+const AROUND: Duration = Duration::from_secs(2);
+
+/// How long an answer may take beyond the statement's own limits. The gate looks for the outcome, and records it, even after that.
+const ANSWER: Duration = Duration::from_millis(4500);
+
+/// How long it may take to open a transaction.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A statement without a limit of its own.
 const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
@@ -62,9 +68,13 @@ struct CliWrite {
 }
 
 impl CliWrite {
+    /// What it is sent, for the one who asks first.
+    fn take_steps(&self) -> Option<mpsc::Receiver<Step>> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     async fn run(&self, tx: &mut WriteTx<'_>) -> Result<Work, Refusal> {
-        let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(mut steps) = steps else {
+        let Some(mut steps) = self.take_steps() else {
             return Err(Failure::new(ErrorCode::InternalError, "the statement has been carried out already").into());
         };
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -202,18 +212,26 @@ fn work(data: Value, rows_affected: u64) -> Work {
 pub(super) struct Audited {
     gate: Gate,
     principal: Principal,
+    /// One for each session that the gate may have: waiting for one counts for no deadline.
+    places: Arc<Semaphore>,
 }
 
 impl Audited {
-    pub(super) fn new(gate: Gate, principal: Principal) -> Self {
-        Self { gate, principal }
+    pub(super) fn new(gate: Gate, principal: Principal, sessions: usize) -> Self {
+        Self { gate, principal, places: Arc::new(Semaphore::new(sessions)) }
+    }
+
+    async fn place(&self) -> Result<OwnedSemaphorePermit, Failed> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        place.map_err(|error| Failed::Internal(error.to_string()))
     }
 
     /// Hands a write to the gate. The work of a transaction comes through `steps`.
     fn perform(
         &self,
+        place: OwnedSemaphorePermit,
         params: Map<String, Value>,
-        write: CliWrite,
+        write: &Arc<CliWrite>,
         within: Duration,
     ) -> JoinHandle<Result<Settled, Stopped>> {
         let attempt = Attempt {
@@ -223,11 +241,15 @@ impl Audited {
             // No two calls are the same call.
             idempotency_key: Some(CorrelationId::new().to_string()),
             deadline: Instant::now() + within + AROUND,
-            executor: Arc::new(write),
+            executor: Arc::<CliWrite>::clone(write),
             agreed: None,
         };
         let gate = self.gate.clone();
-        tokio::spawn(async move { gate.perform(attempt).await })
+        tokio::spawn(async move {
+            let settled = gate.perform(attempt).await;
+            drop(place);
+            settled
+        })
     }
 
     /// Runs one statement in a transaction of its own.
@@ -239,14 +261,31 @@ impl Audited {
     ) -> Result<Completed, Failed> {
         let params =
             [("sql".to_owned(), query.sql.as_str().into()), ("params".to_owned(), query.params.clone().into())];
-        let within = Some(query.statement_timeout).filter(|limit| !limit.is_zero()).unwrap_or(NO_LIMIT);
+        let within = limit(query.statement_timeout);
+        let place = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(Failed::Cancelled),
+            place = self.place() => place?,
+        };
         let (step, steps) = mpsc::channel(1);
-        let (done, outcome) = oneshot::channel();
+        let (done, mut outcome) = oneshot::channel();
         let sent = Sent { query, out, cancel, done };
         let _ = step.send(Step::Run(Box::new(sent))).await;
-        let write = CliWrite { steps: Mutex::new(Some(steps)), opened: Mutex::new(None), is_single: true };
-        let settled = settled(self.perform(params.into_iter().collect(), write, within).await)?;
-        match (settled, outcome.await) {
+        let write = Arc::new(CliWrite { steps: Mutex::new(Some(steps)), opened: Mutex::new(None), is_single: true });
+        let performing = self.perform(place, params.into_iter().collect(), &write, within);
+        let Ok(performed) = tokio::time::timeout(within + ANSWER, performing).await else {
+            return Err(match outcome.try_recv() {
+                // It has failed within its transaction: no COMMIT was sent.
+                Ok(Err(failed)) => failed,
+                Ok(Ok(completed)) => unanswered(completed.correlation_id),
+                // From here on it cannot begin.
+                Err(_) if write.take_steps().is_some() => {
+                    Failed::Lost("the ledger did not answer; nothing was written".to_owned())
+                }
+                Err(_) => unanswered(None),
+            });
+        };
+        match (settled(performed)?, outcome.await) {
             // The statement's own answer says more than its record.
             (Err(stopped), Ok(Err(failed))) if stopped.failure.code != ErrorCode::CommitOutcomeUnknown => Err(failed),
             (Err(stopped), _) => Err(failed(&stopped)),
@@ -270,15 +309,20 @@ impl Audited {
         let params = [("transaction".to_owned(), Value::Bool(true))];
         let (step, steps) = mpsc::channel(1);
         let (open, opened) = oneshot::channel();
-        let write = CliWrite { steps: Mutex::new(Some(steps)), opened: Mutex::new(Some(open)), is_single: false };
-        let settled_later = self.perform(params.into_iter().collect(), write, begin.timeout);
-        let Ok(correlation_id) = opened.await else {
+        let steps = Mutex::new(Some(steps));
+        let write = Arc::new(CliWrite { steps, opened: Mutex::new(Some(open)), is_single: false });
+        let place = self.place().await?;
+        let settled_later = self.perform(place, params.into_iter().collect(), &write, begin.timeout);
+        let Ok(opened) = tokio::time::timeout(BEGIN_TIMEOUT, opened).await else {
+            return Err(Failed::Lost("the ledger did not answer to BEGIN; nothing was written".to_owned()));
+        };
+        let Ok(correlation_id) = opened else {
             return match settled(settled_later.await)? {
                 Err(stopped) => Err(failed(&stopped)),
                 Ok(_) => Err(Failed::Internal("the transaction ended before it began".to_owned())),
             };
         };
-        Ok(Box::new(Open { correlation_id, step, settled: settled_later }))
+        Ok(Box::new(Open { correlation_id, step, settled: settled_later, longest: Duration::ZERO }))
     }
 }
 
@@ -287,6 +331,8 @@ struct Open {
     correlation_id: Option<String>,
     step: mpsc::Sender<Step>,
     settled: JoinHandle<Result<Settled, Stopped>>,
+    /// The longest statement timeout so far.
+    longest: Duration,
 }
 
 impl Transaction for Open {
@@ -301,6 +347,7 @@ impl Transaction for Open {
         cancel: CancellationToken,
     ) -> Executing<'a, Completed> {
         Box::pin(async move {
+            self.longest = self.longest.max(limit(query.statement_timeout));
             let (done, outcome) = oneshot::channel();
             let sent = Sent { query, out, cancel, done };
             self.step.send(Step::Run(Box::new(sent))).await.map_err(|_| Failed::in_failed_transaction())?;
@@ -310,10 +357,13 @@ impl Transaction for Open {
 
     fn commit(self: Box<Self>) -> Executing<'static, Completed> {
         Box::pin(async move {
-            let Self { step, settled: later, .. } = *self;
+            let Self { step, settled: later, correlation_id, longest } = *self;
             let is_open = step.send(Step::Commit).await.is_ok();
             drop(step);
-            match settled(later.await)? {
+            let Ok(later) = tokio::time::timeout(longest + ANSWER, later).await else {
+                return Err(if is_open { unanswered(correlation_id) } else { Failed::in_failed_transaction() });
+            };
+            match settled(later)? {
                 Ok(correlation_id) => {
                     let (tag, correlation_id) = (Some("COMMIT".to_owned()), Some(correlation_id));
                     Ok(Completed { tag, correlation_id, ..Completed::default() })
@@ -330,11 +380,21 @@ impl Transaction for Open {
         Box::pin(async move {
             let Self { step, settled: later, .. } = *self;
             drop(step);
-            // Its record is final before the answer is given.
-            let _ = later.await;
+            // Its record is final before the answer is given, if the server answers.
+            let _ = tokio::time::timeout(ANSWER, later).await;
             Ok(Completed { tag: Some("ROLLBACK".to_owned()), ..Completed::default() })
         })
     }
+}
+
+/// A statement's limit; zero is none.
+fn limit(statement_timeout: Duration) -> Duration {
+    if statement_timeout.is_zero() { NO_LIMIT } else { statement_timeout }
+}
+
+fn unanswered(correlation_id: Option<String>) -> Failed {
+    let message = "the ledger did not answer: the write may or may not have happened".to_owned();
+    Failed::CommitOutcomeUnknown { message, correlation_id }
 }
 
 type Outcome = Result<Result<Settled, Stopped>, tokio::task::JoinError>;

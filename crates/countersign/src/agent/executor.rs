@@ -98,7 +98,7 @@ impl Recording {
                 let ledger = Ledger::of_person(place.target.clone(), self.settings.clone());
                 let gate = ledger.gate();
                 self.gates.lock().unwrap_or_else(PoisonError::into_inner).push(gate.clone());
-                Some(Audited::new(gate, self.principal.clone()))
+                Some(Audited::new(gate, self.principal.clone(), WRITES))
             }
         };
         let mut ledgers = self.ledgers();

@@ -1,6 +1,7 @@
 //! An identical call is answered with the first result while its effect stands, and never executed a second time in silence.
 
-use crate::support::{Call, Outcome, ledger, perform, run, server, undo, write};
+use crate::server::{Outcome, perform};
+use crate::support::{Call, ledger, run, server, undo, write};
 
 const TABLE: &str = "create schema s; create table s.t (id int primary key, v text, n numeric default 0); insert into s.t values (1, 'start'), (2, 'x');
                      create table s.plain (id int primary key, n int); insert into s.plain values (1, 0);

@@ -15,5 +15,6 @@ mod people;
 mod protocol;
 mod random;
 mod retention;
+mod server;
 mod shapes;
 mod support;

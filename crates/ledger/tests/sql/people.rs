@@ -5,9 +5,8 @@ use testkit::Database;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use crate::support::{
-    Call, OPERATOR, Outcome, Refused, array, connect, finish_undo, ledger, outcome, perform, run, server, undo, write,
-};
+use crate::server::{Outcome, perform};
+use crate::support::{Call, OPERATOR, Refused, array, connect, finish_undo, ledger, outcome, run, server, undo, write};
 
 const TABLE: &str = "create schema s; create table s.t (id int primary key, n int); insert into s.t select g, 0 from generate_series(1, 9) g;
                      select countersign.track('s.t')";

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use testkit::{Database, poll};
+use testkit::{Database, long_form, poll};
 
-use crate::support::{Call, Outcome, ledger, outcome, perform, run, server};
+use crate::server::{Outcome, perform};
+use crate::support::{Call, ledger, lone_ledger, outcome, run, server};
 
 const TABLE: &str =
     "create schema s; create table s.t (id int primary key, n int not null); insert into s.t values (1, 0);
@@ -135,11 +136,11 @@ async fn a_lost_connection_resolves_to_the_truth() {
     let mut session = server(&database).await;
     let (written, lost, late) = (Call::new("t", "1"), Call::new("t", "2"), Call::new("t", "3"));
     written.run(&session, INCREMENT).await.unwrap();
-    assert_eq!(crate::support::resolve(&database, &mut session, &written).await, "success");
+    assert_eq!(crate::server::resolve(&database, &mut session, &written).await, "success");
     run(&session, &lost.admission()).await.unwrap();
-    assert_eq!(crate::support::resolve(&database, &mut session, &lost).await, "failure");
+    assert_eq!(crate::server::resolve(&database, &mut session, &lost).await, "failure");
     // Its T1 never arrived; or arrives after the truth was told.
-    assert_eq!(crate::support::resolve(&database, &mut session, &late).await, "failure");
+    assert_eq!(crate::server::resolve(&database, &mut session, &late).await, "failure");
     let refused = late.run(&session, INCREMENT).await.unwrap_err();
     assert_eq!(refused.code, "23505");
     run(&session, "select countersign.sweep('0 s', 10)").await.unwrap();
@@ -151,7 +152,7 @@ async fn a_lost_connection_resolves_to_the_truth() {
     run(&session, &format!("{} and chain; {}; {INCREMENT}", busy.admission(), busy.claim(false))).await.unwrap();
     let waiting = tokio::spawn({
         let (database, busy) = (database.clone(), busy.clone());
-        async move { crate::support::resolve(&database, &mut server(&database).await, &busy).await }
+        async move { crate::server::resolve(&database, &mut server(&database).await, &busy).await }
     });
     let waits = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     poll::until("resolve waits", async || database.value(waits).await == "1").await;
@@ -200,4 +201,74 @@ async fn a_dead_duplicate_does_not_hide_the_success_that_it_met() {
         Outcome::Duplicate(call.correlation_id)
     );
     check(&database, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_preview_shows_every_effect_and_leaves_nothing() {
+    let database = ledger("preview").await;
+    database
+        .run(&format!(
+            "{TABLE}; create table s.k (id int primary key, t int references s.t on delete cascade); insert into s.k values (7, 1); select countersign.track('s.k')"
+        ))
+        .await;
+    let (session, id) = (server(&database).await, uuid::Uuid::new_v4());
+    let preview = format!(
+        "select countersign.claim_preview('{id}', 'agent', 'ana', 'delete'); delete from s.t; set constraints all immediate"
+    );
+    let shown = format!("select key from countersign.net_of('{{{id}}}') order by key");
+    let keys = run(&session, &format!("begin; {preview}; {shown}; rollback")).await.unwrap();
+    assert_eq!(keys[1..], [r#"{"id": 1}"#, r#"{"id": 7}"#]);
+    for table in ["attempt", "record", "effect"] {
+        assert_eq!(database.value(&format!("select count(*) from countersign.{table}")).await, "0", "{table}");
+    }
+    // It is no way around T1.
+    let refused = run(&session, &format!("begin; {preview}; select countersign.finish('{id}', '{{}}', '', 1)"))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code, "CS001");
+    run(&session, "rollback").await.unwrap();
+    // Nor from within a write.
+    let call = Call::new("t", "within");
+    let refused = call.run(&session, &preview).await.unwrap_err();
+    assert_eq!(refused.code, "42501");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_survives_a_crash_of_postgresql() {
+    let database = lone_ledger("crash").await;
+    database.run(TABLE).await;
+    let until = Instant::now() + Duration::from_secs(long_form::choose(3, 30));
+    let workers = (0..4).map(|_| {
+        let database = database.clone();
+        tokio::spawn(async move {
+            let (mut session, mut acknowledged) = (server(&database).await, Vec::new());
+            while Instant::now() < until {
+                let call = Call::new("increment", &uuid::Uuid::new_v4().to_string());
+                match perform(&database, &mut session, &call, INCREMENT).await {
+                    Outcome::Success => acknowledged.push(call.correlation_id),
+                    Outcome::Resolved(status) if status == "success" => acknowledged.push(call.correlation_id),
+                    _ => {}
+                }
+            }
+            acknowledged
+        })
+    });
+    let workers: Vec<_> = workers.collect();
+    let mut crashes = 0;
+    while Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let cluster = std::sync::Arc::clone(database.cluster());
+        let crash = move || cluster.stop_immediate().and_then(|()| cluster.restart());
+        tokio::task::spawn_blocking(crash).await.unwrap().expect("PostgreSQL comes back");
+        crashes += 1;
+    }
+    assert!(crashes > 1);
+    let mut acknowledged = Vec::new();
+    for worker in workers {
+        acknowledged.extend(worker.await.unwrap());
+    }
+    run(&server(&database).await, "select countersign.sweep('0 s', 1000)").await.unwrap();
+    let found = database.rows("select correlation_id from countersign.record where status = 'success'").await.concat();
+    assert!(acknowledged.iter().all(|id| found.contains(&id.to_string())), "an acknowledged write is gone");
+    check(&database, found.len()).await;
 }

@@ -1,6 +1,7 @@
 //! A database with the baseline in it, and the statements of the protocol.
 
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
 use countersign_ledger::{BASELINE, BASELINE_GRANTS, DEFAULT_WRITER};
 use serde_json::Value;
@@ -14,9 +15,8 @@ use uuid::Uuid;
 pub(crate) const OTHER_WRITER: &str = "countersign_writer_2";
 pub(crate) const OPERATOR: &str = "olga";
 
-/// The roles of a cluster that `init` makes, and logins for the tests.
-async fn roles(database: &Database) {
-    static MADE: OnceCell<()> = OnceCell::const_new();
+/// Makes the roles that `init` makes, and logins for the tests.
+async fn make_roles(database: &Database) {
     let sql = format!(
         "do $$ declare r text; begin
              foreach r in array array['countersign_owner', 'countersign_approver', 'countersign_operator'] loop
@@ -28,7 +28,7 @@ async fn roles(database: &Database) {
          end $$;
          grant countersign_operator to {OPERATOR}"
     );
-    MADE.get_or_init(async || database.run(&sql).await).await;
+    database.run(&sql).await;
 }
 
 /// An empty database with the baseline, whose tables of any schema servers and the operator may use.
@@ -38,8 +38,24 @@ pub(crate) async fn ledger(name: &str) -> Database {
 
 /// The same with texts of the baseline replaced: a mechanism is taken out.
 pub(crate) async fn ledger_without(name: &str, replaced: &[(&str, &str)]) -> Database {
+    static ROLES: OnceCell<()> = OnceCell::const_new();
     let database = Database::empty(name).await;
-    roles(&database).await;
+    ROLES.get_or_init(async || make_roles(&database).await).await;
+    install(&database, replaced).await;
+    database
+}
+
+/// The same on a cluster that may be killed.
+pub(crate) async fn lone_ledger(name: &str) -> Database {
+    let other = testkit::lone_database().await;
+    other.run(&format!("create database {name} template template0")).await;
+    let database = other.beside(name);
+    make_roles(&database).await;
+    install(&database, &[]).await;
+    database
+}
+
+async fn install(database: &Database, replaced: &[(&str, &str)]) {
     let mut sql = "create schema countersign authorization countersign_owner; set role countersign_owner;".to_owned();
     for (_, text) in BASELINE {
         sql.push_str(text);
@@ -60,15 +76,22 @@ pub(crate) async fn ledger_without(name: &str, replaced: &[(&str, &str)]) -> Dat
     )
     .unwrap();
     database.run(&sql).await;
-    database
 }
 
-/// A session as this login.
+/// A session as this login, once PostgreSQL answers. Not `poll`, whose future cannot be spawned.
 pub(crate) async fn connect(database: &Database, login: &str) -> Client {
     let url = database.url().replace("user=postgres", &format!("user={login}"));
-    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a session");
-    tokio::spawn(connection);
-    client
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        match tokio_postgres::connect(&url, NoTls).await {
+            Ok((client, connection)) => {
+                tokio::spawn(connection);
+                return client;
+            }
+            Err(error) => assert!(Instant::now() < until, "{error:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// A session of a server.
@@ -322,100 +345,6 @@ pub(crate) async fn outcome(database: &Database, id: Uuid) -> String {
     let sql =
         format!("select concat_ws(' ', status, error_code) from countersign.mutation where correlation_id = '{id}'");
     database.value(&sql).await
-}
-
-/// What came of a call that went the whole way.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Success,
-    Duplicate(Uuid),
-    /// Another verdict: `superseded`, `key_reused`, `frozen`.
-    Verdict(String),
-    /// The statement or COMMIT failed with this SQLSTATE, and the record says so.
-    Failed(String),
-    /// The connection was lost, and the record says what happened.
-    Resolved(String),
-}
-
-/// Whether an attempt was refused because an identical call is in flight or was carried out.
-pub(crate) fn is_taken(refused: &Refused) -> bool {
-    refused.code == "CS001" || refused.code == "23505" && refused.message.contains("attempt_pkey")
-}
-
-/// A call as a server carries it out, with waiting for identical calls and the truth after a lost connection.
-pub(crate) async fn perform(database: &Database, session: &mut Client, call: &Call, statement: &str) -> Outcome {
-    let mut outcome = call.run(session, statement).await;
-    loop {
-        match outcome {
-            Ok(()) => return Outcome::Success,
-            Err(refused) if refused.code == "08006" || refused.code.starts_with("57P") => {
-                *session = server(database).await;
-                return Outcome::Resolved(resolve(database, session, call).await);
-            }
-            Err(refused) if is_taken(&refused) => match settle(session, call).await {
-                Ok(Some(done)) => return done,
-                Ok(None) => {
-                    outcome = match run(session, &call.carry_out(statement)).await {
-                        Ok(_) => Ok(()),
-                        Err(refused) => {
-                            let _lost = run(session, "rollback").await;
-                            Err(refused)
-                        }
-                    }
-                }
-                Err(refused) => outcome = Err(refused),
-            },
-            Err(refused) => match run(session, &call.fail("sql_error", "{}")).await {
-                Ok(_) => return Outcome::Failed(refused.code),
-                Err(again) => outcome = Err(again),
-            },
-        }
-    }
-}
-
-/// Asks for the verdict until there is one; `None` for `run`.
-pub(crate) async fn settle(session: &Client, call: &Call) -> Result<Option<Outcome>, Refused> {
-    loop {
-        let answer = run(session, &call.admit()).await;
-        if answer.is_err() {
-            let _lost = run(session, "rollback").await;
-        }
-        let answer = answer?.remove(0);
-        let mut words = answer.split(' ');
-        match (words.next().unwrap(), words.next()) {
-            ("run", _) => return Ok(None),
-            // Nothing is known to be free sooner; PostgreSQL has no event for it.
-            ("in_flight", _) => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
-            ("standing", original) => {
-                let original = Uuid::parse_str(original.unwrap()).unwrap();
-                run(
-                    session,
-                    &format!("select countersign.answer('{}', {}, '{original}')", call.correlation_id, call.slot()),
-                )
-                .await?;
-                return Ok(Some(Outcome::Duplicate(original)));
-            }
-            (verdict, _) => return Ok(Some(Outcome::Verdict(verdict.to_owned()))),
-        }
-    }
-}
-
-/// The truth after a lost connection.
-pub(crate) async fn resolve(database: &Database, session: &mut Client, call: &Call) -> String {
-    loop {
-        let sql =
-            format!("select final_status from countersign.resolve('{}', {}, 5000)", call.correlation_id, call.slot());
-        let found = match run(session, &sql).await {
-            Ok(found) if found.is_empty() => {
-                run(session, &call.record_aborted()).await.map(|_| vec!["failure".to_owned()])
-            }
-            other => other,
-        };
-        match found {
-            Ok(found) => return found[0].clone(),
-            Err(_) => *session = server(database).await,
-        }
-    }
 }
 
 impl Call {

@@ -1,12 +1,15 @@
 //! The answer to a caller's statement on its way into an [`Outlet`].
 
+use std::time::Duration;
+
 use contract::Column;
 use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
+use tokio::time::{Instant, timeout_at};
 
 use super::outlet::Outlet;
 use crate::error::{Error, ServerError};
-use crate::read::{Conversion, DraftRow};
+use crate::read::{Conversion, DraftRow, too_many_drafts};
 use crate::session::Session;
 
 /// What has arrived when the server is ready for the next query.
@@ -24,13 +27,17 @@ pub(crate) struct Arrival {
     pub(crate) copies: bool,
     /// There is no statement in the text.
     pub(crate) is_empty: bool,
+    /// The statement has ended, so a failure is one of what comes behind it.
+    pub(crate) has_ended: bool,
     /// Rows that still need a conversion.
     pub(crate) drafts: Vec<DraftRow>,
+    /// How long the server was waited for.
+    pub(crate) waited: Duration,
 }
 
 /// Which of the messages are the statement's.
 pub(crate) struct Expected<'a> {
-    /// How many statements are bound before it.
+    /// How many statements are executed before it.
     pub(crate) before: usize,
     pub(crate) columns: &'a [Column],
     pub(crate) conversion: Option<&'a Conversion>,
@@ -38,6 +45,24 @@ pub(crate) struct Expected<'a> {
     /// it can be taken back in order.
     pub(crate) to_its_end: bool,
 }
+
+/// Whose messages come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Those of so many statements before it, at least one.
+    Before(usize),
+    Statement,
+    Behind,
+}
+
+impl Part {
+    fn of(before: usize) -> Self {
+        if before == 0 { Self::Statement } else { Self::Before(before) }
+    }
+}
+
+/// The bytes of rows that wait for a conversion, in rows of the largest size.
+const MAX_DRAFTS: usize = 4;
 
 const NO_COPY: &str = "COPY from the client is not supported here";
 
@@ -51,17 +76,33 @@ pub(crate) async fn arrive(
     outlet: &mut Outlet,
 ) -> Result<Arrival, Error> {
     let mut arrival = Arrival::default();
-    let mut is_here = expected.before == 0 && session.connection.owed > 0;
+    let mut part = Part::of(expected.before);
+    let mut draft_bytes = 0;
     loop {
-        match session.connection.receive().await? {
-            Message::BindComplete => {
-                arrival.bound += 1;
-                is_here = arrival.bound == expected.before + 1;
-            }
+        let waits_since = Instant::now();
+        let received = match outlet.due() {
+            Some(due) => timeout_at(due, session.connection.receive()).await,
+            None => Ok(session.connection.receive().await),
+        };
+        arrival.waited += waits_since.elapsed();
+        let Ok(message) = received else {
+            outlet.hand_on().await?;
+            continue;
+        };
+        match message? {
+            Message::BindComplete => arrival.bound += 1,
             // Not what the end of the transaction has to say.
-            Message::NoticeResponse(body) if is_here => outlet.notice(&body).await?,
-            Message::DataRow(body) if is_here => match expected.conversion {
-                Some(conversion) => arrival.drafts.push(conversion.draft(&body, expected.columns)?),
+            Message::NoticeResponse(body) if part == Part::Statement => outlet.notice(&body).await?,
+            Message::DataRow(body) if part == Part::Statement => match expected.conversion {
+                Some(conversion) => {
+                    let draft = conversion.draft(&body, expected.columns)?;
+                    draft_bytes += draft.bytes;
+                    let limit = MAX_DRAFTS * outlet.max_message_bytes();
+                    if draft_bytes > limit {
+                        return Err(too_many_drafts(limit));
+                    }
+                    arrival.drafts.push(draft);
+                }
                 None if outlet.take(&body).await? => {}
                 None if expected.to_its_end => {}
                 None => {
@@ -69,12 +110,17 @@ pub(crate) async fn arrive(
                     return Ok(arrival);
                 }
             },
-            Message::PortalSuspended if is_here => (arrival.is_suspended, is_here) = (true, false),
-            Message::CommandComplete(body) if is_here => {
+            Message::PortalSuspended if part == Part::Statement => (arrival.is_suspended, part) = (true, Part::Behind),
+            Message::CommandComplete(body) if part == Part::Statement => {
                 outlet.end(body.tag().unwrap_or_default());
-                is_here = false;
+                (arrival.has_ended, part) = (true, Part::Behind);
             }
-            Message::EmptyQueryResponse if is_here => (arrival.is_empty, is_here) = (true, false),
+            Message::CommandComplete(_) => {
+                if let Part::Before(statements) = part {
+                    part = Part::of(statements - 1);
+                }
+            }
+            Message::EmptyQueryResponse if part == Part::Statement => (arrival.is_empty, part) = (true, Part::Behind),
             Message::CopyInResponse(_) => {
                 arrival.copies = true;
                 // While it waits for data it takes no notice of the Sync that has been sent. But it may have failed by then

@@ -26,11 +26,12 @@ use crate::wire::MAX_MESSAGE_BYTES;
 /// Connections of one session, at the most.
 const SESSIONS: usize = 5;
 
-/// How long the answer to COMMIT is waited for.
-pub(super) const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
+/// How much longer than its own timeout a statement's server may be silent before it counts as gone. BEGIN and ROLLBACK, which
+/// wait for nobody, get this alone.
+pub(crate) const PATIENCE_BEYOND_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How much longer than its own timeout a server may be silent before it counts as gone.
-const PATIENCE_BEYOND_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the server may be silent while it describes a statement, which has no timeout and may wait for a lock.
+const DESCRIBE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waiting for a connection has no end of its own: whoever waits can cancel.
 const NO_DEADLINE: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -64,7 +65,7 @@ impl Direct {
 
     async fn read(&self, place: &Place, query: &Query, outlet: &mut Outlet) -> Result<(), Failed> {
         let reader = self.at(place);
-        let mut lease = lease(&reader, query.statement_timeout).await?;
+        let mut lease = lease(&reader, patience(query.statement_timeout)).await?;
         let outcome = reader.stream_on(lease.session(), query, outlet).await;
         reader.end(lease, outcome).await?;
         ending(outlet)?;
@@ -74,7 +75,7 @@ impl Direct {
     /// Everything but the COMMIT.
     async fn write(&self, place: &Place, query: &Query, outlet: &mut Outlet) -> Result<Lease, Failed> {
         let reader = self.at(place);
-        let mut lease = lease(&reader, query.statement_timeout).await?;
+        let mut lease = lease(&reader, patience(query.statement_timeout)).await?;
         let session = lease.session();
         session.open_block("read write", Limits::of(query)).await?;
         // A name that the text cannot know: a statement that executes itself has no end.
@@ -119,7 +120,7 @@ impl DbExecutor for Direct {
         Box::pin(async move {
             let reader = self.at(place);
             let describing = async {
-                let mut lease = lease(&reader, Duration::ZERO).await?;
+                let mut lease = lease(&reader, Some(DESCRIBE_PATIENCE)).await?;
                 let described = reader.describe_on(lease.session(), sql).await;
                 Ok(reader.end(lease, described).await?)
             };
@@ -130,7 +131,7 @@ impl DbExecutor for Direct {
     fn begin<'a>(&'a self, place: &'a Place, begin: Begin) -> Executing<'a, Box<dyn Transaction>> {
         Box::pin(async move {
             let reader = self.at(place);
-            let mut lease = lease(&reader, Duration::ZERO).await?;
+            let mut lease = lease(&reader, Some(PATIENCE_BEYOND_TIMEOUT)).await?;
             let mut mode = if begin.read_only { "read only" } else { "read write" }.to_owned();
             if let Some(isolation) = begin.isolation {
                 mode = format!("isolation level {} {mode}", isolation.as_str());
@@ -154,12 +155,17 @@ impl DbExecutor for Direct {
     }
 }
 
-/// A connection for one statement that may take so long; zero is for as long as it likes.
-pub(super) async fn lease(reader: &Reader, timeout: Duration) -> Result<Lease, Failed> {
+/// How long the server of a statement with this timeout may be silent; zero is for as long as it likes.
+pub(crate) fn patience(statement_timeout: Duration) -> Option<Duration> {
+    Some(statement_timeout).filter(|it| !it.is_zero()).map(|it| it + PATIENCE_BEYOND_TIMEOUT)
+}
+
+/// A connection whose server may be silent so long.
+async fn lease(reader: &Reader, patience: Option<Duration>) -> Result<Lease, Failed> {
     let mut lease = reader.lease_until(Instant::now() + NO_DEADLINE).await?;
     let connection = &mut lease.session().connection;
     connection.max_message_bytes = MAX_MESSAGE_BYTES;
-    connection.patience = Some(timeout).filter(|it| !it.is_zero()).map(|it| it + PATIENCE_BEYOND_TIMEOUT);
+    connection.patience = patience;
     Ok(lease)
 }
 
@@ -178,12 +184,11 @@ pub(super) async fn unless_cancelled<T>(
 /// Deferred triggers may take as long as a statement; zero is for as long as they like.
 pub(super) async fn commit(lease: &mut Lease, statement_timeout: Duration) -> Result<String, Failed> {
     let session = lease.session();
-    let patience = if statement_timeout.is_zero() {
-        NO_DEADLINE
-    } else {
-        COMMIT_PATIENCE.max(statement_timeout + PATIENCE_BEYOND_TIMEOUT)
-    };
-    let Ok(committed) = tokio::time::timeout(patience, session.commit_block()).await else {
+    session.connection.patience = patience(statement_timeout);
+    let within = session.connection.patience.unwrap_or(NO_DEADLINE);
+    let Ok(committed) = tokio::time::timeout(within, session.commit_block()).await else {
+        // A cancel request would have to wait for it, too, and could only make a COMMIT worse.
+        session.connection.give_up(&crate::Error::Deadline);
         return Err(unknown("the server did not answer to COMMIT"));
     };
     let outcome = committed.map_err(|error| match error {

@@ -1,9 +1,12 @@
 //! Where the rows of a statement go: JSON, batch by batch, as fast as somebody takes it.
 
+use std::time::Duration;
+
 use contract::Column;
 use postgres_protocol::message::backend::{DataRowBody, NoticeResponseBody};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::{Chunk, Completed, Delivery};
 use crate::error::{Error, ServerError};
@@ -14,6 +17,9 @@ const MAX_ROW_BYTES: usize = 16 << 20;
 
 /// The most room that a batch keeps for the next one.
 const MAX_IDLE_BYTES: usize = 1 << 20;
+
+/// How long a row waits for others to fill its batch.
+const MAX_WAIT: Duration = Duration::from_millis(200);
 
 /// The way of a statement's rows to whoever takes them. What cannot be taken at once is waited for, and nothing is read from
 /// the server meanwhile.
@@ -28,6 +34,8 @@ pub struct Outlet {
     /// A JSON array that is not closed yet; empty if no row is in it.
     batch: Vec<u8>,
     in_batch: u64,
+    /// When the batch is handed on although it is not full.
+    due: Option<Instant>,
     /// How many rows there were, and the bytes of their JSON.
     row_count: u64,
     bytes: u64,
@@ -52,6 +60,7 @@ impl Outlet {
             is_begun: false,
             batch: Vec::new(),
             in_batch: 0,
+            due: None,
             row_count: 0,
             bytes: 0,
             tag: None,
@@ -139,6 +148,9 @@ impl Outlet {
         self.bytes += (self.batch.len() - start) as u64;
         self.row_count += 1;
         self.in_batch += 1;
+        if self.in_batch == 1 && self.is_streamed() {
+            self.due = Some(Instant::now() + MAX_WAIT);
+        }
         match self.delivery {
             Delivery::Inline { max_rows, .. } if self.row_count > max_rows as u64 => {
                 self.refuse(format!("the result has more than {max_rows} rows"));
@@ -159,7 +171,19 @@ impl Outlet {
         self.overflow = Some(what);
     }
 
-    async fn hand_on(&mut self) -> Result<(), Error> {
+    /// When [`Outlet::hand_on`] is to be called at the latest.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Whether rows are handed on before all of them are there.
+    pub(crate) fn is_streamed(&self) -> bool {
+        matches!(self.delivery, Delivery::Batches { .. })
+    }
+
+    /// Hands on the batch as it is.
+    pub(crate) async fn hand_on(&mut self) -> Result<(), Error> {
+        self.due = None;
         if let Some(rows) = self.rows.as_ref().filter(|_| !self.is_begun) {
             let columns = rows.columns().to_vec();
             self.is_begun = true;

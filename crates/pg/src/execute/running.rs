@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::direct::PATIENCE_BEYOND_TIMEOUT;
 use super::outlet::Outlet;
 use super::{Expected, Failed, Query, arrive};
 use crate::columns;
@@ -159,6 +160,7 @@ impl Session {
         if !self.is_settled() {
             return;
         }
+        self.connection.patience = Some(PATIENCE_BEYOND_TIMEOUT);
         let ended = if end.is_empty() { Ok(()) } else { self.batch(end).await };
         if ended.is_err() || self.push_discard().await.is_err() {
             self.retire();
@@ -201,14 +203,17 @@ impl Session {
     /// What PostgreSQL says, 25P02 if it is no such statement. The transaction has failed then.
     pub(super) async fn go_back(&mut self, sql: &str) -> Result<bool, Error> {
         let is_open = self.in_transaction();
-        if is_open {
-            self.push_unnamed(DIVISION_BY_ZERO, &[], &[])?;
-            self.connection.push_execute("", 0)?;
-            self.connection.push_sync();
-        }
-        self.push_unnamed(sql, &[], &[]).inspect_err(|_| self.connection.outbox().clear())?;
-        self.connection.push_execute("", 0)?;
-        self.connection.push_sync();
+        self.push_whole(|it| {
+            if is_open {
+                it.push_unnamed(DIVISION_BY_ZERO, &[], &[])?;
+                it.connection.push_execute("", 0)?;
+                it.connection.push_sync();
+            }
+            it.push_unnamed(sql, &[], &[])?;
+            it.connection.push_execute("", 0)?;
+            it.connection.push_sync();
+            Ok::<_, Error>(())
+        })?;
         self.connection.flush().await?;
         if is_open {
             match self.finish().await {
@@ -231,10 +236,7 @@ impl Session {
         columns: &[contract::Column],
         outlet: &mut Outlet,
     ) -> Result<(), Failed> {
-        if let Err(error) = self.connection.push_bind("", statement, params) {
-            self.connection.outbox().clear();
-            return Err(Error::Lost(error).into());
-        }
+        self.connection.push_bind("", statement, params).map_err(Error::Lost)?;
         self.connection.push_execute("", 0).map_err(Error::Lost)?;
         self.connection.push_sync();
         self.connection.flush().await.map_err(Error::Lost)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::direct::{COMMIT_PATIENCE, commit, unless_cancelled};
+use super::direct::{PATIENCE_BEYOND_TIMEOUT, commit, patience, unless_cancelled};
 use super::running::{Limits, Ran, control, ending_in_block, run_unless_exit};
 use super::{Chunk, Completed, Executing, Failed, Outlet, Query, Transaction};
 use crate::pool::Lease;
@@ -21,8 +21,8 @@ pub(super) struct Opened {
     /// `None` once the block is over: a statement in it has failed, was stopped, or its result was not taken.
     lease: Option<Lease>,
     savepoints: Savepoints,
-    /// The longest statement timeout so far.
-    longest: Duration,
+    /// The longest statement timeout so far, zero for none; `None` before the first statement.
+    longest: Option<Duration>,
 }
 
 /// What a block can go back to.
@@ -36,7 +36,7 @@ struct Savepoints {
 
 impl Opened {
     pub(super) fn new(reader: Reader, lease: Lease, read_only: bool) -> Self {
-        Self { reader, read_only, lease: Some(lease), savepoints: Savepoints::default(), longest: COMMIT_PATIENCE }
+        Self { reader, read_only, lease: Some(lease), savepoints: Savepoints::default(), longest: None }
     }
 }
 
@@ -48,6 +48,7 @@ async fn run(
     outlet: &mut Outlet,
 ) -> Result<(), Failed> {
     let session = lease.session();
+    session.connection.patience = patience(query.statement_timeout);
     let ran = if savepoints.has_failed {
         Ran::TransactionExit
     } else {
@@ -115,7 +116,8 @@ impl Transaction for Opened {
             let running = run(&mut lease, &mut self.savepoints, &self.reader, &query, &mut outlet);
             match unless_cancelled(&cancel, running).await {
                 Ok(()) => {
-                    self.longest = longer(self.longest, query.statement_timeout);
+                    let timeout = query.statement_timeout;
+                    self.longest = Some(self.longest.map_or(timeout, |longest| longer(longest, timeout)));
                     self.savepoints.has_failed = false;
                     self.lease = Some(lease);
                     Ok(outlet.completed())
@@ -147,7 +149,7 @@ impl Transaction for Opened {
                 lease.session().leave_block("rollback").await;
                 "COMMIT".to_owned()
             } else {
-                commit(&mut lease, self.longest).await?
+                commit(&mut lease, self.longest.unwrap_or(PATIENCE_BEYOND_TIMEOUT)).await?
             };
             Ok(Completed { tag: Some(tag), ..Completed::default() })
         })

@@ -22,7 +22,7 @@ const LEAVES_AT_ONCE: usize = 512;
 /// How many rows are asked for first, and at the most, at once. What comes behind the limit on bytes is received in
 /// vain, so a portion is small against it.
 const FIRST_PORTION: usize = 64;
-const MAX_PORTION: usize = 512;
+pub(super) const MAX_PORTION: usize = 512;
 
 const CAST_IT: &str = "Cast it to text in the query (value::text), or leave it out.";
 const CAST_FIELDS: &str =
@@ -97,7 +97,13 @@ pub(crate) struct DraftRow {
     values: Vec<Draft>,
     leaves: Vec<Leaf>,
     /// As it arrived.
-    bytes: usize,
+    pub(crate) bytes: usize,
+}
+
+/// More of such rows arrived at once than may be kept.
+pub(crate) fn too_many_drafts(limit: usize) -> Error {
+    // program_limit_exceeded
+    unexpected("54000", format!("the rows with records take more than {limit} bytes at once"), Some(CAST_FIELDS))
 }
 
 /// Rows as they are given to the agent.

@@ -1,7 +1,7 @@
 //! What stands around an agent's statement: the same few statements of ours each time, prepared once a session.
 //!
 //! ```text
-//! BEGIN READ ONLY · first · the agent's statement · ROLLBACK · Sync      RESET .. · check · Sync
+//! BEGIN READ ONLY · first · the agent's statement · encoding · ROLLBACK · Sync      RESET .. · check · Sync
 //! ```
 //! A statement that fails takes what follows with it, up to the next Sync, so then the end is sent once more.
 //!
@@ -9,7 +9,7 @@
 //! the end the backend is lent to somebody else.
 //!
 //! ```text
-//! BEGIN READ ONLY · first · the agent's statement · advisory locks · DEALLOCATE ALL · ROLLBACK · Sync
+//! BEGIN READ ONLY · first · the agent's statement · encoding · advisory locks · DEALLOCATE ALL · ROLLBACK · Sync
 //! ```
 //!
 //! After ROLLBACK the only things that a statement can leave behind are advisory locks and what SQL's PREPARE has made,
@@ -19,16 +19,18 @@
 use std::time::Duration;
 
 use super::layers::{Layer, Layers};
-use crate::error::Error;
+use crate::error::{Error, ServerError};
 use crate::execute::Query;
 use crate::session::ground::{LEAVE_NOTHING, setting};
 use crate::session::{Session, SessionSettings, check_client};
+use crate::wire::other_encoding;
 
 /// How many statements come before the agent's.
 pub(super) const OPENING_STATEMENTS: usize = 2;
 
 const BEGIN: &str = "countersign_begin";
 const FIRST: &str = "countersign_first";
+const ENCODING: &str = "countersign_encoding";
 const END: &str = "countersign_end";
 const AUTHORIZATION: &str = "countersign_authorization";
 const RESET: &str = "countersign_reset";
@@ -37,6 +39,12 @@ const CHECK: &str = "countersign_check";
 /// The first column tells whether the session must not be used again: the statements that SQL's PREPARE has made stay.
 const CHECK_SQL: &str = "\
 select exists(select from pg_catalog.pg_prepared_statements where from_sql), pg_catalog.pg_advisory_unlock_all()";
+
+/// Fails with SQLSTATE 22021 when the statement has changed `client_encoding`. PostgreSQL 14 and later report a changed setting
+/// only before ReadyForQuery, and ROLLBACK has taken it back by then.
+const ENCODING_SQL: &str = "\
+select pg_catalog.convert_from(case when pg_catalog.pg_client_encoding() operator(pg_catalog.=) 'UTF8' \
+                                    then ''::pg_catalog.bytea else '\\xff' end, 'UTF8')";
 
 /// The first query fixes the mode: afterwards SET TRANSACTION READ WRITE is an error, whoever says it. What it sets is
 /// [`Around`], in this order.
@@ -52,7 +60,7 @@ const LIMITS: &str = concat!(
 pub(crate) struct Around {
     /// On whose behalf it is (see [`crate::ReadRequest`]).
     pub(super) account: String,
-    /// In milliseconds; 0 is none.
+    /// In milliseconds; 0 is none. It counts for each Execute.
     pub(super) statement_timeout_ms: u128,
     /// The same.
     pub(super) lock_timeout_ms: u128,
@@ -133,37 +141,39 @@ impl Frame {
             }
             return Ok(());
         }
+        let around = session.around.clone();
         if session.is_framed {
             push(session, begin.0)?;
-            return self.push_first(session);
+            return self.push_limits(session, &around);
         }
         prepare(session, begin)?;
         push(session, begin.0)?;
         // In the transaction block: what is parsed before takes a snapshot, and then BEGIN may not say READ WRITE.
-        for statement in [first, &self.end].into_iter().chain(&self.cleaning) {
+        let encoding = (ENCODING, ENCODING_SQL.to_owned());
+        for statement in [first, &encoding, &self.end].into_iter().chain(&self.cleaning) {
             prepare(session, statement)?;
         }
         session.is_framed = true;
-        self.push_first(session)
+        self.push_limits(session, &around)
     }
 
-    /// Queues the query that fixes the mode, sets the limits, and says on whose behalf this is.
-    fn push_first(&self, session: &mut Session) -> Result<(), Error> {
-        let around = session.around.params();
-        session.connection.push_bind("", FIRST, around.get(..self.params).unwrap_or_default())?;
+    /// Queues the query that fixes the mode, sets the limits, and says on whose behalf this is. Not through a pooler.
+    pub(super) fn push_limits(&self, session: &mut Session, around: &Around) -> Result<(), Error> {
+        session.connection.push_bind("", FIRST, around.params().get(..self.params).unwrap_or_default())?;
         session.connection.push_execute("", 0)?;
         Ok(())
     }
 
     /// Queues the end of a transaction that has not failed, and what leaves nothing in the session. The end of this has a
-    /// ReadyForQuery of its own, unless a pooler is in between.
+    /// ReadyForQuery of its own, unless a pooler is in between. [`explained`] says what its errors mean.
     pub(super) fn push_end(&self, session: &mut Session) -> Result<(), Error> {
         if !session.is_pooled() {
+            push(session, ENCODING)?;
             push(session, self.end.0)?;
             session.connection.push_sync();
             return self.push_cleaning(session);
         }
-        for sql in LEAVE_NOTHING.into_iter().chain([self.end.1.as_str()]) {
+        for sql in [ENCODING_SQL].into_iter().chain(LEAVE_NOTHING).chain([self.end.1.as_str()]) {
             session.push_unnamed(sql, &[], &[])?;
             session.connection.push_execute("", 0)?;
         }
@@ -190,6 +200,21 @@ impl Frame {
         self.cleaning.iter().try_for_each(|(name, _)| push(session, name))?;
         session.push_last_sync();
         Ok(())
+    }
+}
+
+/// An error of the end of a transaction, in terms of the statement before it.
+pub(super) fn explained(error: ServerError) -> ServerError {
+    match error.sqlstate.as_str() {
+        "22021" => other_encoding("another one"),
+        "26000" => ServerError {
+            hint: Some("Call no function that executes DEALLOCATE ALL or DISCARD ALL.".to_owned()),
+            ..ServerError::ours(
+                "26000",
+                "a function that the query calls removed the prepared statements of the session",
+            )
+        },
+        _ => error,
     }
 }
 

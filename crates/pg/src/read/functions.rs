@@ -70,11 +70,13 @@ pub(super) struct Inspection {
     /// Whether the outermost node of the plan is a `Limit`: LIMIT, FETCH FIRST and OFFSET at the top level of the query, or of
     /// a view that it reads and does nothing else with. PostgreSQL leaves out LIMIT ALL.
     pub(super) has_limit: bool,
+    /// Whether the plan has a `Gather` or a `Gather Merge`, which collect the rows of parallel workers.
+    pub(super) is_parallel: bool,
 }
 
 impl Inspection {
     /// Of a text that is not looked at.
-    pub(super) const NONE: Self = Self { checked: Checked::Always, has_limit: false };
+    pub(super) const NONE: Self = Self { checked: Checked::Always, has_limit: false, is_parallel: false };
 }
 
 /// For which calls of a text the answer holds.
@@ -88,6 +90,17 @@ pub(super) enum Checked {
     ThisTime,
     /// It is a command without a plan: what it calls is not to be seen.
     Unseen,
+}
+
+/// Whether the node of a plan is of one of these types.
+fn is_of(node: &Value, types: &[&str]) -> bool {
+    node.get("Node Type").and_then(Value::as_str).is_some_and(|of| types.contains(&of))
+}
+
+/// Whether it, or a node below it, is of one of these types.
+fn has_node(node: &Value, types: &[&str]) -> bool {
+    let below = node.get("Plans").and_then(Value::as_array);
+    is_of(node, types) || below.is_some_and(|nodes| nodes.iter().any(|node| has_node(node, types)))
 }
 
 impl Functions {
@@ -127,8 +140,12 @@ impl Functions {
         let names: BTreeSet<String> = plan.iter().flat_map(called).map(|call| call.name).collect();
         let sees_statements = names.contains(LISTS_STATEMENTS);
         self.look_up(session, names).await?;
-        let has_limit = plan.is_some_and(|plan| plan.pointer("/0/Plan/Node Type").is_some_and(|node| node == "Limit"));
-        Ok(Inspection { checked: if sees_statements { Checked::SeesStatements } else { checked }, has_limit })
+        let outermost = plan.as_ref().and_then(|plan| plan.pointer("/0/Plan"));
+        Ok(Inspection {
+            checked: if sees_statements { Checked::SeesStatements } else { checked },
+            has_limit: outermost.is_some_and(|node| is_of(node, &["Limit"])),
+            is_parallel: outermost.is_some_and(|node| has_node(node, &["Gather", "Gather Merge"])),
+        })
     }
 
     async fn look_up(&self, session: &mut Session, names: BTreeSet<String>) -> Result<(), ReadError> {

@@ -6,6 +6,7 @@ use contract::Column;
 use postgres_protocol::message::backend::{DataRowBody, Message};
 
 use super::convert::{self, Conversion, DraftRow};
+use super::frame;
 use super::rendered::{Rendered, RowForm};
 use super::shapes::Shape;
 use super::{ResultSet, TruncatedBy};
@@ -118,7 +119,9 @@ impl Rows {
                 }
                 Message::CommandComplete(_) if self.progress == Progress::Bound => self.progress = Progress::Ended,
                 Message::ErrorResponse(body) if failure.is_none() => {
-                    failure = Some(ServerError::from_fields(body.fields())?);
+                    let error = ServerError::from_fields(body.fields())?;
+                    let is_of_the_end = self.progress == Progress::Ended;
+                    failure = Some(if is_of_the_end { frame::explained(error) } else { error });
                 }
                 Message::ReadyForQuery(_) => return Ok(failure),
                 _ => {}

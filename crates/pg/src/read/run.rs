@@ -12,7 +12,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use super::convert::{self, Conversion, explained};
-use super::frame::{Around, OPENING_STATEMENTS};
+use super::frame::{self, Around, OPENING_STATEMENTS};
 use super::functions::{Checked, Inspection};
 use super::rows::{Before, Progress, Rows};
 use super::shapes::Shape;
@@ -80,7 +80,7 @@ impl Reader {
     ) -> Result<(ResultSet, Option<Arc<Shape>>), ReadError> {
         let mut shape = self.describe(session, name, request.sql).await?;
         let params = encode(&shape, request.params)?;
-        let Inspection { checked, has_limit } = if self.layers.has(Layer::Functions) {
+        let Inspection { checked, has_limit, .. } = if self.layers.has(Layer::Functions) {
             self.functions.check(session, request.sql, &params).await?
         } else {
             Inspection::NONE
@@ -102,10 +102,22 @@ impl Reader {
         Ok(Before { bound: OPENING_STATEMENTS })
     }
 
+    /// A text that cannot be sent takes the opening with it.
+    fn push_behind_opening(
+        &self,
+        session: &mut Session,
+        push: impl FnOnce(&mut Session) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let pushed = session.push_whole(|session| {
+            self.push_opening(session)?;
+            push(session)
+        });
+        pushed.inspect_err(|_| session.lose_frame())
+    }
+
     /// Opens the transaction and describes the agent's statement in it; nothing of the agent's runs.
     pub(super) async fn describe(&self, session: &mut Session, name: &str, sql: &str) -> Result<Shape, ReadError> {
-        self.push_opening(session)?;
-        push_or_clear(session, |session| session.push_describe(name, sql, &[]))?;
+        self.push_behind_opening(session, |session| session.push_describe(name, sql, &[]))?;
         session.connection.flush().await.map_err(Error::Lost)?;
         let mut bound = 0;
         let described = session.receive_shape(&mut bound).await;
@@ -150,8 +162,7 @@ impl Reader {
 
     /// What a server does that trusts the simple protocol: only ever without [`Layer::ExtendedProtocol`].
     async fn run_simple(&self, session: &mut Session, sql: &str) -> Result<ResultSet, ReadError> {
-        self.push_opening(session)?;
-        push_or_clear(session, |session| Ok(session.connection.push_own_text(sql)?))?;
+        self.push_behind_opening(session, |session| Ok(session.connection.push_own_text(sql)?))?;
         session.connection.push_sync();
         session.connection.flush().await.map_err(Error::Lost)?;
         let outcome = session.finish().await.map_err(refusal);
@@ -185,11 +196,7 @@ impl Reader {
         } else if rows.cut_by_bytes {
             return rows.finish(shape.columns.clone()).map_err(|error| too_large(error).into());
         } else if failure.is_some() {
-            if !session.is_pooled() {
-                // The end of the cleaning, which failed with the transaction.
-                let _ = session.finish().await;
-            }
-            self.push_way_out(session).await?;
+            self.leave_failed(session).await?;
         }
         if let Some(error) = failure {
             return Err(self.failed(&rows, statement, error, !params.is_empty()));
@@ -268,14 +275,31 @@ impl Reader {
             Err(Error::Server(error)) => Some(*error),
             Err(error) => return Err(error),
         };
-        let ended = session.finish().await;
-        if failure.is_some() && session.is_pooled() {
-            // The end failed with it.
-            self.push_way_out(session).await?;
-        } else {
-            ended?;
+        // The end fails with the conversion.
+        let ended = self.ended(session).await?;
+        Ok(failure.or(ended))
+    }
+
+    /// Waits for the end of the transaction, which has been sent ([`super::frame::Frame::push_end`]); what PostgreSQL refused
+    /// in it. The cleaning is not waited for.
+    pub(super) async fn ended(&self, session: &mut Session) -> Result<Option<ServerError>, Error> {
+        match session.finish().await {
+            Ok(()) => Ok(None),
+            Err(Error::Server(error)) => {
+                self.leave_failed(session).await?;
+                Ok(Some(frame::explained(*error)))
+            }
+            Err(error) => Err(error),
         }
-        Ok(failure)
+    }
+
+    /// Leaves a transaction that failed after its end had been sent.
+    pub(super) async fn leave_failed(&self, session: &mut Session) -> Result<(), Error> {
+        if !session.is_pooled() {
+            // The end of the cleaning, which failed with the transaction.
+            let _ = session.finish().await;
+        }
+        self.push_way_out(session).await
     }
 
     /// What the caller is told of a statement that PostgreSQL refused.
@@ -296,14 +320,6 @@ impl Reader {
             _ => Fetched::Error(refusal(Error::Server(Box::new(explained(error, conversion))))),
         }
     }
-}
-
-/// A text that cannot be sent takes with it what was to go before it: nothing of a call may go out with the next one.
-fn push_or_clear(session: &mut Session, push: impl FnOnce(&mut Session) -> Result<(), Error>) -> Result<(), Error> {
-    push(session).inspect_err(|_| {
-        session.connection.outbox().clear();
-        session.lose_frame();
-    })
 }
 
 /// data_exception and, for domains, integrity_constraint_violation: a text that its type does not take. But not

@@ -25,13 +25,24 @@ pub(super) struct Shape {
     pub(super) row_types: Option<RowTypes>,
     /// Whether the outermost node of its plan is a `Limit`.
     pub(super) has_limit: bool,
+    /// Whether its plan has parallel workers.
+    pub(super) is_parallel: bool,
 }
 
 impl Shape {
     pub(super) fn new(params: Vec<Arc<PgType>>, columns: Vec<Column>, column_oids: Vec<u32>) -> Self {
         let conversion = Conversion::of(&columns);
         let row_types = RowTypes::of(params.iter().chain(columns.iter().map(|column| &column.ty)));
-        Self { params, columns, returns_rows: true, column_oids, conversion, row_types, has_limit: false }
+        Self {
+            params,
+            columns,
+            returns_rows: true,
+            column_oids,
+            conversion,
+            row_types,
+            has_limit: false,
+            is_parallel: false,
+        }
     }
 
     /// Whether PostgreSQL itself says so when it does not hold any more, and it is small enough to be kept with its text.

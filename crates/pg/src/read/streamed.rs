@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::convert;
-use super::frame::{Around, OPENING_STATEMENTS};
+use super::frame::{self, Around, OPENING_STATEMENTS};
+use super::portions::{self, Portions};
 use super::rows::Before;
 use super::run::{Fetched, Statement};
 use super::shapes::Shape;
@@ -79,13 +80,15 @@ impl Reader {
         query: &Query,
         outlet: &mut Outlet,
     ) -> Result<Option<Arc<Shape>>, ReadError> {
-        let shape = Arc::new(self.describe(session, name, &query.sql).await?);
+        let mut shape = self.describe(session, name, &query.sql).await?;
         let params = query.encoded(&shape.params)?;
-        let Inspection { checked, .. } = if self.layers.has(Layer::Functions) {
+        let Inspection { checked, is_parallel, .. } = if self.layers.has(Layer::Functions) {
             self.functions.check(session, &query.sql, &params).await?
         } else {
             Inspection::NONE
         };
+        shape.is_parallel = is_parallel;
+        let shape = Arc::new(shape);
         if checked == Checked::Unseen {
             session.be_less().await?;
         }
@@ -106,7 +109,8 @@ impl Reader {
         params: &[Option<String>],
         outlet: &mut Outlet,
     ) -> Result<(), Fetched> {
-        let before = self.push_streamed(session, shape, statement, params, outlet)?;
+        let portions = portions(shape, outlet);
+        let before = self.push_streamed(session, shape, statement, params, (outlet.row_limit(), portions.as_ref()))?;
         session.connection.max_message_bytes = outlet.max_message_bytes();
         session.connection.flush().await?;
         if shape.returns_rows {
@@ -126,44 +130,46 @@ impl Reader {
         if arrival.copies {
             return Err(ReadError::Copy.into());
         }
-        if let Some(conversion) = &shape.conversion {
-            let expected = Expected { before: 0, conversion: Some(conversion), ..expected };
-            return self.stream_converted(session, &expected, arrival, outlet).await;
-        }
-        if arrival.is_cut {
-            return Ok(());
-        }
-        let Some(error) = arrival.failure.take() else {
-            if !shape.returns_rows {
+        let failure = if let Some(portions) = portions {
+            self.stream_portions(session, &Expected { before: 0, ..expected }, (portions, arrival), outlet).await?
+        } else if arrival.is_cut {
+            None
+        } else {
+            let failure = arrival.failure.take();
+            match (&failure, shape.returns_rows) {
+                (Some(_), true) => self.leave_failed(session).await?,
+                (Some(_), false) => self.push_way_out(session).await?,
                 // Whatever it has done to the session (DEALLOCATE ALL): it ends with it.
-                session.retire();
+                (None, false) => session.retire(),
+                (None, true) => {}
             }
-            return if arrival.is_empty { Err(ReadError::Params(NOTHING.to_owned()).into()) } else { Ok(()) };
+            if failure.is_none() && arrival.is_empty {
+                return Err(ReadError::Params(NOTHING.to_owned()).into());
+            }
+            failure.map(|error| if arrival.has_ended { frame::explained(error) } else { error })
         };
-        if shape.returns_rows {
-            // The end of the cleaning, which failed with the transaction.
-            let _ = session.finish().await;
+        match failure {
+            None => Ok(()),
+            Some(error) => Err(refused(error, was_bound, statement, !params.is_empty())),
         }
-        self.push_way_out(session).await?;
-        Err(refused(error, was_bound, statement, !params.is_empty()))
     }
 
+    /// `row_limit` is that of a statement whose rows do not come in portions.
     fn push_streamed(
         &self,
         session: &mut Session,
         shape: &Shape,
         statement: Statement<'_>,
         params: &[Option<String>],
-        outlet: &Outlet,
+        (row_limit, portions): (i32, Option<&Portions>),
     ) -> Result<Before, Error> {
         let is_described = matches!(statement, Statement::Described(_));
         let before = if is_described { Before::default() } else { self.push_opening(session)? };
         debug_assert!(is_described || before.bound == OPENING_STATEMENTS);
         let formats = shape.conversion.as_ref().map_or(&[][..], convert::Conversion::formats);
         session.connection.push_bind_as(PORTAL, statement.name(), (&[], params), formats)?;
-        let limit = if shape.conversion.is_some() { convert::portion(0, usize::MAX) } else { outlet.row_limit() };
-        session.connection.push_execute(PORTAL, limit)?;
-        if shape.conversion.is_some() || !shape.returns_rows {
+        session.connection.push_execute(PORTAL, portions.map_or(row_limit, Portions::rows))?;
+        if portions.is_some() || !shape.returns_rows {
             session.connection.push_sync();
         } else {
             self.frame.push_end(session)?;
@@ -171,51 +177,91 @@ impl Reader {
         Ok(before)
     }
 
-    /// Portion by portion: the server makes JSON of what only it can, and then gives the next rows.
-    async fn stream_converted(
+    /// Portion by portion, up to the end of the transaction; what PostgreSQL refused. Of rows that need it, the server makes JSON
+    /// of what only it can before it gives the next ones.
+    async fn stream_portions(
         &self,
         session: &mut Session,
         expected: &Expected<'_>,
-        mut arrival: Arrival,
+        (mut portions, mut arrival): (Portions, Arrival),
         outlet: &mut Outlet,
-    ) -> Result<(), Fetched> {
-        let mut arrived = 0;
+    ) -> Result<Option<ServerError>, Fetched> {
         loop {
-            if let Some(error) = arrival.failure.take() {
-                self.push_way_out(session).await?;
-                return Err(Fetched::Error(refusal(Error::Server(Box::new(explained(error, expected.conversion))))));
+            if arrival.is_cut {
+                return Ok(None);
             }
-            let drafts = std::mem::take(&mut arrival.drafts);
-            arrived += drafts.len();
-            let has_leaves = convert::push(session, &drafts)?;
-            session.connection.flush().await?;
-            let converted = convert::receive(session, drafts, has_leaves, outlet.max_message_bytes()).await;
-            let converted = match converted {
-                Ok(converted) => converted,
-                Err(error @ Error::Server(_)) => {
-                    self.push_way_out(session).await?;
-                    return Err(Fetched::Error(refusal(error)));
-                }
-                Err(error) => return Err(too_large(error).into()),
+            let largest_row = arrival.drafts.iter().map(|draft| draft.bytes).max().unwrap_or_default();
+            let failure = match arrival.failure.take() {
+                None => self.take_drafts(session, &mut arrival, outlet).await?,
+                failure => failure,
             };
-            if converted.is_cut {
-                let limit = outlet.max_message_bytes();
-                return Err(too_large(Error::MessageTooLarge { size: limit, limit }).into());
-            }
-            for row in &converted.rows {
-                if !outlet.take_values(row).await? {
-                    arrival.is_suspended = false;
-                    break;
+            if let Some(error) = failure {
+                if self.push_way_out(session).await.is_err() {
+                    session.retire();
                 }
+                return Ok(Some(explained(error, expected.conversion)));
             }
             if !arrival.is_suspended {
-                return Ok(self.push_way_out(session).await?);
+                break;
             }
-            session.connection.push_execute(PORTAL, convert::portion(arrived, usize::MAX))?;
-            session.connection.push_sync();
-            session.connection.flush().await?;
-            arrival = arrive(session, expected, outlet).await.map_err(too_large)?;
+            portions.arrived(arrival.waited, largest_row);
+            arrival = match self.push_portion(session, &portions)? {
+                Some(before) => {
+                    session.connection.flush().await?;
+                    arrive(session, &Expected { before, ..*expected }, outlet).await.map_err(too_large)?
+                }
+                None => Arrival { failure: Some(out_of_time()), ..Arrival::default() },
+            };
         }
+        self.frame.push_end(session)?;
+        session.connection.flush().await?;
+        Ok(self.ended(session).await?)
+    }
+
+    /// Queues the next portion, for what is left of the statement's time; how many statements come before it. `None` if no time
+    /// is left.
+    fn push_portion(&self, session: &mut Session, portions: &Portions) -> Result<Option<usize>, Error> {
+        let timeout_ms = session.around.statement_timeout_ms;
+        let mut before = 0;
+        if timeout_ms > 0 {
+            let Some(left_ms) = timeout_ms.checked_sub(portions.elapsed().as_millis()).filter(|left| *left > 0) else {
+                return Ok(None);
+            };
+            let limits = Around { statement_timeout_ms: left_ms, ..session.around.clone() };
+            self.frame.push_limits(session, &limits)?;
+            before = 1;
+        }
+        session.connection.push_execute(PORTAL, portions.rows())?;
+        session.connection.push_sync();
+        Ok(Some(before))
+    }
+
+    /// Hands on rows that need a conversion; what PostgreSQL refused of it.
+    async fn take_drafts(
+        &self,
+        session: &mut Session,
+        arrival: &mut Arrival,
+        outlet: &mut Outlet,
+    ) -> Result<Option<ServerError>, Fetched> {
+        let drafts = std::mem::take(&mut arrival.drafts);
+        if drafts.is_empty() {
+            return Ok(None);
+        }
+        let has_leaves = convert::push(session, &drafts)?;
+        session.connection.flush().await?;
+        let limit = outlet.max_message_bytes();
+        let converted = match convert::receive(session, drafts, has_leaves, limit).await {
+            Ok(converted) if converted.is_cut => Err(Error::MessageTooLarge { size: limit, limit }),
+            Err(Error::Server(error)) => return Ok(Some(*error)),
+            converted => converted,
+        };
+        for row in &converted.map_err(too_large)?.rows {
+            if !outlet.take_values(row).await? {
+                arrival.is_suspended = false;
+                break;
+            }
+        }
+        Ok(None)
     }
 
     /// Refuses this text, which has been described, if it calls what a read may not. If that is not to be seen, it runs as a
@@ -264,6 +310,21 @@ impl Session {
         self.rows(ROLE_SQL, &[Some(role)]).await?;
         Ok(())
     }
+}
+
+/// What PostgreSQL says of a statement that takes too long.
+fn out_of_time() -> ServerError {
+    ServerError::ours("57014", "canceling statement due to statement timeout")
+}
+
+/// The portions in which the rows come; `None` if all of them come at once. PostgreSQL uses parallel workers only for a
+/// statement whose rows are asked for at once.
+fn portions(shape: &Shape, outlet: &Outlet) -> Option<Portions> {
+    if shape.conversion.is_some() {
+        return Some(Portions::up_to(convert::MAX_PORTION));
+    }
+    let comes_in_portions = shape.returns_rows && outlet.is_streamed() && !shape.is_parallel;
+    comes_in_portions.then(|| Portions::up_to(portions::MAX_ROWS))
 }
 
 /// There is no statement in the text.

@@ -6,7 +6,7 @@
 use postgres_protocol::message::backend::Message;
 use serde_json::Value;
 
-use super::{Outcome, Session, Step, raw_columns, raw_row};
+use super::{Outcome, Session, Step, raw_columns, raw_row, tag};
 use crate::error::{Error, ServerError};
 use crate::read::TruncatedBy;
 use crate::value;
@@ -98,15 +98,11 @@ impl Session {
     /// # Errors
     /// [`Error::Server`] if it failed; after any other error it is unknown what ran.
     pub async fn run_whole(&mut self, name: &str, params: &[Option<String>], keep: Keep) -> Result<Whole, Error> {
-        let pushed = self
-            .connection
-            .push_bind("", name, params)
-            .and_then(|()| self.connection.push_describe_portal(""))
-            .and_then(|()| self.connection.push_execute("", 0));
-        if let Err(error) = pushed {
-            self.connection.outbox().clear();
-            return Err(error.into());
-        }
+        self.connection.push_whole(|connection| {
+            connection.push_bind("", name, params)?;
+            connection.push_describe_portal("")?;
+            connection.push_execute("", 0)
+        })?;
         self.connection.push_sync();
         self.connection.flush().await?;
         let usual = std::mem::replace(&mut self.connection.max_message_bytes, keep.bytes);
@@ -134,7 +130,7 @@ impl Session {
                         whole.truncated_by = Some(if is_full { TruncatedBy::RowLimit } else { TruncatedBy::MaxBytes });
                     }
                 }
-                Message::CommandComplete(body) => body.tag().unwrap_or_default().clone_into(&mut whole.outcome.tag),
+                Message::CommandComplete(body) => whole.outcome.tag = tag(&body),
                 Message::EmptyQueryResponse => whole.is_empty = true,
                 Message::ErrorResponse(body) if failure.is_none() => {
                     failure = Some(ServerError::from_fields(body.fields())?);

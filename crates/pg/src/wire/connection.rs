@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, BytesMut};
+use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{
     ERROR_RESPONSE_TAG, Header, Message, NOTICE_RESPONSE_TAG, NOTIFICATION_RESPONSE_TAG, PARAMETER_STATUS_TAG,
 };
@@ -95,6 +96,13 @@ const OUTBOX_BYTES: usize = 1024;
 /// The most room that either buffer keeps while nothing is in it.
 const MAX_IDLE_BYTES: usize = 64 * 1024;
 
+/// What is pushed and not sent ([`Connection::pushed`]).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pushed {
+    bytes: usize,
+    owed: usize,
+}
+
 /// A message begins with its tag and its length.
 const HEADER_BYTES: usize = 5;
 
@@ -136,7 +144,24 @@ impl Connection {
     /// Whether the server has closed it, as far as that can be seen without asking.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.is_lost |= self.socket.is_closed(&mut self.inbox);
+        if self.owed == 0 && !self.is_lost && self.has_unasked() {
+            self.give_up(&Error::Lost(violation("an answer to nothing")));
+        }
         self.is_lost
+    }
+
+    /// Whether the inbox holds an answer: at idle it would be taken for one to what is asked next.
+    fn has_unasked(&self) -> bool {
+        let mut rest = self.inbox.get(self.skipped..).unwrap_or_default();
+        while let Some(&tag) = rest.first() {
+            if !may_be_volunteered(tag) {
+                return true;
+            }
+            let Ok(Some(header)) = Header::parse(rest) else { return false };
+            let size = usize::try_from(header.len()).unwrap_or(usize::MAX).saturating_add(1);
+            rest = rest.get(size..).unwrap_or_default();
+        }
+        false
     }
 
     pub(crate) fn socket(&self) -> &Socket {
@@ -153,6 +178,23 @@ impl Connection {
         &mut self.outbox
     }
 
+    /// Pushes all of it or nothing: half a message, or half a pipeline, must not go out with what is pushed next.
+    pub(crate) fn push_whole<T, E>(&mut self, push: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
+        let before = self.pushed();
+        push(self).inspect_err(|_| self.take_back(before))
+    }
+
+    /// How much is pushed and not sent.
+    pub(crate) fn pushed(&self) -> Pushed {
+        Pushed { bytes: self.outbox.len(), owed: self.owed }
+    }
+
+    /// Takes back what was pushed since then. Nothing may have been sent in between.
+    pub(crate) fn take_back(&mut self, before: Pushed) {
+        self.outbox.truncate(before.bytes);
+        self.owed = before.owed;
+    }
+
     /// `param_types`: `pg_type.oid`s, 0 or missing where the server shall infer.
     ///
     /// The protocol cannot carry a NUL, so a text with one is refused here, in the words that PostgreSQL has for it: it
@@ -164,7 +206,7 @@ impl Connection {
                 ..ServerError::ours("22021", "invalid byte sequence for encoding \"UTF8\": 0x00")
             })));
         }
-        Ok(frontend::parse(name, sql, param_types.iter().copied(), &mut self.outbox)?)
+        Ok(self.push_whole(|it| frontend::parse(name, sql, param_types.iter().copied(), &mut it.outbox))?)
     }
 
     /// Parameters and results in text form.
@@ -180,21 +222,23 @@ impl Connection {
         (param_formats, params): (&[i16], &[Option<T>]),
         result_formats: &[i16],
     ) -> io::Result<()> {
-        frontend::bind(
-            portal,
-            statement,
-            param_formats.iter().copied(),
-            params,
-            |param, buf| match param {
-                Some(bytes) => {
-                    buf.extend_from_slice(bytes.as_ref());
-                    Ok(postgres_protocol::IsNull::No)
-                }
-                None => Ok(postgres_protocol::IsNull::Yes),
-            },
-            result_formats.iter().copied(),
-            &mut self.outbox,
-        )
+        self.push_whole(|it| {
+            frontend::bind(
+                portal,
+                statement,
+                param_formats.iter().copied(),
+                params,
+                |param, buf| match param {
+                    Some(bytes) => {
+                        buf.extend_from_slice(bytes.as_ref());
+                        Ok(postgres_protocol::IsNull::No)
+                    }
+                    None => Ok(postgres_protocol::IsNull::Yes),
+                },
+                result_formats.iter().copied(),
+                &mut it.outbox,
+            )
+        })
         .map_err(|error| match error {
             frontend::BindError::Serialization(error) => io::Error::other(error),
             frontend::BindError::Conversion(error) => io::Error::other(error),
@@ -203,20 +247,20 @@ impl Connection {
 
     /// Forgets a prepared statement; no error if there is none of this name.
     pub(crate) fn push_close_statement(&mut self, name: &str) -> io::Result<()> {
-        frontend::close(b'S', name, &mut self.outbox)
+        self.push_whole(|it| frontend::close(b'S', name, &mut it.outbox))
     }
 
     pub(crate) fn push_describe_statement(&mut self, name: &str) -> io::Result<()> {
-        frontend::describe(b'S', name, &mut self.outbox)
+        self.push_whole(|it| frontend::describe(b'S', name, &mut it.outbox))
     }
 
     pub(crate) fn push_describe_portal(&mut self, name: &str) -> io::Result<()> {
-        frontend::describe(b'P', name, &mut self.outbox)
+        self.push_whole(|it| frontend::describe(b'P', name, &mut it.outbox))
     }
 
     /// `max_rows` 0 is no limit.
     pub(crate) fn push_execute(&mut self, portal: &str, max_rows: i32) -> io::Result<()> {
-        frontend::execute(portal, max_rows, &mut self.outbox)
+        self.push_whole(|it| frontend::execute(portal, max_rows, &mut it.outbox))
     }
 
     pub(crate) fn push_sync(&mut self) {
@@ -236,7 +280,7 @@ impl Connection {
 
     /// The simple protocol, which takes several statements at once: only ever for text that is a constant of ours.
     pub(crate) fn push_own_text(&mut self, sql: &str) -> io::Result<()> {
-        frontend::query(sql, &mut self.outbox)?;
+        self.push_whole(|it| frontend::query(sql, &mut it.outbox))?;
         self.owed += 1;
         Ok(())
     }
@@ -255,7 +299,7 @@ impl Connection {
     }
 
     async fn send(&mut self) -> io::Result<()> {
-        let Self { socket, inbox, outbox, last_heard, probe_deadline, .. } = self;
+        let Self { socket, inbox, outbox, last_heard, probe_deadline, patience, .. } = self;
         if outbox.starts_with(PROBE) {
             *probe_deadline = Some(Instant::now() + self.key.route.keepalive.probe_timeout);
         }
@@ -263,13 +307,13 @@ impl Connection {
         let send = async {
             // Not `mem::take`: the buffer keeps its room, and a cancelled call leaves only what was not sent.
             while outbox.has_remaining() {
-                let sent = writing.write(outbox).await?;
+                let sent = within(*patience, writing.write(outbox)).await?;
                 if sent == 0 {
                     return Err(io::ErrorKind::WriteZero.into());
                 }
                 outbox.advance(sent);
             }
-            writing.flush().await?;
+            within(*patience, writing.flush()).await?;
             if outbox.capacity() > MAX_IDLE_BYTES {
                 // A query of megabytes must not take their room for as long as the session lives.
                 *outbox = BytesMut::with_capacity(OUTBOX_BYTES);
@@ -310,7 +354,11 @@ impl Connection {
     async fn receive_answer(&mut self) -> Result<Message, Error> {
         loop {
             match self.receive_any().await? {
-                Message::NoticeResponse(body) if self.hears_notices => return Ok(Message::NoticeResponse(body)),
+                Message::NoticeResponse(body) if self.hears_notices => {
+                    let message = Message::NoticeResponse(body);
+                    check_body(&message)?;
+                    return Ok(message);
+                }
                 Message::NoticeResponse(body) => {
                     let notice = ServerError::from_fields(body.fields())?;
                     // Not its words: a function that raises it may quote whatever it was given.
@@ -346,7 +394,10 @@ impl Connection {
                     self.hear(&ServerError::from_fields(body.fields())?);
                     return Ok(Message::ErrorResponse(body));
                 }
-                message => return Ok(message),
+                message => {
+                    check_body(&message)?;
+                    return Ok(message);
+                }
             }
         }
     }
@@ -388,11 +439,7 @@ impl Connection {
         let read = self.socket.read_buf(&mut self.inbox);
         let read = match (self.probe_deadline, self.patience) {
             (Some(deadline), _) => timeout_at(deadline, read).await.unwrap_or_else(|_| Err(unanswered())),
-            (None, None) => read.await,
-            (None, Some(patience)) => tokio::time::timeout(patience, read).await.unwrap_or_else(|_| {
-                let said = format!("the server has said nothing for {} s", patience.as_secs());
-                Err(io::Error::new(io::ErrorKind::TimedOut, said))
-            }),
+            (None, patience) => within(patience, read).await,
         }?;
         (self.last_heard, self.probe_deadline) = (Instant::now(), None);
         Ok(read)
@@ -494,7 +541,7 @@ fn is_utf8(encoding: &str) -> bool {
 }
 
 /// feature_not_supported. With a CONTEXT: it is not the statement that does not fit the database ([`ServerError::is_outdated`]).
-fn other_encoding(encoding: &str) -> ServerError {
+pub(crate) fn other_encoding(encoding: &str) -> ServerError {
     let message = format!("the client encoding was set to {encoding}, and it is UTF8 here: nothing of it was done");
     let (hint, context) = (Some(ENCODING_HINT.to_owned()), Some("client_encoding".to_owned()));
     ServerError { hint, context, ..ServerError::ours("0A000", message) }
@@ -522,8 +569,33 @@ fn beginning(fields: &[u8]) -> BytesMut {
     message
 }
 
+/// What comes of it, unless the server does nothing for so long.
+async fn within<T>(patience: Option<Duration>, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let Some(patience) = patience else { return work.await };
+    tokio::time::timeout(patience, work).await.unwrap_or_else(|_| {
+        let said = format!("the server has said nothing for {} s", patience.as_secs_f32());
+        Err(io::Error::new(io::ErrorKind::TimedOut, said))
+    })
+}
+
 fn unanswered() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the server answers nothing on a connection that lay idle")
+}
+
+/// A body that cannot be parsed is found out here, where it ends the connection, and not by whoever looks into it.
+fn check_body(message: &Message) -> io::Result<()> {
+    match message {
+        Message::RowDescription(body) => body.fields().count().map(drop),
+        Message::DataRow(body) => body.ranges().count().map(drop),
+        Message::CommandComplete(body) => body.tag().map(drop),
+        Message::NoticeResponse(body) => body.fields().count().map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a server may say this when nothing was asked.
+fn may_be_volunteered(tag: u8) -> bool {
+    [NOTICE_RESPONSE_TAG, PARAMETER_STATUS_TAG, NOTIFICATION_RESPONSE_TAG, ERROR_RESPONSE_TAG].contains(&tag)
 }
 
 fn violation(message: &str) -> io::Error {
@@ -573,6 +645,48 @@ mod tests {
         let mut connection = connection_with(b"?\0\0\0\x04").await;
         assert!(matches!(connection.receive().await, Err(Error::Lost(_))));
         assert!(connection.is_lost, "M8");
+    }
+
+    /// M8
+    #[tokio::test]
+    async fn a_body_that_cannot_be_parsed_ends_the_connection() {
+        // One field, one row of one value, a tag without its end.
+        for bytes in [&b"T\0\0\0\x06\0\x01"[..], b"D\0\0\0\x0a\0\x01\0\0\0\x05", b"C\0\0\0\x05I"] {
+            let mut connection = connection_with(bytes).await;
+            assert!(connection.receive().await.is_err(), "M8: {bytes:?}");
+            assert!(connection.is_lost, "M8: {bytes:?}");
+        }
+    }
+
+    /// M8
+    #[tokio::test]
+    async fn an_answer_to_nothing_ends_the_connection_at_idle() {
+        let notice: &[u8] = b"N\0\0\0\x0dSNOTICE\0\0";
+        for (bytes, is_lost) in [(notice.to_vec(), false), ([notice, b"C\0\0\0\x0dSELECT 1\0"].concat(), true)] {
+            let mut connection = connection_with(b"").await;
+            let (ours, mut server) = UnixStream::pair().unwrap();
+            connection.socket = Socket::Unix(ours);
+            server.write_all(&bytes).await.unwrap();
+            connection.socket.read_buf(&mut connection.inbox).await.unwrap();
+            assert_eq!(connection.is_closed(), is_lost, "M8: {bytes:?}");
+        }
+    }
+
+    /// L7
+    #[tokio::test]
+    async fn what_cannot_be_pushed_whole_leaves_nothing() {
+        let mut connection = connection_with(b"").await;
+        connection.push_sync();
+        let before = connection.outbox.clone();
+        let pushed = connection.push_whole(|it| {
+            it.push_execute("", 0)?;
+            it.push_sync();
+            it.push_close_statement("a\0b")
+        });
+        assert!(pushed.is_err(), "L7");
+        assert_eq!((&connection.outbox, connection.owed), (&before, 1), "L7");
+        assert!(connection.push_bind("", "a\0b", &[]).is_err(), "L7");
+        assert_eq!(connection.outbox, before, "L7");
     }
 
     /// L9

@@ -13,7 +13,7 @@ mod socket;
 mod startup;
 mod tls;
 
-pub(crate) use connection::{CancelKey, Connection, MAX_MESSAGE_BYTES, Tx};
+pub(crate) use connection::{CancelKey, Connection, MAX_MESSAGE_BYTES, Tx, other_encoding};
 pub use login::scram_verifier;
 pub(crate) use startup::{cancel, connect};
 pub(crate) use tls::LoadedTls;

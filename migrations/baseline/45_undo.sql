@@ -7,106 +7,21 @@
 -- `finish`) has the ledger's rights and reads recorded effects only: what the undo itself changed has to be the exact inverse. So no
 -- right of a login marks a write as reversed that was not, and no code of a table's owner runs with the ledger's rights.
 
-create type countersign.net_row as (
-    relation       oid,
-    shape          integer,
-    key            text,
-    before         text,
-    after          text,
-    secret_before  bytea,
-    secret_after   bytea,
-    is_broken      boolean,
-    last_position  bigint,
-    writer         uuid
-);
-comment on type countersign.net_row is 'What one or several writes did to a row, taken together. A changed key is one row less and one row more.';
-comment on column countersign.net_row.is_broken is 'Something else changed the row between two of the writes.';
-comment on column countersign.net_row.writer is 'The last of the writes.';
-
-create function countersign.fields(image text) returns text[]
-language sql immutable strict parallel safe set search_path = pg_catalog, pg_temp as $$
-    select array_agg(m[1] order by n)
-    from regexp_matches(substr(image, 1, length(image) - 1), '[(,]("(?:[^"\\]|""|\\\\)*"|[^,"]*)', 'g') with ordinality f (m, n)
-$$;
-comment on function countersign.fields(text) is 'The fields of a row image, quoted as they stand there; an empty one is NULL.';
-
-create function countersign.field_value(field text) returns text
-language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
-    select case when field = '' then null
-                when left(field, 1) = '"' then replace(replace(substr(field, 2, length(field) - 2), '""', '"'), '\\', '\')
-                else field end
-$$;
-comment on function countersign.field_value(text) is 'The text of a value, as countersign.fields has it.';
-
-create function countersign.whole_before(before text, after text, unchanged int2[]) returns text
-language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
-    select '(' || string_agg(case when f.n = any (unchanged) then f.a else f.b end, ',' order by f.n) || ')'
-    from unnest(countersign.fields(before), countersign.fields(after)) with ordinality f (b, a, n)
-$$;
-comment on function countersign.whole_before(text, text, int2[]) is 'The image of a row before its change, with the large columns that were left alone.';
-
-create function countersign.same_image(of_shape integer, a text, b text, leaving_out text[]) returns boolean
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select case when a is not distinct from b then true
-                when a is null or b is null or leaving_out = '{}' then false
-                else not exists (
-                    select from countersign.tracked t, unnest(t.columns, countersign.fields(a), countersign.fields(b)) c (name, x, y)
-                    where t.shape = of_shape and c.x is distinct from c.y and c.name <> all (leaving_out)) end
-$$;
-comment on function countersign.same_image(integer, text, text, text[]) is 'Whether two row images are the same, but for some columns.';
-
-create function countersign.net_of(writes uuid[]) returns setof countersign.net_row
-language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
-    with touch as materialized (
-        select e.relation, e.shape, case when e.key_before is null then e.key else e.key_before end as key,
-               case when e.unchanged is null then e.before else countersign.whole_before(e.before, e.after, e.unchanged) end as before,
-               case when e.key_before is null then e.after end as after,
-               e.secret_before, case when e.key_before is null then e.secret_after end as secret_after, e.position, e.correlation_id
-        from countersign.effect e join countersign.tracked t on t.shape = e.shape
-        where e.correlation_id = any (writes) and not t.is_log
-        union all
-        select e.relation, e.shape, e.key, null, e.after, null, e.secret_after, e.position, e.correlation_id
-        from countersign.effect e join countersign.tracked t on t.shape = e.shape
-        where e.correlation_id = any (writes) and not t.is_log and e.key_before is not null
-    ), touched as (
-        select h.relation, min(h.shape) as shape, h.key, count(*) as times,
-               min(h.before) as before, min(h.after) as after, (array_agg(h.secret_before))[1] as secret_before,
-               (array_agg(h.secret_after))[1] as secret_after, max(h.position) as last_position,
-               (array_agg(h.correlation_id order by h.position desc))[1] as writer
-        from touch h group by h.relation, h.key
-    )
-    select h.relation, h.shape, h.key, h.before, h.after, h.secret_before, h.secret_after, false, h.last_position, h.writer
-    from touched h where h.times = 1
-    union all
-    -- Triggers fire in the order of statements, and a nested one ends first, so positions do not order the changes that one write made
-    -- to a row. Each image but the first and the last is once found and once left: what remains are these two.
-    select h.relation, h.shape, h.key, n.before, n.after, n.secret_before, n.secret_after, n.is_broken, h.last_position, h.writer
-    from touched h
-    cross join lateral (
-        select max(i.image) filter (where i.times > 0) as before, max(i.image) filter (where i.times < 0) as after,
-               (array_agg(i.secret) filter (where i.times > 0))[1] as secret_before,
-               (array_agg(i.secret) filter (where i.times < 0))[1] as secret_after,
-               coalesce(sum(i.times) filter (where i.times > 0), 0) > 1 or coalesce(sum(i.times) filter (where i.times < 0), 0) < -1 as is_broken
-        from (select v.image, v.secret, sum(v.weight) as times
-              from touch s cross join lateral (values (s.before, s.secret_before, 1), (s.after, s.secret_after, -1)) v (image, secret, weight)
-              where s.relation = h.relation and s.key is not distinct from h.key and v.image is not null
-              group by v.image, v.secret having sum(v.weight) <> 0) i
-    ) n
-    where h.times > 1 and (n.before is not null or n.after is not null)
-$$;
-comment on function countersign.net_of(uuid[]) is 'The net effect of writes, by table and key; rows that are as they were are left out, and so are log tables.';
-
 -- The conditions under which a row of the table ("!t", which no column is called) has the key of an image (u, its columns are named by `letter`).
 create function countersign.key_match(t countersign.tracked, letter text) returns text
-language sql immutable set search_path = pg_catalog, pg_temp as $$
-    select string_agg(format('"!t".%I = u.%s%s', k, letter, array_position(t.columns, k)), ' and ') from unnest(t.key_columns) k
-$$;
+language plpgsql immutable set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off as $$
+begin
+    return (select string_agg(format('"!t".%I = u.%s%s', k, letter, array_position(t.columns, k)), ' and ') from unnest(t.key_columns) k);
+end $$;
 comment on function countersign.key_match(countersign.tracked, text) is 'SQL: a row of the table has the key of an image.';
 
 create function countersign.image_columns(t countersign.tracked, letter text) returns text
-language sql immutable set search_path = pg_catalog, pg_temp as $$
-    select string_agg(letter || n, ', ' order by n) from generate_subscripts(t.columns, 1) n
-$$;
+language plpgsql immutable set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off as $$
+begin
+    return (select string_agg(letter || n, ', ' order by n) from generate_subscripts(t.columns, 1) n);
+end $$;
 comment on function countersign.image_columns(countersign.tracked, text) is 'SQL: names for the columns of an image.';
 
 create function countersign.cast_images(of_type anyelement, images text[]) returns anyarray
@@ -123,10 +38,11 @@ comment on function countersign.cast_images(anyelement, text[]) is 'Images as ro
 create function countersign.rows_now(t countersign.tracked, images text[], is_locking boolean, path text)
 returns table (n bigint, image text, changed_at timestamptz)
 language plpgsql set search_path = pg_catalog, pg_temp set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
-set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 as $$
+set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64
+set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
-    shown  text := (select case when t.sensitive = '{}' then '"!t"'
-                                else 'row(' || string_agg(case when c = any (t.sensitive) then 'null' else format('"!t".%I', c) end, ', ' order by o) || ')' end
+    shown  text := (select case when t.sensitive || t.unstored = '{}' then '"!t"'
+                                else 'row(' || string_agg(case when c = any (t.sensitive || t.unstored) then 'null' else format('"!t".%I', c) end, ', ' order by o) || ')' end
                     from unnest(t.columns) with ordinality u (c, o));
     query  text := format(
         'select u.ord, pg_catalog.textin(pg_catalog.record_out(%s)), %s '
@@ -156,7 +72,8 @@ end $$;
 comment on function countersign.execute_in(text, text, text[], text[]) is 'Runs a statement of `undo` with the search_path of the session.';
 
 create function countersign.apply_images(t countersign.tracked, kind text, images text[], matched text[], path text) returns bigint
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
     given      text := format('rows from (pg_catalog.unnest(countersign.cast_images(null::%1$s, $1)), '
                               'pg_catalog.unnest(countersign.cast_images(null::%1$s, $2))) u (%2$s, %3$s)',
@@ -175,10 +92,12 @@ begin
     else
         -- A statement for each set of columns: no trigger OF a column fires that the write did not change, and no right to it is needed.
         for part in execute (
-            select format('select x.changed, array_agg($1[x.n] order by x.n) as images, array_agg($2[x.n] order by x.n) as matched '
-                          'from (select array_remove(array[%s], null) as changed, row_number() over () as n from %s) x '
-                          'group by x.changed order by x.changed',
-                          string_agg(format('case when record_image_ne(row(u.c%1$s), row(u.m%1$s)) then %1$s end', o), ', '), given)
+            select format('select x.changed, array_agg(x.image) as images, array_agg(x.matched) as matched '
+                          'from (select array_remove(array[%s], null) as changed, u.image, u.matched '
+                          'from rows from (unnest(countersign.cast_images(null::%s, $1)), unnest(countersign.cast_images(null::%2$s, $2)), '
+                          'unnest($1), unnest($2)) u (%s, %s, image, matched)) x group by x.changed order by x.changed',
+                          string_agg(format('case when record_image_ne(row(u.c%1$s), row(u.m%1$s)) then %1$s end', o), ', '), t.name,
+                          countersign.image_columns(t, 'c'), countersign.image_columns(t, 'm'))
             from generate_subscripts(t.columns, 1) o) using images, matched
         loop
             select format('update %s "!t" set (%s) = row (%s) from %s where %s', t.name,
@@ -227,7 +146,8 @@ comment on function countersign.describe_conflict(countersign.tracked, countersi
 create function countersign.undo_conflicts(
     writes uuid[], net countersign.net_row[], is_locking boolean, path text
 ) returns json[]
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
     t          countersign.tracked;
     conflicts  json[] := '{}';
@@ -299,12 +219,12 @@ comment on function countersign.moved_rows(uuid[], countersign.net_row[]) is
 create function countersign.undo(
     writes uuid[], carry_out boolean default true, path text default pg_catalog.current_setting('search_path')
 ) returns json
-language plpgsql set search_path = pg_catalog, pg_temp as $$
+language plpgsql set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
     net          countersign.net_row[] := array(select w from countersign.net_of(writes) w);
     conflicts    json[];
     touched      integer[];
-    done         countersign.net_row[];
     moves        jsonb;
     depth        jsonb := '{}';
     t            countersign.tracked;
@@ -354,8 +274,10 @@ begin
             depth := depth || jsonb_build_object(level.child::text, level.depth);
         end loop;
     end loop;
-    select jsonb_object_agg(m.relation || ' ' || m.key_now, m.relation || ' ' || m.key_before) into moves
-    from countersign.moved_rows(writes, net) m;
+    if exists (select from unnest(net) w where w.before is null) and exists (select from unnest(net) w where w.after is null) then
+        select jsonb_object_agg(m.relation || ' ' || m.key_now, m.relation || ' ' || m.key_before) into moves
+        from countersign.moved_rows(writes, net) m;
+    end if;
 
     -- 3. Apply. Foreign keys want a row back before what refers to it, and unique values want to be free first: one order or another.
     foreach kinds in array array['MIUD', 'MDUI', 'DMUI', 'UMDI', 'DIU', 'none'] loop
@@ -414,12 +336,14 @@ begin
                         where not g.tgisinternal and g.tgname not like '!countersign%')
             order by k.relation
         loop
-            done := array(select w from unnest(net) w where w.relation = t.relation and w.before is not null order by w.key);
-            select array_agg(done[r.n].before), array_agg(r.image) into images, matched
-            from countersign.rows_now(t, array(select d.before from unnest(done) with ordinality d (relation, shape, key, before, after,
-                                               secret_before, secret_after, is_broken, last_position, writer, ord) order by d.ord), false, path) r
-            where r.image is distinct from done[r.n].before
-              and not countersign.same_image(t.shape, r.image, done[r.n].before, t.sensitive || t.maintained);
+            with w as materialized (
+                select x.before, row_number() over () as n from unnest(net) x where x.relation = t.relation and x.before is not null
+            )
+            select array_agg(w.before), array_agg(r.image) into images, matched
+            from countersign.rows_now(t, array(select w.before from w order by w.n), false, path) r
+            join w on w.n = r.n
+            where r.image is distinct from w.before
+              and not countersign.same_image(t.shape, r.image, w.before, t.sensitive || t.maintained);
             if images is not null then
                 disturbed := disturbed + countersign.apply_images(t, 'U', images, matched, path);
             end if;
@@ -433,7 +357,8 @@ comment on function countersign.undo(uuid[], boolean, text) is
     'only looks, and locks nothing.';
 
 create function countersign.prove_undo(a countersign.attempt) returns void
-language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off
+set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
     wrong  json;
 begin
