@@ -29,7 +29,7 @@ async fn audit_exiting(database: &Database, code: i32, arguments: &[&str]) -> St
 pub async fn insert_failed_records(database: &Database, count: u32, days_old: u32) {
     database
         .run(&format!(
-            "insert into countersign.record (correlation_id, tool_name, params_hash, params, params_summary, \
+            "insert into countersign.record (correlation_id, tool_name, fingerprint, params, params_summary, \
                  status, error_code, created_at, completed_at) \
              select gen_random_uuid(), 'like_tweet', repeat('0', 64), json_build_object('n', n), '{{}}', \
                  'failure', 'sql_error', clock_timestamp() - interval '{days_old} days', \
