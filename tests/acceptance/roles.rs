@@ -40,7 +40,7 @@ async fn the_writer_changes_the_ledger_through_the_protocol_and_in_no_other_way(
     for sql in [
         "update countersign.record set status = 'failure'",
         "update countersign.record set params_summary = '' where status = 'pending'",
-        "update countersign.idempotency_guard set expires_at = '-infinity'",
+        "update countersign.attempt set admitted_at = '-infinity'",
         "select * from countersign.reader_login",
         "select * from countersign.state_key",
         "select countersign.rotate_state_key(true)",
