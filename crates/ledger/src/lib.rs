@@ -64,7 +64,9 @@ pub use gate::{Attempt, Gate, Settled, Stopped};
 pub use identity::{Fork, check_identity, fork};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use records::{RecordFilter, Records, Status};
-pub use roles::{APPROVER, DEFAULT_WRITER, Excess, OWNER, excess_of_all_servers, excess_of_login, excess_of_server};
+pub use roles::{
+    APPROVER, DEFAULT_WRITER, Excess, OPERATOR, OWNER, excess_of_all_servers, excess_of_login, excess_of_server,
+};
 pub use schema::{SchemaError, check, exists};
 pub use settings::Settings;
 pub use setup::{

@@ -3,15 +3,15 @@
 use std::io;
 
 use pg::{Pooler, Session, SessionSettings, Step, Target};
-use refinery_core::Migration;
 use refinery_core::traits::r#async::{AsyncMigrate, AsyncQuery, AsyncTransaction};
+use refinery_core::{Migration, Runner};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-#[allow(clippy::unwrap_used, unreachable_pub, missing_docs, reason = "what refinery's macro writes")]
-mod embedded {
-    refinery::embed_migrations!("../../migrations");
-}
+use crate::baseline::BASELINE;
+
+/// The version of the schema that this binary makes.
+const VERSION: i32 = 1;
 
 const HISTORY_TABLE: &str = "countersign.schema_history";
 
@@ -40,6 +40,16 @@ pub enum SchemaError {
         needed: i32,
         /// What to do.
         advice: &'static str,
+    },
+    /// The ledger is one of before the baseline.
+    #[error(
+        "the ledger in database \"{database}\" has an earlier format, which this countersign does not support. Export its records \
+         with the countersign that made it (`countersign audit list --json --limit 10000`), then run \
+         `drop schema countersign cascade` in the database, and `countersign init`. Nothing was changed"
+    )]
+    EarlierFormat {
+        /// The database.
+        database: String,
     },
     /// The ledger was made for another database.
     #[error(
@@ -95,16 +105,23 @@ pub(crate) fn refuse_pooler(target: &Target) -> Result<(), SchemaError> {
 /// Applies the migrations that are missing, in the transaction that is open; the version of the schema then. Adds what it ran
 /// to `statements`.
 pub(crate) async fn migrate(session: &mut Session, statements: &mut Vec<String>) -> Result<i32, SchemaError> {
-    let mut runner = embedded::migrations::runner();
+    let baseline: String = BASELINE.iter().map(|(_, text)| *text).collect();
+    let baseline =
+        Migration::unapplied("V1__baseline", &baseline).map_err(|error| SchemaError::Migration(with_causes(&error)))?;
+    let mut runner = Runner::new(&[baseline]);
     runner.set_migration_table_name(HISTORY_TABLE);
     let mut connection = MigrationSession { session, statements };
     runner.run_async(&mut connection).await.map_err(|error| SchemaError::Migration(with_causes(&error)))?;
-    Ok(needed_version())
+    Ok(VERSION)
 }
 
-/// The version of the schema that this binary makes.
-fn needed_version() -> i32 {
-    embedded::migrations::runner().get_migrations().iter().map(Migration::version).max().unwrap_or_default()
+/// Refuses a ledger that was made before the baseline: its migrations had the numbers of ours.
+pub(crate) async fn refuse_earlier_format(session: &mut Session, database: &str) -> Result<(), SchemaError> {
+    let earlier = "select to_regclass('countersign.mutation_audit')::text";
+    match single(session, earlier, &[]).await? {
+        Some(_) => Err(SchemaError::EarlierFormat { database: database.to_owned() }),
+        None => Ok(()),
+    }
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {
@@ -136,11 +153,14 @@ pub async fn exists(target: &Target) -> Result<bool, pg::Error> {
 pub async fn check(target: &Target) -> Result<i32, SchemaError> {
     let mut session = Session::connect(target, &SessionSettings::default()).await.map_err(connect_error)?;
     let missing = |missing| SchemaError::Missing { database: target.dbname.clone(), missing };
+    refuse_earlier_format(&mut session, &target.dbname).await?;
     for (table, name) in [
         ("countersign.schema_history", "ledger (schema countersign)"),
-        ("countersign.mutation_audit", "table countersign.mutation_audit"),
-        ("countersign.idempotency_guard", "table countersign.idempotency_guard"),
-        ("countersign.undo_call", "table countersign.undo_call"),
+        ("countersign.attempt", "table countersign.attempt"),
+        ("countersign.record", "table countersign.record"),
+        ("countersign.effect", "table countersign.effect"),
+        ("countersign.reversal", "table countersign.reversal"),
+        ("countersign.tracked", "table countersign.tracked"),
         ("countersign.seal", "table countersign.seal"),
         ("countersign.proposal", "table countersign.proposal"),
     ] {
@@ -149,14 +169,13 @@ pub async fn check(target: &Target) -> Result<i32, SchemaError> {
     }
     let newest = single(&mut session, "select max(version) from countersign.schema_history", &[]).await?;
     let found: i32 = newest.and_then(|version| version.parse().ok()).unwrap_or_default();
-    let needed = needed_version();
     session.close().await;
-    let advice = match found.cmp(&needed) {
+    let advice = match found.cmp(&VERSION) {
         std::cmp::Ordering::Equal => return Ok(found),
         std::cmp::Ordering::Less => "run `countersign init` to bring it up to date",
         std::cmp::Ordering::Greater => "use a newer countersign",
     };
-    Err(SchemaError::Version { database: target.dbname.clone(), found, needed, advice })
+    Err(SchemaError::Version { database: target.dbname.clone(), found, needed: VERSION, advice })
 }
 
 async fn single(session: &mut Session, sql: &str, params: &[Option<String>]) -> Result<Option<String>, pg::Error> {

@@ -2,24 +2,18 @@
 
 use testkit::{Database, repository};
 
-/// `UPDATE_GOLDEN=1` writes what the migrations make; `init` refuses a ledger that differs, so they are applied by hand here.
+/// `UPDATE_GOLDEN=1` writes what the baseline makes; `init` refuses a ledger that differs, so it is applied by hand here.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_expected_inventory_is_what_the_migrations_make() {
+async fn the_expected_inventory_is_what_the_baseline_makes() {
     let setup = repository().join("crates/ledger/src/setup");
     let db = Database::empty("inventory").await;
-    let mut migrations: Vec<_> =
-        std::fs::read_dir(repository().join("migrations")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    migrations.sort_by_key(|path| {
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        name.trim_start_matches('V').split("__").next().unwrap().parse::<u32>().unwrap()
-    });
     // The table of refinery.
     let mut script = "set search_path = pg_catalog, pg_temp; create schema countersign;
         create table countersign.schema_history (version int4 primary key, name varchar(255), applied_on varchar(255),
             checksum varchar(255));\n"
         .to_owned();
-    for path in migrations {
-        script.push_str(&std::fs::read_to_string(path).unwrap());
+    for (_, text) in ledger::BASELINE {
+        script.push_str(text);
     }
     let inventory = std::fs::read_to_string(setup.join("inventory.sql")).unwrap();
     let client = db.connect().await;

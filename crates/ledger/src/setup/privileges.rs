@@ -3,54 +3,21 @@
 use pg::Session;
 use pg::value::identifier;
 
+use super::grants::{GRANTS, Grant, WRITER};
 use super::{Setup, literal, rows};
-use crate::roles::APPROVER;
+use crate::roles::{APPROVER, OPERATOR};
 use crate::schema::SchemaError;
-
-/// The functions of the write protocol, which servers call.
-const SERVER_FUNCTIONS: [&str; 23] = [
-    "admit(uuid, text, text, text, text, text, json, text, json, boolean)",
-    "changed_definitions(json)",
-    "claim(uuid, integer)",
-    "contend(uuid)",
-    "current_definitions(text[])",
-    "decide_proposal(uuid, text, text, text, text, text, uuid, interval)",
-    "end_proposal(uuid, uuid, text, text, text)",
-    "finish_failure(uuid, text, text, text)",
-    "finish_proposal(uuid, uuid, text, text, text)",
-    "finish_success(uuid, json, text, bigint, json, json, json, text[], text[], interval)",
-    "hold_proposal(uuid, uuid)",
-    "note_fingerprint_key(text)",
-    "propose(uuid, text, text, text, text, text, text, text, json, text, text, json, interval, integer, json)",
-    "reader_credentials()",
-    "record_aborted(uuid, text, text, text, text, text, json, text, json)",
-    "release_proposal(uuid, uuid, interval, boolean)",
-    "resolve(uuid, integer)",
-    "seal_records(integer)",
-    "standing_write(text, text, text, text)",
-    "state_keys()",
-    "sweep(interval, integer)",
-    "sweep_proposals(integer)",
-    "take_proposal(uuid, uuid, interval)",
-];
-
-/// The functions that approvers call.
-const APPROVER_FUNCTIONS: [&str; 2] = ["begin_decision(uuid)", "decide_as_person(uuid, text, text, text, text, text)"];
-
-/// The functions that both call: they change nothing.
-const SHARED_FUNCTIONS: [&str; 2] = ["current_identity()", "may_run_until(countersign.proposal)"];
-
-/// The tables that neither servers nor approvers read: passwords, keys, and what only `init` needs.
-const PRIVATE_TABLES: [&str; 5] = ["decision_nonce", "reader_login", "reader_relation", "reader_schema", "state_key"];
 
 const WRITERS_SQL: &str = "select w.role_name from countersign.writer_login w";
 
-/// What belongs to another role than $1, as `ALTER .. OWNER` names it.
+/// What belongs to another role than $1, as `ALTER .. OWNER` names it. A sequence of an identity column follows its table.
 const NOT_OWNED_SQL: &str = "\
 select 'schema countersign' from pg_namespace n where n.nspname = 'countersign' and pg_get_userbyid(n.nspowner) <> $1 \
 union all \
-select 'table ' || c.oid::regclass from pg_class c \
-where c.relnamespace = 'countersign'::regnamespace and c.relkind in ('r', 'v') and pg_get_userbyid(c.relowner) <> $1 \
+select case c.relkind when 'S' then 'sequence ' when 'c' then 'type ' else 'table ' end || c.oid::regclass from pg_class c \
+where c.relnamespace = 'countersign'::regnamespace and c.relkind in ('r', 'v', 'c', 'S') and pg_get_userbyid(c.relowner) <> $1 \
+  and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'i' \
+                  and c.relkind = 'S') \
 union all \
 select 'function ' || p.oid::regprocedure from pg_proc p \
 where p.pronamespace = 'countersign'::regnamespace and pg_get_userbyid(p.proowner) <> $1";
@@ -84,19 +51,22 @@ pub(super) struct Privilege {
 }
 
 impl Privilege {
-    /// Whether it is one that `init` grants, or one that an administrator may grant: SELECT, to auditors.
+    /// Whether it is one that `init` grants, or one that an administrator may grant, to auditors: USAGE of the schema, and SELECT
+    /// on a table that others may read.
     fn is_expected(&self, writers: &[String]) -> bool {
-        let is_writer = writers.contains(&self.role);
-        match self.kind.as_str() {
-            _ if self.role == "PUBLIC" => false,
-            "schema" => self.privilege == "USAGE",
-            "table" => self.privilege == "SELECT" && !PRIVATE_TABLES.contains(&self.name.as_str()),
-            _ => {
-                let name = self.name.as_str();
-                is_writer && (SERVER_FUNCTIONS.contains(&name) || SHARED_FUNCTIONS.contains(&name))
-                    || self.role == APPROVER && (APPROVER_FUNCTIONS.contains(&name) || SHARED_FUNCTIONS.contains(&name))
-            }
+        if self.role == "PUBLIC" {
+            return false;
         }
+        let role = if writers.contains(&self.role) { WRITER } else { &self.role };
+        GRANTS.iter().any(|grant| {
+            let is_same = grant.kind == self.kind && grant.name == self.name && grant.privilege == self.privilege;
+            is_same && (grant.role == role || ["USAGE", "SELECT"].contains(&&*grant.privilege))
+        })
+    }
+
+    /// Whether it gives this role what the grant says.
+    fn gives(&self, role: &str, grant: &Grant) -> bool {
+        self.kind == grant.kind && self.name == grant.name && self.privilege == grant.privilege && self.role == role
     }
 
     fn object(&self) -> String {
@@ -131,22 +101,24 @@ impl Setup {
         Ok(())
     }
 
-    /// Grants servers and approvers what they need, and takes back what nobody should have.
+    /// Grants servers, approvers and operators what they need, and takes back what nobody should have.
     pub(super) async fn set_privileges(&mut self, writer: &str) -> Result<(), SchemaError> {
         let mut writers = self.rows::<1>(WRITERS_SQL, &[]).await?.concat();
         let mut given = Vec::new();
         if self.role_exists(writer).await? {
-            given.push((writer.to_owned(), [&SERVER_FUNCTIONS[..], &SHARED_FUNCTIONS[..]].concat()));
+            given.push((writer.to_owned(), WRITER));
             if !writers.iter().any(|known| known == writer) {
                 self.execute(format!("insert into countersign.writer_login values ({})", literal(writer))).await?;
                 writers.push(writer.to_owned());
             }
         }
-        if self.role_exists(APPROVER).await? {
-            given.push((APPROVER.to_owned(), [&APPROVER_FUNCTIONS[..], &SHARED_FUNCTIONS[..]].concat()));
+        for role in [APPROVER, OPERATOR] {
+            if self.role_exists(role).await? {
+                given.push((role.to_owned(), role));
+            }
         }
-        let grants = privileges(&mut self.session).await?;
-        for grant in grants.iter().filter(|grant| !grant.is_expected(&writers)) {
+        let known = privileges(&mut self.session).await?;
+        for grant in known.iter().filter(|grant| !grant.is_expected(&writers)) {
             let role = if grant.role == "PUBLIC" { "public".to_owned() } else { identifier(&grant.role) };
             self.execute(format!("revoke all on {} from {role} cascade", grant.object())).await?;
             if !self.report.is_new {
@@ -154,45 +126,33 @@ impl Setup {
                 self.report.changes.push(change);
             }
         }
-        let private: Vec<String> = PRIVATE_TABLES.iter().map(|name| literal(name)).collect();
-        let tables = format!(
-            "select c.relname from pg_class c where c.relnamespace = 'countersign'::regnamespace \
-             and c.relkind in ('r', 'v') and c.relname not in ({}) order by 1",
-            private.join(", ")
-        );
-        let tables: Vec<String> = self.rows::<1>(&tables, &[]).await?.into_iter().flatten().collect();
-        for (role, functions) in given {
-            self.grant(&role, &functions, &tables, &grants).await?;
+        for (role, listed_as) in given {
+            self.grant(&role, listed_as, &known).await?;
         }
         Ok(())
     }
 
-    async fn grant(
-        &mut self,
-        role: &str,
-        functions: &[&str],
-        tables: &[String],
-        known: &[Privilege],
-    ) -> Result<(), SchemaError> {
-        let has = |kind: &str, name: &str| {
-            known.iter().any(|grant| grant.kind == kind && grant.name == name && grant.role == role)
-        };
-        let to = identifier(role);
-        if !has("schema", "countersign") {
-            self.execute(format!("grant usage on schema countersign to {to}")).await?;
+    /// Grants a role what the list has for `listed_as`, as far as it is not among what is `known`: one statement for each
+    /// privilege.
+    async fn grant(&mut self, role: &str, listed_as: &str, known: &[Privilege]) -> Result<(), SchemaError> {
+        let mut missing: Vec<(&str, &str, Vec<String>)> = Vec::new();
+        for grant in GRANTS.iter().filter(|grant| grant.role == listed_as) {
+            if known.iter().any(|privilege| privilege.gives(role, grant)) {
+                continue;
+            }
+            let name = match grant.kind {
+                "schema" => grant.name.clone(),
+                _ => format!("countersign.{}", grant.name),
+            };
+            match missing.iter_mut().find(|(kind, privilege, _)| (*kind, *privilege) == (grant.kind, &*grant.privilege))
+            {
+                Some((_, _, names)) => names.push(name),
+                None => missing.push((grant.kind, &grant.privilege, vec![name])),
+            }
         }
-        let names: Vec<String> = tables
-            .iter()
-            .filter(|name| !has("table", name))
-            .map(|name| format!("countersign.{}", identifier(name)))
-            .collect();
-        if !names.is_empty() {
-            self.execute(format!("grant select on {} to {to}", names.join(", "))).await?;
-        }
-        let names: Vec<String> =
-            functions.iter().filter(|name| !has("function", name)).map(|name| format!("countersign.{name}")).collect();
-        if !names.is_empty() {
-            self.execute(format!("grant execute on function {} to {to}", names.join(", "))).await?;
+        for (kind, privilege, names) in missing {
+            let privilege = privilege.to_lowercase();
+            self.execute(format!("grant {privilege} on {kind} {} to {}", names.join(", "), identifier(role))).await?;
         }
         self.grant_connect(role).await
     }

@@ -4,7 +4,7 @@ use pg::value::{identifier, text_array};
 use pg::{Session, SessionSettings, Target};
 
 use super::{Setup, literal, rows};
-use crate::roles::{APPROVER, OWNER};
+use crate::roles::{APPROVER, OPERATOR, OWNER};
 use crate::schema::SchemaError;
 
 /// The attributes that a role of ours must not have; $1: the roles that nobody logs in as.
@@ -30,7 +30,7 @@ group by m.role order by m.role";
 
 /// What the roles of ours that nobody logs in as are, and should not be, each with what to run.
 async fn problems(session: &mut Session) -> Result<Vec<String>, pg::Error> {
-    let params = [Some(text_array(&[OWNER.to_owned(), APPROVER.to_owned()]))];
+    let params = [Some(text_array(&[OWNER, APPROVER, OPERATOR].map(str::to_owned)))];
     let mut problems = Vec::new();
     for [role, attributes] in rows(session, ATTRIBUTES_SQL, &params).await? {
         if !attributes.is_empty() {
@@ -71,7 +71,7 @@ impl Setup {
     /// Refuses roles of ours that exist with rights that they must not have: another user may have created them.
     pub(super) async fn inspect_roles(&mut self, writer: &str) -> Result<(), SchemaError> {
         let mut problems = problems(&mut self.session).await?;
-        if writer == OWNER || writer == APPROVER {
+        if [OWNER, APPROVER, OPERATOR].contains(&writer) {
             problems.push(format!("{writer} is not a login for servers: give another name with --writer"));
         }
         if problems.is_empty() {
@@ -87,7 +87,7 @@ impl Setup {
         let no_rights = "nosuperuser nocreatedb nocreaterole noreplication nobypassrls";
         let mut missing = Vec::new();
         // The writer gets no password: an administrator gives it one, or lets it in through pg_hba.conf.
-        for (role, login) in [(OWNER, "nologin"), (APPROVER, "nologin"), (writer, "login")] {
+        for (role, login) in [(OWNER, "nologin"), (APPROVER, "nologin"), (OPERATOR, "nologin"), (writer, "login")] {
             if self.role_exists(role).await? {
                 continue;
             }
