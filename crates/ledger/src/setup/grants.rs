@@ -15,36 +15,37 @@ pub(super) struct Grant {
     /// Without the schema; a function with the types of its parameters, as `oidvectortypes` writes them.
     pub(super) name: String,
     /// [`WRITER`] for each login of a server.
-    pub(super) role: &'static str,
+    pub(super) role: String,
     /// `SELECT` and the like.
     pub(super) privilege: String,
 }
 
 /// Every grant, in the order of the file.
 pub(super) static GRANTS: LazyLock<Vec<Grant>> = LazyLock::new(|| {
+    let lines = BASELINE_GRANTS.lines().map(str::trim).filter(|line| !line.starts_with("--"));
+    let text = lines.collect::<Vec<_>>().join(" ");
     // The migration runner makes this one.
     let history = "grant select on countersign.schema_history to {writer}, countersign_approver, countersign_operator";
-    BASELINE_GRANTS.split(';').chain([history]).flat_map(statement_grants).collect()
+    text.split(';').chain([history]).flat_map(|statement| statement_grants(statement.trim())).collect()
 });
 
-fn statement_grants(statement: &'static str) -> Vec<Grant> {
-    let lines = statement.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("--"));
-    let text = lines.collect::<Vec<_>>().join(" ");
-    let Some((privilege, rest)) = text.strip_prefix("grant ").and_then(|text| text.split_once(" on ")) else {
-        return Vec::new();
+fn statement_grants(statement: &str) -> Vec<Grant> {
+    let parts = || {
+        let (privilege, rest) = statement.strip_prefix("grant ")?.split_once(" on ")?;
+        let (objects, roles) = rest.rsplit_once(" to ")?;
+        Some((privilege, objects.trim(), roles))
     };
-    let Some((objects, _)) = rest.rsplit_once(" to ") else { return Vec::new() };
+    let Some((privilege, objects, roles)) = parts() else { return Vec::new() };
     let (kind, objects) = match objects.split_once(' ') {
         Some(("function", functions)) => ("function", functions),
         Some(("schema", schema)) => ("schema", schema),
         _ => ("table", objects),
     };
-    let roles = statement.rsplit_once(" to ").map_or("", |(_, roles)| roles);
     let mut grants = Vec::new();
     for object in split_list(objects) {
-        let name =
-            object.strip_prefix("countersign.").unwrap_or(object).replace("timestamptz", "timestamp with time zone");
-        for role in roles.split(',').map(str::trim) {
+        let name = object.strip_prefix("countersign.").unwrap_or(object);
+        let name = name.replace("timestamptz", "timestamp with time zone");
+        for role in roles.split(',').map(|role| role.trim().to_owned()) {
             grants.push(Grant { kind, name: name.clone(), role, privilege: privilege.to_uppercase() });
         }
     }
@@ -73,8 +74,9 @@ mod tests {
     #[test]
     fn the_file_of_grants_is_read_as_it_is_written() {
         let has = |kind: &str, name: &str, role: &str, privilege: &str| {
-            GRANTS.iter().any(|it| (it.kind, &*it.name, it.role, &*it.privilege) == (kind, name, role, privilege))
+            GRANTS.iter().any(|it| (it.kind, &*it.name, &*it.role, &*it.privilege) == (kind, name, role, privilege))
         };
+        assert!(has("schema", "countersign", WRITER, "USAGE"));
         assert!(has("schema", "countersign", "countersign_approver", "USAGE"));
         assert!(has("table", "record", WRITER, "SELECT"));
         assert!(has("table", "schema_history", "countersign_operator", "SELECT"));
@@ -85,6 +87,6 @@ mod tests {
             "selected_writes(text, text, text, text, text, text, timestamp with time zone, timestamp with time zone)";
         assert!(has("function", selected, "countersign_operator", "EXECUTE"));
         assert!(!has("function", selected, WRITER, "EXECUTE"));
-        assert!(GRANTS.iter().all(|it| [WRITER, APPROVER, OPERATOR].contains(&it.role)));
+        assert!(GRANTS.iter().all(|it| [WRITER, APPROVER, OPERATOR].contains(&&*it.role)));
     }
 }
