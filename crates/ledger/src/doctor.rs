@@ -29,11 +29,11 @@ const APPROVERS_SQL: &str = "select r.rolname::text as login from pg_catalog.pg_
 
 const PENDING_SQL: &str = concat!(
     "select a.correlation_id, a.account_id, a.tool_name, ",
-    rfc3339!("a.created_at"),
-    " as created_at, extract(epoch from clock_timestamp() - a.created_at)::bigint as age_s, count(*) over () as total \
-     from countersign.mutation_audit a \
-     where a.status = 'pending' and a.created_at < clock_timestamp() - make_interval(secs => $1::double precision) \
-     order by a.id desc limit $2::bigint"
+    rfc3339!("a.admitted_at"),
+    " as created_at, extract(epoch from clock_timestamp() - a.admitted_at)::bigint as age_s, count(*) over () as total \
+     from countersign.mutation a \
+     where a.status = 'pending' and a.admitted_at < clock_timestamp() - make_interval(secs => $1::double precision) \
+     order by a.admitted_at desc limit $2::bigint"
 );
 
 const CONFIRMED_SQL: &str = concat!(
@@ -65,9 +65,9 @@ const WAITING_SQL: &str = concat!(
 const UNSEALED_SQL: &str = concat!(
     "select count(*) as records, ",
     rfc3339!("min(a.completed_at)"),
-    " as oldest, (select count(*) from countersign.mutation_audit w where w.status = 'pending') as pending \
-     from countersign.mutation_audit a \
-     where a.id > (select coalesce(max(s.to_id), 0) from countersign.seal s) and a.status <> 'pending' \
+    " as oldest, (select count(*) from countersign.mutation w where w.status = 'pending') as pending \
+     from countersign.record a \
+     where a.id > (select coalesce(max(s.to_id), 0) from countersign.seal s) \
        and a.completed_at < clock_timestamp() - interval '10 minutes'"
 );
 

@@ -3,14 +3,14 @@
 with sealed as materialized (
     select coalesce((select s.to_id from countersign.seal s where s.to_id is not null order by s.no desc limit 1), 0) as id
 ), pending as (
-    select count(*) as records, min(a.created_at) as oldest from countersign.mutation_audit a where a.status = 'pending'
+    select count(*) as records, min(a.admitted_at) as oldest from countersign.mutation a where a.status = 'pending'
 ), first as materialized (
-    select (select a.id from countersign.mutation_audit a where a.id > (select sealed.id from sealed) order by a.id limit 1) as id
+    select (select a.id from countersign.record a where a.id > (select sealed.id from sealed) order by a.id limit 1) as id
 ), unsealed as (
     -- A range with two ends, since there may be millions if sealing is stuck: PostgreSQL takes one end, or a limit, for a third
     -- of the table, and reads all of it.
-    select count(*) as records, min(a.completed_at) as oldest from countersign.mutation_audit a
-    where a.id >= (select first.id from first) and a.id < (select first.id from first) + 10000 and a.status <> 'pending'
+    select count(*) as records, min(a.completed_at) as oldest from countersign.record a
+    where a.id >= (select first.id from first) and a.id < (select first.id from first) + 10000
 ), open as (
     select count(*) filter (where p.status = 'pending' and p.expires_at > now()) as waiting,
            count(*) filter (where p.status = 'confirmed') as confirmed,

@@ -12,7 +12,7 @@ pub struct Checkpoint {
     pub entries: i64,
     /// How many records they hold, those included that were pruned since.
     pub records: i64,
-    /// The largest `mutation_audit.id` that they cover.
+    /// The largest `record.id` that they cover.
     pub last_id: i64,
     /// The last entry's hash, 64 hex digits; empty while there is no entry.
     pub hash: String,

@@ -10,7 +10,7 @@ use super::{Audit, Checkpoint, ask, number, one_row, unreadable};
 pub enum Finding {
     /// A record is not what was sealed.
     Record {
-        /// `mutation_audit.id`.
+        /// `record.id`.
         id: i64,
         /// Its receipt, if the record is there.
         correlation_id: Option<String>,
@@ -38,7 +38,7 @@ pub enum Finding {
 /// How a record differs from what was sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrong {
-    /// It says something else, or its undo calls do.
+    /// It says something else, or its effects do.
     Altered,
     /// It is gone, and no pruning says so.
     Missing,
@@ -94,11 +94,10 @@ pub struct Verified {
 const VERIFY_SQL: &str = include_str!("verify.sql");
 const REMOVED_SQL: &str = "select coalesce(range_agg(r), '{}')::text from countersign.seal s, unnest(s.removed) r";
 const BELOW_SQL: &str =
-    "select a.id::text, a.correlation_id::text from countersign.mutation_audit a where a.id < 1 order by a.id limit 1";
+    "select a.id::text, a.correlation_id::text from countersign.record a where a.id < 1 order by a.id limit 1";
 const REST_SQL: &str = "\
-    select count(*) filter (where a.status <> 'pending' and a.id > $1::bigint)::text, \
-        count(*) filter (where a.status = 'pending')::text \
-    from countersign.mutation_audit a where a.id > $1::bigint or a.status = 'pending'";
+    select (select count(*) from countersign.record r where r.id > $1::bigint)::text, \
+        (select count(*) from countersign.mutation a where a.status = 'pending')::text";
 const ENTRY_SQL: &str = "select encode(s.hash, 'hex') from countersign.seal s where s.no = $1::bigint";
 /// Where to begin so that at least $1 records are compared: the entry before, its hash, the last id of all entries up to it, and
 /// how many records these have. Looks at the last thousand entries.

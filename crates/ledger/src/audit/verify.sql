@@ -1,7 +1,6 @@
 -- The next entries of the chain behind $1, at most $2, and for each of them what is wrong with it first.
 -- $3: the hash of entry $1, in hex; empty for none. $4: what was pruned, as an int8multirange.
--- The texts that are hashed are those of countersign.seal_records and countersign.seal_hash (migrations/V6__seal.sql, V10__client.sql), once
--- more: whoever can alter records can alter functions too.
+-- The texts that are hashed are those of countersign.record_leaf and countersign.seal_hash (migrations/baseline/70_seals.sql), once more: whoever can alter records can alter functions too.
 with entry as materialized (
     select s.*, coalesce(lag(s.hash) over (order by s.no), decode($3::text, 'hex')) as previous
     from (select * from countersign.seal where no > $1::bigint order by no limit $2::bigint) s
@@ -20,25 +19,26 @@ select e.no, encode(e.hash, 'hex') as hash, e.from_id, e.to_id, cardinality(e.re
 from entry e
 left join lateral (
     select * from (
-        select coalesce(sealed.id, a.id) as id, a.correlation_id,
+        select coalesce(sealed.id, r.id) as id, r.correlation_id,
             case
                 when sealed.id is null then 'inserted'
-                when a.id is null and not $4::int8multirange @> sealed.id then 'missing'
-                when a.id is not null and $4::int8multirange @> sealed.id then 'returned'
+                when r.id is null and not $4::int8multirange @> sealed.id then 'missing'
+                when r.id is not null and $4::int8multirange @> sealed.id then 'returned'
                 when sealed.leaf <> sha256(convert_to(json_build_array(
-                    case when a.client is null then coalesce('countersign record 2 ' || a.approval::text, 'countersign record 1')
-                         else 'countersign record 3 ' || json_build_array(a.approval::text, a.client::text)::text end, a.id::text, a.correlation_id::text, a.idempotency_key, a.tool_name, a.params_hash,
-                    a.params::text, a.params_summary, a.status, a.duplicate_of::text, a.result::text, a.result_summary,
-                    a.rows_affected::text, a.before_image::text, a.after_image::text, a.rollback_action::text, a.error_code, a.error_sqlstate,
-                    a.error_message, a.elapsed_ms::text, a.account_id, a.actor, a.exec_xid::text,
-                    extract(epoch from a.created_at)::text, extract(epoch from a.completed_at)::text,
-                    (select string_agg(json_build_array(u.position::text, u.account_id, u.tool_name, u.fingerprint)::text, ','
-                                       order by u.position)
-                     from countersign.undo_call u where u.correlation_id = a.correlation_id)
-                )::text, 'UTF8')) and a.id is not null then 'altered'
+                    'countersign mutation 1', r.id::text, r.correlation_id::text, r.account_id, r.actor, r.session_id, r.client_name, r.client_version,
+                    r.trace_id, r.tool_name, r.fingerprint, r.idempotency_key, r.params::text, r.params_summary, r.status, r.duplicate_of::text,
+                    r.undo_of::text, r.result::text, r.result_summary, r.rows_affected::text, r.before_image::text, r.after_image::text,
+                    r.rollback::text, r.error_code, r.error_sqlstate, r.error_message, r.error_detail::text, r.approval::text, r.login::text,
+                    encode(r.slot, 'hex'), extract(epoch from r.holds_until)::text, r.xid::text,
+                    extract(epoch from r.admitted_at)::text, extract(epoch from r.completed_at)::text,
+                    (select encode(sha256(convert_to(string_agg(json_build_array(
+                                e.position::text, t.name, t.columns::text, e.op::text, e.key, e.key_before, e.before, e.after, e.unchanged::text,
+                                encode(e.secret_before, 'hex'), encode(e.secret_after, 'hex'))::text, ',' order by e.position), 'UTF8')), 'hex')
+                     from countersign.effect e join countersign.tracked t on t.shape = e.shape where e.correlation_id = r.correlation_id)
+                )::text, 'UTF8')) and r.id is not null then 'altered'
             end as what
         from unnest(e.record_ids, e.leaves) as sealed (id, leaf)
-        full join (select * from countersign.mutation_audit m where m.id between e.from_id and e.to_id) a on a.id = sealed.id
+        full join (select * from countersign.record m where m.id between e.from_id and e.to_id) r on r.id = sealed.id
     ) compared
     where what is not null
     order by id limit 1
