@@ -120,16 +120,21 @@ create index record_completed     on countersign.record using brin (completed_at
 create index record_duplicate_of  on countersign.record (duplicate_of) where duplicate_of is not null;
 
 create view countersign.mutation with (security_barrier) as
-    select r.id, r.correlation_id, r.account_id, r.actor, r.session_id, r.client_name, r.client_version, r.trace_id, r.tool_name,
-           r.fingerprint, r.idempotency_key, r.params, r.params_summary, r.status, r.duplicate_of, r.undo_of, r.result,
+    select r.id, r.correlation_id, r.account_id, r.actor, r.session_id,
+           nullif(json_strip_nulls(json_build_object('name', r.client_name, 'version', r.client_version, 'session_id', r.session_id,
+                                                     'trace_id', r.trace_id))::text, '{}')::json as client,
+           r.tool_name, r.fingerprint, r.idempotency_key, r.params, r.params_summary, r.status, r.duplicate_of, r.undo_of, r.result,
            r.result_summary, r.rows_affected, r.before_image, r.after_image, r.rollback, r.error_code, r.error_sqlstate,
-           r.error_message, r.error_detail, r.approval, r.login, r.xid, r.admitted_at, r.completed_at
+           r.error_message, r.error_detail, r.approval, r.login, r.xid, r.admitted_at, r.completed_at,
+           (extract(epoch from r.completed_at - r.admitted_at) * 1000)::integer as elapsed_ms
     from countersign.record r
     union all
-    select null, a.correlation_id, a.account_id, a.actor, a.session_id, a.client_name, a.client_version, a.trace_id, a.tool_name,
-           a.fingerprint, a.idempotency_key, a.params, a.params_summary, 'pending', null, a.undo_of, null,
+    select null, a.correlation_id, a.account_id, a.actor, a.session_id,
+           nullif(json_strip_nulls(json_build_object('name', a.client_name, 'version', a.client_version, 'session_id', a.session_id,
+                                                     'trace_id', a.trace_id))::text, '{}')::json,
+           a.tool_name, a.fingerprint, a.idempotency_key, a.params, a.params_summary, 'pending', null, a.undo_of, null,
            null, null, null, null, null, null, null,
-           null, null, null, a.login, null, a.admitted_at, null
+           null, null, null, a.login, null, a.admitted_at, null, null
     from countersign.attempt a;
 comment on view countersign.mutation is 'Records, and writes in flight (status pending, no id): for reading.';
 

@@ -35,7 +35,6 @@ $$;
 comment on function countersign.slot_of(text, text, text, text) is
     'The slot of a call, as attempt.slot_names_the_call demands it; servers compute the same.';
 
--- In T1 by the slow path. The caller has deleted or locked nothing yet.
 create function countersign.end_attempt(
     a countersign.attempt, outcome text, code text, state text, message text, original uuid, detail json
 ) returns void language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -108,7 +107,7 @@ comment on function countersign.superseded(uuid) is
     'The change that came after a write: {reason: reversed | changed, by, table, key}. Null: as far as the ledger knows the write stands.';
 
 create function countersign.claim(correlation uuid, call_slot bytea, timeout_ms integer default null, even_if_held boolean default false)
-returns void language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
     account  text;
     at       tid;
@@ -140,9 +139,10 @@ begin
         ignored := set_config('statement_timeout', timeout_ms::text, true) || set_config('lock_timeout', timeout_ms::text, true)
                    || set_config('idle_in_transaction_session_timeout', timeout_ms::text, true);
     end if;
+    return at;
 end $$;
 comment on function countersign.claim(uuid, bytea, integer, boolean) is
-    'T2 begins. CS001, DETAIL fenced (ended by another server), held (an identical call succeeded, or its key is bound) or frozen.';
+    'T2 begins; the value of the setting countersign.at, for whoever resets it. CS001, DETAIL fenced (ended by another server), held (an identical call succeeded, or its key is bound) or frozen.';
 
 create function countersign.claim_preview(correlation uuid, account text, who text, tool text, timeout_ms integer default null) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$

@@ -48,7 +48,7 @@ grant execute on function
     countersign.finish(uuid, json, text, bigint, json, json, json, interval),
     countersign.fail(uuid, bytea, text, text, text, json, text),
     countersign.resolve(uuid, bytea, integer),
-    countersign.selected_writes(text, text, text, text, text, text, timestamptz, timestamptz),
+    countersign.selected_writes(text, text, text, text, text, text, timestamp with time zone, timestamp with time zone),
     countersign.freeze(text, text, text, text),
     countersign.unfreeze(text, text, text)
     to countersign_operator;
@@ -68,7 +68,7 @@ grant execute on function
     countersign.execute_in(text, text, text[], text[]),
     countersign.apply_images(countersign.tracked, text, text[], text[], text),
     countersign.describe_write(uuid),
-    countersign.describe_conflict(countersign.tracked, countersign.net_row, text, text, timestamptz, uuid[]),
+    countersign.describe_conflict(countersign.tracked, countersign.net_row, text, text, timestamp with time zone, uuid[]),
     countersign.has_shape(countersign.tracked),
     countersign.key_columns(oid),
     countersign.tracking_problems(),

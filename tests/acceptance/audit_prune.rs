@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 async fn ids(db: &Database) -> String {
-    db.value("select coalesce(string_agg(id::text, ',' order by id), '') from countersign.mutation_audit").await
+    db.value("select coalesce(string_agg(id::text, ',' order by id), '') from countersign.mutation").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,7 +51,7 @@ async fn after_90_days_a_final_record_goes_and_a_pending_one_stays() {
     let said = audit(&db, &["verify"]).await;
     assert!(said.contains("2 records in 2 entries, 1 pruned since"), "{said}");
     // The entry does not cover up for anything else.
-    tamper(&db, "delete from countersign.mutation_audit where id = 2").await;
+    tamper(&db, "delete from countersign.record where id = 2").await;
     assert!(audit_discrepancy(&db, &["verify"]).await.contains("record 2 is missing"));
 }
 
@@ -63,17 +63,17 @@ async fn what_something_that_stays_points_to_stays() {
     // 12, so its reversal 7 stays, and what reversed that one in turn, 8; 9 holds a guard that is alive, 10 a dead one.
     tamper(
         &db,
-        "update countersign.mutation_audit set status = 'success', error_code = null, result = '{}', exec_xid = '5' \
+        "update countersign.record set status = 'success', error_code = null, result = '{}', exec_xid = '5' \
              where id in (1, 3, 4, 5, 6, 7, 8, 9); \
-         update countersign.mutation_audit set created_at = now() where id >= 11; \
-         update countersign.mutation_audit d set status = 'duplicate', error_code = null, duplicate_of = o.correlation_id \
-             from countersign.mutation_audit o where (o.id, d.id) in ((1, 2), (3, 11), (6, 12)); \
+         update countersign.record set created_at = now() where id >= 11; \
+         update countersign.record d set status = 'duplicate', error_code = null, duplicate_of = o.correlation_id \
+             from countersign.mutation o where (o.id, d.id) in ((1, 2), (3, 11), (6, 12)); \
          insert into countersign.undo_call select w.correlation_id, 1, 'default', 'x', repeat('0', 64), r.correlation_id \
-             from countersign.mutation_audit w join countersign.mutation_audit r \
+             from countersign.mutation w join countersign.mutation r \
              on (w.id, r.id) in ((4, 5), (6, 7), (7, 8)); \
          insert into countersign.idempotency_guard select 'default', 'x', id::text, correlation_id, repeat('0', 64), '-infinity', \
              case id when 9 then now() + interval '1 minute' else now() - interval '61 minutes' end \
-             from countersign.mutation_audit where id in (9, 10)",
+             from countersign.mutation where id in (9, 10)",
     )
     .await;
     let would = audit(&db, &["prune", "--older-than", "90d", "--dry-run"]).await;
@@ -93,9 +93,9 @@ async fn many_records_go_in_batches_and_a_duplicate_in_another_batch_is_no_obsta
     insert_failed_records(&db, 1, 0).await;
     tamper(
         &db,
-        "update countersign.mutation_audit set status = 'success', error_code = null, result = '{}', exec_xid = '5' where id = 1; \
-         update countersign.mutation_audit d set status = 'duplicate', error_code = null, duplicate_of = o.correlation_id \
-             from countersign.mutation_audit o where (o.id, d.id) = (1, 2400)",
+        "update countersign.record set status = 'success', error_code = null, result = '{}', exec_xid = '5' where id = 1; \
+         update countersign.record d set status = 'duplicate', error_code = null, duplicate_of = o.correlation_id \
+             from countersign.mutation o where (o.id, d.id) = (1, 2400)",
     )
     .await;
     let said = audit(&db, &["prune", "--older-than", "12w"]).await;
@@ -114,7 +114,7 @@ async fn a_write_is_admitted_and_reversed_while_old_records_go() {
     let liked = server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
     tamper(
         &db,
-        "update countersign.mutation_audit set created_at = created_at - interval '100 days'; \
+        "update countersign.record set created_at = created_at - interval '100 days'; \
          update countersign.idempotency_guard set expires_at = '-infinity', bound_until = now() - interval '2 hours'",
     )
     .await;
@@ -143,8 +143,8 @@ async fn no_record_goes_without_an_entry_that_says_so() {
         client.batch_execute("select countersign.prune_records(now() - interval '23 hours', 'x', 0, 10)").await;
     assert!(too_young.unwrap_err().as_db_error().unwrap().message().contains("last day"));
     for attempt in [
-        "set countersign.pruning = 'on'; delete from countersign.mutation_audit where id = 1",
-        "set session_replication_role = 'origin'; delete from countersign.mutation_audit",
+        "set countersign.pruning = 'on'; delete from countersign.record where id = 1",
+        "set session_replication_role = 'origin'; delete from countersign.record",
     ] {
         assert!(client.batch_execute(attempt).await.is_err(), "{attempt}");
     }
@@ -152,11 +152,11 @@ async fn no_record_goes_without_an_entry_that_says_so() {
     let forged = "insert into countersign.seal (no, sealed_at, removed, removed_before, removed_count, removed_by, hash) \
                   values (2, now(), '{[1,2)}', now(), 1, 'me', sha256('x'))";
     let beyond =
-        client.batch_execute(&format!("begin; {forged}; delete from countersign.mutation_audit where id = 2")).await;
+        client.batch_execute(&format!("begin; {forged}; delete from countersign.record where id = 2")).await;
     assert_eq!(beyond.unwrap_err().code().unwrap().code(), "42501");
     client.batch_execute("rollback").await.unwrap();
     client
-        .batch_execute(&format!("begin; {forged}; delete from countersign.mutation_audit where id = 1; commit"))
+        .batch_execute(&format!("begin; {forged}; delete from countersign.record where id = 1; commit"))
         .await
         .unwrap();
     let said = audit_discrepancy(&db, &["verify"]).await;
@@ -167,9 +167,9 @@ async fn no_record_goes_without_an_entry_that_says_so() {
 async fn a_pruned_record_that_comes_back_is_named() {
     let db = database().await;
     insert_failed_records(&db, 3, 100).await;
-    db.run("create table copy as select * from countersign.mutation_audit").await;
+    db.run("create table copy as select * from countersign.mutation").await;
     audit(&db, &["prune", "--older-than", "2d"]).await;
-    db.run("insert into countersign.mutation_audit overriding system value select * from copy where id = 2").await;
+    db.run("insert into countersign.record overriding system value select * from copy where id = 2").await;
     let said = audit_discrepancy(&db, &["verify"]).await;
     assert!(said.contains("record 2 (correlation id") && said.contains("a pruning says that it was removed"), "{said}");
 }

@@ -124,7 +124,7 @@ async fn a_list_says_in_100_columns_who_did_what_and_an_id_can_be_shortened() {
     }
     for end in ["1", "2"] {
         db.run(&format!(
-            "insert into countersign.mutation_audit (correlation_id, tool_name, params_hash, params, params_summary) \
+            "insert into countersign.record (correlation_id, tool_name, params_hash, params, params_summary) \
              values ('abcdef00-0000-4000-8000-00000000000{end}', 'tool_{end}', repeat('0', 64), '{{}}', '{{}}')"
         ))
         .await;
@@ -191,7 +191,7 @@ async fn a_record_says_which_client_wrote_in_which_session_for_which_trace() {
     assert_eq!(five, json!({"name": "test", "version": "0"}));
     // What a client says of itself is sealed with its write.
     assert!(audit(&db, &["verify"]).await.contains("5 records in"));
-    tamper(&db, "update countersign.mutation_audit set client = '{}' where id = 1").await;
+    tamper(&db, "update countersign.record set client = '{}' where id = 1").await;
     assert!(audit_discrepancy(&db, &["verify"]).await.contains("record 1 (correlation id"));
 }
 

@@ -67,8 +67,8 @@ async fn the_chain_cannot_be_changed_or_removed_by_its_owner() {
         "update countersign.seal set hash = sha256('x')",
         "delete from countersign.seal",
         "truncate countersign.seal",
-        "truncate countersign.mutation_audit, countersign.seal cascade",
-        "delete from countersign.mutation_audit",
+        "truncate countersign.record, countersign.seal cascade",
+        "delete from countersign.record",
     ] {
         let error = client.batch_execute(statement).await.unwrap_err();
         assert_eq!(error.code().map(|code| code.code().to_owned()).as_deref(), Some("42501"), "{statement}");
@@ -92,8 +92,8 @@ async fn the_chain_cannot_be_changed_or_removed_by_its_owner() {
 async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
     // AU04. Each of every column that a final record has, one at a time.
     let db = three_sealed_records().await;
-    let second = db.value("select correlation_id from countersign.mutation_audit where id = 2").await;
-    db.run("create table original as select * from countersign.mutation_audit").await;
+    let second = db.value("select correlation_id from countersign.mutation where id = 2").await;
+    db.run("create table original as select * from countersign.mutation").await;
     for change in [
         "status = 'success', result = '{}', exec_xid = '5', error_code = null",
         "params = '{\"n\": 2 }'",
@@ -116,14 +116,14 @@ async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
         "created_at = created_at + interval '1 microsecond'",
         "completed_at = 'infinity'",
     ] {
-        tamper(&db, &format!("update countersign.mutation_audit set {change} where id >= 2")).await;
+        tamper(&db, &format!("update countersign.record set {change} where id >= 2")).await;
         let said = audit_discrepancy(&db, &["verify"]).await;
         let named =
             format!("record 2 (correlation id {second}) was altered after it was sealed (entry 1 of the chain)");
         assert!(said.contains(&named), "{change}: {said}");
         tamper(
             &db,
-            "update countersign.mutation_audit a set status = o.status, params = o.params, params_summary = o.params_summary, \
+            "update countersign.record a set status = o.status, params = o.params, params_summary = o.params_summary, \
                  idempotency_key = o.idempotency_key, tool_name = o.tool_name, params_hash = o.params_hash, result = o.result, \
                  result_summary = o.result_summary, rows_affected = o.rows_affected, before_image = o.before_image, \
                  rollback_action = o.rollback_action, error_code = o.error_code, error_sqlstate = o.error_sqlstate, \
@@ -134,25 +134,25 @@ async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
         .await;
     }
     let db = three_sealed_records().await;
-    tamper(&db, "delete from countersign.mutation_audit where id >= 2").await;
+    tamper(&db, "delete from countersign.record where id >= 2").await;
     let said = audit_discrepancy(&db, &["verify"]).await;
     assert!(said.contains("record 2 is missing: it was sealed and never pruned (entry 1"), "{said}");
 
     let db = database().await;
     // An id that was drawn and never committed is no record, and nobody can put one there later.
-    db.run("begin; select nextval(pg_get_serial_sequence('countersign.mutation_audit', 'id')); rollback").await;
+    db.run("begin; select nextval(pg_get_serial_sequence('countersign.mutation', 'id')); rollback").await;
     insert_failed_records(&db, 1, 0).await;
     audit(&db, &["seal"]).await;
     for id in ["1", "-7"] {
         db.run(&format!(
-            "insert into countersign.mutation_audit (id, correlation_id, tool_name, params_hash, params, params_summary) \
+            "insert into countersign.record (id, correlation_id, tool_name, params_hash, params, params_summary) \
              overriding system value values ({id}, '00000000-0000-4000-8000-000000000001', 'x', repeat('0', 64), '{{}}', '')"
         ))
         .await;
         let said = audit_discrepancy(&db, &["verify"]).await;
         let named = format!("record {id} (correlation id 00000000-0000-4000-8000-000000000001) was inserted");
         assert!(said.contains(&named), "{said}");
-        tamper(&db, &format!("delete from countersign.mutation_audit where id = {id}")).await;
+        tamper(&db, &format!("delete from countersign.record where id = {id}")).await;
     }
     audit(&db, &["verify"]).await;
 }
@@ -202,7 +202,7 @@ async fn a_verifier_does_not_ask_functions_that_the_tampering_hand_may_have_repl
     let db = three_sealed_records().await;
     tamper(
         &db,
-        "update countersign.mutation_audit set tool_name = 'x' where id = 3; \
+        "update countersign.record set tool_name = 'x' where id = 3; \
          create or replace function countersign.seal_hash(previous bytea, e countersign.seal) returns bytea \
              language sql as $$ select e.hash $$",
     )
@@ -230,7 +230,7 @@ async fn a_checkpoint_shows_a_cut_tail_and_a_rewritten_history() {
 
     // The last entries and their records are gone. Without the checkpoint nothing is wrong with what is left; and
     // verifying with it does not seal over the cut, so it says the same again.
-    tamper(&db, "delete from countersign.seal where no >= 3; delete from countersign.mutation_audit where id > 6")
+    tamper(&db, "delete from countersign.seal where no >= 3; delete from countersign.record where id > 6")
         .await;
     insert_failed_records(&db, 1, 0).await;
     for _ in 0..2 {
@@ -240,7 +240,7 @@ async fn a_checkpoint_shows_a_cut_tail_and_a_rewritten_history() {
     assert!(audit(&db, &["verify"]).await.contains("7 records in 3 entries"));
 
     // The last three leaves are cut off and the whole chain is built anew.
-    tamper(&db, &format!("delete from countersign.mutation_audit where id > 3; {REBUILD_SEALS}")).await;
+    tamper(&db, &format!("delete from countersign.record where id > 3; {REBUILD_SEALS}")).await;
     assert!(audit(&db, &["verify"]).await.contains("3 records in 1 entries"));
     let said = audit_discrepancy(&db, &["verify", "--checkpoint", file]).await;
     assert!(said.contains("entry 1 of the chain is not the one that the checkpoint names"), "{said}");
@@ -276,7 +276,7 @@ async fn an_auditor_who_may_only_read_can_verify() {
     let db = three_sealed_records().await;
     db.run(
         "create role auditor_of_this login; grant usage on schema countersign to auditor_of_this; \
-            grant select on countersign.schema_history, countersign.mutation_audit, countersign.undo_call, countersign.seal to auditor_of_this",
+            grant select on countersign.schema_history, countersign.mutation, countersign.undo_call, countersign.seal to auditor_of_this",
     )
     .await;
     insert_failed_records(&db, 1, 0).await;

@@ -87,7 +87,7 @@ async fn run(name: &str, db: &Database, fleet: Fleet, at_least: Duration) -> Vec
     db.run("select countersign.sweep(interval '0', 1000)").await;
     let broken = checker::check(db, &journal).await;
     let counts = "select string_agg(n || ' ' || status, ', ' order by status) || ', ' || sum(n) || ' admissions' \
-                  from (select status, count(*) as n from countersign.mutation_audit group by 1) as s";
+                  from (select status, count(*) as n from countersign.mutation group by 1) as s";
     let counts = db.value(counts).await;
     let (answers, lost) = (journal.answers.len(), journal.lost_answers);
     say(&format!(

@@ -27,7 +27,7 @@ async fn everything_can_stand_in_the_file_and_secrets_in_files_of_their_own() {
     })
     .await;
     server.succeed("post_tweet", json!({"text": "configured"})).await;
-    assert_eq!(db.value("select account_id || ' ' || actor from countersign.mutation_audit").await, "acme tester");
+    assert_eq!(db.value("select account_id || ' ' || actor from countersign.mutation").await, "acme tester");
 
     // D5-05, D5-07: the limits hold, and the schema says so.
     let many = json!({"query": "select generate_series(1, 9) as n"});
@@ -61,7 +61,7 @@ async fn a_write_ends_at_the_configured_deadline() {
     assert_eq!(envelope["success"], false, "{envelope}");
     assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
     lock.rollback().await.unwrap();
-    assert_eq!(db.value("select status from countersign.mutation_audit").await, "failure");
+    assert_eq!(db.value("select status from countersign.mutation").await, "failure");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -109,7 +109,7 @@ async fn a_file_in_the_working_directory_is_not_taken() {
     command.current_dir(folder.path());
     let server = Server::start(command).await;
     server.succeed("post_tweet", json!({"text": "mine"})).await;
-    assert_eq!(db.value("select account_id from countersign.mutation_audit").await, "default");
+    assert_eq!(db.value("select account_id from countersign.mutation").await, "default");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -166,7 +166,7 @@ async fn a_write_that_finds_no_connection_free_in_time_is_told_so_and_leaves_no_
     let (_, _, last) = tokio::join!(waiting("first"), waiting("second"), last);
     blocker.batch_execute("rollback").await.unwrap();
     assert!(last["hint"].as_str().unwrap().contains("write_sessions"), "{last}");
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "2");
+    assert_eq!(db.value("select count(*) from countersign.mutation").await, "2");
     server.succeed("post_tweet", json!({"text": "last"})).await;
 }
 

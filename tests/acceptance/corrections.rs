@@ -210,7 +210,7 @@ async fn names_that_may_not_be_read_are_never_suggested() {
     for query in [
         "select * from social.bookmarks",
         "select * from mutation_audits",
-        "select * from countersign.mutation_audits",
+        "select * from countersign.mutations",
         "select zzz from social.tweet, (select 1) bookmark",
         "select admitt(1)",
         "select 1 from social.tweet join social.bookmark using (idd)",

@@ -57,7 +57,7 @@ async fn a_write_that_takes_too_long_wrote_nothing_and_its_duplicate_is_told_tha
     // The second call is made first in time by a little: its deadline ends while the first one still runs.
     let running = first.call("like_tweet", like.clone());
     let waiting = async {
-        db.first_value("select 1 from countersign.mutation_audit where exec_xid is null and status = 'pending'").await;
+        db.first_value("select 1 from countersign.mutation where exec_xid is null and status = 'pending'").await;
         second.call("like_tweet", like.clone()).await
     };
     let (running, waiting) = tokio::join!(running, waiting);
@@ -67,7 +67,7 @@ async fn a_write_that_takes_too_long_wrote_nothing_and_its_duplicate_is_told_tha
     // It may get its own turn in the last moment, and is out of time then as well.
     assert!(["duplicate_in_flight", "timeout"].contains(&told), "{waiting}");
     assert_eq!(waiting["error"]["retryable"], true);
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit where status = 'pending'").await, "0");
+    assert_eq!(db.value("select count(*) from countersign.mutation where status = 'pending'").await, "0");
     let likes = format!("select count(*) from social.tweet_like where account_id = 'default' and tweet_id = {tweet}");
     assert_eq!(db.value(&likes).await, "0");
     first.succeed("like_tweet", like).await;

@@ -186,5 +186,5 @@ undo = { tool = "rename_item", params = { id = "param.id", name = "before.name" 
     let server = Server::start(command).await;
     server.succeed("rename_item", json!({"id": 1, "name": "desk lamp"})).await;
     assert_eq!(server.query("select name from shop.item").await, [json!({"name": "desk lamp"})]);
-    assert_eq!(managed.value("select string_agg(status, ' ') from countersign.mutation_audit").await, "success");
+    assert_eq!(managed.value("select string_agg(status, ' ') from countersign.mutation").await, "success");
 }

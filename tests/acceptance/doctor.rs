@@ -81,7 +81,7 @@ async fn writes_that_are_pending_for_too_long_are_listed_until_a_server_ends_the
     let db = database().await;
     insert_pending_record(&db, 2).await;
     insert_pending_record(&db, 0).await;
-    let old = "select correlation_id from countersign.mutation_audit order by id limit 1";
+    let old = "select correlation_id from countersign.mutation order by id limit 1";
     let correlation_id = db.value(old).await;
     let (found, code) = findings(&db.writer_url(), &[]).await;
     assert_eq!((code, problems(&found)), (1, 1), "the one of just now may be running: {found:#?}");
@@ -94,11 +94,11 @@ async fn writes_that_are_pending_for_too_long_are_listed_until_a_server_ends_the
 
     // A call may take longer than that: then nothing is wrong with it.
     let deadline = ["--call-deadline-ms", "3600000"];
-    tamper(&db, "update countersign.mutation_audit set created_at = clock_timestamp() - interval '40 minutes'").await;
+    tamper(&db, "update countersign.record set created_at = clock_timestamp() - interval '40 minutes'").await;
     finding(&findings(&db.writer_url(), &deadline).await.0, "ok", "records", "no write is pending");
     let server = Server::on(&db).await;
     // The server's sweep ends it.
-    db.until_value("select count(*) from countersign.mutation_audit where status = 'pending'", "0").await;
+    db.until_value("select count(*) from countersign.mutation where status = 'pending'", "0").await;
     assert_eq!(problems(&findings(&db.writer_url(), &[]).await.0), 0);
     server.close().await;
 }
@@ -282,9 +282,9 @@ async fn an_altered_record_is_found_among_the_newest_and_what_was_not_compared_i
         "the newest 1200 sealed records are what was sealed (up to entry 3, 0 pruned since)",
     );
     finding(&sound, "unchecked", "seals", "records before these");
-    tamper(&db, "update countersign.mutation_audit set account_id = 'other' where id = 5").await;
+    tamper(&db, "update countersign.record set account_id = 'other' where id = 5").await;
     assert_eq!(problems(&findings(&db.writer_url(), &[]).await.0), 0, "it is not among the newest");
-    tamper(&db, "update countersign.mutation_audit set account_id = 'other' where id = 1000").await;
+    tamper(&db, "update countersign.record set account_id = 'other' where id = 1000").await;
     let (altered, code) = findings(&db.writer_url(), &[]).await;
     assert_eq!((code, problems(&altered)), (1, 1), "{altered:#?}");
     finding(&altered, "problem", "seals", "the ledger was altered: record 1000 (correlation id ");

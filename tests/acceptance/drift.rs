@@ -91,7 +91,7 @@ async fn a_tool_whose_tables_have_changed_is_refused_until_the_next_start() {
             .await;
         is_outdated(&db, &server, "empty_gone", json!({"idempotency_key": "again"}), "\"social.gone\"").await;
         is_outdated(&db, &server, "read_item", json!({"id": 1}), "name (text) and is price (text) now").await;
-        let codes = "select distinct error_code from countersign.mutation_audit where status = 'failure'";
+        let codes = "select distinct error_code from countersign.mutation where status = 'failure'";
         assert_eq!(db.rows(codes).await, [["tool_outdated"]]);
         assert!(manifest.compile_error(&db).await.contains("rename_item"), "and the next start names the tools");
     }

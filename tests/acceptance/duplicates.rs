@@ -9,7 +9,7 @@ use testkit::{Database, Server, TestManifest, database};
 /// How many records there are of each status.
 async fn statuses(db: &Database) -> String {
     let sql = "select coalesce(string_agg(status || ' ' || n, ', ' order by status), '') from \
-               (select status, count(*) as n from countersign.mutation_audit group by 1) as s";
+               (select status, count(*) as n from countersign.mutation group by 1) as s";
     db.value(sql).await
 }
 
@@ -49,7 +49,7 @@ async fn a_cached_result_is_whole_however_long_it_is() {
     let duplicate = server.succeed("post_thread", json!({"tweets": texts})).await;
     assert_eq!(duplicate["data"]["cached_result"].to_string(), original["data"].to_string());
     let summary = "select max(octet_length(result_summary)) <= 500 and max(octet_length(params_summary)) <= 500 \
-                   from countersign.mutation_audit";
+                   from countersign.mutation";
     assert_eq!(db.value(summary).await, "t");
 }
 
@@ -69,7 +69,7 @@ async fn twenty_identical_calls_at_once_through_three_servers_write_once() {
     assert!(duplicates.iter().all(|answer| &answer["data"]["original_correlation_id"] == original));
     assert_eq!(likes(&db, tweet).await, "1");
     let statuses = "select string_agg(status || ' ' || n, ', ' order by status) from \
-                    (select status, count(*) as n from countersign.mutation_audit group by 1) as s";
+                    (select status, count(*) as n from countersign.mutation group by 1) as s";
     // One call of each server reached the ledger; the others joined it there (A1-05).
     assert_eq!(db.value(statuses).await, "duplicate 2, success 1");
 }
@@ -266,7 +266,7 @@ async fn fingerprints_with_a_key_tell_nothing_and_agree_between_servers_that_hav
     here.succeed("post_tweet", call.clone()).await;
     assert_eq!(there.succeed("post_tweet", call.clone()).await["data"]["duplicate"], true);
     Server::forgetful(&db).await.succeed("post_tweet", call).await;
-    let hashes = db.rows("select distinct params_hash from countersign.mutation_audit").await.concat();
+    let hashes = db.rows("select distinct params_hash from countersign.mutation").await.concat();
     assert_eq!(hashes.len(), 2, "with a key and without: {hashes:?}");
 }
 

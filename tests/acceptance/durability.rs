@@ -53,7 +53,7 @@ async fn an_acknowledged_write_survives_a_crash_whatever_the_roles_default_is() 
     crash.now().await;
     assert_eq!(db.value("select count(*) from social.tweet where text = 'acknowledged'").await, "1");
     let receipt = answer["meta"]["correlation_id"].as_str().unwrap();
-    let records = "select string_agg(status, ' ' order by id) from countersign.mutation_audit";
+    let records = "select string_agg(status, ' ' order by id) from countersign.mutation";
     assert_eq!(db.value(records).await, "success failure");
     let detail = server.succeed("get_mutation_detail", json!({"correlation_id": receipt})).await;
     assert_eq!(detail["data"]["result"], answer["data"]);
@@ -107,7 +107,7 @@ async fn records_after_losing_both(durable: bool) -> Vec<Vec<String>> {
     crash.now().await;
     assert_eq!(db.value(likes).await, before, "nothing was written");
     db.run("select countersign.sweep(interval '0', 1000)").await;
-    db.rows("select status, error_code from countersign.mutation_audit").await
+    db.rows("select status, error_code from countersign.mutation").await
 }
 
 #[tokio::test(flavor = "multi_thread")]

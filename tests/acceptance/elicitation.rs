@@ -34,12 +34,12 @@ async fn proposals(db: &Database) -> Vec<Vec<String>> {
 async fn assert_pending(db: &Database) {
     assert_eq!(proposals(db).await, [["pending", "NULL", "NULL"]]);
     assert_eq!(price(db).await, "120.00");
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "0");
+    assert_eq!(db.value("select count(*) from countersign.mutation").await, "0");
 }
 
 /// How often something was written.
 async fn successes(db: &Database) -> String {
-    db.value("select count(*) from countersign.mutation_audit where status = 'success'").await
+    db.value("select count(*) from countersign.mutation where status = 'success'").await
 }
 
 /// A client whose user always says this, and the questions that they were asked.

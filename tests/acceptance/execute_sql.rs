@@ -13,7 +13,7 @@ async fn admin(db: &Database) -> Server {
 /// Status, SQLSTATE and rows of the latest record.
 async fn latest(db: &Database) -> Vec<String> {
     let sql = "select status, coalesce(error_sqlstate, ''), coalesce(rows_affected::text, '') \
-               from countersign.mutation_audit order by id desc limit 1";
+               from countersign.mutation order by id desc limit 1";
     db.rows(sql).await.remove(0)
 }
 
@@ -56,7 +56,7 @@ async fn it_writes_once_with_a_record_a_receipt_and_its_rows() {
     let record = db
         .rows(&format!(
             "select status, tool_name, params->>'sql', params->>'params', rows_affected \
-             from countersign.mutation_audit where correlation_id = '{receipt}'"
+             from countersign.mutation where correlation_id = '{receipt}'"
         ))
         .await;
     let sql = call["sql"].as_str().unwrap();
@@ -141,7 +141,7 @@ async fn what_fails_is_recorded_and_what_does_not_fit_the_schema_is_not() {
     for call in [json!({"sql": ""}), json!({"sql": "select 1", "rows": 3}), json!({"sql": "a\u{0}"}), json!({})] {
         server.fail("execute_sql", call, "invalid_params").await;
     }
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, (failed + 1).to_string());
+    assert_eq!(db.value("select count(*) from countersign.mutation").await, (failed + 1).to_string());
 }
 
 /// Statements that would end or change the protocol's transaction, or the session: what each must come to.
@@ -248,7 +248,7 @@ create function public.see() returns trigger language plpgsql as $$ begin
     end if;
     return null;
 end $$;
-create trigger see after update on countersign.mutation_audit for each row execute function public.see();
+create trigger see after update on countersign.record for each row execute function public.see();
 ";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -275,7 +275,7 @@ async fn no_statement_ends_the_transaction_of_its_record_or_reaches_the_next_wri
         }
         // The next write is one like any other.
         let post = server.call("post_tweet", json!({"text": format!("after {index}")})).await;
-        let pending = db.value("select count(*) from countersign.mutation_audit where status = 'pending'").await;
+        let pending = db.value("select count(*) from countersign.mutation where status = 'pending'").await;
         if post["success"] != true || latest(&db).await != ["success", "", "1"] || pending != "0" {
             wrong.push(format!("after {sql}: {pending} pending, {post}"));
         }
@@ -312,7 +312,7 @@ async fn a_statement_that_kills_its_own_session_or_never_ends_leaves_a_true_reco
     let more = "do $$ begin set local statement_timeout = 0; perform pg_sleep(60); end $$";
     server.fail("execute_sql", json!({"sql": more}), "timeout").await;
     // Its connection was cut, and the record says what the caller was told.
-    let code = "select error_code from countersign.mutation_audit order by id";
+    let code = "select error_code from countersign.mutation order by id";
     assert_eq!(db.rows(code).await, [["in_doubt_aborted"], ["timeout"], ["timeout"]]);
     let post = server.succeed("post_tweet", json!({"text": "still here"})).await;
     assert_eq!(post["data"]["text"], Value::from("still here"));
@@ -325,10 +325,10 @@ async fn the_ledger_is_out_of_reach_also_for_an_admins_own_sql() {
     let server = admin(&db).await;
     server.succeed("post_tweet", json!({"text": "on the record"})).await;
     for sql in [
-        "update countersign.mutation_audit set status = 'failure'",
+        "update countersign.record set status = 'failure'",
         "delete from countersign.idempotency_guard",
         "truncate countersign.undo_call",
-        "alter table countersign.mutation_audit disable trigger all",
+        "alter table countersign.record disable trigger all",
         "select * from countersign.reader_login",
         "select * from countersign.reader_credentials()",
     ] {

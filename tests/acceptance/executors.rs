@@ -43,7 +43,7 @@ async fn perform(db: &Database, statements: &'static [&'static str]) -> (Stopped
         agreed: None,
     };
     let stopped = Ledger::new(target, Settings::default()).gate().perform(attempt).await.unwrap_err();
-    (stopped, db.rows("select status, error_code from countersign.mutation_audit").await)
+    (stopped, db.rows("select status, error_code from countersign.mutation").await)
 }
 
 const INSERT: &str = "insert into social.tweet (account_id, text) values ('default', 'careless')";

@@ -224,7 +224,7 @@ async fn errors_point_into_the_text_that_the_agent_gave() {
     let error = server.fail("explain_query", json!({"query": "show work_mem"}), "sql_error").await;
     assert_eq!(error["position"], 1, "{error}");
     assert!(error["hint"].as_str().unwrap().contains("without EXPLAIN in front"), "{error}");
-    let secret = json!({"query": "select * from countersign.mutation_audit"});
+    let secret = json!({"query": "select * from countersign.mutation"});
     server.fail("explain_query", secret, "not_permitted").await;
     let error = server.fail("explain_query", json!({"query": "select 1\u{0}"}), "invalid_params").await;
     assert!(error["message"].as_str().unwrap().contains("U+0000"), "{error}");

@@ -107,7 +107,7 @@ async fn a_write_whose_images_are_too_large_for_a_record_does_not_happen() {
     assert!(error["message"].as_str().unwrap().contains("before"), "{error}");
     assert_eq!(db.value("select length(body) from social.note where id = 1").await, "2000000");
     assert_eq!(
-        db.rows("select status from countersign.mutation_audit order by id").await,
+        db.rows("select status from countersign.mutation order by id").await,
         [["success"], ["failure"], ["failure"]]
     );
 }

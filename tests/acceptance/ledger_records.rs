@@ -81,7 +81,7 @@ async fn a_write_is_on_record_while_it_runs_and_ends_as_what_came_of_it() {
         // An identical call elsewhere waits for the outcome, and is on record as well.
         let second = other.succeed("like_tweet", call.clone());
         let look = async {
-            db.first_value("select 1 from countersign.mutation_audit having count(*) = 2").await;
+            db.first_value("select 1 from countersign.mutation having count(*) = 2").await;
             let listed = server.succeed("get_recent_mutations", json!({"status": "pending"})).await["data"].clone();
             lock.rollback().await.unwrap();
             listed
@@ -106,7 +106,7 @@ async fn a_write_is_on_record_while_it_runs_and_ends_as_what_came_of_it() {
     }
     let statuses = [server.record(&first).await["status"].clone(), server.record(&second).await["status"].clone()];
     assert_eq!((statuses, pending.len()), ([json!("success"), json!("duplicate")], 2));
-    let timing = "select count(*) from countersign.mutation_audit \
+    let timing = "select count(*) from countersign.mutation \
                   where abs(extract(epoch from completed_at - created_at) * 1000 - elapsed_ms) < 1000";
     assert_eq!(db.value(timing).await, "2");
 }
@@ -159,10 +159,10 @@ async fn a_final_record_cannot_be_changed_or_removed() {
     server.succeed("post_tweet", json!({"text": "on record"})).await;
     let client = db.connect().await;
     for (statement, state) in [
-        ("update countersign.mutation_audit set status = 'failure', error_code = 'x'", "55000"),
-        ("update countersign.mutation_audit set result_summary = 'x'", "55000"),
-        ("delete from countersign.mutation_audit", "42501"),
-        ("truncate countersign.mutation_audit cascade", "42501"),
+        ("update countersign.record set status = 'failure', error_code = 'x'", "55000"),
+        ("update countersign.record set result_summary = 'x'", "55000"),
+        ("delete from countersign.record", "42501"),
+        ("truncate countersign.record cascade", "42501"),
     ] {
         let error = client.batch_execute(statement).await.unwrap_err();
         assert_eq!(error.code().map(|code| code.code().to_owned()).as_deref(), Some(state), "{statement}");

@@ -16,7 +16,7 @@ async fn behind_a_proxy() -> (Database, Proxy, Server) {
 }
 
 async fn records(db: &Database) -> Vec<Vec<String>> {
-    db.rows("select status, coalesce(error_code, '') from countersign.mutation_audit order by id").await
+    db.rows("select status, coalesce(error_code, '') from countersign.mutation order by id").await
 }
 
 async fn posted(db: &Database, text: &str) -> Vec<Vec<String>> {

@@ -51,5 +51,5 @@ async fn a_read_tool_answers_rows_without_a_record_and_judges_their_number() {
     let error = server.fail("find_account", json!({"handle": "nobody at all"}), "row_count_mismatch").await;
     assert_eq!(error["message"], "the query gave 0 row(s) where one is right");
     server.fail("find_account", json!({"handle": 5}), "invalid_params").await;
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "0");
+    assert_eq!(db.value("select count(*) from countersign.mutation").await, "0");
 }

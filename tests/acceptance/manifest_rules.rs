@@ -11,10 +11,10 @@ fn tool(sql: &str, more: &str) -> TestManifest {
 }
 
 async fn refused(db: &Database, manifest: &TestManifest, said: &str) {
-    let before = (db.social().await, db.rows("select * from countersign.mutation_audit").await);
+    let before = (db.social().await, db.rows("select * from countersign.mutation").await);
     let message = manifest.compile_error(db).await;
     assert!(message.contains("change_it") && message.contains(said), "{message}");
-    assert_eq!((db.social().await, db.rows("select * from countersign.mutation_audit").await), before);
+    assert_eq!((db.social().await, db.rows("select * from countersign.mutation").await), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,7 +38,7 @@ async fn a_manifest_that_cannot_be_run_as_it_is_stops_the_start() {
         // MA08
         ("delete from social.media where id = 1", one, "add RETURNING"),
         // AU12: by table, by function, by a function within an expression, and by a view.
-        ("update countersign.mutation_audit set result_summary = 'x' returning id", one, "schema countersign"),
+        ("update countersign.record set result_summary = 'x' returning id", one, "schema countersign"),
         (
             "delete from countersign.idempotency_guard returning key",
             "rows = \"any\"\nmax_rows = 5",
@@ -88,7 +88,7 @@ async fn a_manifest_that_cannot_be_run_as_it_is_stops_the_start() {
         ("call social.anything(null)", one, "makes no plan"),
     ] {
         db.run(
-            "create or replace view social.innocent as select id from countersign.mutation_audit;
+            "create or replace view social.innocent as select id from countersign.mutation;
              create or replace procedure social.anything(inout x int) language sql as 'select 1'",
         )
         .await;

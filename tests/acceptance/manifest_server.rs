@@ -132,7 +132,7 @@ async fn a_jsonb_parameter_has_the_shape_that_its_manifest_gives_it() {
         let error = server.fail("set_settings", arguments, "invalid_params").await;
         assert!(error["message"].as_str().unwrap().contains(said), "{said}: {error}");
     }
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "0", "A1-17");
+    assert_eq!(db.value("select count(*) from countersign.mutation").await, "0", "A1-17");
     let done = server.succeed("set_settings", json!({"more": [{"open": true, "else": 1}]})).await;
     assert_eq!(done["data"]["settings"], json!({"size": 1}), "the default");
 
@@ -187,7 +187,7 @@ async fn a_numeric_parameter_takes_the_digits_of_a_number_as_text_and_both_are_o
         let message = error["message"].as_str().unwrap();
         assert!(message.contains("argument \"amount\"") && message.contains(said), "{amount}: {message}");
     }
-    let counted = db.value("select count(*) from countersign.mutation_audit where status <> 'duplicate'").await;
+    let counted = db.value("select count(*) from countersign.mutation where status <> 'duplicate'").await;
     assert_eq!(counted, "1");
     drop(Server::on(&db).await);
 }

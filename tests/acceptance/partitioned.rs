@@ -71,6 +71,6 @@ async fn a_write_to_a_partitioned_table_shows_its_rows_and_is_undone_also_across
     let refused = server.fail("move_visit", json!({"id": 1, "at": "2030-01-01"}), "sql_error").await;
     assert_eq!(refused["sqlstate"], "23514", "{refused}");
     assert_eq!(db.rows(places).await, before);
-    let statuses = "select string_agg(status, ' ' order by id) from countersign.mutation_audit";
+    let statuses = "select string_agg(status, ' ' order by id) from countersign.mutation";
     assert_eq!(db.value(statuses).await, "success success success success failure");
 }

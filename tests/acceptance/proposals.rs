@@ -74,7 +74,7 @@ async fn a_write_is_proposed_shown_confirmed_and_only_then_made_with_its_record(
     assert_eq!(proposal["digest"].as_str().unwrap().len(), 64);
     assert!(proposal["description"].as_str().unwrap().contains("1 row"), "{proposal}");
     assert_eq!(db.value(PRICE).await, "120.00", "nothing was written");
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "0", "and nothing recorded");
+    assert_eq!(db.value("select count(*) from countersign.mutation").await, "0", "and nothing recorded");
     assert_eq!(shown().await, "120.00");
 
     let done = server.succeed("confirm_proposal", agreement(&proposal)).await;
@@ -89,7 +89,7 @@ async fn a_write_is_proposed_shown_confirmed_and_only_then_made_with_its_record(
     let record = db
         .rows(&format!(
             "select status, rows_affected, approval->>'proposal_id', approval->>'digest', approval->>'decided_via', \
-             approval->>'decided_login' from countersign.mutation_audit where correlation_id = '{receipt}'"
+             approval->>'decided_login' from countersign.mutation where correlation_id = '{receipt}'"
         ))
         .await;
     let digest = proposal["digest"].as_str().unwrap();
@@ -98,7 +98,7 @@ async fn a_write_is_proposed_shown_confirmed_and_only_then_made_with_its_record(
     // AP08: the same again is the same.
     let again = server.succeed("confirm_proposal", agreement(&proposal)).await;
     assert_eq!((&again["data"], &again["meta"]["correlation_id"]), (&done["data"], &json!(receipt)));
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "1");
+    assert_eq!(db.value("select count(*) from countersign.mutation").await, "1");
     // And the call itself is a duplicate of what was executed, not a new proposal.
     let duplicate = server.succeed("upsert_package", price("150.00")).await;
     assert_eq!(duplicate["data"]["original_correlation_id"], receipt, "{duplicate}");
@@ -185,7 +185,7 @@ async fn only_a_person_with_the_role_approves_and_a_server_carries_it_out() {
         .await;
     assert_eq!(db.value("select count(*) from studio.package where package_id = 3").await, "0");
     let decision = db.rows(&format!("select p.decided_by, p.decided_via, a.approval->>'decided_by', a.status, a.tool_name, a.account_id \
-        from countersign.proposal p join countersign.mutation_audit a using (correlation_id) where p.proposal_id = '{id}'")).await;
+        from countersign.proposal p join countersign.mutation a using (correlation_id) where p.proposal_id = '{id}'")).await;
     assert_eq!(decision, [["reviewer", "command_line", "reviewer", "success", "delete_package", "default"]]);
     assert_eq!(approve(&db, &proposal).await, "executed");
     server.close().await;

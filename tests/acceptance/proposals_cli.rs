@@ -67,7 +67,7 @@ async fn once_it_is(url: &str, id: &str, state: &str) -> Value {
 }
 
 async fn successes(db: &Database) -> String {
-    db.value("select count(*) from countersign.mutation_audit where status = 'success'").await
+    db.value("select count(*) from countersign.mutation where status = 'success'").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -172,7 +172,7 @@ async fn the_record_says_who_agreed(db: &Database, server: &Server, receipt: &st
     assert!(shown.contains(&format!("\"decided_by\": \"{}\"", os_user())), "{shown}");
 
     assert_eq!(run_countersign(&db.url(), &["audit", "verify"]).await.code, 0);
-    let forged = "update countersign.mutation_audit set approval = \
+    let forged = "update countersign.record set approval = \
                   replace(approval::text, '\"tier\" : \"approve\"', '\"tier\" : \"confirm\"')::json \
                   where approval is not null";
     tamper(db, forged).await;
@@ -369,7 +369,7 @@ async fn an_approved_write_that_cannot_be_is_told_with_its_reason() {
     assert!(ran.err.contains("permission denied for table package"), "{}", ran.err);
     assert!(is_there(&db, changed).await && is_there(&db, refused).await);
     // Also what was tried and refused says who had agreed to it.
-    let agreed = "select status, approval ->> 'decided_by' from countersign.mutation_audit order by id";
+    let agreed = "select status, approval ->> 'decided_by' from countersign.mutation order by id";
     assert_eq!(db.rows(agreed).await, [["failure", &os_user()], ["failure", &os_user()]]);
 }
 

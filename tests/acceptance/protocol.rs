@@ -136,12 +136,12 @@ async fn a_write_whose_client_went_away_still_gets_its_outcome() {
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
         "params": {"name": "post_tweet", "arguments": {"text": "said into the void"}}});
     server.send(&call.to_string()).await;
-    db.first_value("select 1 from countersign.mutation_audit where exec_xid is null and status = 'pending'").await;
+    db.first_value("select 1 from countersign.mutation where exec_xid is null and status = 'pending'").await;
     server.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#).await;
     let closing = tokio::spawn(server.close());
     lock.rollback().await.unwrap();
     assert!(closing.await.unwrap());
-    assert_eq!(db.value("select status from countersign.mutation_audit").await, "success");
+    assert_eq!(db.value("select status from countersign.mutation").await, "success");
     assert_eq!(db.value("select count(*) from social.tweet where text = 'said into the void'").await, "1");
 }
 
@@ -161,7 +161,7 @@ async fn a_server_that_is_told_to_stop_finishes_its_write_first() {
     assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     lock.rollback().await.unwrap();
     assert!(server.close().await);
-    assert_eq!(db.value("select status from countersign.mutation_audit").await, "success");
+    assert_eq!(db.value("select status from countersign.mutation").await, "success");
 }
 
 #[tokio::test(flavor = "multi_thread")]

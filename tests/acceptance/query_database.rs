@@ -188,7 +188,7 @@ async fn the_reader_is_a_login_of_its_own_that_cannot_see_the_ledger() {
     let pid: i32 = bystander.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0);
     for statement in [
         "table countersign.reader_login",
-        "table countersign.mutation_audit",
+        "table countersign.record",
         "select pg_read_file('/etc/passwd')",
         "select set_config('role', 'postgres', true)",
         "select * from pg_authid",
@@ -214,7 +214,7 @@ async fn errors_let_a_model_correct_itself() {
     let error = server.fail("query_database", json!({"query": "select 1/0"}), "sql_error").await;
     assert_eq!(error["sqlstate"], "22012");
     let error =
-        server.fail("query_database", json!({"query": "table countersign.mutation_audit"}), "not_permitted").await;
+        server.fail("query_database", json!({"query": "table countersign.record"}), "not_permitted").await;
     assert_eq!(error["sqlstate"], "42501");
 }
 

@@ -109,7 +109,7 @@ async fn a_client_is_told_of_the_change_and_sees_the_new_tools() {
     // Another row: the same call would be a duplicate of the first one, whatever the tool is now.
     assert_eq!(server.succeed("change", json!({"id": 2})).await["data"]["text"], "new");
     assert_eq!(server.succeed("added", json!({"id": 3})).await["data"]["text"], "old");
-    let records = "select count(*) from countersign.mutation_audit where status = 'success'";
+    let records = "select count(*) from countersign.mutation where status = 'success'";
     assert_eq!(setup.db.value(records).await, "3");
 
     // And away again: it is an unknown tool then.
@@ -183,7 +183,7 @@ async fn a_write_that_runs_through_the_change_ends_with_the_tool_it_began_with_o
     let answer = logged.server.receive().await;
     assert_eq!((&answer["id"], &answer["result"]["structuredContent"]["data"]["text"]), (&json!(7), &json!("old")));
     assert_eq!(
-        setup.db.rows("select tool_name, status from countersign.mutation_audit").await,
+        setup.db.rows("select tool_name, status from countersign.mutation").await,
         [["change".to_owned(), "success".to_owned()]]
     );
 

@@ -21,7 +21,7 @@ async fn the_writer_changes_the_ledger_through_the_protocol_and_in_no_other_way(
     let db = database().await;
     let server = Server::on(&db).await;
     server.succeed("post_tweet", json!({"text": "on the record"})).await;
-    let before = db.rows("select a::text from countersign.mutation_audit a").await;
+    let before = db.rows("select a::text from countersign.mutation a").await;
     let tables = db.rows("select tablename from pg_tables where schemaname = 'countersign'").await.concat();
     assert!(tables.len() >= 5, "{tables:?}");
     for table in tables {
@@ -38,8 +38,8 @@ async fn the_writer_changes_the_ledger_through_the_protocol_and_in_no_other_way(
         }
     }
     for sql in [
-        "update countersign.mutation_audit set status = 'failure'",
-        "update countersign.mutation_audit set params_summary = '' where status = 'pending'",
+        "update countersign.record set status = 'failure'",
+        "update countersign.record set params_summary = '' where status = 'pending'",
         "update countersign.idempotency_guard set expires_at = '-infinity'",
         "select * from countersign.reader_login",
         "select * from countersign.state_key",
@@ -52,12 +52,12 @@ async fn the_writer_changes_the_ledger_through_the_protocol_and_in_no_other_way(
     ] {
         assert_eq!(refusal(&db, sql).await, "42501", "{sql}");
     }
-    assert_eq!(db.rows("select a::text from countersign.mutation_audit a").await, before);
+    assert_eq!(db.rows("select a::text from countersign.mutation a").await, before);
     // Its owner may not either: the triggers see to it (AU02, AU03).
     for sql in [
-        "update countersign.mutation_audit set elapsed_ms = 0",
-        "delete from countersign.mutation_audit",
-        "truncate countersign.mutation_audit cascade",
+        "update countersign.record set elapsed_ms = 0",
+        "delete from countersign.record",
+        "truncate countersign.record cascade",
     ] {
         let refused = db.connect().await.batch_execute(sql).await.expect_err(sql);
         assert!(["42501", "55000"].contains(&refused.as_db_error().unwrap().code().code()), "{sql}: {refused:?}");

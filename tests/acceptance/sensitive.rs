@@ -147,7 +147,7 @@ param = [{ name = "id", description = "It." }, { name = "password", description 
     let record = server.record(&done).await;
     let settings = json!({"[redacted]": 1, "[redacted] 2": {"by": "[redacted]"}});
     assert_eq!(record["result"], json!({"id": 1, "settings": settings, "password": "[redacted]"}));
-    let rows = db.rows("select a::text from countersign.mutation_audit a").await.concat().join("\n");
+    let rows = db.rows("select a::text from countersign.mutation a").await.concat().join("\n");
     assert_free("the ledger", &rows);
 }
 
@@ -171,7 +171,7 @@ async fn a_refused_argument_is_not_quoted() {
         assert!(error["message"].as_str().unwrap().contains(key), "{error}");
         assert_free("an error", &error.to_string());
     }
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "0");
+    assert_eq!(db.value("select count(*) from countersign.mutation").await, "0");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -97,6 +97,6 @@ async fn each_server_of_a_list_is_taken_for_what_it_is_and_a_failover_is_followe
     assert_eq!(in_recovery(&server).await, false);
     let texts = "select string_agg(text, ' ' order by id) from social.tweet where text in ('before', 'after')";
     assert_eq!(second.value(texts).await, "before after");
-    let records = "select string_agg(status, ' ' order by id) from countersign.mutation_audit";
+    let records = "select string_agg(status, ' ' order by id) from countersign.mutation";
     assert_eq!(second.value(records).await, "success success");
 }

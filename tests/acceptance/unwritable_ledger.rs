@@ -37,7 +37,7 @@ async fn a_read_only_database() {
     db.run(&format!("alter database {} set default_transaction_read_only = on", db.name())).await;
     // A1-18
     refuses(&db, &Server::on(&db).await, "25006").await;
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "0");
+    assert_eq!(db.value("select count(*) from countersign.mutation").await, "0");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,7 +53,7 @@ async fn an_outcome_that_cannot_be_recorded() {
     .await;
     refuses(&db, &server, "53100").await;
     // The record says what the caller was told.
-    let record = "select status, error_code, error_sqlstate, error_message from countersign.mutation_audit";
+    let record = "select status, error_code, error_sqlstate, error_message from countersign.mutation";
     let told = "the ledger cannot be written, so nothing was written";
     assert_eq!(db.rows(record).await, [["failure", "db_error", "53100", told]]);
     db.run("drop trigger full_disk on countersign.undo_call").await;
@@ -72,7 +72,7 @@ async fn a_full_disk() {
     };
     let server = Server::on(&db).await;
     db.run(&format!("create tablespace small location '{}'", disk.path().display())).await;
-    db.run("alter table countersign.mutation_audit set tablespace small").await;
+    db.run("alter table countersign.record set tablespace small").await;
     db.run("create table public.filler (text) tablespace small as select repeat('x', 7000)").await;
     // Ends with the disk full, whatever is left of it at the start.
     let fill = "do $$ begin loop insert into public.filler select repeat(md5(random()::text), 200); end loop; \

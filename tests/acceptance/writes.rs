@@ -5,7 +5,7 @@ use testkit::social::{likes, untouched_tweet};
 use testkit::{Database, RawServer, Server, TestManifest, database, poll};
 
 async fn records(db: &Database) -> Vec<Vec<String>> {
-    db.rows("select tool_name, status, coalesce(error_code, '') from countersign.mutation_audit order by id").await
+    db.rows("select tool_name, status, coalesce(error_code, '') from countersign.mutation order by id").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -213,7 +213,7 @@ async fn a_backend_killed_in_the_middle_leaves_the_truth_in_the_record() {
         let pid = db.first_value(waiting).await;
         assert_eq!(records(&db).await, [["like_tweet", "pending", ""]]);
         db.run(&format!("select pg_terminate_backend({pid})")).await;
-        db.first_value("select 1 from countersign.mutation_audit where status = 'failure'").await;
+        db.first_value("select 1 from countersign.mutation where status = 'failure'").await;
         lock.rollback().await.unwrap();
     };
     let (envelope, ()) = tokio::join!(call, kill);
@@ -246,11 +246,11 @@ async fn what_a_killed_server_left_pending_is_ended_by_the_next_one_and_can_be_r
     // An hour later, as far as the record knows.
     db.run(
         "set session_replication_role = replica; \
-         update countersign.mutation_audit set created_at = created_at - interval '1 hour'",
+         update countersign.record set created_at = created_at - interval '1 hour'",
     )
     .await;
     let next = Server::on(&db).await;
-    db.first_value("select 1 from countersign.mutation_audit where status = 'failure'").await;
+    db.first_value("select 1 from countersign.mutation where status = 'failure'").await;
     assert_eq!(records(&db).await, [["like_tweet", "failure", "in_doubt_aborted"]]);
     assert_eq!(next.succeed("like_tweet", json!({"tweet_id": tweet})).await["data"]["liked"], true);
     assert_eq!(likes(&db, tweet).await, "1");
@@ -272,13 +272,13 @@ async fn a_call_that_is_swept_while_it_waits_takes_nothing_with_it() {
         let pid = db.first_value(blocked).await;
         let second = waiting.call("like_tweet", call.clone());
         let sweep = async {
-            db.first_value("select 1 from countersign.mutation_audit where status = 'pending' having count(*) = 2")
+            db.first_value("select 1 from countersign.mutation where status = 'pending' having count(*) = 2")
                 .await;
             // The first one is locked by its T2, so it is the second one that goes.
             db.first_value("select countersign.sweep(interval '0', 10)").await;
             db.run(&format!("select pg_terminate_backend({pid})")).await;
             db.first_value(
-                "select 1 where not exists (select from countersign.mutation_audit where status = 'pending')",
+                "select 1 where not exists (select from countersign.mutation where status = 'pending')",
             )
             .await;
             lock.rollback().await.unwrap();

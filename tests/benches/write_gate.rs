@@ -99,17 +99,17 @@ impl Side {
         // As many writes of an hour ago; half of them can be undone.
         owner
             .batch_execute(&format!(
-                "insert into countersign.mutation_audit (correlation_id, tool_name, params_hash, params, params_summary,
+                "insert into countersign.record (correlation_id, tool_name, params_hash, params, params_summary,
                      status, exec_xid, result, result_summary, rows_affected, rollback_action, elapsed_ms, created_at, completed_at)
                  select gen_random_uuid(), 'insert_item', encode(sha256(n::text::bytea), 'hex'), '{{\"n\": 1}}', '{{\"n\": 1}}',
                      'success', pg_current_xact_id(), '{{\"id\": 1}}', '{{\"id\": 1}}', 1, '{{}}', 1, at, at
                  from generate_series(1, {records}) n, lateral (select now() - interval '1 hour' - n * interval '1 s' as at) t;
                  insert into countersign.idempotency_guard (account_id, tool_name, key, holder, fingerprint, expires_at, bound_until)
                  select account_id, tool_name, 'fp:' || params_hash, correlation_id, params_hash, created_at, created_at
-                 from countersign.mutation_audit;
+                 from countersign.mutation;
                  insert into countersign.undo_call (correlation_id, position, account_id, tool_name, fingerprint)
                  select correlation_id, 1, account_id, 'delete_item', encode(sha256(id::text::bytea), 'hex')
-                 from countersign.mutation_audit where id % 2 = 0;"
+                 from countersign.mutation where id % 2 = 0;"
             ))
             .await
             .unwrap();

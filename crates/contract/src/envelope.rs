@@ -86,6 +86,16 @@ impl Rollback {
         Self { reversible: false, undo_tool: None, undo_params: None, undo_calls: Vec::new(), note: why.into() }
     }
 
+    /// The same with the key of the undo of this write, so that the call undoes this write and no other. Not where several calls
+    /// are needed.
+    #[must_use]
+    pub fn of_write(mut self, correlation_id: &str) -> Self {
+        if let Some(params) = self.undo_params.as_mut().filter(|_| self.undo_calls.is_empty()) {
+            params.insert("idempotency_key".to_owned(), format!("undo:{correlation_id}").into());
+        }
+        self
+    }
+
     /// A write that these calls undo, in this order. No calls means that there is nothing to undo.
     #[must_use]
     pub fn reversible(calls: Vec<UndoCall>, note: impl Into<String>) -> Self {

@@ -21,6 +21,10 @@ pub enum ErrorCode {
     IdempotencyKeyReused,
     /// An identical write is still running, and did not finish within the deadline.
     DuplicateInFlight,
+    /// An identical call has written, and its effect no longer stands.
+    Superseded,
+    /// The operator has stopped the writes of this account or actor.
+    AccountFrozen,
     /// The connection was lost before the write committed; it is certain that nothing was written.
     InDoubtAborted,
     /// The connection was lost at COMMIT and the outcome could not be read yet.
@@ -51,7 +55,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All of them, in the order of the page.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::InvalidParams,
         Self::NotReadOnly,
         Self::SqlError,
@@ -60,6 +64,8 @@ impl ErrorCode {
         Self::NotFound,
         Self::IdempotencyKeyReused,
         Self::DuplicateInFlight,
+        Self::Superseded,
+        Self::AccountFrozen,
         Self::InDoubtAborted,
         Self::CommitOutcomeUnknown,
         Self::DigestMismatch,
@@ -87,6 +93,8 @@ impl ErrorCode {
             Self::NotFound => "not_found",
             Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::DuplicateInFlight => "duplicate_in_flight",
+            Self::Superseded => "superseded",
+            Self::AccountFrozen => "account_frozen",
             Self::InDoubtAborted => "in_doubt_aborted",
             Self::CommitOutcomeUnknown => "commit_outcome_unknown",
             Self::DigestMismatch => "digest_mismatch",
@@ -120,6 +128,8 @@ impl ErrorCode {
             | Self::ToolOutdated
             | Self::NotFound
             | Self::IdempotencyKeyReused
+            | Self::Superseded
+            | Self::AccountFrozen
             | Self::DigestMismatch
             | Self::ProposalExpired
             | Self::ProposalRejected

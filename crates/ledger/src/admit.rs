@@ -1,133 +1,165 @@
-//! T1: the intent is committed before anything else happens, and an identical call is found.
+//! The slow way in: an identical call is in flight or has succeeded, or a connection was lost. The ledger gives a verdict.
 //!
 //! ```text
-//! caller A   admit -> run            | execute ........ commit |
-//! caller B          admit -> in_flight  contend  contend ...  contend -> duplicate of A
+//! caller A   admission, claim    | execute ........ commit |
+//! caller B          admission: the slot is taken    admit -> in_flight   admit ...   admit -> standing, answer: duplicate of A
 //! ```
-//! B waits only after its own T1 has committed, and holds no connection meanwhile: otherwise the waiting ones could
-//! take every connection that A needs to finish.
+//! B records nothing while it waits, and holds no connection: otherwise the waiting ones could take every connection that A
+//! needs to finish.
 
 use std::time::Duration;
 
 use contract::{CorrelationId, ErrorCode, Failure};
-use pg::{Lease, Writer};
+use pg::{Step, Writer};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::gate::{RESOLVE_TIMEOUT, Stopped};
+use crate::gate::{Attempt, RESOLVE_TIMEOUT, Stopped};
 use crate::intent::Intent;
 use crate::memory::Memory;
 use crate::resolve;
 
 /// What T1 found.
 pub(crate) enum Verdict {
-    /// Go on, on this session.
-    Run(Box<Lease>),
+    /// It is admitted: claim it.
+    Run,
     /// It is done already.
     Duplicate { original: CorrelationId, cached_result: Value },
     /// The record says no.
     Refused(Failure),
 }
 
-const ADMIT_SQL: &str = "select * from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
-const CONTEND_SQL: &str = "select * from countersign.contend($1)";
-const GIVE_UP_SQL: &str = "select countersign.finish_failure($1, 'duplicate_in_flight', null, $2)";
+const ADMIT_SQL: &str = "select verdict, original, detail \
+    from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+/// `countersign.undo` without carrying it out compares the rows with what the write left, with the rights of the login.
+const CONFLICTS_SQL: &str = "select countersign.undo(array[$1]::pg_catalog.uuid[], false) -> 'conflicts'";
+const ANSWER_SQL: &str = "select countersign.answer($1, $2, $3, $4)";
+const RESULT_SQL: &str = "select m.result from countersign.mutation m where m.correlation_id operator(pg_catalog.=) $1";
 
-/// The SQLSTATE of a record that is no longer this attempt's (migrations).
+/// The SQLSTATE of an attempt that is no longer this server's, or whose claim was refused (migrations).
 pub(crate) const FENCED: &str = "CS001";
 
 /// How often a waiting duplicate asks again: soon at first, since most writes take milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
-/// How long it may take after the deadline to write down that a duplicate gave up.
-const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// What a duplicate is told that waited in vain.
 pub(crate) const STILL_RUNNING: &str =
     "an identical write is still running and did not finish within the deadline; this call wrote nothing";
 
-/// T1 of one attempt.
+/// An attempt that the ledger has to judge.
 pub(crate) struct Admission<'a> {
     pub(crate) writer: &'a Writer,
     pub(crate) memory: &'a Memory,
     pub(crate) intent: &'a Intent,
-    pub(crate) deadline: Instant,
-    /// Whether the intent waits for the disk by itself.
-    pub(crate) durable: bool,
+    pub(crate) attempt: &'a Attempt,
 }
 
 impl Admission<'_> {
-    /// Records the intent and waits for an identical call that is still running.
+    /// Waits for an identical call that is still running; what to do then.
     pub(crate) async fn admit(&self) -> Result<Verdict, Stopped> {
-        let id = Some(self.intent.correlation_id.to_string());
-        let mut answer = self.record().await?;
+        let deadline = self.attempt.deadline;
         let mut pause = FIRST_PAUSE;
         loop {
-            match answer {
-                Answer::Run(lease) => return Ok(Verdict::Run(lease)),
-                Answer::Duplicate { original, cached_result } => {
-                    return Ok(Verdict::Duplicate { original, cached_result });
+            match self.ask().await? {
+                Some(verdict) => return Ok(verdict),
+                None if Instant::now() + pause >= deadline => {
+                    // Nothing of this call is recorded.
+                    let failure = Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING);
+                    return Err(Stopped { correlation_id: None, failure: failure.into() });
                 }
-                Answer::KeyReused => return Ok(Verdict::Refused(key_reused())),
-                Answer::InFlight => {}
-            }
-            if Instant::now() + pause >= self.deadline {
-                return self.give_up().await;
+                None => {}
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
-            answer = match ask(self.writer, CONTEND_SQL, std::slice::from_ref(&id), self.deadline).await {
-                Ok(answer) => answer,
-                // As far as is known the identical write still runs.
-                Err(pg::Error::Deadline) => return self.give_up().await,
-                Err(error) => return Err(self.abandoned(error).await),
-            };
         }
     }
 
-    async fn record(&self) -> Result<Answer, Stopped> {
-        let mut admit_params = self.intent.columns().to_vec();
-        admit_params.push(Some(self.durable.to_string()));
-        match ask(self.writer, ADMIT_SQL, &admit_params, self.deadline).await {
-            Ok(answer) => Ok(answer),
+    /// `None`: the identical call is still running.
+    async fn ask(&self) -> Result<Option<Verdict>, Stopped> {
+        let deadline = self.attempt.deadline;
+        let answer = match self.writer.ask(ADMIT_SQL, self.intent.columns(), deadline).await {
+            Ok(answer) => answer,
             Err(pg::Error::Lost(error)) => {
                 tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
                 self.forget();
-                match resolve::is_recorded(self.writer, self.intent.correlation_id, self.deadline).await {
-                    Ok(false) => {}
-                    Ok(true) => return Err(self.abandoned(pg::Error::Lost(error)).await),
-                    // It may have been recorded, and it cannot be asked now.
+                // The same again: an attempt that is admitted already is this one.
+                match self.writer.ask(ADMIT_SQL, self.intent.columns(), deadline).await {
+                    Ok(answer) => answer,
                     Err(error) => return Err(self.abandoned(error).await),
-                }
-                match ask(self.writer, ADMIT_SQL, &admit_params, self.deadline).await {
-                    Ok(answer) => Ok(answer),
-                    Err(error) => Err(self.abandoned(error).await),
                 }
             }
             // It may have been recorded, by a server that is too slow to say so.
-            Err(pg::Error::Deadline) => Err(self.abandoned(pg::Error::Deadline).await),
-            Err(error) => Err(unanswered(None, &error)),
-        }
+            Err(pg::Error::Deadline) => return Err(self.abandoned(pg::Error::Deadline).await),
+            Err(error) => return Err(unanswered(None, &error)),
+        };
+        let row = answer.rows.into_iter().next().unwrap_or_default();
+        let [verdict, original, detail] = <[Option<String>; 3]>::try_from(row).unwrap_or_default();
+        let original = original.as_deref().and_then(CorrelationId::parse);
+        let detail = detail.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
+        Ok(Some(match (verdict.as_deref(), original) {
+            (Some("run"), _) => Verdict::Run,
+            (Some("in_flight"), _) => return Ok(None),
+            (Some("standing"), Some(original)) => self.answer(original).await?,
+            (Some("superseded"), Some(original)) => Verdict::Refused(superseded(original, &detail)),
+            (Some("key_reused"), _) => Verdict::Refused(key_reused()),
+            (Some("frozen"), _) => Verdict::Refused(frozen()),
+            _ => {
+                let said = "countersign.admit gave an answer of another version";
+                return Err(self.abandoned(pg::Error::Lost(std::io::Error::other(said))).await);
+            }
+        }))
     }
 
-    async fn give_up(&self) -> Result<Verdict, Stopped> {
-        let params = [Some(self.intent.correlation_id.to_string()), Some(STILL_RUNNING.to_owned())];
-        let deadline = Instant::now() + GIVE_UP_TIMEOUT;
-        match self.writer.ask(GIVE_UP_SQL, &params, deadline).await {
-            Ok(_) => Ok(Verdict::Refused(Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING))),
+    /// As far as the ledger knows the write stands: its rows have the last word.
+    async fn answer(&self, original: CorrelationId) -> Result<Verdict, Stopped> {
+        match self.try_answer(original).await {
+            Ok(verdict) => Ok(verdict),
             Err(error) => Err(self.abandoned(error).await),
         }
     }
 
-    /// The ledger could not be asked, after the record may have been made: the record gets its end all the same, or the
-    /// next identical call would wait for it.
+    async fn try_answer(&self, original: CorrelationId) -> Result<Verdict, pg::Error> {
+        let deadline = self.attempt.deadline;
+        let id = Some(original.to_string());
+        let mut lease = self.writer.lease(deadline).await?;
+        let compare = [Step { sql: CONFLICTS_SQL, params: std::slice::from_ref(&id), param_types: &[] }];
+        let compared = tokio::time::timeout_at(deadline, async {
+            let compared = lease.session().begin(None, &compare).await;
+            lease.session().run(&[Step::plain("rollback")]).await.map_err(|failed| failed.error)?;
+            compared.map_err(|failed| failed.error)
+        });
+        let compared = compared.await.map_err(|_| pg::Error::Deadline)??;
+        let conflicts = compared.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next());
+        let conflicts = conflicts.and_then(|row| row.into_iter().next().flatten());
+        let conflicts: Vec<Value> = conflicts.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
+        // A write without effects has nothing that could be compared.
+        let changed = conflicts.into_iter().find(|conflict| conflict["code"] != "image_missing");
+        let params = [
+            Some(self.intent.correlation_id.to_string()),
+            self.intent.slot(),
+            id.clone(),
+            changed.as_ref().map(Value::to_string),
+        ];
+        lease.ask(ANSWER_SQL, &params, deadline).await?;
+        if let Some(changed) = changed {
+            return Ok(Verdict::Refused(superseded(original, &changed)));
+        }
+        let answer = lease.ask(RESULT_SQL, &[id], deadline).await?;
+        let result = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+        let cached_result = result.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
+        Ok(Verdict::Duplicate { original, cached_result })
+    }
+
+    /// The ledger could not be asked, after the attempt may have been admitted: it gets its end all the same, or the next
+    /// identical call would have to wait.
     async fn abandoned(&self, error: pg::Error) -> Stopped {
         self.forget();
         // Nothing has been executed, so whatever it says, nothing was written.
-        let resolved = resolve::resolve(self.writer, self.intent, None, Instant::now() + RESOLVE_TIMEOUT).await;
+        let call = (self.intent, self.attempt);
+        let resolved = resolve::resolve(self.writer, call, None, Instant::now() + RESOLVE_TIMEOUT).await;
         match (resolved, &error) {
-            // The record was swept while it waited: it says so itself.
+            // Another server has ended it: the record says so itself.
             (Err(failure), pg::Error::Server(server)) if server.sqlstate == FENCED => {
                 Stopped { correlation_id: Some(self.intent.correlation_id), failure: failure.into() }
             }
@@ -142,6 +174,23 @@ impl Admission<'_> {
     }
 }
 
+/// What is told to a call whose effect no longer stands.
+fn superseded(original: CorrelationId, detail: &Value) -> Failure {
+    let by = detail["by"].as_str().or_else(|| detail["changed_by"]["correlation_id"].as_str());
+    let by = by.map_or_else(|| "something outside countersign".to_owned(), |by| format!("the write {by}"));
+    let what = if detail["reason"] == "reversed" { "was undone by" } else { "has rows that were changed since by" };
+    Failure::new(
+        ErrorCode::Superseded,
+        format!("an identical call has written ({original}), and that write {what} {by}; this call wrote nothing"),
+    )
+    .hint("To write again, repeat the call with a new idempotency_key.")
+}
+
+fn frozen() -> Failure {
+    Failure::new(ErrorCode::AccountFrozen, "writes of this account or actor are stopped; nothing was written")
+        .hint("The operator can let them go on: countersign unfreeze.")
+}
+
 /// What is told to whoever uses a key again for something else.
 #[must_use]
 pub fn key_reused() -> Failure {
@@ -152,31 +201,7 @@ pub fn key_reused() -> Failure {
     .hint("Repeat the call with the very same arguments, or choose a new idempotency_key for a new write.")
 }
 
-enum Answer {
-    Run(Box<Lease>),
-    Duplicate { original: CorrelationId, cached_result: Value },
-    KeyReused,
-    InFlight,
-}
-
-async fn ask(writer: &Writer, sql: &str, params: &[Option<String>], deadline: Instant) -> Result<Answer, pg::Error> {
-    let mut lease = writer.lease(deadline).await?;
-    let row = lease.ask(sql, params, deadline).await?.rows.into_iter().next().unwrap_or_default();
-    let [verdict, original, cached_result] = <[Option<String>; 3]>::try_from(row).unwrap_or_default();
-    let original = original.as_deref().and_then(CorrelationId::parse);
-    match (verdict.as_deref(), original) {
-        (Some("run"), _) => Ok(Answer::Run(Box::new(lease))),
-        (Some("duplicate"), Some(original)) => {
-            let cached_result = cached_result.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
-            Ok(Answer::Duplicate { original, cached_result })
-        }
-        (Some("key_reused"), _) => Ok(Answer::KeyReused),
-        (Some("in_flight"), _) => Ok(Answer::InFlight),
-        _ => Err(pg::Error::Lost(std::io::Error::other("countersign.admit gave an answer of another version"))),
-    }
-}
-
-fn unanswered(correlation_id: Option<CorrelationId>, error: &pg::Error) -> Stopped {
+pub(crate) fn unanswered(correlation_id: Option<CorrelationId>, error: &pg::Error) -> Stopped {
     Stopped { correlation_id, failure: ledger_failure(error).into() }
 }
 

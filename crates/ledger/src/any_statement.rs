@@ -57,7 +57,9 @@ const RESTORE_SQL: &str = "select pg_catalog.set_config('synchronous_commit', \
             else pg_catalog.current_setting('synchronous_commit') end, true), \
     pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $1, true), \
     pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true), \
-    pg_catalog.set_config('countersign.claimed', $2, true), pg_catalog.set_config('countersign.account_id', $3, true)";
+    pg_catalog.set_config('countersign.at', $2, true), pg_catalog.set_config('countersign.account_id', $3, true)";
+/// A mode that a statement sets for its subtransaction (READ ONLY) ends with it.
+const SAVEPOINT_SQL: &str = "savepoint work";
 const UNDO_SQL: &str = "rollback to savepoint work";
 /// What outlives a transaction, or its savepoint, in a backend that a pooler lends to others behind it.
 const OUTLIVES_UNDO_SQL: &str = "select pg_catalog.pg_advisory_unlock_all(); discard sequences";
@@ -115,7 +117,7 @@ impl WriteTx<'_> {
         self.open().await?;
         self.lease.session().retire();
         if !std::mem::replace(&mut self.runs_own, true) {
-            self.lease.session().deallocate_all().await.map_err(Refusal::Lost)?;
+            self.lease.session().deallocate_after(SAVEPOINT_SQL).await.map_err(Refusal::Lost)?;
         }
         let name = unguessable();
         let ran = self.writer.run_own(self.lease, &name, query, outlet).await;
@@ -146,7 +148,7 @@ impl WriteTx<'_> {
 
     async fn run_guarded(&mut self, sql: &str, params: &[Value], keep: Keep) -> Result<Answered, Refusal> {
         let session = self.lease.session();
-        session.deallocate_all().await.map_err(refusal)?;
+        session.deallocate_after(SAVEPOINT_SQL).await.map_err(refusal)?;
         let name = unguessable();
         let shape = session.describe(&name, sql, &[]).await.map_err(|error| refusal_at(error, true))?;
         let encoded = self.encode(&shape, params).await?;
@@ -181,7 +183,7 @@ impl WriteTx<'_> {
         self.open().await?;
         let session = self.lease.session();
         session.retire();
-        session.deallocate_all().await.map_err(refusal)?;
+        session.deallocate_after(SAVEPOINT_SQL).await.map_err(refusal)?;
         // Planning evaluates functions that call themselves immutable.
         session.run(&[Step::plain(READ_ONLY_SQL)]).await.map_err(|failed| refusal(failed.error))?;
         let name = unguessable();
@@ -240,10 +242,10 @@ impl WriteTx<'_> {
 
     /// Whatever the statement has set, the rest of the transaction runs as it began.
     async fn restore(&mut self) -> Result<(), Refusal> {
-        let claimed = [Some(self.timeout_ms.clone()), self.claimed.clone(), Some(self.account.clone())];
+        let claimed = [Some(self.timeout_ms.clone()), self.hint.clone(), Some(self.account.clone())];
         let session = self.lease.session();
         session.deallocate_all().await.map_err(refusal)?;
-        let constraints = [Step::plain("set constraints all immediate")];
+        let constraints = [Step::plain("set constraints all immediate"), Step::plain("release savepoint work")];
         session.run(&constraints).await.map_err(|failed| refusal(failed.error))?;
         let reset = if session.is_pooled() { format!("{RESET_SQL}; {OUTLIVES_SQL}") } else { RESET_SQL.to_owned() };
         session.deallocate_after(&reset).await.map_err(refusal)?;

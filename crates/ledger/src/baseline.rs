@@ -1,4 +1,6 @@
-//! The schema of the ledger, as SQL: records that are final when they are inserted, effects, and undo that is proved.
+//! The next schema of the ledger, as SQL: records that are final when they are inserted, effects, and undo that is proved.
+//!
+//! `init` does not apply it yet. `migrations/baseline/README.md` says what has to change for that.
 
 /// The files of the schema, by topic, in the order in which they are applied to a database with an empty schema `countersign`.
 pub const BASELINE: [(&str, &str); 11] = [
@@ -15,5 +17,5 @@ pub const BASELINE: [(&str, &str); 11] = [
     ("90_privileges", include_str!("../../../migrations/baseline/90_privileges.sql")),
 ];
 
-/// The grants on it, which `setup` reads; `{writer}` stands for the login of a server.
+/// The grants on it; `{writer}` stands for the login of a server.
 pub const BASELINE_GRANTS: &str = include_str!("../../../migrations/baseline/grants.sql");

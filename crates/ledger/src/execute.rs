@@ -1,29 +1,29 @@
-//! T2: claim, work and outcome in one transaction.
+//! T1 and T2: the attempt is admitted and claimed, the work is done, and its outcome is recorded.
 //!
 //! ```text
-//! round trip 1   BEGIN · claim · SAVEPOINT · the executor's first statements
-//! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · RELEASE · outcome into the record · COMMIT
-//! on a refusal   ROLLBACK TO · failure into the record · COMMIT
+//! round trip 1   BEGIN · admission · COMMIT AND CHAIN · claim · the executor's first statements
+//! round trip 2   SET CONSTRAINTS ALL IMMEDIATE · finish · COMMIT
+//! on a refusal   ROLLBACK · fail
 //! ```
 //! Each line is a pipeline that stops at its first error, so COMMIT is never reached without the outcome.
 
 use std::time::Duration;
 
-use contract::{CorrelationId, ErrorCode, Failure};
+use contract::{ErrorCode, Failure};
 use pg::{Lease, Outcome, ServerError, Step, StepError, Writer};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::admit::FENCED;
-use crate::executor::{ConstraintName, Opening, Refusal, Work, WriteTx, sql_failure};
-use crate::fingerprint::Fingerprints;
+use crate::executor::{ConstraintName, Opening, Refusal, Unopened, Work, WriteTx, sql_failure};
 use crate::gate::Attempt;
-use crate::intent::MAX_OUTCOME_BYTES;
-use crate::proposals::Agreed;
+use crate::intent::{Intent, MAX_OUTCOME_BYTES};
 use crate::records::summary;
 
 /// T2 did not succeed.
 pub(crate) enum Unfinished {
+    /// Nothing of the work has run.
+    Unopened(Unopened),
     /// The record says why; nothing was written.
     Recorded(Failure),
     /// PostgreSQL refused the outcome itself, so it is known that nothing was written.
@@ -34,9 +34,9 @@ pub(crate) enum Unfinished {
     InDoubt(pg::Error),
 }
 
-const FINISH_SUCCESS_SQL: &str = "\
-select countersign.finish_success($1, $2, $3, $4, $5, $6, $7, $8, $9, pg_catalog.make_interval(secs => $10::double precision))";
-const FINISH_FAILURE_SQL: &str = "select countersign.finish_failure($1, $2, $3, $4)";
+const FINISH_SQL: &str = "\
+select countersign.finish($1, $2, $3, $4, $5, $6, $7, pg_catalog.make_interval(secs => $8::double precision))";
+const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, $4, $5, $6, $7)";
 /// What a constraint or a unique index says: its definition has its columns, and no values of rows.
 const CONSTRAINT_SQL: &str = "\
 select pg_catalog.format('Constraint %I of %I.%I: %s', $3::text, $1::text, $2::text, \
@@ -45,50 +45,68 @@ from pg_catalog.pg_namespace n join pg_catalog.pg_class c on c.relnamespace = n.
 left join pg_catalog.pg_constraint con on con.conrelid = c.oid and con.conname = $3::text \
 left join pg_catalog.pg_class i on i.relnamespace = n.oid and i.relkind in ('i', 'I') and i.relname = $3::text \
 where n.nspname = $1::text and c.relname = $2::text and (con.oid is not null or i.oid is not null)";
-const FINISH_PROPOSAL_SQL: &str = "select countersign.finish_proposal($1, $2, $3, $4, $5)";
+
+/// Which way an attempt goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It is not admitted yet; whether the admission waits for the disk by itself.
+    Admit { is_durable: bool },
+    /// The ledger has said that it may run.
+    Claim,
+}
 
 pub(crate) async fn execute(
     writer: &Writer,
     lease: &mut Lease,
-    correlation_id: CorrelationId,
+    intent: &Intent,
     attempt: &Attempt,
-    fingerprints: &Fingerprints,
+    way: Way,
 ) -> Result<Work, Unfinished> {
     let left = attempt.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    let claim_params = [Some(correlation_id.to_string()), Some(left.as_millis().min(i32::MAX as u128).to_string())];
-    let mut tx = WriteTx::new(lease, writer, &attempt.order.principal.account_id, Opening::Claim(claim_params));
+    let timeout_ms = left.as_millis().min(i32::MAX as u128).to_string();
+    let opening = match way {
+        Way::Admit { is_durable } => Opening::Admit { intent, is_durable, timeout_ms },
+        Way::Claim => Opening::Claim { intent, timeout_ms },
+    };
+    let mut tx = WriteTx::new(lease, writer, &attempt.order.principal.account_id, opening);
     let executor = attempt.executor.as_ref();
     let executed = match &attempt.agreed {
         None => executor.execute(&mut tx, &attempt.order).await,
         Some(agreed) => agreed.execute(executor, &mut tx, &attempt.order).await,
     };
+    let executed = executed.map(|work| {
+        let rollback = work.rollback.of_write(&intent.correlation_id.to_string());
+        Work { rollback, ..work }
+    });
     let work = match executed {
-        // An executor that ran no statement at all still has its record to claim.
+        // An executor that ran no statement at all still has its attempt to claim.
         Ok(work) => tx.open().await.map(|()| work),
         Err(Refusal::Failure(failure)) => tx.open().await.and(Err(Refusal::Failure(failure))),
         lost => lost,
     };
+    if let Some(unopened) = tx.unopened.take() {
+        return Err(Unfinished::Unopened(unopened));
+    }
     let violated = tx.violated.take();
     match work {
         Ok(work) if outcome_bytes(&work) > MAX_OUTCOME_BYTES => {
-            fail(lease, correlation_id, attempt, too_large_to_keep(&work), None).await
+            fail(lease, intent, attempt, too_large_to_keep(&work), None).await
         }
-        Ok(work) => match succeed(lease, correlation_id, attempt, &work, fingerprints).await {
+        Ok(work) => match succeed(lease, intent, attempt, &work).await {
             Ok(()) => Ok(work),
             // A deferred constraint: the work is refused after all.
             Err(SucceedError::Work(error)) => {
                 let violated = ConstraintName::of(&error);
-                fail(lease, correlation_id, attempt, sql_failure(&error), violated).await
+                fail(lease, intent, attempt, sql_failure(&error), violated).await
             }
             Err(SucceedError::Commit(error)) => Err(Unfinished::Refused(error)),
             Err(SucceedError::Other(error)) => Err(unfinished(error)),
         },
-        Err(Refusal::Failure(failure)) => fail(lease, correlation_id, attempt, failure, violated).await,
+        Err(Refusal::Failure(failure)) => fail(lease, intent, attempt, failure, violated).await,
         // Not this attempt's any more: the record says what became of it.
         Err(Refusal::Lost(pg::Error::Server(error))) if error.sqlstate == FENCED => {
             Err(Unfinished::InDoubt(pg::Error::Server(error)))
         }
-        // T2 could not even begin: no right to claim, or no time left for it.
         Err(Refusal::Lost(error)) => Err(unfinished(error)),
     }
 }
@@ -119,56 +137,40 @@ enum SucceedError {
     Other(pg::Error),
 }
 
-async fn succeed(
-    lease: &mut Lease,
-    correlation_id: CorrelationId,
-    attempt: &Attempt,
-    work: &Work,
-    fingerprints: &Fingerprints,
-) -> Result<(), SucceedError> {
+async fn succeed(lease: &mut Lease, intent: &Intent, attempt: &Attempt, work: &Work) -> Result<(), SucceedError> {
     let images = [work.before.as_ref(), work.after.as_ref()];
     let redaction = attempt.redaction.clone().with_images(&images);
     let [before, after] = images.map(|image| image.map(|image| redaction.value(image).to_string()));
     let data = redaction.value(&work.data).to_string();
     let rollback =
         serde_json::to_value(&work.rollback).map_err(|error| SucceedError::Other(pg::Error::Lost(error.into())))?;
-    let texts = |texts: Vec<Value>| {
-        // An array of texts in PostgreSQL's form: names and hexadecimal digits, which need quoting at the most.
-        let quoted: Vec<String> = texts.iter().map(ToString::to_string).collect();
-        Some(format!("{{{}}}", quoted.join(",")))
-    };
     let params = [
-        Some(correlation_id.to_string()),
+        Some(intent.correlation_id.to_string()),
         Some(data.clone()),
         Some(summary(&data)),
         Some(work.rows_affected.to_string()),
         before,
         after,
         Some(redaction.value(&rollback).to_string()),
-        texts(work.reversals.iter().map(|call| call.tool.as_str().into()).collect()),
-        texts(work.reversals.iter().map(|call| fingerprints.of(&call.tool, &call.params).as_str().into()).collect()),
         Some(attempt.executor.dedup_window().as_secs_f64().to_string()),
     ];
-    let proposal = attempt.agreed.as_ref().map(Agreed::executed);
-    let mut steps = vec![
+    let steps = [
         Step::plain("set constraints all immediate"),
-        // Not left to COMMIT: a mode that a statement has set for its subtransaction (READ ONLY) ends with it.
-        Step::plain("release savepoint work"),
+        Step { sql: FINISH_SQL, params: &params, param_types: &[] },
+        Step::plain("commit"),
     ];
-    // Before the record is final: it takes the approval in.
-    steps.extend(proposal.as_ref().map(finish_proposal));
-    steps.extend([Step { sql: FINISH_SUCCESS_SQL, params: &params, param_types: &[] }, Step::plain("commit")]);
     let commit = steps.len() - 1;
-    committed(lease, &steps).await.map(drop).map_err(|failed| match failed {
+    committed(lease, &steps).await.map_err(|failed| match failed {
         StepError { step: 0, error: pg::Error::Server(error) } => SucceedError::Work(error),
         StepError { step, error: pg::Error::Server(error) } if step == commit => SucceedError::Commit(error),
         StepError { error, .. } => SucceedError::Other(error),
     })
 }
 
+/// Rolls the work back, and records why. If that cannot be done here, it is done by whoever resolves the attempt.
 async fn fail(
     lease: &mut Lease,
-    correlation_id: CorrelationId,
+    intent: &Intent,
     attempt: &Attempt,
     failure: Failure,
     violated: Option<ConstraintName>,
@@ -176,19 +178,11 @@ async fn fail(
     let mut failure = failure.redacted(&attempt.redaction);
     // Of an executor that went on after the error, and failed for another reason.
     let violated = violated.filter(|_| failure.hint.is_none() && failure.code == ErrorCode::SqlError);
-    let params = [
-        Some(correlation_id.to_string()),
-        Some(failure.code.as_str().to_owned()),
-        failure.sqlstate.clone(),
-        Some(failure.message.clone()),
-    ];
-    let proposal = attempt.agreed.as_ref().and_then(|agreed| agreed.refused(&failure));
-    let mut steps = vec![Step::plain("rollback to savepoint work")];
-    let constraint = violated.as_ref().map(|name| Step { sql: CONSTRAINT_SQL, params: &name.0, param_types: &[] });
-    steps.extend(constraint);
-    steps.extend(proposal.as_ref().map(finish_proposal));
-    steps.extend([Step { sql: FINISH_FAILURE_SQL, params: &params, param_types: &[] }, Step::plain("commit")]);
-    match committed(lease, &steps).await {
+    let params = fail_params(intent, attempt, &failure);
+    let mut steps = vec![Step::plain("rollback")];
+    steps.extend(violated.as_ref().map(|name| Step { sql: CONSTRAINT_SQL, params: &name.0, param_types: &[] }));
+    steps.push(Step { sql: FAIL_SQL, params: &params, param_types: &[] });
+    match lease.session().run(&steps).await {
         Ok(outcomes) => {
             if violated.is_some() {
                 failure.hint = outcomes.into_iter().nth(1).and_then(|found| found.rows.into_iter().flatten().next()?);
@@ -199,8 +193,17 @@ async fn fail(
     }
 }
 
-fn finish_proposal(params: &[Option<String>; 5]) -> Step<'_> {
-    Step { sql: FINISH_PROPOSAL_SQL, params, param_types: &[] }
+/// The arguments of `countersign.fail`.
+pub(crate) fn fail_params(intent: &Intent, attempt: &Attempt, failure: &Failure) -> [Option<String>; 7] {
+    [
+        Some(intent.correlation_id.to_string()),
+        intent.slot(),
+        Some(failure.code.as_str().to_owned()),
+        failure.sqlstate.clone(),
+        Some(failure.message.clone()),
+        None,
+        attempt.agreed.as_ref().and_then(|agreed| agreed.outcome_of(failure)).map(str::to_owned),
+    ]
 }
 
 fn unfinished(error: pg::Error) -> Unfinished {
@@ -213,12 +216,12 @@ fn unfinished(error: pg::Error) -> Unfinished {
 
 /// Runs steps that end with COMMIT, and makes sure that it was one: COMMIT of a failed transaction is no error, it
 /// answers ROLLBACK (attack CR07).
-async fn committed(lease: &mut Lease, steps: &[Step<'_>]) -> Result<Vec<Outcome>, StepError> {
-    let outcomes = lease.session().run(steps).await?;
+async fn committed(lease: &mut Lease, steps: &[Step<'_>]) -> Result<(), StepError> {
+    let outcomes: Vec<Outcome> = lease.session().run(steps).await?;
     // The session may serve another account next. A session that cannot be reset is lost, and its pool sees that.
     let _ = lease.session().push_reset().await;
     match outcomes.last().map(|outcome| outcome.tag.as_str()) {
-        Some("COMMIT") => Ok(outcomes),
+        Some("COMMIT") => Ok(()),
         tag => {
             let said = format!("COMMIT was answered with {}", tag.unwrap_or("nothing"));
             Err(StepError { step: outcomes.len(), error: pg::Error::Lost(std::io::Error::other(said)) })

@@ -5,9 +5,11 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use contract::{AccountId, Column, ErrorCode, Failure, Principal, Rollback};
-use pg::{Lease, ServerError, Step, Writer};
+use pg::{Lease, Outcome, ServerError, Step, StepError, Writer};
 use serde_json::{Map, Value};
 
+use crate::admit::FENCED;
+use crate::intent::Intent;
 use crate::proposals::Tier;
 
 /// Who wants what: all that an executor needs to know of a call.
@@ -164,10 +166,14 @@ pub struct WriteTx<'a> {
     pub(crate) timeout_ms: String,
     /// Which record it has claimed, if any.
     pub(crate) claimed: Option<String>,
+    /// Where the ledger's functions look for the attempt, once it is claimed.
+    pub(crate) hint: Option<String>,
     /// On whose behalf.
     pub(crate) account: String,
     /// What opens the transaction, sent together with the first statements: one round trip less.
-    opening: Option<Opening>,
+    opening: Option<Opening<'a>>,
+    /// Why the transaction could not be opened.
+    pub(crate) unopened: Option<Unopened>,
     /// Statements of the caller's own have run: nothing of ours is prepared any more, and settings may be theirs.
     pub(crate) runs_own: bool,
     /// The constraint that the last error is about.
@@ -188,43 +194,65 @@ impl ConstraintName {
     }
 }
 
-/// What stands between BEGIN and the savepoint.
-#[derive(Debug)]
-pub(crate) enum Opening {
-    /// The claim of the record: its id, and the time limit in milliseconds.
-    Claim([Option<String>; 2]),
-    /// A preview has no record: the same limits, in milliseconds, and the account.
+/// What opens the transaction.
+#[derive(Debug, Clone)]
+pub(crate) enum Opening<'a> {
+    /// The attempt is admitted in a transaction of its own, and claimed behind that.
+    Admit {
+        intent: &'a Intent,
+        /// Whether the admission waits for the disk by itself.
+        is_durable: bool,
+        /// In milliseconds.
+        timeout_ms: String,
+    },
+    /// The ledger has said that the attempt may run.
+    Claim { intent: &'a Intent, timeout_ms: String },
+    /// A preview has no attempt: a time limit in milliseconds, and the account.
     Preview([Option<String>; 2]),
     /// The same in a transaction that is open already.
     OpenPreview([Option<String>; 2]),
 }
 
-const CLAIM_SQL: &str = "select countersign.claim($1, $2)";
-/// `countersign.claimed`: what is not for a write is not for a preview either (migration V8).
+/// Why a transaction could not be opened. Nothing of the work has run.
+#[derive(Debug)]
+pub(crate) enum Unopened {
+    /// The attempt was not admitted, or its claim was refused: the ledger has to say why.
+    Refused,
+    /// The connection was lost: the attempt may be admitted.
+    Lost(pg::Error),
+    /// The ledger cannot be written: nothing of the attempt is recorded.
+    Failed(pg::Error),
+}
+
+const UNDURABLE_SQL: &str = "set local synchronous_commit = off";
+const ADMISSION_SQL: &str = "insert into countersign.admission (slot, correlation_id, account_id, actor, session_id, client_name, \
+    client_version, trace_id, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id) \
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+const CLAIM_SQL: &str = "select countersign.claim($1, $2, $3, $4)";
 const PREVIEW_SQL: &str = "select pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $1, true), \
                            pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true), \
-                           pg_catalog.set_config('countersign.claimed', 'preview', true), pg_catalog.pg_current_xact_id(), \
-                           pg_catalog.set_config('countersign.account_id', $2, true)";
-
-const OPENING_STEPS: usize = 2;
+                           pg_catalog.pg_current_xact_id(), pg_catalog.set_config('countersign.account_id', $2, true)";
 
 impl<'a> WriteTx<'a> {
-    pub(crate) fn new(lease: &'a mut Lease, writer: &'a Writer, account: &AccountId, opening: Opening) -> Self {
+    pub(crate) fn new(lease: &'a mut Lease, writer: &'a Writer, account: &AccountId, opening: Opening<'a>) -> Self {
         let (claimed, timeout_ms) = match &opening {
-            Opening::Claim([claimed, timeout_ms]) => (claimed.clone(), timeout_ms),
+            Opening::Admit { intent, timeout_ms, .. } | Opening::Claim { intent, timeout_ms } => {
+                (Some(intent.correlation_id.to_string()), timeout_ms.clone())
+            }
             Opening::Preview([timeout_ms, _]) | Opening::OpenPreview([timeout_ms, _]) => {
-                (Some("preview".to_owned()), timeout_ms)
+                (None, timeout_ms.clone().unwrap_or_default())
             }
         };
-        let timeout_ms = timeout_ms.clone().unwrap_or_default();
         let account = account.as_str().to_owned();
         Self {
             lease,
             writer,
             timeout_ms,
             claimed,
+            hint: None,
             account,
             opening: Some(opening),
+            unopened: None,
             runs_own: false,
             violated: None,
             gone: false,
@@ -257,59 +285,110 @@ impl<'a> WriteTx<'a> {
 
     async fn run_in_transaction(&mut self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, Refusal> {
         let opening = self.opening.take();
-        let mut steps = Vec::with_capacity(OPENING_STEPS + statements.len());
-        if let Some(opening) = &opening {
-            steps.push(match opening {
-                Opening::Claim(params) => Step { sql: CLAIM_SQL, params, param_types: &[] },
-                Opening::Preview(params) | Opening::OpenPreview(params) => {
-                    Step { sql: PREVIEW_SQL, params, param_types: &[] }
-                }
-            });
-            steps.push(Step::plain("savepoint work"));
-        }
-        let opening_steps = steps.len();
-        steps.extend(statements.iter().map(|statement| Step {
-            sql: statement.sql,
-            params: statement.params,
-            param_types: statement.param_types,
-        }));
-        if steps.is_empty() {
+        if opening.is_none() && statements.is_empty() {
             return Ok(Vec::new());
         }
-        let session = self.lease.session();
-        let outcome = match &opening {
-            Some(Opening::Claim(_) | Opening::Preview(_)) => session.begin(None, &steps).await,
-            Some(Opening::OpenPreview(_)) | None => session.run(&steps).await,
+        let steps: Vec<Step<'_>> = statements
+            .iter()
+            .map(|statement| Step { sql: statement.sql, params: statement.params, param_types: statement.param_types })
+            .collect();
+        let (opened, outcome) = match opening {
+            Some(opening) => self.open_and_run(&opening, &steps).await,
+            None => (0, self.lease.session().run(&steps).await),
         };
-        let outcomes = match outcome {
+        let mut outcomes = match outcome {
             Ok(outcomes) => outcomes,
             Err(failed) => {
                 return Err(match failed.error {
                     // An earlier statement of these has ended the transaction.
-                    pg::Error::Server(_) if failed.step >= opening_steps && self.lease.session().is_idle() => gone(),
-                    pg::Error::Server(error) if failed.step >= opening_steps => {
+                    pg::Error::Server(_) if failed.step >= opened && self.lease.session().is_idle() => gone(),
+                    pg::Error::Server(error) if failed.step >= opened => {
                         self.violated = ConstraintName::of(&error);
                         statement_failure(&error).into()
                     }
-                    // All of it has arrived, so the transaction can go back to its savepoint.
+                    // All of it has arrived, so the transaction can be rolled back.
                     pg::Error::MessageTooLarge { .. } if self.lease.session().in_transaction() => too_large().into(),
-                    // The record could not be claimed: there is no savepoint to go back to.
                     error => Refusal::Lost(error),
                 });
             }
         };
+        // Of the claim; a preview has no attempt.
+        let hints = outcomes.drain(..outcomes.len().saturating_sub(steps.len())).last();
+        if self.claimed.is_some() && self.hint.is_none() {
+            self.hint = hints.and_then(|outcome| outcome.rows.into_iter().next()?.into_iter().next()?);
+        }
         if !self.lease.session().in_transaction() {
             // No statement of a manifest can do that (the compiler refuses them); an executor in Rust could try.
             return Err(gone());
         }
         let mut rows = Vec::with_capacity(statements.len());
-        for outcome in outcomes.into_iter().skip(opening_steps) {
+        for outcome in outcomes {
             let columns = self.writer.columns(self.lease, &outcome.columns).await.map_err(Refusal::Lost)?;
             let objects = outcome.rows.iter().map(|row| as_object(row, &columns)).collect();
             rows.push(Rows { rows_affected: outcome.rows_affected(), rows: objects, columns });
         }
         Ok(rows)
     }
+}
+
+impl WriteTx<'_> {
+    /// Opens the transaction and runs the steps in it. The number of the first of `steps`, and the outcomes, with that of the
+    /// opening's last step in front.
+    async fn open_and_run(
+        &mut self,
+        opening: &Opening<'_>,
+        steps: &[Step<'_>],
+    ) -> (usize, Result<Vec<Outcome>, StepError>) {
+        let session = self.lease.session();
+        let (before, outcome) = match opening {
+            Opening::Admit { intent, is_durable, timeout_ms } => {
+                let claim = claim_params(intent, timeout_ms, false);
+                let admission = Step { sql: ADMISSION_SQL, params: intent.columns(), param_types: &[] };
+                let first = [Step::plain(UNDURABLE_SQL), admission];
+                let first = first.get(usize::from(*is_durable)..).unwrap_or_default();
+                let claim = [Step { sql: CLAIM_SQL, params: &claim, param_types: &[] }];
+                let second: Vec<Step<'_>> = claim.into_iter().chain(steps.iter().copied()).collect();
+                (first.len() + 2, session.commit_and_begin(first, &second).await)
+            }
+            Opening::Claim { intent, timeout_ms } => {
+                let claim = claim_params(intent, timeout_ms, true);
+                let claim = [Step { sql: CLAIM_SQL, params: &claim, param_types: &[] }];
+                let all: Vec<Step<'_>> = claim.into_iter().chain(steps.iter().copied()).collect();
+                (1, session.begin(None, &all).await)
+            }
+            Opening::Preview(params) | Opening::OpenPreview(params) => {
+                let limits = [Step { sql: PREVIEW_SQL, params, param_types: &[] }];
+                let all: Vec<Step<'_>> = limits.into_iter().chain(steps.iter().copied()).collect();
+                let outcome = match opening {
+                    Opening::OpenPreview(_) => session.run(&all).await,
+                    _ => session.begin(None, &all).await,
+                };
+                (1, outcome)
+            }
+        };
+        if let Err(StepError { step, error }) = &outcome
+            && self.claimed.is_some()
+            && (*step < before || !matches!(error, pg::Error::Server(_) | pg::Error::MessageTooLarge { .. }))
+        {
+            self.unopened = Some(match error {
+                pg::Error::Server(error) if is_contended(error) => Unopened::Refused,
+                pg::Error::Server(error) => Unopened::Failed(pg::Error::Server(error.clone())),
+                error => Unopened::Lost(pg::Error::Lost(std::io::Error::other(error.to_string()))),
+            });
+        }
+        (before, outcome)
+    }
+}
+
+/// The arguments of `countersign.claim`.
+fn claim_params(intent: &Intent, timeout_ms: &str, even_if_held: bool) -> [Option<String>; 4] {
+    let correlation_id = Some(intent.correlation_id.to_string());
+    [correlation_id, intent.slot(), Some(timeout_ms.to_owned()), Some(even_if_held.to_string())]
+}
+
+/// Whether an identical call is in flight, or the claim was refused: [`crate::admit`] finds out.
+fn is_contended(error: &ServerError) -> bool {
+    error.sqlstate == FENCED || error.sqlstate == "23505" && error.constraint.as_deref() == Some("attempt_pkey")
 }
 
 pub(crate) fn gone() -> Refusal {

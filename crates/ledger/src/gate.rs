@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use contract::{CorrelationId, ErrorCode, Failure, Redaction, Rollback};
 use futures_util::FutureExt;
-use pg::{ServerError, Writer};
+use pg::{Lease, ServerError, Step, Writer};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::admit::{self, Verdict};
-use crate::executor::{Executor, Order, Work, sql_failure, too_large};
+use crate::execute::Way;
+use crate::executor::{Executor, Order, Unopened, Work, sql_failure, too_large};
 use crate::intent::{Intent, MAX_PARAMS_BYTES};
 use crate::memory::{CallKey, Entered, Memory, Ticket};
 use crate::preview::Trials;
@@ -29,7 +30,7 @@ pub struct Attempt {
     /// What of the parameters must not be kept: it stays out of the record, of logs and of later answers. The
     /// fingerprint still covers it.
     pub redaction: Redaction,
-    /// The caller's own key, if there is one.
+    /// The caller's own key, if there is one: that of an undo ([`undone_by`]), or any other.
     pub idempotency_key: Option<String>,
     /// From the call to the answer.
     pub deadline: Instant,
@@ -37,6 +38,12 @@ pub struct Attempt {
     pub executor: Arc<dyn Executor>,
     /// The proposal that it carries out, if it was one.
     pub agreed: Option<Agreed>,
+}
+
+/// The write that a call with this key undoes: the key of an undo is `undo:` and the receipt of that write.
+#[must_use]
+pub fn undone_by(idempotency_key: Option<&str>) -> Option<CorrelationId> {
+    idempotency_key?.strip_prefix("undo:").and_then(CorrelationId::parse)
 }
 
 /// A write that stands.
@@ -175,6 +182,17 @@ struct Protocol {
     correlation_id: CorrelationId,
 }
 
+/// What one try came to.
+enum Executed {
+    Ended(Result<Settled, Stopped>),
+    /// Nothing of the work has run.
+    Unopened(Unopened),
+    /// Nothing was written, and that is not recorded yet.
+    Undone(Failure),
+    /// Whether it was written is not known; why not, if it was not.
+    Doubtful(Option<Failure>),
+}
+
 /// Whether the memory layer has the answer.
 enum Remembered {
     Answer(Result<Settled, Stopped>),
@@ -199,7 +217,7 @@ impl Protocol {
             let failure = Failure::new(ErrorCode::InvalidParams, message).hint("Write less in one call.");
             return Err(Stopped { correlation_id: None, failure: failure.into() });
         }
-        let ticket = match self.remembered(&call).await {
+        let ticket = match self.remembered(&call, &intent).await {
             Remembered::Answer(answer) => return answer,
             Remembered::Unknown(ticket) => ticket,
         };
@@ -214,7 +232,7 @@ impl Protocol {
     }
 
     /// Joins an identical call that runs here, and asks the ledger whether one that succeeded still stands.
-    async fn remembered(&self, call: &CallKey) -> Remembered {
+    async fn remembered(&self, call: &CallKey, intent: &Intent) -> Remembered {
         loop {
             let original = match self.memory.enter(call) {
                 Entered::First(ticket) => return Remembered::Unknown(ticket),
@@ -228,7 +246,7 @@ impl Protocol {
                 }
                 Entered::Done(original) => original,
             };
-            match standing::result(&self.writer, original, self.attempt.deadline).await {
+            match standing::result(&self.writer, intent, original, self.attempt.deadline).await {
                 Ok(Some(cached_result)) => {
                     tracing::info!(%original, "duplicate, from memory");
                     return Remembered::Answer(Ok(Settled::Duplicate {
@@ -248,68 +266,98 @@ impl Protocol {
 
     /// The way through the ledger.
     async fn go(&self, intent: &Intent) -> Result<Settled, Stopped> {
-        let admission = admit::Admission {
-            writer: &self.writer,
-            memory: &self.memory,
-            intent,
-            deadline: self.attempt.deadline,
-            durable: self.settings.durable_admission,
-        };
-        let verdict = admission.admit().await?;
-        let mut lease = match verdict {
-            Verdict::Run(lease) => lease,
-            Verdict::Duplicate { original, cached_result } => {
-                tracing::info!(%original, "duplicate");
-                return Ok(Settled::Duplicate { correlation_id: self.correlation_id, original, cached_result });
+        let mut way = Way::Admit { is_durable: self.settings.durable_admission };
+        loop {
+            let mut lease = match self.writer.lease(self.attempt.deadline).await {
+                Ok(lease) => lease,
+                Err(error) => return Err(self.without_session(intent, way, &error).await),
+            };
+            match self.execute(&mut lease, intent, way).await {
+                Executed::Ended(outcome) => return outcome,
+                Executed::Doubtful(cause) => {
+                    lease.discard();
+                    return self.resolve(intent, cause).await;
+                }
+                Executed::Undone(failure) => {
+                    lease.discard();
+                    return Err(self.undone(intent, failure).await);
+                }
+                Executed::Unopened(Unopened::Failed(error)) => return Err(admit::unanswered(None, &error)),
+                Executed::Unopened(Unopened::Lost(error)) => {
+                    tracing::info!(%error, "the connection was lost before the write began");
+                    lease.discard();
+                    self.writer.forget_idle();
+                    self.memory.forget_all();
+                }
+                Executed::Unopened(Unopened::Refused) => {
+                    // The session goes back to its pool only without a transaction.
+                    if lease.session().run(&[Step::plain("rollback")]).await.is_err() {
+                        lease.discard();
+                    }
+                }
             }
-            Verdict::Refused(failure) => return Err(self.stopped(failure)),
-        };
+            let admission =
+                admit::Admission { writer: &self.writer, memory: &self.memory, intent, attempt: &self.attempt };
+            match admission.admit().await? {
+                Verdict::Run => way = Way::Claim,
+                Verdict::Duplicate { original, cached_result } => {
+                    tracing::info!(%original, "duplicate");
+                    return Ok(Settled::Duplicate { correlation_id: self.correlation_id, original, cached_result });
+                }
+                Verdict::Refused(failure) => return Err(self.stopped(failure)),
+            }
+        }
+    }
 
-        let executed =
-            execute::execute(&self.writer, &mut lease, self.correlation_id, &self.attempt, &self.settings.fingerprints);
+    /// One try on one session.
+    async fn execute(&self, lease: &mut Lease, intent: &Intent, way: Way) -> Executed {
+        let executed = execute::execute(&self.writer, lease, intent, &self.attempt, way);
         // An executor may be anybody's code. After a panic the session is dropped in the middle, so T2 cannot commit.
         let caught = AssertUnwindSafe(executed).catch_unwind();
         let outcome = tokio::time::timeout_at(self.attempt.deadline + CANCEL_GRACE, caught).await;
         match outcome {
             Ok(Ok(Ok(done))) => {
                 tracing::info!(rows_affected = done.rows_affected, "executed");
-                Ok(Settled::Executed {
+                Executed::Ended(Ok(Settled::Executed {
                     correlation_id: self.correlation_id,
                     data: done.data,
                     rows_affected: done.rows_affected,
                     rollback: done.rollback,
-                })
+                }))
             }
+            Ok(Ok(Err(execute::Unfinished::Unopened(unopened)))) => Executed::Unopened(unopened),
             Ok(Ok(Err(execute::Unfinished::Recorded(failure)))) => {
                 tracing::info!(code = %failure.code, "failed");
-                Err(self.stopped(failure))
+                Executed::Ended(Err(self.stopped(failure)))
             }
             Ok(Ok(Err(execute::Unfinished::Undone(error)))) => {
                 tracing::warn!(error = self.attempt.redaction.text(&error.to_string()), "the outcome was refused");
-                lease.discard();
-                Err(self.undone(intent, self.unrecorded(&error)).await)
+                Executed::Undone(self.unrecorded(&error))
             }
             Ok(Ok(Err(execute::Unfinished::Refused(error)))) => {
                 tracing::info!(error = self.attempt.redaction.text(&error.to_string()), "COMMIT was refused");
-                lease.discard();
-                Err(self.undone(intent, sql_failure(&error).redacted(&self.attempt.redaction)).await)
+                Executed::Undone(sql_failure(&error).redacted(&self.attempt.redaction))
             }
             Ok(Ok(Err(execute::Unfinished::InDoubt(error)))) => {
                 tracing::warn!(error = self.attempt.redaction.text(&error.to_string()), "the outcome is in doubt");
-                lease.discard();
-                let cause = matches!(error, pg::Error::MessageTooLarge { .. }).then(too_large);
-                self.resolve(intent, cause).await
+                Executed::Doubtful(matches!(error, pg::Error::MessageTooLarge { .. }).then(too_large))
             }
             Ok(Err(_)) => {
                 tracing::error!("the executor panicked");
-                lease.discard();
-                self.resolve(intent, Some(internal_error())).await
+                Executed::Doubtful(Some(internal_error()))
             }
             Err(_) => {
-                lease.discard();
-                let cause = Failure::new(ErrorCode::Timeout, "the write did not finish within its deadline");
-                self.resolve(intent, Some(cause)).await
+                let why = "the write did not finish within its deadline";
+                Executed::Doubtful(Some(Failure::new(ErrorCode::Timeout, why)))
             }
+        }
+    }
+
+    /// There is no session to write on. An attempt that is admitted gets its end.
+    async fn without_session(&self, intent: &Intent, way: Way, error: &pg::Error) -> Stopped {
+        match way {
+            Way::Admit { .. } => admit::unanswered(None, error),
+            Way::Claim => self.undone(intent, admit::ledger_failure(error)).await,
         }
     }
 
@@ -318,7 +366,7 @@ impl Protocol {
         self.writer.forget_idle();
         self.memory.forget_all();
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
-        let resolved = resolve::resolve(&self.writer, intent, cause.as_ref(), deadline).await;
+        let resolved = resolve::resolve(&self.writer, (intent, &self.attempt), cause.as_ref(), deadline).await;
         resolved.map_err(|failure| self.stopped(failure))
     }
 
@@ -339,7 +387,7 @@ impl Protocol {
     /// Nothing was written; the record should say so, if the ledger takes it.
     async fn undone(&self, intent: &Intent, failure: Failure) -> Stopped {
         let deadline = Instant::now() + UNDONE_TIMEOUT;
-        let recorded = resolve::resolve(&self.writer, intent, Some(&failure), deadline).await;
+        let recorded = resolve::resolve(&self.writer, (intent, &self.attempt), Some(&failure), deadline).await;
         tracing::debug!(?recorded, "the record of a write that was undone");
         self.stopped(failure)
     }

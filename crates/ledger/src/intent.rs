@@ -1,18 +1,20 @@
 //! What an attempt's record says from the beginning.
 
-use contract::CorrelationId;
+use contract::{AccountId, CorrelationId};
 use serde_json::Value;
 
-use crate::fingerprint::{Fingerprint, canonical_json};
-use crate::gate::Attempt;
+use crate::fingerprint::{Fingerprint, canonical_json, sha256_hex};
+use crate::gate::{Attempt, undone_by};
 use crate::records::summary;
 
-/// The first arguments of `countersign.admit`, and all of `countersign.record_aborted`: text by text.
+/// What is known of an attempt before anything of it is done: the columns of `countersign.admission`, in their order, as texts.
 #[derive(Debug)]
 pub(crate) struct Intent {
     pub(crate) correlation_id: CorrelationId,
-    columns: [Option<String>; 9],
+    columns: [Option<String>; COLUMNS],
 }
+
+pub(crate) const COLUMNS: usize = 15;
 
 /// The most bytes that a record's parameters may have as JSON, and its result, images and undo calls together: what the
 /// ledger takes it must be able to give back in one answer (8 MiB).
@@ -22,27 +24,68 @@ pub(crate) const MAX_OUTCOME_BYTES: usize = 4 << 20;
 impl Intent {
     /// How large the parameters are, in bytes of JSON.
     pub(crate) fn params_bytes(&self) -> usize {
-        let [.., params, _, _] = &self.columns;
+        let [.., params, _, _, _] = &self.columns;
         params.as_ref().map_or(0, String::len)
     }
 
     pub(crate) fn new(correlation_id: CorrelationId, attempt: &Attempt, fingerprint: &Fingerprint) -> Self {
         let params = Value::Object(attempt.redaction.params(&attempt.order.params));
+        let principal = &attempt.order.principal;
+        let (account, client) = (principal.account_id.as_str(), &principal.client);
+        let undo_of = undone_by(attempt.idempotency_key.as_deref()).map(|write| format!("{{{write}}}"));
+        let slot = slot(&principal.account_id, &attempt.tool, attempt.idempotency_key.as_deref(), fingerprint);
         let columns = [
+            Some(slot),
             Some(correlation_id.to_string()),
-            Some(attempt.order.principal.account_id.as_str().to_owned()),
-            attempt.order.principal.actor.clone(),
+            Some(account.to_owned()),
+            principal.actor.clone(),
+            client.session_id.clone(),
+            client.name.clone(),
+            client.version.clone(),
+            client.trace_id.clone(),
             Some(attempt.tool.clone()),
             Some(fingerprint.as_str().to_owned()),
             attempt.idempotency_key.clone(),
             Some(params.to_string()),
             Some(summary(&canonical_json(&params))),
-            attempt.order.principal.client.to_json(),
+            undo_of,
+            attempt.agreed.as_ref().map(|agreed| agreed.proposal_id.to_string()),
         ];
         Self { correlation_id, columns }
     }
 
-    pub(crate) const fn columns(&self) -> &[Option<String>; 9] {
+    pub(crate) const fn columns(&self) -> &[Option<String>; COLUMNS] {
         &self.columns
     }
+
+    /// What counts as the same call, as `bytea` in text form.
+    pub(crate) fn slot(&self) -> Option<String> {
+        let [slot, ..] = &self.columns;
+        slot.clone()
+    }
+
+    pub(crate) fn fingerprint(&self) -> Option<String> {
+        let [_, _, _, _, _, _, _, _, _, fingerprint, ..] = &self.columns;
+        fingerprint.clone()
+    }
+}
+
+/// What counts as the same call, as `bytea` in text form: SHA-256 as the constraint `slot_names_the_call` of
+/// `countersign.attempt` has it.
+pub(crate) fn slot(
+    account: &AccountId,
+    tool: &str,
+    idempotency_key: Option<&str>,
+    fingerprint: &Fingerprint,
+) -> String {
+    let call = match undone_by(idempotency_key) {
+        Some(write) => format!("undo {write}"),
+        None => {
+            let account = account.as_str();
+            let (accounts, tools) = (account.chars().count(), tool.chars().count());
+            let same = idempotency_key.map_or_else(|| format!("f{}", fingerprint.as_str()), |key| format!("k{key}"));
+            format!("{accounts} {tools} {account}{tool}{same}")
+        }
+    };
+    format!("\\x{}", sha256_hex(&call))
 }

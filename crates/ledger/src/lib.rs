@@ -60,7 +60,7 @@ pub use executor::{
 };
 pub use executors::{DuplicateExecutor, Executors};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
-pub use gate::{Attempt, Gate, Settled, Stopped};
+pub use gate::{Attempt, Gate, Settled, Stopped, undone_by};
 pub use identity::{Fork, check_identity, fork};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use records::{RecordFilter, Records, Status};

@@ -65,49 +65,21 @@ macro_rules! rfc3339 {
 }
 pub(crate) use rfc3339;
 
-/// The client of a record as [`contract::ClientInfo`] is written; null where nothing is known.
-macro_rules! client {
-    ($row:literal) => {
-        concat!(
-            "case when num_nonnulls(", $row, ".client_name, ", $row, ".client_version, ", $row, ".session_id, ", $row,
-            ".trace_id) > 0 then json_strip_nulls(json_build_object('name', ", $row, ".client_name, 'version', ", $row,
-            ".client_version, 'session_id', ", $row, ".session_id, 'trace_id', ", $row, ".trace_id)) end as client"
-        )
-    };
-}
-pub(crate) use client;
-
-/// How long a call took, in milliseconds; null while it runs.
-macro_rules! elapsed_ms {
-    ($row:literal) => {
-        concat!("(extract(epoch from ", $row, ".completed_at - ", $row, ".admitted_at) * 1000)::bigint as elapsed_ms")
-    };
-}
-pub(crate) use elapsed_ms;
-
 const RECENT_SQL: &str = concat!(
-    "select a.correlation_id, a.tool_name, a.status, a.params_summary, a.result_summary, a.error_message, ",
-    elapsed_ms!("a"),
-    ", ",
-    client!("a"),
-    ", ",
+    "select a.correlation_id, a.tool_name, a.status, a.params_summary, a.result_summary, a.error_message, a.elapsed_ms, a.client, ",
     rfc3339!("a.admitted_at"),
     " as created_at, ",
     rfc3339!("a.completed_at"),
     " as completed_at \
      from countersign.mutation a \
      where a.account_id = $1 and ($2::text is null or a.tool_name = $2) and ($3::text is null or a.status = $3) \
-     order by a.id desc, a.admitted_at desc limit $4::bigint"
+     order by a.id desc nulls first, a.admitted_at desc limit $4::bigint"
 );
 
 const DETAIL_SQL: &str = concat!(
     "select a.id, a.correlation_id, a.idempotency_key, a.tool_name, a.fingerprint as params_hash, a.params_summary, a.params, a.status, \
-     a.result_summary, a.result, a.rows_affected, a.before_image, a.after_image, a.rollback as rollback_action, a.error_code, \
-     a.error_sqlstate, a.error_message, a.error_detail, ",
-    elapsed_ms!("a"),
-    ", a.account_id, a.actor, ",
-    client!("a"),
-    ", a.duplicate_of, a.approval, \
+     a.result_summary, a.result, a.rows_affected, a.before_image, a.after_image, a.rollback as rollback_action, a.error_code, a.error_sqlstate, \
+     a.error_message, a.elapsed_ms, a.account_id, a.actor, a.client, a.duplicate_of, a.approval, \
      (select json_agg(v.reversed_by) from countersign.reversal v where v.correlation_id = a.correlation_id) as reversed_by, \
      (select json_agg(v.correlation_id) from countersign.reversal v where v.reversed_by = a.correlation_id) as reverses, ",
     rfc3339!("a.admitted_at"),

@@ -7,16 +7,19 @@ use pg::Writer;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::admit::FENCED;
-use crate::gate::Settled;
+use crate::execute::fail_params;
+use crate::gate::{Attempt, Settled};
 use crate::intent::Intent;
 
-/// Waits for whoever works on the record, as `resolve` does.
+/// Waits for whoever works on the attempt, as `resolve` does.
 const END_SQL: &str = "\
-select pg_catalog.set_config('lock_timeout', $1, true), countersign.finish_failure($2, $3, $4, $5)";
-const RESOLVE_SQL: &str = "select * from countersign.resolve($1, $2)";
-const ABORTED_SQL: &str = "select countersign.record_aborted($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-const RECORDED_SQL: &str = "select from countersign.mutation_audit where correlation_id operator(pg_catalog.=) $1";
+select pg_catalog.set_config('lock_timeout', $1, true), countersign.fail($2, $3, $4, $5, $6, $7, $8)";
+const RESOLVE_SQL: &str = "select * from countersign.resolve($1, $2, $3)";
+const RECORD_SQL: &str = "\
+select m.status, m.error_code, m.error_message, m.result, m.rows_affected, m.rollback \
+from countersign.mutation m where m.correlation_id operator(pg_catalog.=) $1";
+const ABORTED_SQL: &str =
+    "select countersign.record_aborted($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
 
 /// How long it waits before it asks again: soon at first, since a server restarts in milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -28,14 +31,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// `pg_xact_status` is not asked: transaction ids are used again after a crash.
 pub(crate) async fn resolve(
     writer: &Writer,
-    intent: &Intent,
+    (intent, attempt): (&Intent, &Attempt),
     cause: Option<&Failure>,
     deadline: Instant,
 ) -> Result<Settled, Failure> {
     let correlation_id = intent.correlation_id;
     let mut pause = FIRST_PAUSE;
     loop {
-        match ask(writer, intent, cause, deadline).await {
+        match ask(writer, (intent, attempt), cause, deadline).await {
             Ok(truth) => return truth,
             Err(error) => {
                 tracing::warn!(%correlation_id, %error, "the outcome cannot be read yet");
@@ -62,49 +65,42 @@ fn aborted() -> Failure {
 
 async fn ask(
     writer: &Writer,
-    intent: &Intent,
+    (intent, attempt): (&Intent, &Attempt),
     cause: Option<&Failure>,
     deadline: Instant,
 ) -> Result<Result<Settled, Failure>, pg::Error> {
     if let Some(cause) = cause
-        && end(writer, intent.correlation_id, cause, deadline).await?
+        && end(writer, (intent, attempt), cause, deadline).await?
     {
         return Ok(Err(cause.clone()));
     }
-    if let Some(truth) = ask_record(writer, intent.correlation_id, deadline).await? {
+    let id = Some(intent.correlation_id.to_string());
+    let params = [id, intent.slot(), Some(wait_ms(deadline))];
+    if let Some(truth) = outcome(writer, RESOLVE_SQL, &params, intent.correlation_id, deadline).await? {
         return Ok(truth);
     }
     // T1 never committed either. From here on it cannot, and the receipt that the caller gets finds a record.
     writer.ask(ABORTED_SQL, intent.columns(), deadline).await?;
     // A T1 that was on its way after all has committed meanwhile.
-    let truth = ask_record(writer, intent.correlation_id, deadline).await?.unwrap_or_else(|| Err(aborted()));
-    Ok(truth.map_err(|failure| match (failure.code, cause) {
+    let truth = outcome(writer, RESOLVE_SQL, &params, intent.correlation_id, deadline).await?;
+    Ok(truth.unwrap_or_else(|| Err(aborted())).map_err(|failure| match (failure.code, cause) {
         (ErrorCode::InDoubtAborted, Some(cause)) => cause.clone(),
         _ => failure,
     }))
 }
 
-/// Ends a pending record with this failure, once whoever works on it is done. Whether it was still pending then: from here on
-/// its T2 cannot commit.
+/// Ends an attempt with this failure, once whoever works on it is done. Whether it was still there: from here on its T2 cannot
+/// commit.
 async fn end(
     writer: &Writer,
-    correlation_id: CorrelationId,
+    (intent, attempt): (&Intent, &Attempt),
     cause: &Failure,
     deadline: Instant,
 ) -> Result<bool, pg::Error> {
-    let mut lease = writer.lease(deadline).await?;
-    let params = [
-        Some(wait_ms(deadline)),
-        Some(correlation_id.to_string()),
-        Some(cause.code.as_str().to_owned()),
-        cause.sqlstate.clone(),
-        Some(cause.message.clone()),
-    ];
-    match lease.ask(END_SQL, &params, deadline).await {
-        Ok(_) => Ok(true),
-        Err(pg::Error::Server(error)) if error.sqlstate == FENCED => Ok(false),
-        Err(error) => Err(error),
-    }
+    let mut params = vec![Some(wait_ms(deadline))];
+    params.extend(fail_params(intent, attempt, cause));
+    let ended = writer.ask(END_SQL, &params, deadline).await?.rows.into_iter().next();
+    Ok(ended.and_then(|row| row.into_iter().nth(1)).flatten().as_deref() == Some("t"))
 }
 
 /// How long a lock may be waited for, in milliseconds.
@@ -112,20 +108,31 @@ fn wait_ms(deadline: Instant) -> String {
     deadline.saturating_duration_since(Instant::now()).as_millis().clamp(1, i32::MAX as u128).to_string()
 }
 
-/// What a record says, once whoever works on it is done.
+/// What the record says; `None` if there is none, or if the attempt is still in flight.
 pub(crate) async fn ask_record(
     writer: &Writer,
     correlation_id: CorrelationId,
     deadline: Instant,
 ) -> Result<Option<Result<Settled, Failure>>, pg::Error> {
-    let mut lease = writer.lease(deadline).await?;
-    let params = [Some(correlation_id.to_string()), Some(wait_ms(deadline))];
-    let row = lease.ask(RESOLVE_SQL, &params, deadline).await?.rows.into_iter().next();
+    outcome(writer, RECORD_SQL, &[Some(correlation_id.to_string())], correlation_id, deadline).await
+}
+
+async fn outcome(
+    writer: &Writer,
+    sql: &str,
+    params: &[Option<String>],
+    correlation_id: CorrelationId,
+    deadline: Instant,
+) -> Result<Option<Result<Settled, Failure>>, pg::Error> {
+    let row = writer.ask(sql, params, deadline).await?.rows.into_iter().next();
     let Some([status, code, message, result, rows, undo]) =
         row.and_then(|row| <[Option<String>; 6]>::try_from(row).ok())
     else {
         return Ok(None);
     };
+    if status.as_deref() == Some("pending") {
+        return Ok(None);
+    }
     let json =
         |text: Option<String>| text.and_then(|text| serde_json::from_str::<Value>(&text).ok()).unwrap_or_default();
     Ok(Some(match status.as_deref() {
@@ -146,14 +153,4 @@ pub(crate) async fn ask_record(
 fn stored_rollback(stored: Value) -> Rollback {
     serde_json::from_value(stored)
         .unwrap_or_else(|_| Rollback::irreversible("The record of this write cannot be read."))
-}
-
-/// Whether T1 of this id has committed.
-pub(crate) async fn is_recorded(
-    writer: &Writer,
-    correlation_id: CorrelationId,
-    deadline: Instant,
-) -> Result<bool, pg::Error> {
-    let outcome = writer.ask(RECORDED_SQL, &[Some(correlation_id.to_string())], deadline).await?;
-    Ok(!outcome.rows.is_empty())
 }

@@ -10,10 +10,14 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::baseline::BASELINE;
 
-/// The version of the schema that this binary makes.
-const VERSION: i32 = 1;
-
 const HISTORY_TABLE: &str = "countersign.schema_history";
+
+/// The versions of the schema, each one migration.
+fn migrations() -> Result<Vec<Migration>, SchemaError> {
+    let baseline: String = BASELINE.iter().map(|(_, sql)| *sql).collect();
+    let baseline = Migration::unapplied("V1__baseline", &baseline);
+    Ok(vec![baseline.map_err(|error| SchemaError::Migration(with_causes(&error)))?])
+}
 
 /// Why the schema is not there.
 #[derive(Debug, thiserror::Error)]
@@ -41,13 +45,13 @@ pub enum SchemaError {
         /// What to do.
         advice: &'static str,
     },
-    /// The ledger is one of before the baseline.
+    /// The ledger was made before its tables had their present form.
     #[error(
-        "the ledger in database \"{database}\" has an earlier format, which this countersign does not support. Export its records \
-         with the countersign that made it (`countersign audit list --json --limit 10000`), then run \
-         `drop schema countersign cascade` in the database, and `countersign init`. Nothing was changed"
+        "the ledger in database \"{database}\" has the format of an earlier version, which is not supported: export its records with \
+         the countersign that made it (`countersign audit list --json`), then remove it (`drop schema countersign cascade`) and run \
+         `countersign init` again. Nothing was changed"
     )]
-    EarlierFormat {
+    OldFormat {
         /// The database.
         database: String,
     },
@@ -105,23 +109,23 @@ pub(crate) fn refuse_pooler(target: &Target) -> Result<(), SchemaError> {
 /// Applies the migrations that are missing, in the transaction that is open; the version of the schema then. Adds what it ran
 /// to `statements`.
 pub(crate) async fn migrate(session: &mut Session, statements: &mut Vec<String>) -> Result<i32, SchemaError> {
-    let baseline: String = BASELINE.iter().map(|(_, text)| *text).collect();
-    let baseline =
-        Migration::unapplied("V1__baseline", &baseline).map_err(|error| SchemaError::Migration(with_causes(&error)))?;
-    let mut runner = Runner::new(&[baseline]);
+    refuse_old_format(session).await?;
+    let mut runner = Runner::new(&migrations()?);
     runner.set_migration_table_name(HISTORY_TABLE);
     let mut connection = MigrationSession { session, statements };
     runner.run_async(&mut connection).await.map_err(|error| SchemaError::Migration(with_causes(&error)))?;
-    Ok(VERSION)
+    needed_version()
 }
 
-/// Refuses a ledger that was made before the baseline: its migrations had the numbers of ours.
-pub(crate) async fn refuse_earlier_format(session: &mut Session, database: &str) -> Result<(), SchemaError> {
-    let earlier = "select to_regclass('countersign.mutation_audit')::text";
-    match single(session, earlier, &[]).await? {
-        Some(_) => Err(SchemaError::EarlierFormat { database: database.to_owned() }),
-        None => Ok(()),
-    }
+/// The version of the schema that this binary makes.
+fn needed_version() -> Result<i32, SchemaError> {
+    Ok(migrations()?.iter().map(Migration::version).max().unwrap_or_default())
+}
+
+/// A ledger of the format before version 1 has other tables, and no record of it can be brought over.
+async fn refuse_old_format(session: &mut Session) -> Result<(), SchemaError> {
+    let sql = "select pg_catalog.current_database()::text where pg_catalog.to_regclass('countersign.mutation_audit') is not null";
+    single(session, sql, &[]).await?.map_or(Ok(()), |database| Err(SchemaError::OldFormat { database }))
 }
 
 fn with_causes(error: &dyn std::error::Error) -> String {
@@ -153,14 +157,13 @@ pub async fn exists(target: &Target) -> Result<bool, pg::Error> {
 pub async fn check(target: &Target) -> Result<i32, SchemaError> {
     let mut session = Session::connect(target, &SessionSettings::default()).await.map_err(connect_error)?;
     let missing = |missing| SchemaError::Missing { database: target.dbname.clone(), missing };
-    refuse_earlier_format(&mut session, &target.dbname).await?;
+    refuse_old_format(&mut session).await?;
     for (table, name) in [
         ("countersign.schema_history", "ledger (schema countersign)"),
         ("countersign.attempt", "table countersign.attempt"),
         ("countersign.record", "table countersign.record"),
         ("countersign.effect", "table countersign.effect"),
         ("countersign.reversal", "table countersign.reversal"),
-        ("countersign.tracked", "table countersign.tracked"),
         ("countersign.seal", "table countersign.seal"),
         ("countersign.proposal", "table countersign.proposal"),
     ] {
@@ -169,13 +172,14 @@ pub async fn check(target: &Target) -> Result<i32, SchemaError> {
     }
     let newest = single(&mut session, "select max(version) from countersign.schema_history", &[]).await?;
     let found: i32 = newest.and_then(|version| version.parse().ok()).unwrap_or_default();
+    let needed = needed_version()?;
     session.close().await;
-    let advice = match found.cmp(&VERSION) {
+    let advice = match found.cmp(&needed) {
         std::cmp::Ordering::Equal => return Ok(found),
         std::cmp::Ordering::Less => "run `countersign init` to bring it up to date",
         std::cmp::Ordering::Greater => "use a newer countersign",
     };
-    Err(SchemaError::Version { database: target.dbname.clone(), found, needed: VERSION, advice })
+    Err(SchemaError::Version { database: target.dbname.clone(), found, needed, advice })
 }
 
 async fn single(session: &mut Session, sql: &str, params: &[Option<String>]) -> Result<Option<String>, pg::Error> {

@@ -29,7 +29,7 @@ async fn audit_exiting(database: &Database, code: i32, arguments: &[&str]) -> St
 pub async fn insert_failed_records(database: &Database, count: u32, days_old: u32) {
     database
         .run(&format!(
-            "insert into countersign.mutation_audit (correlation_id, tool_name, params_hash, params, params_summary, \
+            "insert into countersign.record (correlation_id, tool_name, params_hash, params, params_summary, \
                  status, error_code, created_at, completed_at) \
              select gen_random_uuid(), 'like_tweet', repeat('0', 64), json_build_object('n', n), '{{}}', \
                  'failure', 'sql_error', clock_timestamp() - interval '{days_old} days', \
@@ -43,7 +43,7 @@ pub async fn insert_failed_records(database: &Database, count: u32, days_old: u3
 pub async fn insert_pending_record(database: &Database, days_old: u32) {
     database
         .run(&format!(
-            "insert into countersign.mutation_audit \
+            "insert into countersign.record \
                  (correlation_id, tool_name, params_hash, params, params_summary, created_at) \
              values (gen_random_uuid(), 'like_tweet', repeat('0', 64), '{{}}', '{{}}', \
                  clock_timestamp() - interval '{days_old} days')"
@@ -55,10 +55,10 @@ pub async fn insert_pending_record(database: &Database, days_old: u32) {
 pub async fn tamper(database: &Database, sql: &str) {
     database
         .run(&format!(
-            "begin; alter table countersign.mutation_audit disable trigger all; \
+            "begin; alter table countersign.record disable trigger all; \
              alter table countersign.seal disable trigger all; \
              {sql}; \
-             alter table countersign.mutation_audit enable trigger all; \
+             alter table countersign.record enable trigger all; \
              alter table countersign.seal enable trigger all; commit"
         ))
         .await;

@@ -9,32 +9,32 @@ use super::load::{Answer, Journal};
 
 /// What must not have any row, and what it means if it has.
 const CONTRADICTIONS: [(&str, &str); 7] = [
-    ("a record is still pending", "select correlation_id from countersign.mutation_audit where status = 'pending'"),
+    ("a record is still pending", "select correlation_id from countersign.mutation where status = 'pending'"),
     (
         "a guard is held for good by a record that is final",
         "select g.key, a.correlation_id, a.status from countersign.idempotency_guard g
-         join countersign.mutation_audit a on a.correlation_id = g.holder
+         join countersign.mutation a on a.correlation_id = g.holder
          where g.expires_at = 'infinity' and a.status <> 'pending'",
     ),
     (
         "a tweet has not exactly one success record",
-        "select t.id, t.text, count(a.id) from social.tweet t left join countersign.mutation_audit a
+        "select t.id, t.text, count(a.id) from social.tweet t left join countersign.mutation a
              on a.tool_name = 'post_tweet' and a.status = 'success' and (a.result->>'id')::bigint = t.id
          where t.text like 'chaos-%' group by t.id having count(a.id) <> 1",
     ),
     (
         "a success record of post_tweet has no such row, and no record of its removal",
-        "select a.correlation_id, a.result from countersign.mutation_audit a
+        "select a.correlation_id, a.result from countersign.mutation a
          where a.tool_name = 'post_tweet' and a.status = 'success'
            and not exists (select from social.tweet t
                            where t.id = (a.result->>'id')::bigint and t.text = a.params->>'text')
-           and not exists (select from countersign.mutation_audit d
+           and not exists (select from countersign.mutation d
                            where d.tool_name = 'delete_tweet' and d.status = 'success'
                              and d.params->>'tweet_id' = a.result->>'id')",
     ),
     (
         "a success record of delete_tweet has its row still there",
-        "select a.correlation_id, a.params from countersign.mutation_audit a
+        "select a.correlation_id, a.params from countersign.mutation a
          join social.tweet t on t.id = (a.params->>'tweet_id')::bigint
          where a.tool_name = 'delete_tweet' and a.status = 'success'",
     ),
@@ -43,7 +43,7 @@ const CONTRADICTIONS: [(&str, &str); 7] = [
         "with recorded as (
              select (params->>'tweet_id')::bigint as tweet_id,
                     sum(case tool_name when 'like_tweet' then 1 else -1 end) as likes
-             from countersign.mutation_audit
+             from countersign.mutation
              where tool_name in ('like_tweet', 'unlike_tweet') and status = 'success' group by 1
          ), counted as (
              select l.tweet_id, count(*) as likes from social.tweet_like l join social.tweet t on t.id = l.tweet_id
@@ -54,7 +54,7 @@ const CONTRADICTIONS: [(&str, &str); 7] = [
     ),
     (
         "a key has more than one success",
-        "select idempotency_key, count(*) from countersign.mutation_audit
+        "select idempotency_key, count(*) from countersign.mutation
          where idempotency_key is not null and status = 'success' group by 1 having count(*) > 1",
     ),
 ];
@@ -102,7 +102,7 @@ struct Records(HashMap<String, Record>);
 impl Records {
     async fn read(db: &Database) -> Self {
         let sql = "select correlation_id, status, coalesce(result, 'null'), coalesce(duplicate_of::text, '') \
-                   from countersign.mutation_audit";
+                   from countersign.mutation";
         let records = db.rows(sql).await.into_iter().map(|row| {
             let [receipt, status, result, original] = <[String; 4]>::try_from(row).unwrap();
             (receipt, Record { status, result: serde_json::from_str(&result).unwrap(), original })

@@ -37,7 +37,7 @@ async fn the_python_client_reads_writes_and_validates_every_answer_against_its_s
     let db = database().await;
     let said = said(&db, "session.py", "social.toml").await;
     assert!(said.ends_with("session complete\n"), "{said}");
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit where status = 'success'").await, "2");
+    assert_eq!(db.value("select count(*) from countersign.mutation where status = 'success'").await, "2");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,7 +68,7 @@ async fn the_python_client_does_the_same_over_streamable_http_and_over_sse() {
         let server = HttpServer::on(&db).await;
         let said = said_over_http(&db, &server, "session.py", path).await;
         assert!(said.ends_with("session complete\n"), "{path}: {said}");
-        assert_eq!(db.value("select count(*) from countersign.mutation_audit where status = 'success'").await, "2");
+        assert_eq!(db.value("select count(*) from countersign.mutation where status = 'success'").await, "2");
     }
 }
 

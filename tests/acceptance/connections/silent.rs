@@ -67,7 +67,7 @@ async fn a_write_whose_intent_goes_to_a_peer_that_is_gone_is_done_once_and_soon(
     let posted =
         "select text, count(*) from social.tweet where text in ('before', 'after', 'later') group by 1 order by 1";
     assert_eq!(db.rows(posted).await, [["after", "1"], ["before", "1"], ["later", "1"]], "H1");
-    let records = "select status, count(*) from countersign.mutation_audit group by 1";
+    let records = "select status, count(*) from countersign.mutation group by 1";
     assert_eq!(db.rows(records).await, [["success", "3"]], "H1");
 }
 

@@ -77,7 +77,7 @@ async fn the_same_call_with_a_yes_is_carried_out_and_the_yes_counts_once() {
     let data = &envelope(&answer)["data"];
     assert_eq!((data["price"].to_string(), price(&db).await), ("99.00".into(), "99.00".into()), "{answer}");
     assert_eq!(proposals(&db).await, [["executed", "elicitation", "NULL"]]);
-    let approval = "select a.correlation_id, a.approval->>'decided_via' from countersign.mutation_audit a";
+    let approval = "select a.correlation_id, a.approval->>'decided_via' from countersign.mutation a";
     let receipt = envelope(&answer)["meta"]["correlation_id"].as_str().unwrap();
     assert_eq!(db.rows(approval).await, [[receipt, "elicitation"]]);
 

@@ -42,7 +42,7 @@ async fn a_user_who_accepts_has_the_write_done_within_the_call() {
         assert_eq!(rollback["undo_params"]["price"].to_string(), "120.00", "{envelope}");
         assert_eq!(proposals(&db).await, [["executed", "elicitation", "NULL"]]);
         let approval = "select p.status, a.status, a.approval->>'decided_via', a.approval->>'decided_by', a.approval->>'tier' \
-                        from countersign.proposal p join countersign.mutation_audit a on a.correlation_id = p.correlation_id \
+                        from countersign.proposal p join countersign.mutation a on a.correlation_id = p.correlation_id \
                         where a.approval->>'digest' = p.digest and a.approval->>'proposal_id' = p.proposal_id::text";
         assert_eq!(db.rows(approval).await, [["executed", "success", "elicitation", "default", "confirm"]]);
         let receipt = db.value("select correlation_id from countersign.proposal").await;
@@ -71,7 +71,7 @@ async fn decline_and_cancel_are_two_refusals_and_nothing_is_written() {
         assert_eq!(error["retryable"], false);
         assert_eq!(proposals(&db).await, [["rejected", "elicitation", reason]]);
         assert_eq!(db.contents("studio").await, before);
-        assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "0");
+        assert_eq!(db.value("select count(*) from countersign.mutation").await, "0");
         assert_eq!(questions.lock().unwrap().len(), 1);
         // A no is final: the agent cannot confirm it by itself.
         let one = db.rows("select proposal_id, digest from countersign.proposal").await.remove(0);

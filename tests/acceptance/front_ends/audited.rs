@@ -6,7 +6,7 @@ use testkit::{Database, Pipe, Proxy, Told, What, When, bare_front_end, database,
 async fn records(db: &Database) -> Vec<Vec<String>> {
     db.rows(
         "select status, coalesce(actor, ''), params::text, coalesce(result::text, ''), coalesce(error_code, '') \
-         from countersign.mutation_audit where tool_name = 'cli_write' order by created_at",
+         from countersign.mutation where tool_name = 'cli_write' order by created_at",
     )
     .await
 }
@@ -50,9 +50,9 @@ async fn a_write_has_a_record_with_the_statement_the_person_and_the_outcome() {
     assert_eq!(params, json!({"sql": "insert into t values ($1)", "params": [5]}));
     let result: Value = serde_json::from_str(&found[0][3]).unwrap();
     assert_eq!(result, json!({"command_tag": "INSERT 0 1", "row_count": 1}));
-    let own = format!("select count(*) from countersign.mutation_audit where correlation_id = '{receipt}'");
+    let own = format!("select count(*) from countersign.mutation where correlation_id = '{receipt}'");
     assert_eq!(db.value(&own).await, "1");
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit where status = 'pending'").await, "0");
+    assert_eq!(db.value("select count(*) from countersign.mutation where status = 'pending'").await, "0");
 }
 
 #[tokio::test]

@@ -2,9 +2,9 @@
 
 use testkit::{Database, repository};
 
-/// `UPDATE_GOLDEN=1` writes what the baseline makes; `init` refuses a ledger that differs, so it is applied by hand here.
+/// `UPDATE_GOLDEN=1` writes what the migrations make; `init` refuses a ledger that differs, so they are applied by hand here.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_expected_inventory_is_what_the_baseline_makes() {
+async fn the_expected_inventory_is_what_the_migrations_make() {
     let setup = repository().join("crates/ledger/src/setup");
     let db = Database::empty("inventory").await;
     // The table of refinery.
@@ -12,8 +12,8 @@ async fn the_expected_inventory_is_what_the_baseline_makes() {
         create table countersign.schema_history (version int4 primary key, name varchar(255), applied_on varchar(255),
             checksum varchar(255));\n"
         .to_owned();
-    for (_, text) in ledger::BASELINE {
-        script.push_str(text);
+    for (_, sql) in ledger::BASELINE {
+        script.push_str(sql);
     }
     let inventory = std::fs::read_to_string(setup.join("inventory.sql")).unwrap();
     let client = db.connect().await;

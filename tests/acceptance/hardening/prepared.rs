@@ -120,7 +120,7 @@ async fn doctor_names_what_differs_from_what_this_program_makes() {
         ),
         ("alter function countersign.may_run_until(countersign.proposal) security definer", "function may_run_until("),
         (
-            "alter table countersign.mutation_audit disable trigger protect_record",
+            "alter table countersign.record disable trigger protect_record",
             "missing or altered: trigger protect_record",
         ),
         (
@@ -133,10 +133,10 @@ async fn doctor_names_what_differs_from_what_this_program_makes() {
         ),
         ("grant select on countersign.state_key to countersign_approver", "SELECT on table countersign.\"state_key\""),
         (
-            "grant update (status) on countersign.mutation_audit to countersign_writer",
+            "grant update (status) on countersign.record to countersign_writer",
             "UPDATE on table countersign.\"mutation_audit\"",
         ),
-        ("alter table countersign.mutation_audit drop constraint failure_says_why", "constraint failure_says_why"),
+        ("alter table countersign.record drop constraint failure_says_why", "constraint failure_says_why"),
     ] {
         let db = database().await;
         db.run(change).await;
@@ -151,7 +151,7 @@ async fn init_takes_privileges_back_that_it_does_not_grant() {
     let db = database().await;
     db.run(
         "grant execute on function countersign.resolve(uuid, integer) to public;
-         grant insert, update (status) on countersign.mutation_audit to countersign_approver;
+         grant insert, update (status) on countersign.record to countersign_approver;
          grant select on countersign.state_key to countersign_writer;
          revoke execute on function countersign.admit(uuid, text, text, text, text, text, json, text, json, boolean)
              from countersign_writer",
@@ -182,7 +182,7 @@ async fn nobody_may_call_the_ledgers_functions_whichever_way_init_was_run() {
     assert_eq!(db.rows(public).await, Vec::<Vec<String>>::new(), "without CREATEROLE");
     db.run(&format!(
         "create role {auditor} login; grant usage on schema countersign to {auditor};
-         grant select on countersign.mutation_audit to {auditor}"
+         grant select on countersign.record to {auditor}"
     ))
     .await;
     for call in ["countersign.sweep('0', 1)", "countersign.state_keys()", "countersign.reader_credentials()"] {

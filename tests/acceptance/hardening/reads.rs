@@ -24,7 +24,7 @@ async fn a_login_that_reads_everything_or_the_ledger_is_refused() {
     db.run(&format!(
         "create role {all} login; grant pg_read_all_data to {all};
          create role {ledger} login; grant usage on schema countersign to {ledger};
-         grant select (params) on countersign.mutation_audit to {ledger};
+         grant select (params) on countersign.record to {ledger};
          create role {plain} login; grant usage on schema social to {plain}; grant select on social.tweet to {plain}"
     ))
     .await;
@@ -41,15 +41,15 @@ async fn a_login_that_reads_everything_or_the_ledger_is_refused() {
         assert_eq!(server.query(&format!("select * from countersign.{secret}")).await, Vec::<Value>::new());
     }
     for query in [
-        "select params from countersign.mutation_audit",
+        "select params from countersign.mutation",
         "select (select count(*) from countersign.proposal) + 1",
-        "with a as (select * from countersign.mutation_audit) select count(*) from a",
-        "select * from social.tweet t where exists (select from countersign.mutation_audit m where m.id = t.id)",
+        "with a as (select * from countersign.mutation) select count(*) from a",
+        "select * from social.tweet t where exists (select from countersign.mutation m where m.id = t.id)",
     ] {
         let error = server.fail("query_database", json!({"query": query}), "not_permitted").await;
         assert!(error["message"].as_str().unwrap().contains("is not for reads"), "{query}: {error}");
     }
-    db.run("create view social.records as select * from countersign.mutation_audit").await;
+    db.run("create view social.records as select * from countersign.mutation").await;
     server.fail("query_database", json!({"query": "select * from social.records"}), "not_permitted").await;
     server.close().await;
     // Not even a grant, or a function that hides the relation, shows a key.

@@ -58,7 +58,7 @@ async fn a_write_goes_on_without_its_client_and_its_repetition_writes_nothing_mo
         let again = client.call("like_tweet", json!({"tweet_id": tweet})).await;
         assert_eq!(again["success"], true, "{again}");
         assert_eq!(
-            db.value("select string_agg(distinct status, ' ') from countersign.mutation_audit").await,
+            db.value("select string_agg(distinct status, ' ') from countersign.mutation").await,
             "success"
         );
         assert_eq!(db.value(&format!("select count(*) from social.tweet_like where tweet_id = {tweet}")).await, "1");
@@ -85,7 +85,7 @@ async fn a_server_that_is_told_to_stop_answers_its_writes_first_and_leaves_nothi
         let answer = calling.await.unwrap().expect("an answer");
         assert!(answer.contains(r#""liked":true"#), "{answer}");
         assert!(server.ended().await.success());
-        assert_eq!(db.value("select string_agg(status, ' ') from countersign.mutation_audit").await, "success");
+        assert_eq!(db.value("select string_agg(status, ' ') from countersign.mutation").await, "success");
         drop(stream);
     }
 }

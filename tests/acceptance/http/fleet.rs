@@ -186,10 +186,10 @@ pub(super) async fn are_accounted_for(db: &Database, receipts: Vec<(String, Stri
     assert_eq!(tweets.len(), receipts.len());
     for (text, receipt) in receipts {
         let record = format!(
-            "select status, result->>'text' from countersign.mutation_audit where correlation_id = '{receipt}'"
+            "select status, result->>'text' from countersign.mutation where correlation_id = '{receipt}'"
         );
         assert_eq!(db.rows(&record).await, [["success".to_owned(), text]], "{receipt}");
     }
-    let successes = "select count(*) from countersign.mutation_audit where status = 'success'";
+    let successes = "select count(*) from countersign.mutation where status = 'success'";
     assert_eq!(db.value(successes).await, tweets.len().to_string());
 }

@@ -124,7 +124,7 @@ async fn headers_that_contradict_the_body_are_refused() {
     assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
     let message: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
     assert_eq!(message["error"]["code"], -32020, "{message}");
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "0");
+    assert_eq!(db.value("select count(*) from countersign.mutation").await, "0");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -66,10 +66,10 @@ async fn accounted_for(db: &Database, journal: &Journal) {
     let told: BTreeSet<&str> = journal.tweets.keys().map(String::as_str).collect();
     assert_eq!(there, told, "the table, and what clients were told");
 
-    let records = "select correlation_id, status, tool_name, result->>'text' from countersign.mutation_audit \
+    let records = "select correlation_id, status, tool_name, result->>'text' from countersign.mutation \
                    where status not in ('success', 'duplicate') or tool_name not in ('post_tweet', 'like_tweet')";
     assert_eq!(db.rows(records).await, Vec::<Vec<String>>::new(), "pending, failed or nobody's");
-    let successes = "select correlation_id, result->>'text' from countersign.mutation_audit \
+    let successes = "select correlation_id, result->>'text' from countersign.mutation \
                      where status = 'success' and tool_name = 'post_tweet' order by 2";
     let successes = db.rows(successes).await;
     let receipts: Vec<Vec<String>> =
@@ -84,7 +84,7 @@ async fn accounted_for(db: &Database, journal: &Journal) {
     let liked: BTreeSet<String> = db.rows(likes).await.into_iter().map(|mut row| row.remove(0)).collect();
     let told: BTreeSet<String> = journal.likes.iter().map(ToString::to_string).collect();
     assert_eq!(liked, told);
-    let likes = "select count(*) from countersign.mutation_audit where status = 'success' and tool_name = 'like_tweet'";
+    let likes = "select count(*) from countersign.mutation where status = 'success' and tool_name = 'like_tweet'";
     assert_eq!(db.value(likes).await, told.len().to_string());
 }
 

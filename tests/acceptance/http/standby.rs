@@ -94,7 +94,7 @@ async fn a_standby_that_is_promoted_beside_its_primary_goes_on_answering_reads_a
     standby.database.first_value("select 1 where not pg_is_in_recovery()").await;
     let receipts = traffic.end("promoted").await;
     are_accounted_for(&primary, receipts).await;
-    let failed = "select count(*) from countersign.mutation_audit where status not in ('success', 'duplicate')";
+    let failed = "select count(*) from countersign.mutation where status not in ('success', 'duplicate')";
     assert_eq!(primary.value(failed).await, "0");
 }
 

@@ -60,7 +60,7 @@ async fn a_signed_token_says_who_calls_and_its_scope_what_they_may() {
         let written = client.call("post_tweet", json!({"text": text})).await;
         assert_eq!(written["data"]["text"], text, "{written}");
     }
-    let who = "select distinct account_id, actor from countersign.mutation_audit";
+    let who = "select distinct account_id, actor from countersign.mutation";
     assert_eq!(db.rows(who).await, [["oauth:anna", "anna@example.com"]]);
 
     // Less scope, fewer tools; none, nothing.

@@ -67,7 +67,7 @@ async fn no_account_sees_anothers_records_duplicates_or_sessions() {
     let of_ana = ana.call("post_tweet", json!({"text": "the same", "idempotency_key": "k"})).await;
     let of_bob = bob.call("post_tweet", json!({"text": "the same", "idempotency_key": "k"})).await;
     assert!(of_ana["data"]["id"].is_i64() && of_bob["data"]["id"].is_i64(), "{of_ana} {of_bob}");
-    let who = "select account_id || ' ' || coalesce(actor, '-') from countersign.mutation_audit order by id";
+    let who = "select account_id || ' ' || coalesce(actor, '-') from countersign.mutation order by id";
     assert_eq!(db.rows(who).await, [["ana agent of ana"], ["bob -"]]);
     let receipt = &of_ana["meta"]["correlation_id"];
     let seen = bob.call("get_mutation_detail", json!({"correlation_id": receipt})).await;

@@ -101,7 +101,7 @@ async fn counting_reads_the_ends_of_indexes_whatever_the_ledger_has_grown_to() {
     // In a sealed ledger of which PostgreSQL knows no statistics yet, and in one of which it does.
     audit(&db, &["seal"]).await;
     insert_failed_records(&db, 100, 1).await;
-    for prepare in ["select 1", "analyze countersign.mutation_audit, countersign.proposal, countersign.seal"] {
+    for prepare in ["select 1", "analyze countersign.mutation, countersign.proposal, countersign.seal"] {
         db.run(prepare).await;
         let (client, connection) = tokio_postgres::connect(&db.writer_url(), NoTls).await.unwrap();
         tokio::spawn(connection);

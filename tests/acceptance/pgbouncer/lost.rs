@@ -22,7 +22,7 @@ async fn check(db: &Database, proxy: &Proxy, server: &Server) {
     let envelope = server.call("post_tweet", json!({"text": "admitted"})).await;
     fired.await.expect("there was an intent");
     assert_eq!(envelope["error"]["retryable"], true, "nobody knows who goes on with it: {envelope}");
-    let pending = "select count(*) from countersign.mutation_audit where status = 'pending'";
+    let pending = "select count(*) from countersign.mutation where status = 'pending'";
     assert_eq!(db.value(pending).await, "0");
     server.succeed("post_tweet", json!({"text": "admitted"})).await;
     assert_eq!(db.value("select count(*) from social.tweet where text = 'admitted'").await, "1");

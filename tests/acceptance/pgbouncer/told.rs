@@ -36,7 +36,7 @@ async fn a_server_that_was_not_told_of_the_pooler_does_not_work_through_it() {
         let told = startup_error(command.env("COUNTERSIGN_READ_URL", pooler.url_of("countersign_reader"))).await;
         assert!(told.contains("goes through a connection pooler"), "{told}");
     }
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "0");
+    assert_eq!(db.value("select count(*) from countersign.mutation").await, "0");
 }
 
 /// Why a server that has started without its database cannot use it.

@@ -31,7 +31,7 @@ async fn a_write_its_duplicate_and_its_undo_are_as_without_a_pooler() {
     // A write that PostgreSQL refuses: its record, and the next one goes on.
     server.fail("like_tweet", json!({"tweet_id": 999_999}), "sql_error").await;
     assert_eq!(server.succeed("like_tweet", call).await["data"]["duplicate"], Value::Null);
-    let records = db.rows("select tool_name, status from countersign.mutation_audit order by id").await;
+    let records = db.rows("select tool_name, status from countersign.mutation order by id").await;
     let expected = [
         ["like_tweet", "success"],
         ["like_tweet", "duplicate"],
@@ -77,7 +77,7 @@ async fn two_servers_share_two_backends_for_two_hundred_calls_at_once() {
     let posted = db.rows("select text, count(*) from social.tweet where text like 'mixed %' group by text").await;
     assert_eq!(posted.len(), 20);
     assert!(posted.iter().all(|row| row[1] == "1"), "{posted:?}");
-    let statuses = "select status, count(*) from countersign.mutation_audit group by 1 order by 1";
+    let statuses = "select status, count(*) from countersign.mutation group by 1 order by 1";
     let statuses = db.rows(statuses).await;
     assert_eq!(statuses.last().unwrap(), &["success", "20"]);
     let backends =

@@ -130,9 +130,9 @@ async fn an_approval_that_is_changed_afterwards_is_found_by_the_audit() {
     };
     assert!(audit("seal").await);
     assert!(audit("verify").await, "records with an approval and without one");
-    db.run("alter table countersign.mutation_audit disable trigger user").await;
-    db.run("update countersign.mutation_audit set approval = jsonb_set(approval::jsonb, '{decided_by}', '\"somebody else\"')::json where approval is not null").await;
-    db.run("alter table countersign.mutation_audit enable trigger user").await;
+    db.run("alter table countersign.record disable trigger user").await;
+    db.run("update countersign.record set approval = jsonb_set(approval::jsonb, '{decided_by}', '\"somebody else\"')::json where approval is not null").await;
+    db.run("alter table countersign.record enable trigger user").await;
     assert!(!audit("verify").await, "who agreed is part of what is sealed");
 }
 

@@ -64,7 +64,7 @@ async fn a_server_that_is_killed_right_after_the_agreement_leaves_it_to_the_next
     let server = Server::studio(&db).await;
     assert_eq!(db.first_value(&ended(&proposal)).await, "executed");
     assert_eq!(db.value(PRICE).await, "150.00");
-    assert_eq!(db.rows("select status from countersign.mutation_audit").await, [["success"]]);
+    assert_eq!(db.rows("select status from countersign.mutation").await, [["success"]]);
     let answer = server.succeed("confirm_proposal", agreement(&proposal)).await;
     assert_eq!(answer["data"]["status"], "executed", "whoever confirmed hears of it");
     server.close().await;
@@ -93,7 +93,7 @@ async fn a_server_that_is_killed_in_the_middle_of_the_write_leaves_it_to_the_nex
     lock.commit().await.unwrap();
     assert_eq!(db.first_value(&ended(&proposal)).await, "executed");
     assert_eq!(db.value(PRICE).await, "150.00");
-    let records = db.rows("select status, coalesce(error_code, '') from countersign.mutation_audit order by id").await;
+    let records = db.rows("select status, coalesce(error_code, '') from countersign.mutation order by id").await;
     assert_eq!(
         records,
         [["failure", "in_doubt_aborted"], ["success", ""]],
@@ -115,9 +115,9 @@ async fn a_server_that_is_killed_between_the_write_and_its_answer_has_written_on
     kill(killed.pid());
     let server = Server::studio(&db).await;
     let answer = server.succeed("confirm_proposal", agreement(&proposal)).await;
-    let receipt = db.value("select correlation_id from countersign.mutation_audit").await;
+    let receipt = db.value("select correlation_id from countersign.mutation").await;
     assert_eq!(answer["meta"]["correlation_id"], receipt.as_str());
-    assert_eq!(db.rows("select status from countersign.mutation_audit").await, [["success"]], "written once");
+    assert_eq!(db.rows("select status from countersign.mutation").await, [["success"]], "written once");
     server.close().await;
 }
 
@@ -159,7 +159,7 @@ async fn a_database_that_goes_away_leaves_the_agreement_standing_and_it_is_carri
     assert_eq!(answer["error"]["retryable"], true, "{answer}");
     assert_eq!(db.first_value(&ended(&proposal)).await, "executed", "without anybody asking again: {answer}");
     assert_eq!(db.value(PRICE).await, "150.00");
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit where status = 'success'").await, "1");
+    assert_eq!(db.value("select count(*) from countersign.mutation where status = 'success'").await, "1");
     let again = server.succeed("confirm_proposal", agreement(&proposal)).await;
     assert_eq!(again["data"]["status"], "executed");
     drop(lock);
@@ -227,7 +227,7 @@ async fn whatever_is_killed_when_each_agreement_is_carried_out_once_or_not_at_al
     );
     let points = db
         .value(
-            "select count(*) from countersign.proposal p join countersign.mutation_audit a using (correlation_id) \
+            "select count(*) from countersign.proposal p join countersign.mutation a using (correlation_id) \
         where p.status = 'executed' and a.status = 'success' and a.approval->>'proposal_id' = p.proposal_id::text",
         )
         .await;

@@ -21,9 +21,9 @@ async fn twelve_who_confirm_at_once_over_three_servers_execute_once_and_hear_the
         assert_eq!(receipts.len(), 1, "{answers:?}");
         let results: BTreeSet<String> = answers.iter().map(|it| it["data"].to_string()).collect();
         assert_eq!(results.len(), 1, "{answers:?}");
-        let records = db.rows("select status from countersign.mutation_audit order by id desc limit 2").await;
+        let records = db.rows("select status from countersign.mutation order by id desc limit 2").await;
         assert_eq!(records[0], ["success"]);
-        assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, (round + 1).to_string());
+        assert_eq!(db.value("select count(*) from countersign.mutation").await, (round + 1).to_string());
     }
     for server in servers {
         server.close().await;
@@ -69,7 +69,7 @@ async fn several_servers_that_carry_out_what_was_approved_do_it_once() {
     db.first_value("select 1 where (select count(*) from countersign.proposal where status = 'executed') = 12").await;
     let written = "select count(*), count(distinct text) from social.tweet where text like 'approved %'";
     assert_eq!(db.rows(written).await, [["12", "12"]]);
-    let records = "select status, count(*) from countersign.mutation_audit group by status";
+    let records = "select status, count(*) from countersign.mutation group by status";
     assert_eq!(db.rows(records).await, [["success", "12"]], "nobody else even tried");
     for proposal in &proposals {
         assert!(!id(proposal).is_empty());

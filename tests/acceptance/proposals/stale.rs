@@ -29,7 +29,7 @@ async fn a_row_that_has_changed_or_gone_since_stops_the_write() {
         db.run(change).await;
         refused_as_stale(&db, &server, &proposal).await;
     }
-    let records = db.rows("select distinct status, error_code, approval is null from countersign.mutation_audit").await;
+    let records = db.rows("select distinct status, error_code, approval is null from countersign.mutation").await;
     assert_eq!(records, [["failure", "proposal_stale", "f"]], "each is a mutation that failed, and says who agreed");
 
     let proposal = server
@@ -215,7 +215,7 @@ async fn a_conflict_with_others_does_not_use_up_an_agreement() {
     db.first_value(&executed).await;
     assert_eq!(db.value(PRICE).await, "150.00");
     let records =
-        db.rows("select status, coalesce(error_sqlstate, '') from countersign.mutation_audit order by id").await;
+        db.rows("select status, coalesce(error_sqlstate, '') from countersign.mutation order by id").await;
     assert_eq!(records, [["failure", "40001"], ["failure", "40001"], ["success", ""]]);
     server.close().await;
 }
@@ -241,7 +241,7 @@ async fn a_conflict_that_never_ends_is_a_failure_after_five_times() {
     };
     let message = poll::until_some("the proposal has failed", failed).await.concat();
     assert!(message.contains("5 times"), "{message}");
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit").await, "5");
+    assert_eq!(db.value("select count(*) from countersign.mutation").await, "5");
     assert_eq!(db.value(PRICE).await, "120.00");
     server.close().await;
 }

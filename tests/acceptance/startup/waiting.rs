@@ -49,7 +49,7 @@ async fn tools_are_announced_when_postgresql_is_started_later() {
     );
     assert_eq!(server.query("select 1 as n").await, [json!({"n": 1})]);
     let posted = server.succeed("post_tweet", json!({"text": "later"})).await;
-    assert_eq!(db.value("select count(*) from countersign.mutation_audit where status = 'success'").await, "1");
+    assert_eq!(db.value("select count(*) from countersign.mutation where status = 'success'").await, "1");
     assert!(posted["meta"]["correlation_id"].is_string(), "{posted}");
     server.close().await;
 }

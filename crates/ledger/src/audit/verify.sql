@@ -19,26 +19,27 @@ select e.no, encode(e.hash, 'hex') as hash, e.from_id, e.to_id, cardinality(e.re
 from entry e
 left join lateral (
     select * from (
-        select coalesce(sealed.id, r.id) as id, r.correlation_id,
+        select coalesce(sealed.id, a.id) as id, a.correlation_id,
             case
                 when sealed.id is null then 'inserted'
-                when r.id is null and not $4::int8multirange @> sealed.id then 'missing'
-                when r.id is not null and $4::int8multirange @> sealed.id then 'returned'
+                when a.id is null and not $4::int8multirange @> sealed.id then 'missing'
+                when a.id is not null and $4::int8multirange @> sealed.id then 'returned'
                 when sealed.leaf <> sha256(convert_to(json_build_array(
-                    'countersign mutation 1', r.id::text, r.correlation_id::text, r.account_id, r.actor, r.session_id, r.client_name, r.client_version,
-                    r.trace_id, r.tool_name, r.fingerprint, r.idempotency_key, r.params::text, r.params_summary, r.status, r.duplicate_of::text,
-                    r.undo_of::text, r.result::text, r.result_summary, r.rows_affected::text, r.before_image::text, r.after_image::text,
-                    r.rollback::text, r.error_code, r.error_sqlstate, r.error_message, r.error_detail::text, r.approval::text, r.login::text,
-                    encode(r.slot, 'hex'), extract(epoch from r.holds_until)::text, r.xid::text,
-                    extract(epoch from r.admitted_at)::text, extract(epoch from r.completed_at)::text,
+                    'countersign mutation 1', a.id::text, a.correlation_id::text, a.account_id, a.actor, a.session_id, a.client_name,
+                    a.client_version, a.trace_id, a.tool_name, a.fingerprint, a.idempotency_key, a.params::text, a.params_summary, a.status,
+                    a.duplicate_of::text, a.undo_of::text, a.result::text, a.result_summary, a.rows_affected::text, a.before_image::text,
+                    a.after_image::text, a.rollback::text, a.error_code, a.error_sqlstate, a.error_message, a.error_detail::text,
+                    a.approval::text, a.login::text, encode(a.slot, 'hex'), extract(epoch from a.holds_until)::text, a.xid::text,
+                    extract(epoch from a.admitted_at)::text, extract(epoch from a.completed_at)::text,
                     (select encode(sha256(convert_to(string_agg(json_build_array(
-                                e.position::text, t.name, t.columns::text, e.op::text, e.key, e.key_before, e.before, e.after, e.unchanged::text,
-                                encode(e.secret_before, 'hex'), encode(e.secret_after, 'hex'))::text, ',' order by e.position), 'UTF8')), 'hex')
-                     from countersign.effect e join countersign.tracked t on t.shape = e.shape where e.correlation_id = r.correlation_id)
-                )::text, 'UTF8')) and r.id is not null then 'altered'
+                                f.position::text, t.name, t.columns::text, f.op::text, f.key, f.key_before, f.before, f.after,
+                                f.unchanged::text, encode(f.secret_before, 'hex'), encode(f.secret_after, 'hex'))::text, ','
+                                order by f.position), 'UTF8')), 'hex')
+                     from countersign.effect f join countersign.tracked t on t.shape = f.shape where f.correlation_id = a.correlation_id)
+                )::text, 'UTF8')) and a.id is not null then 'altered'
             end as what
         from unnest(e.record_ids, e.leaves) as sealed (id, leaf)
-        full join (select * from countersign.record m where m.id between e.from_id and e.to_id) r on r.id = sealed.id
+        full join (select * from countersign.record m where m.id between e.from_id and e.to_id) a on a.id = sealed.id
     ) compared
     where what is not null
     order by id limit 1

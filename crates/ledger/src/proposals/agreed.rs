@@ -72,24 +72,13 @@ impl Agreed {
         if verdict == "done" { Ok(()) } else { Err(refused(verdict).into()) }
     }
 
-    /// The arguments of `countersign.finish_proposal` for a success.
-    pub(crate) fn executed(&self) -> [Option<String>; 5] {
-        self.ended("executed", None, None)
-    }
-
-    /// The same for a failure; `None` if only this attempt has failed, in a conflict with others (SQLSTATE class 40).
-    pub(crate) fn refused(&self, failure: &Failure) -> Option<[Option<String>; 5]> {
+    /// What a failure of the write makes of the proposal, for `countersign.fail`; `None` if only this attempt has failed, in a
+    /// conflict with others (SQLSTATE class 40).
+    pub(crate) fn outcome_of(&self, failure: &Failure) -> Option<&'static str> {
         if failure.sqlstate.as_deref().is_some_and(|state| state.starts_with("40")) {
             return None;
         }
-        let outcome = if failure.code == ErrorCode::ProposalStale { "stale" } else { "failed" };
-        Some(self.ended(outcome, Some(failure.code.as_str().to_owned()), Some(failure.message.clone())))
-    }
-
-    fn ended(&self, outcome: &str, code: Option<String>, message: Option<String>) -> [Option<String>; 5] {
-        let ids = [self.proposal_id.to_string(), self.correlation_id.to_string(), outcome.to_owned()].map(Some);
-        let [proposal, correlation, outcome] = ids;
-        [proposal, correlation, outcome, code, message]
+        Some(if failure.code == ErrorCode::ProposalStale { "stale" } else { "failed" })
     }
 }
 

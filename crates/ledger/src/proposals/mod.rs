@@ -40,6 +40,7 @@ use crate::admit::ledger_failure;
 use crate::executor::Executor;
 use crate::fingerprint::{Fingerprints, sha256_hex};
 use crate::gate::{Gate, internal_error};
+use crate::intent::slot;
 use crate::preview::Trials;
 use crate::records::{Records, rfc3339};
 
@@ -71,7 +72,9 @@ pub struct Proposals {
     previewing: Arc<Semaphore>,
 }
 
-const WHOLE_SQL: &str = "select p.client, p.tool_version, p.definition, p.params, p.params_hash, p.idempotency_key, p.preview, \
+const WHOLE_SQL: &str = "select nullif(json_strip_nulls(json_build_object('name', p.client_name, 'version', p.client_version, \
+    'session_id', p.session_id, 'trace_id', p.trace_id))::text, '{}')::json as client, \
+    p.tool_version, p.definition, p.params, p.fingerprint as params_hash, p.idempotency_key, p.preview, \
     p.reason, ";
 const LINE_SQL: &str = "select ";
 const COLUMNS_SQL: &str = concat!(
@@ -91,9 +94,9 @@ const LIST_SQL: &str = "where ($1::text is null or p.account_id = $1) and ($2::t
     case when p.status = 'pending' and p.expires_at <= clock_timestamp() then 'expired' else p.status end) \
     order by p.id desc limit $3::bigint";
 const FIND_SQL: &str = "where p.proposal_id between $1::uuid and $2::uuid order by p.id desc limit $3::bigint";
-const STANDING_SQL: &str = "select * from countersign.standing_write($1, $2, $3, $4)";
+const STANDING_SQL: &str = "select * from countersign.standing_write($1, $2)";
 const PROPOSE_SQL: &str = "select * from countersign.propose($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
-    make_interval(secs => $13::double precision), $14, $15)";
+    make_interval(secs => $13::double precision), $14, $15, $16, $17, $18)";
 
 impl Proposals {
     pub(crate) fn new(writer: Writer, gate: Gate, records: Records, settings: &crate::Settings) -> Self {
@@ -109,19 +112,17 @@ impl Proposals {
     /// # Errors
     /// That the ledger cannot be read.
     pub async fn standing(&self, draft: &Draft, deadline: Instant) -> Result<Option<Standing>, Failure> {
-        let params = [
-            Some(draft.order.principal.account_id.as_str().to_owned()),
-            Some(draft.tool.clone()),
-            Some(self.fingerprints.of(&draft.tool, &draft.order.params).as_str().to_owned()),
-            draft.idempotency_key.clone(),
-        ];
+        let fingerprint = self.fingerprints.of(&draft.tool, &draft.order.params);
+        let account = &draft.order.principal.account_id;
+        let slot = slot(account, &draft.tool, draft.idempotency_key.as_deref(), &fingerprint);
+        let params = [Some(slot), Some(fingerprint.as_str().to_owned())];
         let answer = self.writer.ask(STANDING_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
-        let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 3]>::try_from(row).ok());
-        let Some([verdict, original, result]) = row else { return Ok(None) };
+        let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 4]>::try_from(row).ok());
+        let Some([verdict, original, result, _]) = row else { return Ok(None) };
         let original = original.as_deref().and_then(CorrelationId::parse);
         Ok(match (verdict.as_deref(), original) {
             (Some("key_reused"), _) => Some(Standing::KeyReused),
-            (Some("duplicate"), Some(original)) => {
+            (Some("standing"), Some(original)) => {
                 let result = result.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
                 Some(Standing::Executed(original, result))
             }
@@ -181,6 +182,7 @@ impl Proposals {
             .map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
         let arguments = Value::Object(draft.order.params.clone()).to_string();
         too_large(arguments.len(), shown.len())?;
+        let client = &draft.order.principal.client;
         let params = [
             Some(ProposalId::new().to_string()),
             Some(draft.order.principal.account_id.as_str().to_owned()),
@@ -196,7 +198,10 @@ impl Proposals {
             Some(shown),
             Some(self.lifetime.as_secs_f64().to_string()),
             Some(MOST_PENDING.to_string()),
-            draft.order.principal.client.to_json(),
+            client.session_id.clone(),
+            client.name.clone(),
+            client.version.clone(),
+            client.trace_id.clone(),
         ];
         let answer = self.writer.ask(PROPOSE_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
         let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 2]>::try_from(row).ok());

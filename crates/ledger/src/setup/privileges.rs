@@ -3,21 +3,87 @@
 use pg::Session;
 use pg::value::identifier;
 
-use super::grants::{GRANTS, Grant, WRITER};
 use super::{Setup, literal, rows};
+use crate::baseline::BASELINE_GRANTS;
 use crate::roles::{APPROVER, OPERATOR};
 use crate::schema::SchemaError;
 
+/// Stands for the login of a server in the list of grants.
+const WRITER: &str = "{writer}";
+
+/// A table that the migrations themselves make; everybody who reads the ledger reads its version.
+const HISTORY: &str = "schema_history";
+
+/// What the list grants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Grant<'a> {
+    /// schema, table or function.
+    kind: &'static str,
+    /// Without its schema; of a function with the types of its arguments.
+    name: &'a str,
+    privilege: &'static str,
+    /// The role, or [`WRITER`].
+    role: &'a str,
+}
+
+/// The list, statement by statement.
+fn grants() -> Vec<Grant<'static>> {
+    let text = BASELINE_GRANTS.split(";\n").map(|statement| {
+        // Comments stand in front of a statement.
+        let start = statement.rfind("grant ").unwrap_or(statement.len());
+        statement.get(start..).unwrap_or_default()
+    });
+    let mut grants: Vec<Grant<'static>> = text.flat_map(statement_grants).collect();
+    let readers = [WRITER, APPROVER, OPERATOR];
+    grants.extend(readers.map(|role| Grant { kind: "table", name: HISTORY, privilege: "SELECT", role }));
+    grants
+}
+
+fn statement_grants(statement: &'static str) -> Vec<Grant<'static>> {
+    let statement = statement.trim().trim_end_matches(';');
+    let kinds = [
+        ("grant usage on schema", "schema", "USAGE"),
+        ("grant select on", "table", "SELECT"),
+        ("grant insert on", "table", "INSERT"),
+        ("grant execute on function", "function", "EXECUTE"),
+    ];
+    let Some((objects, kind, privilege)) =
+        kinds.into_iter().find_map(|(start, kind, privilege)| Some((statement.strip_prefix(start)?, kind, privilege)))
+    else {
+        return Vec::new();
+    };
+    let Some((objects, roles)) = objects.rsplit_once(" to ") else { return Vec::new() };
+    let names = top_level(objects);
+    let roles = roles.split(',').map(str::trim);
+    roles.flat_map(|role| names.iter().map(move |name| Grant { kind, name, privilege, role })).collect()
+}
+
+/// The objects of a list, without the ledger's schema.
+fn top_level(list: &'static str) -> Vec<&'static str> {
+    let (mut names, mut depth, mut start) = (Vec::new(), 0_usize, 0);
+    for (at, c) in list.char_indices().chain([(list.len(), ',')]) {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                let name = list.get(start..at).unwrap_or_default().trim();
+                names.push(name.strip_prefix("countersign.").unwrap_or(name));
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
 const WRITERS_SQL: &str = "select w.role_name from countersign.writer_login w";
 
-/// What belongs to another role than $1, as `ALTER .. OWNER` names it. A sequence of an identity column follows its table.
+/// What belongs to another role than $1, as `ALTER .. OWNER` names it.
 const NOT_OWNED_SQL: &str = "\
 select 'schema countersign' from pg_namespace n where n.nspname = 'countersign' and pg_get_userbyid(n.nspowner) <> $1 \
 union all \
-select case c.relkind when 'S' then 'sequence ' when 'c' then 'type ' else 'table ' end || c.oid::regclass from pg_class c \
-where c.relnamespace = 'countersign'::regnamespace and c.relkind in ('r', 'v', 'c', 'S') and pg_get_userbyid(c.relowner) <> $1 \
-  and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'i' \
-                  and c.relkind = 'S') \
+select 'table ' || c.oid::regclass from pg_class c \
+where c.relnamespace = 'countersign'::regnamespace and c.relkind in ('r', 'v') and pg_get_userbyid(c.relowner) <> $1 \
 union all \
 select 'function ' || p.oid::regprocedure from pg_proc p \
 where p.pronamespace = 'countersign'::regnamespace and pg_get_userbyid(p.proowner) <> $1";
@@ -51,22 +117,18 @@ pub(super) struct Privilege {
 }
 
 impl Privilege {
-    /// Whether it is one that `init` grants, or one that an administrator may grant, to auditors: USAGE of the schema, and SELECT
-    /// on a table that others may read.
+    /// Whether it is one that `init` grants, or one that an administrator may grant: SELECT, to auditors, on what everybody who
+    /// reads the ledger may read.
     fn is_expected(&self, writers: &[String]) -> bool {
-        if self.role == "PUBLIC" {
-            return false;
-        }
-        let role = if writers.contains(&self.role) { WRITER } else { &self.role };
-        GRANTS.iter().any(|grant| {
-            let is_same = grant.kind == self.kind && grant.name == self.name && grant.privilege == self.privilege;
-            is_same && (grant.role == role || ["USAGE", "SELECT"].contains(&&*grant.privilege))
-        })
-    }
-
-    /// Whether it gives this role what the grant says.
-    fn gives(&self, role: &str, grant: &Grant) -> bool {
-        self.kind == grant.kind && self.name == grant.name && self.privilege == grant.privilege && self.role == role
+        let role = if writers.contains(&self.role) { WRITER } else { self.role.as_str() };
+        let listed = grants();
+        let same = |grant: &&Grant<'_>| {
+            grant.kind == self.kind && grant.name == self.name && grant.privilege == self.privilege
+        };
+        self.role != "PUBLIC"
+            && (listed.iter().filter(same).any(|grant| grant.role == role)
+                || self.kind == "schema" && self.privilege == "USAGE"
+                || self.kind == "table" && self.privilege == "SELECT" && listed.iter().any(|grant| same(&grant)))
     }
 
     fn object(&self) -> String {
@@ -101,12 +163,12 @@ impl Setup {
         Ok(())
     }
 
-    /// Grants servers, approvers and operators what they need, and takes back what nobody should have.
+    /// Grants servers and approvers what they need, and takes back what nobody should have.
     pub(super) async fn set_privileges(&mut self, writer: &str) -> Result<(), SchemaError> {
         let mut writers = self.rows::<1>(WRITERS_SQL, &[]).await?.concat();
         let mut given = Vec::new();
         if self.role_exists(writer).await? {
-            given.push((writer.to_owned(), WRITER));
+            given.push((writer, WRITER));
             if !writers.iter().any(|known| known == writer) {
                 self.execute(format!("insert into countersign.writer_login values ({})", literal(writer))).await?;
                 writers.push(writer.to_owned());
@@ -114,11 +176,11 @@ impl Setup {
         }
         for role in [APPROVER, OPERATOR] {
             if self.role_exists(role).await? {
-                given.push((role.to_owned(), role));
+                given.push((role, role));
             }
         }
-        let known = privileges(&mut self.session).await?;
-        for grant in known.iter().filter(|grant| !grant.is_expected(&writers)) {
+        let grants = privileges(&mut self.session).await?;
+        for grant in grants.iter().filter(|grant| !grant.is_expected(&writers)) {
             let role = if grant.role == "PUBLIC" { "public".to_owned() } else { identifier(&grant.role) };
             self.execute(format!("revoke all on {} from {role} cascade", grant.object())).await?;
             if !self.report.is_new {
@@ -127,32 +189,41 @@ impl Setup {
             }
         }
         for (role, listed_as) in given {
-            self.grant(&role, listed_as, &known).await?;
+            self.grant(role, listed_as, &grants).await?;
         }
         Ok(())
     }
 
-    /// Grants a role what the list has for `listed_as`, as far as it is not among what is `known`: one statement for each
-    /// privilege.
+    /// Grants a role what the list has for it, as far as it has not got that.
     async fn grant(&mut self, role: &str, listed_as: &str, known: &[Privilege]) -> Result<(), SchemaError> {
-        let mut missing: Vec<(&str, &str, Vec<String>)> = Vec::new();
-        for grant in GRANTS.iter().filter(|grant| grant.role == listed_as) {
-            if known.iter().any(|privilege| privilege.gives(role, grant)) {
-                continue;
+        let listed = grants();
+        let missing: Vec<&Grant<'_>> = listed
+            .iter()
+            .filter(|grant| grant.role == listed_as)
+            .filter(|grant| {
+                !known.iter().any(|it| {
+                    it.role == role
+                        && (it.kind.as_str(), it.name.as_str(), it.privilege.as_str())
+                            == (grant.kind, grant.name, grant.privilege)
+                })
+            })
+            .collect();
+        let to = identifier(role);
+        for (kind, privilege) in
+            [("schema", "USAGE"), ("table", "SELECT"), ("table", "INSERT"), ("function", "EXECUTE")]
+        {
+            let of_kind = missing.iter().filter(|grant| (grant.kind, grant.privilege) == (kind, privilege));
+            let names: Vec<String> = of_kind
+                .map(
+                    |grant| {
+                        if kind == "schema" { grant.name.to_owned() } else { format!("countersign.{}", grant.name) }
+                    },
+                )
+                .collect();
+            if !names.is_empty() {
+                let (privilege, names) = (privilege.to_lowercase(), names.join(", "));
+                self.execute(format!("grant {privilege} on {kind} {names} to {to}")).await?;
             }
-            let name = match grant.kind {
-                "schema" => grant.name.clone(),
-                _ => format!("countersign.{}", grant.name),
-            };
-            match missing.iter_mut().find(|(kind, privilege, _)| (*kind, *privilege) == (grant.kind, &*grant.privilege))
-            {
-                Some((_, _, names)) => names.push(name),
-                None => missing.push((grant.kind, &grant.privilege, vec![name])),
-            }
-        }
-        for (kind, privilege, names) in missing {
-            let privilege = privilege.to_lowercase();
-            self.execute(format!("grant {privilege} on {kind} {} to {}", names.join(", "), identifier(role))).await?;
         }
         self.grant_connect(role).await
     }

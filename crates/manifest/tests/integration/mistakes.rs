@@ -233,7 +233,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
     // What statements touch (AU12)
     (
         "select id from social.note where id = $1",
-        "select id from countersign.mutation_audit where id = $1",
+        "select id from countersign.mutation where id = $1",
         "m0.toml:8:7: tool show: sql touches schema countersign, which is the ledger",
     ),
     (

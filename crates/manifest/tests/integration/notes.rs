@@ -58,7 +58,7 @@ async fn what_does_not_exist_is_a_mistake_at_its_place() {
         (note("social.tweet; drop table social.tweet", "x"), "m0.toml:4:6: on names a schema"),
         (note("", "x"), "m0.toml:4:6: on names a schema"),
         (
-            note("countersign.mutation_audit", "x"),
+            note("countersign.mutation", "x"),
             "m0.toml:4:6: the system's schemas and the ledger are never described",
         ),
         (note("pg_catalog.pg_class", "x"), "m0.toml:4:6: the system's schemas"),

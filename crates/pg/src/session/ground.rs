@@ -84,6 +84,38 @@ impl Session {
         within(outcome, opening.len(), steps.len())
     }
 
+    /// Runs `first` in a transaction of its own, commits it, and runs `second` in the block behind it, all in one round trip.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; steps are counted through both. At `first.len()` the first transaction could not be committed.
+    pub async fn commit_and_begin(
+        &mut self,
+        first: &[Step<'_>],
+        second: &[Step<'_>],
+    ) -> Result<Vec<Outcome>, StepError> {
+        let ground = self.ground.as_ref().map(|ground| ground.opening(None).to_vec());
+        let begin = ground.clone().unwrap_or_else(|| vec!["begin".to_owned()]);
+        // The modes of the first block hold for the second, and what was set for it does not.
+        let again: Vec<String> = ground.unwrap_or_default().into_iter().skip(1).collect();
+        let commit = Step::plain("commit and chain");
+        let opening = begin.iter().map(|sql| Step::plain(sql));
+        let all: Vec<Step<'_>> = opening
+            .chain(first.iter().copied())
+            .chain([commit])
+            .chain(again.iter().map(|sql| Step::plain(sql)))
+            .chain(second.iter().copied())
+            .collect();
+        let (before, between) = (begin.len(), first.len() + 1);
+        match self.run_here(&all).await {
+            Ok(mut outcomes) => Ok(outcomes.split_off(all.len() - second.len())),
+            Err(StepError { step, error }) => {
+                let step = step.saturating_sub(before);
+                let step = if step < between { step } else { step.saturating_sub(again.len()).max(first.len()) };
+                Err(StepError { step, error })
+            }
+        }
+    }
+
     /// Opens a transaction block that sees what the exported snapshot sees (`pg_export_snapshot`).
     ///
     /// # Errors
