@@ -151,8 +151,7 @@ async fn no_record_goes_without_an_entry_that_says_so() {
     // An owner who writes the entry by hand has said so. Only for what the entry names, and not for a later one.
     let forged = "insert into countersign.seal (no, sealed_at, removed, removed_before, removed_count, removed_by, hash) \
                   values (2, now(), '{[1,2)}', now(), 1, 'me', sha256('x'))";
-    let beyond =
-        client.batch_execute(&format!("begin; {forged}; delete from countersign.record where id = 2")).await;
+    let beyond = client.batch_execute(&format!("begin; {forged}; delete from countersign.record where id = 2")).await;
     assert_eq!(beyond.unwrap_err().code().unwrap().code(), "42501");
     client.batch_execute("rollback").await.unwrap();
     client

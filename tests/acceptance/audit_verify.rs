@@ -230,8 +230,7 @@ async fn a_checkpoint_shows_a_cut_tail_and_a_rewritten_history() {
 
     // The last entries and their records are gone. Without the checkpoint nothing is wrong with what is left; and
     // verifying with it does not seal over the cut, so it says the same again.
-    tamper(&db, "delete from countersign.seal where no >= 3; delete from countersign.record where id > 6")
-        .await;
+    tamper(&db, "delete from countersign.seal where no >= 3; delete from countersign.record where id > 6").await;
     insert_failed_records(&db, 1, 0).await;
     for _ in 0..2 {
         let said = audit_discrepancy(&db, &["verify", "--checkpoint", file]).await;

@@ -30,10 +30,7 @@ async fn a_profile_has_its_tools_and_no_other_and_each_write_leaves_its_record()
     assert_eq!(db.value("select count(*) from countersign.mutation").await, "0");
     let like = server.request(3, "tools/call", json!({"name": "like_tweet", "arguments": {"tweet_id": 2}})).await;
     assert_eq!(like["result"]["structuredContent"]["success"], true, "{like}");
-    assert_eq!(
-        db.value("select tool_name || ' ' || status from countersign.mutation").await,
-        "like_tweet success"
-    );
+    assert_eq!(db.value("select tool_name || ' ' || status from countersign.mutation").await, "like_tweet success");
     assert!(server.close().await);
 }
 

@@ -184,8 +184,12 @@ async fn only_a_person_with_the_role_approves_and_a_server_carries_it_out() {
     db.first_value(&format!("select 1 from countersign.proposal where proposal_id = '{id}' and status = 'executed'"))
         .await;
     assert_eq!(db.value("select count(*) from studio.package where package_id = 3").await, "0");
-    let decision = db.rows(&format!("select p.decided_by, p.decided_via, a.approval->>'decided_by', a.status, a.tool_name, a.account_id \
-        from countersign.proposal p join countersign.mutation a using (correlation_id) where p.proposal_id = '{id}'")).await;
+    let decision = db
+        .rows(&format!(
+            "select p.decided_by, p.decided_via, a.approval->>'decided_by', a.status, a.tool_name, a.account_id \
+        from countersign.proposal p join countersign.mutation a using (correlation_id) where p.proposal_id = '{id}'"
+        ))
+        .await;
     assert_eq!(decision, [["reviewer", "command_line", "reviewer", "success", "delete_package", "default"]]);
     assert_eq!(approve(&db, &proposal).await, "executed");
     server.close().await;

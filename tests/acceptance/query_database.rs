@@ -213,8 +213,7 @@ async fn errors_let_a_model_correct_itself() {
     assert_eq!((&error["sqlstate"], &error["retryable"]), (&json!("42601"), &json!(false)));
     let error = server.fail("query_database", json!({"query": "select 1/0"}), "sql_error").await;
     assert_eq!(error["sqlstate"], "22012");
-    let error =
-        server.fail("query_database", json!({"query": "table countersign.record"}), "not_permitted").await;
+    let error = server.fail("query_database", json!({"query": "table countersign.record"}), "not_permitted").await;
     assert_eq!(error["sqlstate"], "42501");
 }
 

@@ -272,15 +272,12 @@ async fn a_call_that_is_swept_while_it_waits_takes_nothing_with_it() {
         let pid = db.first_value(blocked).await;
         let second = waiting.call("like_tweet", call.clone());
         let sweep = async {
-            db.first_value("select 1 from countersign.mutation where status = 'pending' having count(*) = 2")
-                .await;
+            db.first_value("select 1 from countersign.mutation where status = 'pending' having count(*) = 2").await;
             // The first one is locked by its T2, so it is the second one that goes.
             db.first_value("select countersign.sweep(interval '0', 10)").await;
             db.run(&format!("select pg_terminate_backend({pid})")).await;
-            db.first_value(
-                "select 1 where not exists (select from countersign.mutation where status = 'pending')",
-            )
-            .await;
+            db.first_value("select 1 where not exists (select from countersign.mutation where status = 'pending')")
+                .await;
             lock.rollback().await.unwrap();
         };
         tokio::join!(second, sweep).0

@@ -116,8 +116,7 @@ async fn every_tool_refuses_in_one_form_with_a_published_code_and_a_receipt_wher
     let recorded: BTreeSet<String> =
         db.rows("select correlation_id from countersign.mutation").await.concat().into_iter().collect();
     assert_eq!(recorded, receipts, "a record has a receipt, and a receipt a record");
-    let failures =
-        "select correlation_id || ' ' || error_code from countersign.mutation where status = 'failure'";
+    let failures = "select correlation_id || ' ' || error_code from countersign.mutation where status = 'failure'";
     let failures: BTreeSet<String> = db.rows(failures).await.concat().into_iter().collect();
     assert_eq!(failures, failed, "with the same code");
     assert!(failed.len() > 10, "{failed:?}");

@@ -119,8 +119,7 @@ async fn a_failure_behind_the_gate_has_the_receipt_of_its_record_whatever_its_co
     world.db.run("revoke execute on function countersign.claim(uuid, integer) from countersign_writer").await;
     world.fails("db_error", true, put(6)).await;
 
-    let records =
-        "select count(*) filter (where status = 'failure') || ' of ' || count(*) from countersign.mutation";
+    let records = "select count(*) filter (where status = 'failure') || ' of ' || count(*) from countersign.mutation";
     assert_eq!(world.db.value(records).await, format!("{} of {}", world.failed, world.failed + 1));
     assert_eq!(world.db.value("select string_agg(id::text, ' ' order by id) from social.item").await, "1 2");
 }

@@ -119,10 +119,7 @@ async fn doctor_names_what_differs_from_what_this_program_makes() {
             "missing or altered: function sweep(",
         ),
         ("alter function countersign.may_run_until(countersign.proposal) security definer", "function may_run_until("),
-        (
-            "alter table countersign.record disable trigger protect_record",
-            "missing or altered: trigger protect_record",
-        ),
+        ("alter table countersign.record disable trigger protect_record", "missing or altered: trigger protect_record"),
         (
             "alter table countersign.reader_login disable row level security",
             "missing or altered: relation reader_login",

@@ -57,10 +57,7 @@ async fn a_write_goes_on_without_its_client_and_its_repetition_writes_nothing_mo
         lock.commit().await.unwrap();
         let again = client.call("like_tweet", json!({"tweet_id": tweet})).await;
         assert_eq!(again["success"], true, "{again}");
-        assert_eq!(
-            db.value("select string_agg(distinct status, ' ') from countersign.mutation").await,
-            "success"
-        );
+        assert_eq!(db.value("select string_agg(distinct status, ' ') from countersign.mutation").await, "success");
         assert_eq!(db.value(&format!("select count(*) from social.tweet_like where tweet_id = {tweet}")).await, "1");
     }
 }

@@ -185,9 +185,8 @@ pub(super) async fn are_accounted_for(db: &Database, receipts: Vec<(String, Stri
     assert!(tweets.iter().all(|row| row[1] == "1"), "{tweets:?}");
     assert_eq!(tweets.len(), receipts.len());
     for (text, receipt) in receipts {
-        let record = format!(
-            "select status, result->>'text' from countersign.mutation where correlation_id = '{receipt}'"
-        );
+        let record =
+            format!("select status, result->>'text' from countersign.mutation where correlation_id = '{receipt}'");
         assert_eq!(db.rows(&record).await, [["success".to_owned(), text]], "{receipt}");
     }
     let successes = "select count(*) from countersign.mutation where status = 'success'";

@@ -102,8 +102,7 @@ async fn nothing_of_a_statement_of_execute_sql_is_left() {
         assert_eq!(left(&neighbour).await, Vec::<String>::new(), "{sql}");
         let last = neighbour.simple_query("select lastval()").await;
         assert!(last.is_err(), "{sql}: a number of a sequence is left");
-        let records =
-            pooler.database().rows("select status from countersign.mutation order by id desc limit 1").await;
+        let records = pooler.database().rows("select status from countersign.mutation order by id desc limit 1").await;
         assert_eq!(records[0][0], if is_done { "success" } else { "failure" }, "{sql}");
     }
     // What it would do is asked for before somebody agrees: the text is not left prepared.

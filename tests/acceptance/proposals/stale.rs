@@ -214,8 +214,7 @@ async fn a_conflict_with_others_does_not_use_up_an_agreement() {
     );
     db.first_value(&executed).await;
     assert_eq!(db.value(PRICE).await, "150.00");
-    let records =
-        db.rows("select status, coalesce(error_sqlstate, '') from countersign.mutation order by id").await;
+    let records = db.rows("select status, coalesce(error_sqlstate, '') from countersign.mutation order by id").await;
     assert_eq!(records, [["failure", "40001"], ["failure", "40001"], ["success", ""]]);
     server.close().await;
 }

@@ -57,10 +57,7 @@ async fn what_does_not_exist_is_a_mistake_at_its_place() {
         (note("a.b.c.d", "x"), "m0.toml:4:6: on names a schema, a table or a column as SQL does: social, social.tweet"),
         (note("social.tweet; drop table social.tweet", "x"), "m0.toml:4:6: on names a schema"),
         (note("", "x"), "m0.toml:4:6: on names a schema"),
-        (
-            note("countersign.mutation", "x"),
-            "m0.toml:4:6: the system's schemas and the ledger are never described",
-        ),
+        (note("countersign.mutation", "x"), "m0.toml:4:6: the system's schemas and the ledger are never described"),
         (note("pg_catalog.pg_class", "x"), "m0.toml:4:6: the system's schemas"),
         (note("social", " "), "m0.toml:5:8: a note needs a text"),
         (note("social", &long), "m0.toml:5:8: a note has at most 1000 characters"),
