@@ -1,6 +1,4 @@
-//! The next schema of the ledger, as SQL: records that are final when they are inserted, effects, and undo that is proved.
-//!
-//! `init` does not apply it yet. `migrations/baseline/README.md` says what has to change for that.
+//! The schema of the ledger, as SQL: records that are final when they are inserted, effects, and undo that is proved.
 
 /// The files of the schema, by topic, in the order in which they are applied to a database with an empty schema `countersign`.
 pub const BASELINE: [(&str, &str); 11] = [

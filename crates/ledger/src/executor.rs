@@ -229,9 +229,8 @@ const ADMISSION_SQL: &str = "insert into countersign.admission (slot, correlatio
     client_version, trace_id, tool_name, fingerprint, idempotency_key, params, params_summary, undo_of, proposal_id) \
     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
 const CLAIM_SQL: &str = "select countersign.claim($1, $2, $3, $4)";
-const PREVIEW_SQL: &str = "select pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $1, true), \
-                           pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true), \
-                           pg_catalog.pg_current_xact_id(), pg_catalog.set_config('countersign.account_id', $2, true)";
+/// The attempt of a preview is made in its own transaction: it is rolled back with it.
+const PREVIEW_SQL: &str = "select countersign.claim_preview(pg_catalog.gen_random_uuid(), $2, null, 'preview', $1)";
 
 impl<'a> WriteTx<'a> {
     pub(crate) fn new(lease: &'a mut Lease, writer: &'a Writer, account: &AccountId, opening: Opening<'a>) -> Self {

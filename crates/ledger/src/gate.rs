@@ -293,6 +293,9 @@ impl Protocol {
                     // The session goes back to its pool only without a transaction.
                     if lease.session().run(&[Step::plain("rollback")]).await.is_err() {
                         lease.discard();
+                    } else {
+                        // Whoever waits holds no session.
+                        drop(lease);
                     }
                 }
             }

@@ -74,12 +74,13 @@ impl CliWrite {
     }
 
     async fn run(&self, tx: &mut WriteTx<'_>) -> Result<Work, Refusal> {
+        // Before the steps are taken: a transaction that could not be opened is tried again.
+        tx.run(&[]).await?;
         let Some(mut steps) = self.take_steps() else {
             return Err(Failure::new(ErrorCode::InternalError, "the statement has been carried out already").into());
         };
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(opened) = opened {
-            tx.run(&[]).await?;
             let _ = opened.send(tx.correlation_id().map(str::to_owned));
         }
         let mut transcript = Transcript::default();
