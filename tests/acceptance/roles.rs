@@ -39,8 +39,8 @@ async fn the_writer_changes_the_ledger_through_the_protocol_and_in_no_other_way(
     }
     for sql in [
         "update countersign.record set status = 'failure'",
-        "update countersign.record set params_summary = '' where status = 'pending'",
-        "update countersign.idempotency_guard set expires_at = '-infinity'",
+        "update countersign.admission set params_summary = ''",
+        "update countersign.record set holds_until = '-infinity'",
         "select * from countersign.reader_login",
         "select * from countersign.state_key",
         "select countersign.rotate_state_key(true)",
@@ -55,7 +55,7 @@ async fn the_writer_changes_the_ledger_through_the_protocol_and_in_no_other_way(
     assert_eq!(db.rows("select a::text from countersign.mutation a").await, before);
     // Its owner may not either: the triggers see to it (AU02, AU03).
     for sql in [
-        "update countersign.record set elapsed_ms = 0",
+        "update countersign.record set completed_at = admitted_at",
         "delete from countersign.record",
         "truncate countersign.record cascade",
     ] {
