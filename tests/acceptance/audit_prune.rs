@@ -63,9 +63,9 @@ async fn what_something_that_stays_points_to_stays() {
     // 12, so its reversal 7 stays, and what reversed that one in turn, 8; 9 holds a guard that is alive, 10 a dead one.
     tamper(
         &db,
-        "update countersign.record set status = 'success', error_code = null, result = '{}', exec_xid = '5' \
+        "update countersign.record set status = 'success', error_code = null, result = '{}', xid = '5' \
              where id in (1, 3, 4, 5, 6, 7, 8, 9); \
-         update countersign.record set created_at = now() where id >= 11; \
+         update countersign.record set admitted_at = now() where id >= 11; \
          update countersign.record d set status = 'duplicate', error_code = null, duplicate_of = o.correlation_id \
              from countersign.mutation o where (o.id, d.id) in ((1, 2), (3, 11), (6, 12)); \
          insert into countersign.undo_call select w.correlation_id, 1, 'default', 'x', repeat('0', 64), r.correlation_id \
@@ -93,7 +93,7 @@ async fn many_records_go_in_batches_and_a_duplicate_in_another_batch_is_no_obsta
     insert_failed_records(&db, 1, 0).await;
     tamper(
         &db,
-        "update countersign.record set status = 'success', error_code = null, result = '{}', exec_xid = '5' where id = 1; \
+        "update countersign.record set status = 'success', error_code = null, result = '{}', xid = '5' where id = 1; \
          update countersign.record d set status = 'duplicate', error_code = null, duplicate_of = o.correlation_id \
              from countersign.mutation o where (o.id, d.id) = (1, 2400)",
     )
@@ -114,7 +114,7 @@ async fn a_write_is_admitted_and_reversed_while_old_records_go() {
     let liked = server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
     tamper(
         &db,
-        "update countersign.record set created_at = created_at - interval '100 days'; \
+        "update countersign.record set admitted_at = admitted_at - interval '100 days'; \
          update countersign.idempotency_guard set expires_at = '-infinity', bound_until = now() - interval '2 hours'",
     )
     .await;

@@ -124,7 +124,7 @@ async fn a_list_says_in_100_columns_who_did_what_and_an_id_can_be_shortened() {
     }
     for end in ["1", "2"] {
         db.run(&format!(
-            "insert into countersign.record (correlation_id, tool_name, params_hash, params, params_summary) \
+            "insert into countersign.record (correlation_id, tool_name, fingerprint, params, params_summary) \
              values ('abcdef00-0000-4000-8000-00000000000{end}', 'tool_{end}', repeat('0', 64), '{{}}', '{{}}')"
         ))
         .await;

@@ -145,7 +145,7 @@ async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
     audit(&db, &["seal"]).await;
     for id in ["1", "-7"] {
         db.run(&format!(
-            "insert into countersign.record (id, correlation_id, tool_name, params_hash, params, params_summary) \
+            "insert into countersign.record (id, correlation_id, tool_name, fingerprint, params, params_summary) \
              overriding system value values ({id}, '00000000-0000-4000-8000-000000000001', 'x', repeat('0', 64), '{{}}', '')"
         ))
         .await;

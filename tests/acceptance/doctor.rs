@@ -94,7 +94,7 @@ async fn writes_that_are_pending_for_too_long_are_listed_until_a_server_ends_the
 
     // A call may take longer than that: then nothing is wrong with it.
     let deadline = ["--call-deadline-ms", "3600000"];
-    tamper(&db, "update countersign.record set created_at = clock_timestamp() - interval '40 minutes'").await;
+    tamper(&db, "update countersign.record set admitted_at = clock_timestamp() - interval '40 minutes'").await;
     finding(&findings(&db.writer_url(), &deadline).await.0, "ok", "records", "no write is pending");
     let server = Server::on(&db).await;
     // The server's sweep ends it.

@@ -79,6 +79,6 @@ async fn every_write_tool_answers_in_the_same_shape_and_leaves_one_record() {
         .map(|entry| [text(&entry["tool_name"]), text(&entry["correlation_id"])])
         .collect();
     assert_eq!(recorded, receipts, "one record each, newest first");
-    let hashes = "select count(distinct params_hash) from countersign.mutation where params_hash ~ '^[0-9a-f]{64}$'";
+    let hashes = "select count(distinct fingerprint) from countersign.mutation where fingerprint ~ '^[0-9a-f]{64}$'";
     assert_eq!(db.value(hashes).await, calls.len().to_string());
 }

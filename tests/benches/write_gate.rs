@@ -99,7 +99,7 @@ impl Side {
         // As many writes of an hour ago; half of them can be undone.
         owner
             .batch_execute(&format!(
-                "insert into countersign.record (correlation_id, tool_name, params_hash, params, params_summary,
+                "insert into countersign.record (correlation_id, tool_name, fingerprint, params, params_summary,
                      status, exec_xid, result, result_summary, rows_affected, rollback_action, elapsed_ms, created_at, completed_at)
                  select gen_random_uuid(), 'insert_item', encode(sha256(n::text::bytea), 'hex'), '{{\"n\": 1}}', '{{\"n\": 1}}',
                      'success', pg_current_xact_id(), '{{\"id\": 1}}', '{{\"id\": 1}}', 1, '{{}}', 1, at, at

@@ -267,6 +267,7 @@ impl Protocol {
     /// The way through the ledger.
     async fn go(&self, intent: &Intent) -> Result<Settled, Stopped> {
         let mut way = Way::Admit { is_durable: self.settings.durable_admission };
+        let mut lost = false;
         loop {
             let mut lease = match self.writer.lease(self.attempt.deadline).await {
                 Ok(lease) => lease,
@@ -284,10 +285,16 @@ impl Protocol {
                 }
                 Executed::Unopened(Unopened::Failed(error)) => return Err(admit::unanswered(None, &error)),
                 Executed::Unopened(Unopened::Lost(error)) => {
-                    tracing::info!(%error, "the connection was lost before the write began");
                     lease.discard();
                     self.writer.forget_idle();
                     self.memory.forget_all();
+                    if lost || self.has_begun(intent).await {
+                        tracing::info!(%error, "the connection was lost before the write committed");
+                        return Err(self.stopped(resolve::aborted()));
+                    }
+                    tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
+                    lost = true;
+                    continue;
                 }
                 Executed::Unopened(Unopened::Refused) => {
                     // The session goes back to its pool only without a transaction.
@@ -354,6 +361,16 @@ impl Protocol {
                 Executed::Doubtful(Some(Failure::new(ErrorCode::Timeout, why)))
             }
         }
+    }
+
+    /// Whether the attempt was admitted: then it is ended. COMMIT of its T2 was not sent. An answer that cannot be had is yes.
+    async fn has_begun(&self, intent: &Intent) -> bool {
+        let deadline = Instant::now() + RESOLVE_TIMEOUT;
+        let ended = resolve::end(&self.writer, (intent, &self.attempt), &resolve::aborted(), deadline).await;
+        ended.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the end of a write that was lost could not be recorded; the sweep does it");
+            true
+        })
     }
 
     /// There is no session to write on. An attempt that is admitted gets its end.

@@ -56,7 +56,7 @@ pub(crate) async fn resolve(
     }
 }
 
-fn aborted() -> Failure {
+pub(crate) fn aborted() -> Failure {
     Failure::new(
         ErrorCode::InDoubtAborted,
         "the connection was lost before the write committed; nothing was written, and the call can be repeated",
@@ -91,7 +91,7 @@ async fn ask(
 
 /// Ends an attempt with this failure, once whoever works on it is done. Whether it was still there: from here on its T2 cannot
 /// commit.
-async fn end(
+pub(crate) async fn end(
     writer: &Writer,
     (intent, attempt): (&Intent, &Attempt),
     cause: &Failure,

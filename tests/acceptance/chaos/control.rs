@@ -18,7 +18,7 @@ pub(super) async fn write_outcomes_in_a_second_transaction(db: &Database) -> Res
          language plpgsql as $$
          begin
              if public.dblink_exec('{place}', format(
-                 'update countersign.record set exec_xid = %L
+                 'update countersign.record set xid = %L
                   where correlation_id = %L and status = ''pending'' and exec_xid is null',
                  pg_current_xact_id(), correlation)) <> 'UPDATE 1'
              then

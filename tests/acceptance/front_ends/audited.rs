@@ -6,7 +6,7 @@ use testkit::{Database, Pipe, Proxy, Told, What, When, bare_front_end, database,
 async fn records(db: &Database) -> Vec<Vec<String>> {
     db.rows(
         "select status, coalesce(actor, ''), params::text, coalesce(result::text, ''), coalesce(error_code, '') \
-         from countersign.mutation where tool_name = 'cli_write' order by created_at",
+         from countersign.mutation where tool_name = 'cli_write' order by admitted_at",
     )
     .await
 }

@@ -43,7 +43,7 @@ async fn run((mut command, input): (Command, String), output: File) -> Output {
 
 /// The receipt of the newest record, or what is said where there is no ledger.
 async fn receipt(db: &Database, has_ledger: bool) -> String {
-    let newest = "select correlation_id from countersign.mutation order by created_at desc limit 1";
+    let newest = "select correlation_id from countersign.mutation order by admitted_at desc limit 1";
     if has_ledger { format!("receipt {}", db.value(newest).await) } else { "no receipt".to_owned() }
 }
 
