@@ -221,6 +221,12 @@ async fn a_record_is_shown_with_what_it_is_tied_to() {
     assert!(shown.contains(&line("reverses", &like)), "{shown}");
     assert!(shown.contains("nothing yet: no like_tweet call was made"), "{shown}");
 
+    // A write whose undo was undone stands again.
+    let reversed = async || listed(&db, &["--tool", "like_tweet"]).await.last().unwrap()["is_reversed"].clone();
+    assert_eq!(reversed().await, true);
+    db.run(&format!("insert into countersign.reversal values ('{unlike}', gen_random_uuid())")).await;
+    assert_eq!(reversed().await, false);
+
     let record = &lines(&audit(&db, &["show", "--json", &like]).await)[0];
     assert_eq!(record["undo_calls"], json!([{"tool_name": "unlike_tweet", "reversed_by": unlike}]));
     assert_eq!((&record["duplicates"], &record["first_duplicates"]), (&json!(1), &json!([duplicate])));

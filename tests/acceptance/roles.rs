@@ -139,12 +139,18 @@ async fn a_login_that_can_do_too_much_is_named_and_refused_under_strict_roles() 
         db.name()
     ))
     .await;
+    db.run(&format!(
+        "create role operating_{0} login; grant countersign_writer, countersign_operator to operating_{0}",
+        db.name()
+    ))
+    .await;
     let as_role = |role: &str| db.url().replace("user=postgres", &format!("user={role}_{}", db.name()));
     for (url, power) in [
         (db.url(), "\"postgres\", which is a superuser"),
         (as_role("owning"), "owns the ledger"),
         // X-41, AP01: no server has the role with which people approve.
         (as_role("approving"), "which may approve what its agents propose"),
+        (as_role("operating"), "which may undo the writes of every account, and freeze accounts"),
         (as_role("mighty"), "may create roles, bypasses row level security"),
     ] {
         let (said, started) = start(&url, &[]).await;
