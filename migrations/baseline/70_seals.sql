@@ -183,6 +183,8 @@ begin
     if made_before is null or made_before > clock_timestamp() - interval '1 day' then
         raise exception 'records of the last day are not pruned' using errcode = '22023';
     end if;
+    -- Whatever has hold of a record goes first; meanwhile nobody could seal.
+    perform set_config('lock_timeout', '500ms', true);
     perform from countersign.seal_state for update;
     select max(p.id), array_agg(p.correlation_id), range_agg(int8range(p.id, p.id, '[]')), count(*)
     into looked_to, doomed, entry.removed, removed_records

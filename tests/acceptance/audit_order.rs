@@ -4,14 +4,15 @@ use testkit::audit::audit;
 use testkit::{Database, database};
 
 const INSERT: &str = "insert into countersign.record \
-    (correlation_id, tool_name, params_hash, params, params_summary, status, error_code, completed_at) \
-    values (gen_random_uuid(), 'race', repeat('0', 64), '{}', '{}', 'failure', 'x', clock_timestamp())";
+    (correlation_id, account_id, tool_name, fingerprint, params, params_summary, status, error_code, login, xid, admitted_at, completed_at) \
+    values (gen_random_uuid(), 'default', 'race', repeat('0', 64), '{}', '{}', 'failure', 'x', session_user, '3', clock_timestamp(), \
+        clock_timestamp())";
 
 /// Every record that is there is in one entry, once, and every entry's records are there.
 async fn assert_sealed_once(db: &Database) {
     let odd = db
         .rows(
-            "select coalesce(a.id, s.id), count(s.id) from countersign.mutation a \
+            "select coalesce(a.id, s.id), count(s.id) from countersign.record a \
              full join (select unnest(record_ids) as id from countersign.seal) s on s.id = a.id \
              group by 1 having count(s.id) <> 1 or count(a.id) <> 1",
         )
@@ -93,7 +94,7 @@ async fn an_id_that_was_drawn_before_its_transaction_had_an_id_is_not_given_up()
     let waits = "select count(*) from pg_locks where locktype = 'advisory' and objid = 60 and not granted";
     db.until_value(waits, "1").await;
     db.run(INSERT).await;
-    assert_eq!(db.value("select string_agg(id::text, ',') from countersign.mutation").await, "1,3");
+    assert_eq!(db.value("select string_agg(id::text, ',') from countersign.record").await, "1,3");
     for _ in 0..3 {
         assert_eq!(db.value("select countersign.seal_records(100)").await, "0", "2 may still come");
     }

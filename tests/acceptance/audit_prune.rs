@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 async fn ids(db: &Database) -> String {
-    db.value("select coalesce(string_agg(id::text, ',' order by id), '') from countersign.mutation").await
+    db.value("select coalesce(string_agg(id::text, ',' order by id), '') from countersign.record").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -24,14 +24,18 @@ async fn after_90_days_a_final_record_goes_and_a_pending_one_stays() {
     let would = audit(&db, &["prune", "--older-than", "90d", "--dry-run"]).await;
     assert!(would.starts_with("Would remove 1 record made before 20"), "{would}");
     assert_eq!(ids(&db).await, "1,2", "a dry run removes nothing");
-    // Behind the pending record nothing is sealed, and what is not sealed stays.
     insert_pending_record(&db, 92).await;
     insert_failed_records(&db, 1, 91).await;
+    audit(&db, &["seal"]).await;
+    // While a transaction may still insert an older record nothing newer is sealed, and what is not sealed stays.
+    let open = db.connect().await;
+    open.batch_execute("begin; lock table countersign.record in row exclusive mode").await.unwrap();
+    insert_failed_records(&db, 1, 91).await;
     let said = audit(&db, &["prune", "--older-than", "90d"]).await;
-    assert!(said.starts_with("Removed 1 record made before 20"), "{said}");
+    assert!(said.starts_with("Removed 2 records made before 20"), "{said}");
     assert!(said.contains("Left 1 record of that age: pending."), "{said}");
     assert!(said.contains("Left 1 record of that age: not sealed yet"), "{said}");
-    assert_eq!(ids(&db).await, "2,3,4");
+    assert_eq!(ids(&db).await, "2,4");
     let again = audit(&db, &["prune", "--older-than", "90d"]).await;
     assert!(again.starts_with("Removed 0 records"), "{again}");
 
@@ -45,89 +49,81 @@ async fn after_90_days_a_final_record_goes_and_a_pending_one_stays() {
         .await;
     assert_eq!(
         entry,
-        [["{[1,2)}", "1", "t", "t", "t"]],
+        [["{[1,2),[3,4)}", "2", "t", "t", "t"]],
         "the ledger says what was removed, by whom, up to when, and when"
     );
+    open.batch_execute("rollback").await.unwrap();
     let said = audit(&db, &["verify"]).await;
-    assert!(said.contains("2 records in 2 entries, 1 pruned since"), "{said}");
+    assert!(said.contains("4 records in 4 entries, 2 pruned since"), "{said}");
     // The entry does not cover up for anything else.
     tamper(&db, "delete from countersign.record where id = 2").await;
     assert!(audit_discrepancy(&db, &["verify"]).await.contains("record 2 is missing"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_something_that_stays_points_to_stays() {
+async fn what_still_answers_for_a_call_stays_and_all_else_goes_with_its_effects() {
     let db = database().await;
-    insert_failed_records(&db, 12, 100).await;
-    // By id: 1 has an old duplicate 2, 3 a young duplicate 11; 4 was reversed by 5; 6 is reversed and has the young duplicate
-    // 12, so its reversal 7 stays, and what reversed that one in turn, 8; 9 holds a guard that is alive, 10 a dead one.
+    insert_failed_records(&db, 4, 100).await;
+    insert_failed_records(&db, 1, 0).await;
+    // By id: 1 was reversed by 2 and has an effect and the young duplicate 5; 3 holds its slot, and 4 held one.
     tamper(
         &db,
-        "update countersign.record set status = 'success', error_code = null, result = '{}', xid = '5' \
-             where id in (1, 3, 4, 5, 6, 7, 8, 9); \
-         update countersign.record set admitted_at = now() where id >= 11; \
+        "update countersign.record set status = 'success', error_code = null, result = '{}' where id in (1, 2, 3, 4); \
          update countersign.record d set status = 'duplicate', error_code = null, duplicate_of = o.correlation_id \
-             from countersign.mutation o where (o.id, d.id) in ((1, 2), (3, 11), (6, 12)); \
-         insert into countersign.undo_call select w.correlation_id, 1, 'default', 'x', repeat('0', 64), r.correlation_id \
-             from countersign.mutation w join countersign.mutation r \
-             on (w.id, r.id) in ((4, 5), (6, 7), (7, 8)); \
-         insert into countersign.idempotency_guard select 'default', 'x', id::text, correlation_id, repeat('0', 64), '-infinity', \
-             case id when 9 then now() + interval '1 minute' else now() - interval '61 minutes' end \
-             from countersign.mutation where id in (9, 10)",
+             from countersign.record o where (o.id, d.id) = (1, 5); \
+         insert into countersign.reversal select w.correlation_id, r.correlation_id \
+             from countersign.record w join countersign.record r on (w.id, r.id) = (1, 2); \
+         insert into countersign.effect (correlation_id, position, relation, shape, op) \
+             select r.correlation_id, 1, 0, 0, 'I' from countersign.record r where r.id = 1; \
+         update countersign.record set slot = sha256('slot'), \
+             holds_until = now() + case id when 3 then interval '1 minute' else interval '-1 minute' end where id in (3, 4)",
     )
     .await;
     let would = audit(&db, &["prune", "--older-than", "90d", "--dry-run"]).await;
     let said = audit(&db, &["prune", "--older-than", "90d"]).await;
-    assert!(would.starts_with("Would remove 5 records") && said.starts_with("Removed 5 records"), "{would}{said}");
-    assert!(would.contains("Left 5 records of that age: still needed"), "{would}");
-    assert_eq!(ids(&db).await, "3,6,7,8,9,11,12");
-    assert_eq!(db.value("select string_agg(key, ',') from countersign.idempotency_guard").await, "9");
-    assert_eq!(db.value("select count(*) from countersign.undo_call").await, "2");
+    assert!(would.starts_with("Would remove 3 records") && said.starts_with("Removed 3 records"), "{would}{said}");
+    assert!(would.contains("Left 1 record of that age: still needed"), "{would}");
+    assert_eq!(ids(&db).await, "3,5");
+    for table in ["reversal", "effect"] {
+        assert_eq!(db.value(&format!("select count(*) from countersign.{table}")).await, "0", "{table}");
+    }
     audit(&db, &["verify"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_records_go_in_batches_and_a_duplicate_in_another_batch_is_no_obstacle() {
+async fn many_records_go_in_batches() {
     let db = database().await;
     insert_failed_records(&db, 2500, 100).await;
     insert_failed_records(&db, 1, 0).await;
-    tamper(
-        &db,
-        "update countersign.record set status = 'success', error_code = null, result = '{}', xid = '5' where id = 1; \
-         update countersign.record d set status = 'duplicate', error_code = null, duplicate_of = o.correlation_id \
-             from countersign.mutation o where (o.id, d.id) = (1, 2400)",
-    )
-    .await;
     let said = audit(&db, &["prune", "--older-than", "12w"]).await;
     assert!(said.starts_with("Removed 2500 records") && !said.contains("Left"), "{said}");
     assert_eq!(ids(&db).await, "2501");
     let entries = db.value("select string_agg(removed::text, ' ' order by no) from countersign.seal").await;
-    assert_eq!(entries, "{[2,1001)} {[1001,2001)} {[2001,2501)} {[1,2)}");
-    assert!(audit(&db, &["verify"]).await.contains("2501 records in 7 entries, 2500 pruned"));
+    assert_eq!(entries, "{[1,1001)} {[1001,2001)} {[2001,2501)}");
+    assert!(audit(&db, &["verify"]).await.contains("2501 records in 6 entries, 2500 pruned"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_is_admitted_and_reversed_while_old_records_go() {
+async fn a_write_is_admitted_while_old_records_go() {
     let db = database().await;
     let server = Server::on(&db).await;
     let tweet = untouched_tweet(&db).await;
-    let liked = server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
+    server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
     tamper(
         &db,
-        "update countersign.record set admitted_at = admitted_at - interval '100 days'; \
-         update countersign.idempotency_guard set expires_at = '-infinity', bound_until = now() - interval '2 hours'",
+        "update countersign.record set admitted_at = admitted_at - interval '100 days', \
+             completed_at = completed_at - interval '100 days', holds_until = now() - interval '2 hours'",
     )
     .await;
-    // An open transaction has the undo call that an old record would take with it: pruning gives way, not the write.
+    // An open transaction has locked an old record: pruning gives way.
     let writer = db.connect().await;
-    writer.batch_execute("begin; select from countersign.undo_call for update").await.unwrap();
+    writer.batch_execute("begin; select from countersign.record for update").await.unwrap();
     let ran = run_audit(&db.url(), &["prune", "--older-than", "90d"]).await;
     assert!(ran.code == 1 && ran.err.contains("can be run again") && ran.err.contains("55P03"), "{}", ran.err);
     writer.batch_execute("rollback").await.unwrap();
     assert!(audit(&db, &["prune", "--older-than", "90d"]).await.starts_with("Removed 1 record"));
-    assert_eq!(db.value("select count(*) from countersign.idempotency_guard").await, "0");
     // What was pruned can still be undone by hand, and done again.
-    let unlike = server.succeed("unlike_tweet", liked["meta"]["rollback"]["undo_params"].clone()).await;
+    let unlike = server.succeed("unlike_tweet", json!({"tweet_id": tweet})).await;
     assert_eq!(unlike["data"]["duplicate"], json!(null));
     server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
     audit(&db, &["verify"]).await;
@@ -166,7 +162,7 @@ async fn no_record_goes_without_an_entry_that_says_so() {
 async fn a_pruned_record_that_comes_back_is_named() {
     let db = database().await;
     insert_failed_records(&db, 3, 100).await;
-    db.run("create table copy as select * from countersign.mutation").await;
+    db.run("create table copy as select * from countersign.record").await;
     audit(&db, &["prune", "--older-than", "2d"]).await;
     db.run("insert into countersign.record overriding system value select * from copy where id = 2").await;
     let said = audit_discrepancy(&db, &["verify"]).await;

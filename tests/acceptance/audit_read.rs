@@ -19,11 +19,11 @@ async fn some_records(db: &Database) -> (i64, Vec<String>) {
     let server = Server::forgetful(db).await;
     let tweet = untouched_tweet(db).await;
     let like = json!({"tweet_id": tweet});
-    let mut receipts = Vec::new();
-    for (tool, arguments) in [("like_tweet", &like), ("like_tweet", &like), ("unlike_tweet", &like)] {
-        receipts
-            .push(server.succeed(tool, arguments.clone()).await["meta"]["correlation_id"].as_str().unwrap().to_owned());
-    }
+    let liked = server.succeed("like_tweet", like.clone()).await;
+    let again = server.succeed("like_tweet", like).await;
+    let unliked = server.succeed("unlike_tweet", liked["meta"]["rollback"]["undo_params"].clone()).await;
+    let receipt = |answer: &Value| answer["meta"]["correlation_id"].as_str().unwrap().to_owned();
+    let mut receipts = vec![receipt(&liked), receipt(&again), receipt(&unliked)];
     server.fail("like_tweet", json!({"tweet_id": 999_999}), "sql_error").await;
     server.close().await;
     let mut command = Server::command(db);
@@ -124,8 +124,9 @@ async fn a_list_says_in_100_columns_who_did_what_and_an_id_can_be_shortened() {
     }
     for end in ["1", "2"] {
         db.run(&format!(
-            "insert into countersign.record (correlation_id, tool_name, fingerprint, params, params_summary) \
-             values ('abcdef00-0000-4000-8000-00000000000{end}', 'tool_{end}', repeat('0', 64), '{{}}', '{{}}')"
+            "insert into countersign.attempt (slot, correlation_id, account_id, tool_name, fingerprint, params, params_summary) \
+             values (countersign.slot_of('default', 'tool_{end}', null, repeat('0', 64)), \
+                 'abcdef00-0000-4000-8000-00000000000{end}', 'default', 'tool_{end}', repeat('0', 64), '{{}}', '{{}}')"
         ))
         .await;
     }
@@ -191,7 +192,7 @@ async fn a_record_says_which_client_wrote_in_which_session_for_which_trace() {
     assert_eq!(five, json!({"name": "test", "version": "0"}));
     // What a client says of itself is sealed with its write.
     assert!(audit(&db, &["verify"]).await.contains("5 records in"));
-    tamper(&db, "update countersign.record set client = '{}' where id = 1").await;
+    tamper(&db, "update countersign.record set client_name = 'x' where id = 1").await;
     assert!(audit_discrepancy(&db, &["verify"]).await.contains("record 1 (correlation id"));
 }
 
@@ -219,6 +220,12 @@ async fn a_record_is_shown_with_what_it_is_tied_to() {
     let shown = audit(&db, &["show", &unlike]).await;
     assert!(shown.contains(&line("reverses", &like)), "{shown}");
     assert!(shown.contains("nothing yet: no like_tweet call was made"), "{shown}");
+
+    // A write whose undo was undone stands again.
+    let reversed = async || listed(&db, &["--tool", "like_tweet"]).await.last().unwrap()["is_reversed"].clone();
+    assert_eq!(reversed().await, true);
+    db.run(&format!("insert into countersign.reversal values ('{unlike}', gen_random_uuid())")).await;
+    assert_eq!(reversed().await, false);
 
     let record = &lines(&audit(&db, &["show", "--json", &like]).await)[0];
     assert_eq!(record["undo_calls"], json!([{"tool_name": "unlike_tweet", "reversed_by": unlike}]));

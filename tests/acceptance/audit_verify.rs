@@ -19,20 +19,19 @@ async fn what_agents_wrote_is_sealed_once_and_agrees_also_after_a_reversal() {
     let db = database().await;
     let server = Server::forgetful(&db).await;
     let tweet = untouched_tweet(&db).await;
-    server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
+    let liked = server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
     server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
     server.fail("like_tweet", json!({"tweet_id": 999_999}), "sql_error").await;
     let first: Value = serde_json::from_str(&audit(&db, &["seal"]).await).unwrap();
     assert_eq!((&first["records"], &first["last_id"]), (&json!(3), &json!(3)), "{first}");
     // The reversal is noted at a record that is sealed by now: that is no alteration.
-    server.succeed("unlike_tweet", json!({"tweet_id": tweet})).await;
-    assert_eq!(db.value("select count(*) from countersign.undo_call where reversed_by is not null").await, "1");
+    server.succeed("unlike_tweet", liked["meta"]["rollback"]["undo_params"].clone()).await;
+    assert_eq!(db.value("select count(*) from countersign.reversal").await, "1");
     insert_pending_record(&db, 0).await;
     insert_failed_records(&db, 1, 0).await;
     let said = audit(&db, &["verify"]).await;
-    assert!(said.contains("agrees with its seals: 4 records in ") && said.contains(" 0 pruned"), "{said}");
-    // What is behind a pending record waits.
-    assert!(said.contains("Not sealed yet: 1 final records. Pending: 1."), "{said}");
+    assert!(said.contains("agrees with its seals: 5 records in ") && said.contains(" 0 pruned"), "{said}");
+    assert!(said.contains("Not sealed yet: 0 final records. Pending: 1."), "{said}");
     let second: Value = serde_json::from_str(&audit(&db, &["seal"]).await).unwrap();
     let third: Value = serde_json::from_str(&audit(&db, &["seal"]).await).unwrap();
     assert_eq!((&second["entries"], &second["hash"]), (&third["entries"], &third["hash"]), "nothing to seal, no entry");
@@ -44,7 +43,7 @@ async fn what_agents_wrote_is_sealed_once_and_agrees_also_after_a_reversal() {
         db.name()
     ))
     .await;
-    assert!(audit(&db, &["verify"]).await.contains("agrees with its seals: 4 records"));
+    assert!(audit(&db, &["verify"]).await.contains("agrees with its seals: 5 records"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,46 +91,64 @@ async fn the_chain_cannot_be_changed_or_removed_by_its_owner() {
 async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
     // AU04. Each of every column that a final record has, one at a time.
     let db = three_sealed_records().await;
-    let second = db.value("select correlation_id from countersign.mutation where id = 2").await;
-    db.run("create table original as select * from countersign.mutation").await;
-    for change in [
-        "status = 'success', result = '{}', exec_xid = '5', error_code = null",
-        "params = '{\"n\": 2 }'",
-        "params_summary = ''",
-        "idempotency_key = ''",
-        "tool_name = 'x'",
-        "params_hash = repeat('1', 64)",
-        "result = '1'",
-        "result_summary = 'x'",
-        "rows_affected = 0",
-        "before_image = '[]'",
-        "rollback_action = 'null'",
-        "error_code = 'x'",
-        "error_sqlstate = '00000'",
-        "error_message = 'x'",
-        "elapsed_ms = 0",
-        "account_id = 'x'",
-        "actor = ''",
-        "exec_xid = '7'",
-        "created_at = created_at + interval '1 microsecond'",
-        "completed_at = 'infinity'",
-    ] {
+    let second = db.value("select correlation_id from countersign.record where id = 2").await;
+    db.run("create table original as select * from countersign.record").await;
+    let columns = db
+        .rows(
+            "select column_name from information_schema.columns where table_name = 'original' and column_name <> 'id' \
+             order by ordinal_position",
+        )
+        .await
+        .concat();
+    let changes = [
+        ("correlation_id", "correlation_id = gen_random_uuid()"),
+        ("account_id", "account_id = 'x'"),
+        ("actor", "actor = ''"),
+        ("session_id", "session_id = ''"),
+        ("client_name", "client_name = ''"),
+        ("client_version", "client_version = ''"),
+        ("trace_id", "trace_id = ''"),
+        ("tool_name", "tool_name = 'x'"),
+        ("fingerprint", "fingerprint = repeat('1', 64)"),
+        ("idempotency_key", "idempotency_key = ''"),
+        ("params", "params = '{\"n\": 2 }'"),
+        ("params_summary", "params_summary = ''"),
+        ("status", "status = 'success', result = '{}', error_code = null"),
+        ("duplicate_of", "status = 'duplicate', duplicate_of = correlation_id, error_code = null"),
+        ("undo_of", "undo_of = array[correlation_id]"),
+        ("result", "result = '1'"),
+        ("result_summary", "result_summary = 'x'"),
+        ("rows_affected", "rows_affected = 0"),
+        ("before_image", "before_image = '[]'"),
+        ("after_image", "after_image = '[]'"),
+        ("rollback", "rollback = 'null'"),
+        ("error_code", "error_code = 'x'"),
+        ("error_sqlstate", "error_sqlstate = '00000'"),
+        ("error_message", "error_message = 'x'"),
+        ("error_detail", "error_detail = 'null'"),
+        ("approval", "approval = 'null'"),
+        ("login", "login = 'x'"),
+        ("slot", "slot = '', holds_until = 'infinity'"),
+        ("holds_until", "slot = '', holds_until = '-infinity'"),
+        ("xid", "xid = '7'"),
+        ("admitted_at", "admitted_at = admitted_at + interval '1 microsecond'"),
+        ("completed_at", "completed_at = 'infinity'"),
+    ];
+    assert_eq!(changes.map(|(column, _)| column).as_slice(), columns, "every column is tried");
+    let restored: Vec<String> = columns.iter().map(|column| format!("{column} = o.{column}")).collect();
+    for (column, change) in changes {
         tamper(&db, &format!("update countersign.record set {change} where id >= 2")).await;
         let said = audit_discrepancy(&db, &["verify"]).await;
-        let named =
-            format!("record 2 (correlation id {second}) was altered after it was sealed (entry 1 of the chain)");
-        assert!(said.contains(&named), "{change}: {said}");
-        tamper(
-            &db,
-            "update countersign.record a set status = o.status, params = o.params, params_summary = o.params_summary, \
-                 idempotency_key = o.idempotency_key, tool_name = o.tool_name, params_hash = o.params_hash, result = o.result, \
-                 result_summary = o.result_summary, rows_affected = o.rows_affected, before_image = o.before_image, \
-                 rollback_action = o.rollback_action, error_code = o.error_code, error_sqlstate = o.error_sqlstate, \
-                 error_message = o.error_message, elapsed_ms = o.elapsed_ms, account_id = o.account_id, actor = o.actor, \
-                 exec_xid = o.exec_xid, created_at = o.created_at, completed_at = o.completed_at \
-             from original o where a.id = o.id",
-        )
-        .await;
+        let is_named = match column {
+            "correlation_id" => said.contains("record 2 (correlation id "),
+            _ => said.contains(&format!("record 2 (correlation id {second})")),
+        };
+        assert!(
+            is_named && said.contains("was altered after it was sealed (entry 1 of the chain)"),
+            "{change}: {said}"
+        );
+        let back = format!("update countersign.record a set {} from original o where a.id = o.id", restored.join(", "));
+        tamper(&db, &back).await;
     }
     let db = three_sealed_records().await;
     tamper(&db, "delete from countersign.record where id >= 2").await;
@@ -140,13 +157,15 @@ async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
 
     let db = database().await;
     // An id that was drawn and never committed is no record, and nobody can put one there later.
-    db.run("begin; select nextval(pg_get_serial_sequence('countersign.mutation', 'id')); rollback").await;
+    db.run("begin; select nextval(pg_get_serial_sequence('countersign.record', 'id')); rollback").await;
     insert_failed_records(&db, 1, 0).await;
     audit(&db, &["seal"]).await;
     for id in ["1", "-7"] {
         db.run(&format!(
-            "insert into countersign.record (id, correlation_id, tool_name, fingerprint, params, params_summary) \
-             overriding system value values ({id}, '00000000-0000-4000-8000-000000000001', 'x', repeat('0', 64), '{{}}', '')"
+            "insert into countersign.record (id, correlation_id, account_id, tool_name, fingerprint, params, params_summary, status, \
+                 error_code, login, xid, admitted_at, completed_at) \
+             overriding system value values ({id}, '00000000-0000-4000-8000-000000000001', 'x', 'x', repeat('0', 64), '{{}}', '', \
+                 'failure', 'x', 'x', '3', now(), now())"
         ))
         .await;
         let said = audit_discrepancy(&db, &["verify"]).await;
@@ -158,12 +177,14 @@ async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_undo_calls_of_a_write_are_sealed_with_it() {
+async fn the_effects_of_a_write_are_sealed_with_it() {
     let db = database().await;
+    db.run("select countersign.track('social.tweet')").await;
     let server = Server::forgetful(&db).await;
     server.succeed("post_tweet", json!({"text": "sealed"})).await;
+    assert_eq!(db.value("select count(*) from countersign.effect").await, "1");
     audit(&db, &["verify"]).await;
-    db.run("update countersign.undo_call set fingerprint = repeat('1', 64)").await;
+    tamper(&db, "update countersign.effect set after = replace(after, 'sealed', 'forged')").await;
     assert!(audit_discrepancy(&db, &["verify"]).await.contains("record 1 (correlation id"));
 }
 
@@ -275,7 +296,8 @@ async fn an_auditor_who_may_only_read_can_verify() {
     let db = three_sealed_records().await;
     db.run(
         "create role auditor_of_this login; grant usage on schema countersign to auditor_of_this; \
-            grant select on countersign.schema_history, countersign.mutation, countersign.undo_call, countersign.seal to auditor_of_this",
+            grant select on countersign.schema_history, countersign.record, countersign.mutation, countersign.effect, \
+                countersign.reversal, countersign.tracked, countersign.seal to auditor_of_this",
     )
     .await;
     insert_failed_records(&db, 1, 0).await;

@@ -81,7 +81,7 @@ async fn writes_that_are_pending_for_too_long_are_listed_until_a_server_ends_the
     let db = database().await;
     insert_pending_record(&db, 2).await;
     insert_pending_record(&db, 0).await;
-    let old = "select correlation_id from countersign.mutation order by id limit 1";
+    let old = "select correlation_id from countersign.mutation order by admitted_at limit 1";
     let correlation_id = db.value(old).await;
     let (found, code) = findings(&db.writer_url(), &[]).await;
     assert_eq!((code, problems(&found)), (1, 1), "the one of just now may be running: {found:#?}");
@@ -94,7 +94,7 @@ async fn writes_that_are_pending_for_too_long_are_listed_until_a_server_ends_the
 
     // A call may take longer than that: then nothing is wrong with it.
     let deadline = ["--call-deadline-ms", "3600000"];
-    tamper(&db, "update countersign.record set admitted_at = clock_timestamp() - interval '40 minutes'").await;
+    db.run("update countersign.attempt set admitted_at = clock_timestamp() - interval '40 minutes'").await;
     finding(&findings(&db.writer_url(), &deadline).await.0, "ok", "records", "no write is pending");
     let server = Server::on(&db).await;
     // The server's sweep ends it.
@@ -108,7 +108,7 @@ async fn confirmed(db: &Database, account: &str, minutes_ago: u32, expires_in_mi
     let insert = format!(
         "with made as (select gen_random_uuid() as id, clock_timestamp() - interval '{minutes_ago} minutes' as at) \
          insert into countersign.proposal (proposal_id, account_id, tool_name, tool_version, definition, tier, description, params, \
-             params_hash, preview, preview_hash, created_at, expires_at, digest, status, decision, decided_by, decided_login, \
+             fingerprint, preview, preview_hash, created_at, expires_at, digest, status, decision, decided_by, decided_login, \
              decided_via, decided_at) \
          select id, '{account}', 'delete_package', '1.0', repeat('0', 64), 'approve', '', '{{}}', repeat('0', 64), '{{}}', id::text, \
              at - interval '1 minute', clock_timestamp() + interval '{expires_in_minutes} minutes', repeat('0', 64), 'confirmed', \

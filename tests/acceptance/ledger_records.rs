@@ -78,10 +78,10 @@ async fn a_write_is_on_record_while_it_runs_and_ends_as_what_came_of_it() {
         let blocked = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%tweet_like%' \
                        and datname = current_database() and pid <> pg_backend_pid()";
         db.first_value(blocked).await;
-        // An identical call elsewhere waits for the outcome, and is on record as well.
+        // An identical call elsewhere waits for the outcome, and is on record once it has it.
         let second = other.succeed("like_tweet", call.clone());
         let look = async {
-            db.first_value("select 1 from countersign.mutation having count(*) = 2").await;
+            db.first_value("select 1 from countersign.mutation having count(*) = 1").await;
             let listed = server.succeed("get_recent_mutations", json!({"status": "pending"})).await["data"].clone();
             lock.rollback().await.unwrap();
             listed
@@ -89,25 +89,22 @@ async fn a_write_is_on_record_while_it_runs_and_ends_as_what_came_of_it() {
         tokio::join!(second, look)
     };
     let (first, (second, listed)) = tokio::join!(server.succeed("like_tweet", call.clone()), watching);
-    let pending = listed["mutations"].as_array().unwrap();
-    for (entry, envelope) in pending.iter().zip([&second, &first]) {
-        assert_eq!(entry["correlation_id"], envelope["meta"]["correlation_id"], "{listed}");
-        assert_eq!((&entry["tool_name"], &entry["status"]), (&json!("like_tweet"), &json!("pending")));
-        assert!(entry["created_at"].is_string() && entry["params_summary"].is_string(), "{entry}");
-        for field in ["completed_at", "elapsed_ms", "result_summary", "error_message"] {
-            assert_eq!(entry[field], Value::Null, "{field}: {entry}");
-        }
-        let ended = server.record(envelope).await;
-        assert_eq!(ended["created_at"], entry["created_at"]);
-        assert!(
-            ended["completed_at"].as_str() >= ended["created_at"].as_str() && ended["elapsed_ms"].is_u64(),
-            "{ended}"
-        );
+    let [entry] = listed["mutations"].as_array().unwrap().as_slice() else { panic!("{listed}") };
+    assert_eq!(entry["correlation_id"], first["meta"]["correlation_id"], "{listed}");
+    assert_eq!((&entry["tool_name"], &entry["status"]), (&json!("like_tweet"), &json!("pending")));
+    assert!(entry["created_at"].is_string() && entry["params_summary"].is_string(), "{entry}");
+    for field in ["completed_at", "elapsed_ms", "result_summary", "error_message"] {
+        assert_eq!(entry[field], Value::Null, "{field}: {entry}");
     }
-    let statuses = [server.record(&first).await["status"].clone(), server.record(&second).await["status"].clone()];
-    assert_eq!((statuses, pending.len()), ([json!("success"), json!("duplicate")], 2));
+    let ended = [server.record(&first).await, server.record(&second).await];
+    assert_eq!(ended[0]["created_at"], entry["created_at"]);
+    for record in &ended {
+        let in_order = record["completed_at"].as_str() >= record["created_at"].as_str();
+        assert!(in_order && record["elapsed_ms"].is_u64(), "{record}");
+    }
+    assert_eq!(ended.map(|record| record["status"].clone()), [json!("success"), json!("duplicate")]);
     let timing = "select count(*) from countersign.mutation \
-                  where abs(extract(epoch from completed_at - created_at) * 1000 - elapsed_ms) < 1000";
+                  where abs(extract(epoch from completed_at - admitted_at) * 1000 - elapsed_ms) < 1000";
     assert_eq!(db.value(timing).await, "2");
 }
 
@@ -159,8 +156,8 @@ async fn a_final_record_cannot_be_changed_or_removed() {
     server.succeed("post_tweet", json!({"text": "on record"})).await;
     let client = db.connect().await;
     for (statement, state) in [
-        ("update countersign.record set status = 'failure', error_code = 'x'", "55000"),
-        ("update countersign.record set result_summary = 'x'", "55000"),
+        ("update countersign.record set status = 'failure', error_code = 'x'", "42501"),
+        ("update countersign.record set result_summary = 'x'", "42501"),
         ("delete from countersign.record", "42501"),
         ("truncate countersign.record cascade", "42501"),
     ] {
@@ -176,7 +173,7 @@ async fn the_ledger_has_the_columns_and_indexes_that_were_promised() {
     let columns = db
         .rows(
             "select column_name || ':' || is_nullable from information_schema.columns \
-             where table_schema = 'countersign' and table_name = 'mutation_audit'",
+             where table_schema = 'countersign' and table_name = 'record'",
         )
         .await
         .concat();
@@ -185,30 +182,25 @@ async fn the_ledger_has_the_columns_and_indexes_that_were_promised() {
         "correlation_id:NO",
         "idempotency_key:YES",
         "tool_name:NO",
-        "params_hash:NO",
+        "fingerprint:NO",
         "params_summary:NO",
         "status:NO",
         "result_summary:YES",
-        "rollback_action:YES",
+        "rollback:YES",
         "error_message:YES",
-        "elapsed_ms:YES",
         "account_id:NO",
-        "created_at:NO",
-        "completed_at:YES",
+        "admitted_at:NO",
+        "completed_at:NO",
     ] {
         assert!(columns.iter().any(|found| found == column), "{column}: {columns:?}");
     }
     let indexes = db
-        .rows("select indexdef from pg_indexes where schemaname = 'countersign' and tablename = 'mutation_audit'")
+        .rows("select indexdef from pg_indexes where schemaname = 'countersign' and tablename = 'record'")
         .await
         .concat();
-    for index in [
-        "(idempotency_key) WHERE (idempotency_key IS NOT NULL)",
-        "(tool_name, created_at)",
-        "(correlation_id)",
-        "(created_at)",
-        "(tool_name, params_hash, status, created_at)",
-    ] {
+    for index in
+        ["(id)", "(correlation_id)", "(account_id, id)", "(completed_at)", "(slot, id) WHERE (slot IS NOT NULL)"]
+    {
         assert!(indexes.iter().any(|found| found.contains(index)), "{index}: {indexes:?}");
     }
 }

@@ -39,8 +39,8 @@ async fn the_writer_changes_the_ledger_through_the_protocol_and_in_no_other_way(
     }
     for sql in [
         "update countersign.record set status = 'failure'",
-        "update countersign.record set params_summary = '' where status = 'pending'",
-        "update countersign.attempt set admitted_at = '-infinity'",
+        "update countersign.admission set params_summary = ''",
+        "update countersign.record set holds_until = '-infinity'",
         "select * from countersign.reader_login",
         "select * from countersign.state_key",
         "select countersign.rotate_state_key(true)",
@@ -55,7 +55,7 @@ async fn the_writer_changes_the_ledger_through_the_protocol_and_in_no_other_way(
     assert_eq!(db.rows("select a::text from countersign.mutation a").await, before);
     // Its owner may not either: the triggers see to it (AU02, AU03).
     for sql in [
-        "update countersign.record set elapsed_ms = 0",
+        "update countersign.record set completed_at = admitted_at",
         "delete from countersign.record",
         "truncate countersign.record cascade",
     ] {
@@ -139,12 +139,18 @@ async fn a_login_that_can_do_too_much_is_named_and_refused_under_strict_roles() 
         db.name()
     ))
     .await;
+    db.run(&format!(
+        "create role operating_{0} login; grant countersign_writer, countersign_operator to operating_{0}",
+        db.name()
+    ))
+    .await;
     let as_role = |role: &str| db.url().replace("user=postgres", &format!("user={role}_{}", db.name()));
     for (url, power) in [
         (db.url(), "\"postgres\", which is a superuser"),
         (as_role("owning"), "owns the ledger"),
         // X-41, AP01: no server has the role with which people approve.
         (as_role("approving"), "which may approve what its agents propose"),
+        (as_role("operating"), "which may undo the writes of every account, and freeze accounts"),
         (as_role("mighty"), "may create roles, bypasses row level security"),
     ] {
         let (said, started) = start(&url, &[]).await;

@@ -20,7 +20,7 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("README.md", "name = \"shop\"", "the_readme_from_init_to_the_first_write_and_back"),
     ("CONTRIBUTING.md", "cargo build", "the_demo_is_what_the_readme_starts"),
     ("docs/agent-cli.md", "$ countersign query", "the_query_of_the_page_on_the_command_line"),
-    ("docs/auditors.md", "select a.created_at", "statements_for_auditors"),
+    ("docs/auditors.md", "select m.admitted_at", "statements_for_auditors"),
     ("docs/auditors.md", "countersign audit list", "usage_lines_name_commands_and_options_that_exist"),
     ("docs/auditors.md", "countersign audit seal", "jobs_of_cron"),
     ("docs/auditors.md", "select no, sealed_at", "statements_for_auditors"),

@@ -1,5 +1,5 @@
 //! The definitions that a write depends on: relations with their triggers, constraints, policies and view definitions, and
-//! functions. What a person agrees to holds only while they stay as they are. The SQL is in `migrations/V11`.
+//! functions. What a person agrees to holds only while they stay as they are. The SQL is in `migrations/baseline/60_definitions.sql`.
 
 use pg::{Outcome, Step};
 use serde::{Deserialize, Serialize};

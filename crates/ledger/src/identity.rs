@@ -1,4 +1,4 @@
-//! For which database a ledger was made. The SQL is in `migrations/V12`.
+//! For which database a ledger was made. The SQL is in `migrations/baseline/80_people.sql`.
 
 use pg::{Session, SessionSettings, Step, Target};
 

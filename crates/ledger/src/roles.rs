@@ -11,7 +11,7 @@ pub const OWNER: &str = "countersign_owner";
 /// The role of the people who approve proposals.
 pub const APPROVER: &str = "countersign_approver";
 
-/// The role of the people who undo the writes of any account, and stop writes.
+/// The role of the people who undo writes of any account, and who stop accounts.
 pub const OPERATOR: &str = "countersign_operator";
 
 /// Everything that lets a login do more than the manifests' statements and the ledger's protocol need.
@@ -24,17 +24,22 @@ select s.rolname::text, array_to_json(case when s.rolsuper then array['is a supe
                               and c.relkind = 'r' and pg_has_role(s.oid, c.relowner, 'member')) \
             then 'owns the ledger' end), \
         (3, case when exists (select from pg_class c where c.relnamespace = 'countersign'::regnamespace \
-                              and c.relkind = 'r' and not pg_has_role(s.oid, c.relowner, 'member') \
-                              and has_table_privilege(s.oid, c.oid, 'insert, update, delete, truncate')) \
+                              and c.relkind in ('r', 'v') and not pg_has_role(s.oid, c.relowner, 'member') \
+                              and has_table_privilege(s.oid, c.oid, case c.relname when 'admission' then 'update, delete, truncate' \
+                                                                    else 'insert, update, delete, truncate' end)) \
             then 'may change the ledger''s tables' end), \
         (4, case when exists (select from mine where rolname = 'countersign_approver') \
                  or exists (select from pg_proc p where p.pronamespace = 'countersign'::regnamespace \
                             and p.proname = 'decide_as_person' and has_function_privilege(s.oid, p.oid, 'execute')) \
             then 'may approve what its agents propose' end), \
-        (5, (select 'may create roles' from mine where rolcreaterole limit 1)), \
-        (6, (select 'bypasses row level security' from mine where rolbypassrls limit 1)), \
-        (7, (select 'may replicate' from mine where rolreplication limit 1)), \
-        (8, (select 'is a member of ' || string_agg(rolname, ', ' order by rolname) from mine \
+        (5, case when exists (select from mine where rolname = 'countersign_operator') \
+                 or exists (select from pg_proc p where p.pronamespace = 'countersign'::regnamespace \
+                            and p.proname in ('admit_undo', 'freeze', 'unfreeze') and has_function_privilege(s.oid, p.oid, 'execute')) \
+            then 'may undo the writes of every account, and freeze accounts' end), \
+        (6, (select 'may create roles' from mine where rolcreaterole limit 1)), \
+        (7, (select 'bypasses row level security' from mine where rolbypassrls limit 1)), \
+        (8, (select 'may replicate' from mine where rolreplication limit 1)), \
+        (9, (select 'is a member of ' || string_agg(rolname, ', ' order by rolname) from mine \
              where rolname in ('pg_read_server_files', 'pg_write_server_files', 'pg_execute_server_program', \
                                'pg_signal_backend', 'pg_write_all_data'))) \
     ) as x (number, power) where x.power is not null order by x.number) end) \

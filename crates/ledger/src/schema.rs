@@ -48,7 +48,7 @@ pub enum SchemaError {
     /// The ledger was made before its tables had their present form.
     #[error(
         "the ledger in database \"{database}\" has the format of an earlier version, which is not supported: export its records with \
-         the countersign that made it (`countersign audit list --json`), then remove it (`drop schema countersign cascade`) and run \
+         the countersign that made it (`countersign audit list --json --limit 10000`), then remove it (`drop schema countersign cascade`) and run \
          `countersign init` again. Nothing was changed"
     )]
     OldFormat {
@@ -109,7 +109,6 @@ pub(crate) fn refuse_pooler(target: &Target) -> Result<(), SchemaError> {
 /// Applies the migrations that are missing, in the transaction that is open; the version of the schema then. Adds what it ran
 /// to `statements`.
 pub(crate) async fn migrate(session: &mut Session, statements: &mut Vec<String>) -> Result<i32, SchemaError> {
-    refuse_old_format(session).await?;
     let mut runner = Runner::new(&migrations()?);
     runner.set_migration_table_name(HISTORY_TABLE);
     let mut connection = MigrationSession { session, statements };
@@ -123,7 +122,7 @@ fn needed_version() -> Result<i32, SchemaError> {
 }
 
 /// A ledger of the format before version 1 has other tables, and no record of it can be brought over.
-async fn refuse_old_format(session: &mut Session) -> Result<(), SchemaError> {
+pub(crate) async fn refuse_old_format(session: &mut Session) -> Result<(), SchemaError> {
     let sql = "select pg_catalog.current_database()::text where pg_catalog.to_regclass('countersign.mutation_audit') is not null";
     single(session, sql, &[]).await?.map_or(Ok(()), |database| Err(SchemaError::OldFormat { database }))
 }
@@ -164,6 +163,7 @@ pub async fn check(target: &Target) -> Result<i32, SchemaError> {
         ("countersign.record", "table countersign.record"),
         ("countersign.effect", "table countersign.effect"),
         ("countersign.reversal", "table countersign.reversal"),
+        ("countersign.tracked", "table countersign.tracked"),
         ("countersign.seal", "table countersign.seal"),
         ("countersign.proposal", "table countersign.proposal"),
     ] {

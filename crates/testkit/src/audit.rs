@@ -29,39 +29,34 @@ async fn audit_exiting(database: &Database, code: i32, arguments: &[&str]) -> St
 pub async fn insert_failed_records(database: &Database, count: u32, days_old: u32) {
     database
         .run(&format!(
-            "insert into countersign.record (correlation_id, tool_name, fingerprint, params, params_summary, \
-                 status, error_code, created_at, completed_at) \
-             select gen_random_uuid(), 'like_tweet', repeat('0', 64), json_build_object('n', n), '{{}}', \
-                 'failure', 'sql_error', clock_timestamp() - interval '{days_old} days', \
-                 clock_timestamp() - interval '{days_old} days' \
+            "insert into countersign.record (correlation_id, account_id, tool_name, fingerprint, params, params_summary, \
+                 status, error_code, login, xid, admitted_at, completed_at) \
+             select gen_random_uuid(), 'default', 'like_tweet', repeat('0', 64), json_build_object('n', n), '{{}}', \
+                 'failure', 'sql_error', session_user, pg_current_xact_id(), \
+                 clock_timestamp() - interval '{days_old} days', clock_timestamp() - interval '{days_old} days' \
              from generate_series(1, {count}) n"
         ))
         .await;
 }
 
-/// Inserts a record that never finished.
+/// Inserts a write in flight that never finished.
 pub async fn insert_pending_record(database: &Database, days_old: u32) {
     database
         .run(&format!(
-            "insert into countersign.record \
-                 (correlation_id, tool_name, params_hash, params, params_summary, created_at) \
-             values (gen_random_uuid(), 'like_tweet', repeat('0', 64), '{{}}', '{{}}', \
-                 clock_timestamp() - interval '{days_old} days')"
+            "insert into countersign.attempt (slot, correlation_id, account_id, tool_name, fingerprint, idempotency_key, params, \
+                 params_summary, own_transaction, admitted_at) \
+             select countersign.slot_of('default', 'like_tweet', id::text, repeat('0', 64)), id, 'default', 'like_tweet', \
+                 repeat('0', 64), id::text, '{{}}', '{{}}', true, clock_timestamp() - interval '{days_old} days' \
+             from gen_random_uuid() id"
         ))
         .await;
 }
 
 /// Runs statements as the owner of the tables, who has switched their triggers off.
 pub async fn tamper(database: &Database, sql: &str) {
-    database
-        .run(&format!(
-            "begin; alter table countersign.record disable trigger all; \
-             alter table countersign.seal disable trigger all; \
-             {sql}; \
-             alter table countersign.record enable trigger all; \
-             alter table countersign.seal enable trigger all; commit"
-        ))
-        .await;
+    const TABLES: [&str; 4] = ["record", "effect", "reversal", "seal"];
+    let switch = |to: &str| TABLES.map(|table| format!("alter table countersign.{table} {to} trigger all;")).concat();
+    database.run(&format!("begin; {} {sql}; {} commit", switch("disable"), switch("enable"))).await;
 }
 
 /// Builds the chain of seals anew over the records that are there, which takes the owner's rights.

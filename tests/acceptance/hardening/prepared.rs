@@ -106,6 +106,9 @@ async fn objects_of_another_user_in_the_ledgers_own_schema_are_refused() {
 async fn doctor_names_what_differs_from_what_this_program_makes() {
     // F-101
     let db = database().await;
+    // The triggers of tracked tables have functions in the ledger's schema, and belong to it.
+    db.run("select countersign.track('social.tweet')").await;
+    succeed(&db.url(), &["init"]).await;
     let well = succeed(&db.writer_url(), &["doctor"]).await;
     assert!(well.contains("are as `countersign init` makes them"), "{well}");
     for (change, words) in [
@@ -125,15 +128,26 @@ async fn doctor_names_what_differs_from_what_this_program_makes() {
             "missing or altered: relation reader_login",
         ),
         (
-            "grant execute on function countersign.resolve(uuid, integer) to public",
+            "grant execute on function countersign.resolve(uuid, bytea, integer) to public",
             "EXECUTE on function countersign.resolve",
         ),
         ("grant select on countersign.state_key to countersign_approver", "SELECT on table countersign.\"state_key\""),
+        ("grant update (status) on countersign.record to countersign_writer", "UPDATE on table countersign.\"record\""),
         (
-            "grant update (status) on countersign.record to countersign_writer",
-            "UPDATE on table countersign.\"mutation_audit\"",
+            "alter table countersign.attempt alter own_transaction set default true",
+            "missing or altered: column attempt.own_transaction",
         ),
-        ("alter table countersign.record drop constraint failure_says_why", "constraint failure_says_why"),
+        (
+            "alter table countersign.attempt drop constraint slot_names_the_call, add constraint slot_names_the_call check (true)",
+            "missing or altered: constraint slot_names_the_call",
+        ),
+        (
+            "create or replace view countersign.admission with (security_barrier) as select slot, correlation_id, 'default'::text as \
+                 account_id, actor, session_id, client_name, client_version, trace_id, tool_name, fingerprint, idempotency_key, params, \
+                 params_summary, undo_of, proposal_id from countersign.attempt",
+            "missing or altered: relation admission",
+        ),
+        ("alter table countersign.record drop constraint failure_has_a_code", "constraint failure_has_a_code"),
     ] {
         let db = database().await;
         db.run(change).await;
@@ -147,20 +161,23 @@ async fn init_takes_privileges_back_that_it_does_not_grant() {
     // F-101, F-104
     let db = database().await;
     db.run(
-        "grant execute on function countersign.resolve(uuid, integer) to public;
+        "grant execute on function countersign.resolve(uuid, bytea, integer) to public;
          grant insert, update (status) on countersign.record to countersign_approver;
          grant select on countersign.state_key to countersign_writer;
-         revoke execute on function countersign.admit(uuid, text, text, text, text, text, json, text, json, boolean)
+         revoke execute on function countersign.claim(uuid, bytea, integer, boolean), countersign.fail(uuid, bytea, text, text, text, json, text)
              from countersign_writer",
     )
     .await;
     let said = succeed(&db.url(), &["init"]).await;
-    assert!(said.contains("revoked EXECUTE on function countersign.resolve(uuid, integer) from PUBLIC"), "{said}");
+    assert!(
+        said.contains("revoked EXECUTE on function countersign.resolve(uuid, bytea, integer) from PUBLIC"),
+        "{said}"
+    );
     assert!(said.contains("revoked SELECT on table countersign.\"state_key\" from countersign_writer"), "{said}");
     let said = succeed(&db.writer_url(), &["doctor"]).await;
     assert!(said.contains("are as `countersign init` makes them"), "{said}");
     let admits = "select has_function_privilege('countersign_writer', \
-                  'countersign.admit(uuid, text, text, text, text, text, json, text, json, boolean)', 'execute')";
+                  'countersign.claim(uuid, bytea, integer, boolean)', 'execute')";
     assert_eq!(db.value(admits).await, "t");
 }
 

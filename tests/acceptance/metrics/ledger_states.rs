@@ -25,7 +25,7 @@ async fn proposal(db: &Database, status: &str, minutes_ago: u32, expires_in_minu
     let completed = if ["pending", "confirmed"].contains(&status) { "null" } else { "at" };
     db.run(&format!(
         "insert into countersign.proposal (proposal_id, account_id, tool_name, tool_version, definition, tier, description, \
-             params, params_hash, preview, preview_hash, created_at, expires_at, digest, status, decision, decided_by, \
+             params, fingerprint, preview, preview_hash, created_at, expires_at, digest, status, decision, decided_by, \
              decided_login, decided_via, decided_at, correlation_id, completed_at) \
          select id, 'default', 'delete_package', '1.0', repeat('0', 64), 'approve', '', '{{}}', repeat('0', 64), '{{}}', id::text, \
              at - interval '1 minute', clock_timestamp() + interval '{expires_in_minutes} minutes', repeat('0', 64), '{status}', \
@@ -101,16 +101,17 @@ async fn counting_reads_the_ends_of_indexes_whatever_the_ledger_has_grown_to() {
     // In a sealed ledger of which PostgreSQL knows no statistics yet, and in one of which it does.
     audit(&db, &["seal"]).await;
     insert_failed_records(&db, 100, 1).await;
-    for prepare in ["select 1", "analyze countersign.mutation, countersign.proposal, countersign.seal"] {
+    for prepare in
+        ["select 1", "analyze countersign.record, countersign.attempt, countersign.proposal, countersign.seal"]
+    {
         db.run(prepare).await;
         let (client, connection) = tokio_postgres::connect(&db.writer_url(), NoTls).await.unwrap();
         tokio::spawn(connection);
         let rows = client.query(&format!("explain (analyze, costs off) {sql}"), &[]).await.unwrap();
         let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
         let plan = plan.join("\n");
-        assert!(!plan.contains("Seq Scan on mutation_audit"), "{plan}");
-        assert!(plan.contains("mutation_audit_pkey"), "{plan}");
-        assert!(plan.contains("mutation_audit_pending"), "{plan}");
+        assert!(!plan.contains("Seq Scan on record"), "{plan}");
+        assert!(plan.contains("record_id"), "{plan}");
         assert!(!plan.contains("Removed by Filter: 3"), "30,000 records are looked at:\n{plan}");
     }
 }

@@ -88,7 +88,7 @@ async fn statements_for_operators() {
 #[tokio::test(flavor = "multi_thread")]
 async fn statements_for_auditors() {
     let shop = Shop::ready().await;
-    shop.run(&sample("docs/auditors.md", "select a.created_at")).await;
+    shop.run(&sample("docs/auditors.md", "select m.admitted_at")).await;
     shop.run(&sample("docs/auditors.md", "select no, sealed_at")).await;
 }
 

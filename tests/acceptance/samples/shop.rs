@@ -130,6 +130,9 @@ async fn the_readme_from_init_to_the_first_write_and_back() {
     let undo = written["meta"]["rollback"]["undo_params"].clone();
     // What differs from one call to the next.
     for answer in [&mut written, &mut shown] {
+        let key = format!("undo:{}", answer["meta"]["correlation_id"].as_str().unwrap());
+        let undo = answer["meta"]["rollback"]["undo_params"].as_object_mut().unwrap();
+        assert_eq!(undo.remove("idempotency_key"), Some(json!(key)));
         for name in ["elapsed_ms", "correlation_id"] {
             assert!(answer["meta"].as_object_mut().unwrap().remove(name).is_some(), "{answer}");
         }

@@ -99,9 +99,9 @@ fn told(pruned: &Pruned) -> Vec<String> {
 /// What is old and stays, and why.
 fn left_over(left: Survey) -> Vec<String> {
     let reasons = [
-        (left.needed, "still needed: a record that stays, or an idempotency key in force, points there"),
+        (left.needed, "still needed: an identical call is answered from it, or its idempotency key is bound"),
         (left.pending, "pending"),
-        (left.unsealed, "not sealed yet, since an older one is pending or a transaction is still writing"),
+        (left.unsealed, "not sealed yet, since a transaction is still writing"),
     ];
     let left = reasons.into_iter().filter(|(count, _)| *count > 0);
     left.map(|(count, why)| format!("Left {} of that age: {why}.", records(count))).collect()

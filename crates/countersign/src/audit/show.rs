@@ -13,7 +13,7 @@ use crate::text;
 use crate::text::{Shown, beside, cell, json_line};
 
 /// What is shown, in this order: the heading and the column. What is null is left out.
-const FIELDS: [(&str, &str); 24] = [
+const FIELDS: [(&str, &str); 25] = [
     ("correlation id", "correlation_id"),
     ("record", "id"),
     ("status", "status"),
@@ -30,6 +30,7 @@ const FIELDS: [(&str, &str); 24] = [
     ("error code", "error_code"),
     ("SQLSTATE", "error_sqlstate"),
     ("error", "error_message"),
+    ("cause", "error_detail"),
     ("rows affected", "rows_affected"),
     ("duplicate of", "duplicate_of"),
     ("sealed in entry", "seal_entry"),

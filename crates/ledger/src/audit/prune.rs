@@ -5,13 +5,13 @@ use super::{Audit, number, one_row};
 /// Old records by what keeps them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// Final, sealed, and needed by nothing that stays.
+    /// Sealed, and they answer for no call any more.
     pub prunable: i64,
-    /// Something that stays points to them.
+    /// They still answer for an identical call, or bind its key.
     pub needed: i64,
-    /// Not finished.
+    /// Writes in flight.
     pub pending: i64,
-    /// Final, but not sealed yet.
+    /// Not sealed yet.
     pub unsealed: i64,
 }
 
@@ -34,12 +34,13 @@ const CUTOFF_SQL: &str = "select to_char((clock_timestamp() - make_interval(hour
 const PRUNE_SQL: &str = "select looked_to::text, removed_records::text \
      from countersign.prune_records($1::timestamptz, $2::text, $3::bigint, $4::integer)";
 const SURVEY_SQL: &str = "\
-    select (select count(*) from countersign.prunable($1::timestamptz, 0, 2147483647))::text, \
-        (select count(*) from countersign.record r where r.completed_at < $1::timestamptz and r.id <= (select countersign.sealed_to()) \
-           and r.holds_until >= clock_timestamp())::text, \
-        (select count(*) from countersign.mutation m where m.status = 'pending' and m.admitted_at < $1::timestamptz)::text, \
+    select count(*)::text, \
         (select count(*) from countersign.record r where r.completed_at < $1::timestamptz \
-           and r.id > (select countersign.sealed_to()))::text";
+           and r.id <= (select countersign.sealed_to()) and r.holds_until >= clock_timestamp())::text, \
+        (select count(*) from countersign.mutation a where a.admitted_at < $1::timestamptz and a.status = 'pending')::text, \
+        (select count(*) from countersign.record r where r.completed_at < $1::timestamptz \
+           and r.id > (select countersign.sealed_to()))::text \
+    from countersign.prunable($1::timestamptz, 0, 2147483647) p";
 
 impl Audit {
     /// What [`Audit::prune`] would remove, and the time before which a record counts as old. Removes nothing.
@@ -51,27 +52,19 @@ impl Audit {
         Ok((self.survey_before(&made_before).await?, made_before))
     }
 
-    /// Removes the records that are older than this, sealed, final and not needed any more, with their undo calls and dead
-    /// guards, in batches: each is a transaction with its own entry in the chain. `who` is written into it. Seal first.
+    /// Removes the records that ended longer ago than this, are sealed, and answer for nothing any more, with their effects and
+    /// reversals, in batches: each is a transaction with its own entry in the chain. `who` is written into it. Seal first.
     ///
     /// # Errors
     /// Whatever the database says, an age of less than a day among it; earlier batches stay removed.
     pub async fn prune(&self, older_than_hours: u32, who: &str) -> Result<Pruned, pg::Error> {
         let made_before = self.cutoff(older_than_hours).await?;
-        let mut removed = 0;
-        // A record whose duplicates lie in later batches is free once they are gone: with the next pass.
-        loop {
-            let now = self.prune_pass(&made_before, who).await?;
-            removed += now;
-            if now == 0 {
-                break;
-            }
-        }
+        let removed = self.prune_batches(&made_before, who).await?;
         let left = self.survey_before(&made_before).await?;
         Ok(Pruned { removed, made_before, left })
     }
 
-    async fn prune_pass(&self, made_before: &str, who: &str) -> Result<i64, pg::Error> {
+    async fn prune_batches(&self, made_before: &str, who: &str) -> Result<i64, pg::Error> {
         let mut removed = 0;
         let mut after = "0".to_owned();
         loop {

@@ -27,12 +27,17 @@ pub struct RecordQuery {
     pub until_hours: Option<u32>,
 }
 
+/// A write whose undo was undone stands again: it is reversed if the chain of its reversals has an odd length.
 const LIST_SQL: &str = concat!(
     "select a.id, ",
     rfc3339!("a.admitted_at"),
     " as created_at, a.status, a.tool_name, a.account_id, a.actor, a.correlation_id, a.elapsed_ms, a.params_summary, \
      a.result_summary, a.error_code, a.error_message, a.approval, a.client, \
-     exists (select from countersign.reversal v where v.correlation_id = a.correlation_id) as is_reversed \
+     (with recursive reversed (by, times) as ( \
+          select v.reversed_by, 1 from countersign.reversal v where v.correlation_id = a.correlation_id \
+          union all \
+          select v.reversed_by, r.times + 1 from reversed r join countersign.reversal v on v.correlation_id = r.by) \
+      select coalesce(max(r.times), 0) % 2 = 1 from reversed r) as is_reversed \
      from countersign.mutation a \
      where ($1::text is null or a.tool_name = $1) and ($2::text is null or a.status = $2) \
        and ($3::text is null or a.account_id = $3) \
@@ -61,16 +66,19 @@ const SHOW_SQL: &str = concat!(
     " as created_at, ",
     rfc3339!("a.completed_at"),
     " as completed_at, a.elapsed_ms, a.idempotency_key, a.fingerprint as params_hash, a.params, a.result, a.rows_affected, a.before_image, a.after_image, \
-     a.rollback as rollback_action, a.error_code, a.error_sqlstate, a.error_message, a.approval, a.xid::text as exec_xid, a.duplicate_of, \
+     a.rollback as rollback_action, a.error_code, a.error_sqlstate, a.error_message, a.error_detail, a.approval, a.xid::text as exec_xid, a.duplicate_of, \
      (select count(*) from countersign.record d where d.duplicate_of = a.correlation_id) as duplicates, \
      (select json_agg(d.correlation_id) from (select d.correlation_id from countersign.record d \
       where d.duplicate_of = a.correlation_id order by d.id limit 20) d) as first_duplicates, \
-     (select json_agg(json_build_object('tool_name', r.tool_name, 'reversed_by', v.reversed_by)) \
-      from countersign.reversal v left join countersign.record r on r.correlation_id = v.reversed_by \
-      where v.correlation_id = a.correlation_id) as undo_calls, \
-     (select json_agg(v.correlation_id) from countersign.reversal v where v.reversed_by = a.correlation_id) as reverses, \
+     case when a.rollback ->> 'reversible' = 'true' or v.reversed_by is not null then json_build_array( \
+         json_build_object('tool_name', coalesce(b.tool_name, a.rollback ->> 'undo_tool'), 'reversed_by', v.reversed_by)) \
+     end as undo_calls, \
+     (select json_agg(u.correlation_id) from countersign.reversal u where u.reversed_by = a.correlation_id) as reverses, \
      (select s.no from countersign.seal s where a.id between s.from_id and s.to_id order by s.no limit 1) as seal_entry \
-     from countersign.mutation a where a.correlation_id = $1::uuid"
+     from countersign.mutation a \
+     left join countersign.reversal v on v.correlation_id = a.correlation_id \
+     left join countersign.record b on b.correlation_id = v.reversed_by \
+     where a.correlation_id = $1::uuid"
 );
 
 const COUNTS_SQL: &str = "\
@@ -96,7 +104,7 @@ impl Audit {
                 query.status.map(|status| status.as_str().to_owned()),
                 query.account_id.clone(),
                 query.since_hours.map(|hours| hours.to_string()),
-                records.last().and_then(|last| last.get("id")).map(Value::to_string),
+                (!records.is_empty()).then(|| oldest_id(&records).to_string()),
                 Some(page.to_string()),
                 query.actor.clone(),
                 query.session.clone(),
@@ -135,4 +143,9 @@ impl Audit {
     pub async fn counts(&self, since_hours: Option<u32>) -> Result<Vec<Map<String, Value>>, pg::Error> {
         self.records.objects(COUNTS_SQL, &[since_hours.map(|hours| hours.to_string())]).await
     }
+}
+
+/// The id behind which the next page begins. Writes in flight have none: they come first, and on the first page only.
+fn oldest_id(records: &[Map<String, Value>]) -> i64 {
+    records.last().and_then(|last| last.get("id")?.as_i64()).unwrap_or(i64::MAX)
 }

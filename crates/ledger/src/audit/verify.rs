@@ -38,7 +38,7 @@ pub enum Finding {
 /// How a record differs from what was sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wrong {
-    /// It says something else, or its undo calls do.
+    /// It says something else, or its effects do.
     Altered,
     /// It is gone, and no pruning says so.
     Missing,
@@ -97,7 +97,7 @@ const BELOW_SQL: &str =
     "select a.id::text, a.correlation_id::text from countersign.record a where a.id < 1 order by a.id limit 1";
 const REST_SQL: &str = "\
     select (select count(*) from countersign.record r where r.id > $1::bigint)::text, \
-        (select count(*) from countersign.mutation m where m.status = 'pending')::text";
+        (select count(*) from countersign.mutation a where a.status = 'pending')::text";
 const ENTRY_SQL: &str = "select encode(s.hash, 'hex') from countersign.seal s where s.no = $1::bigint";
 /// Where to begin so that at least $1 records are compared: the entry before, its hash, the last id of all entries up to it, and
 /// how many records these have. Looks at the last thousand entries.

@@ -3,7 +3,7 @@
 //! ```text
 //! inspect      refuse a schema or roles that another user has prepared
 //! migrate      create the schema, or bring it up to date
-//! roles        the owner, the approvers' role, the servers' login
+//! roles        the owner, the approvers' and the operators' role, the servers' login
 //! privileges   ownership and grants, by an explicit list
 //! reader       the login of the read path, and SELECT on relations that are new
 //! verify       compare the schema with what this binary makes; a difference rolls everything back
@@ -158,6 +158,7 @@ impl Setup {
 
     async fn run(&mut self, options: &InitOptions) -> Result<InitReport, SchemaError> {
         self.inspect_roles(&options.writer).await?;
+        schema::refuse_old_format(&mut self.session).await?;
         let exists = self.inspect_schema().await?;
         self.report.is_new = !exists;
         if !exists {

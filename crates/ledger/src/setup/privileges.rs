@@ -78,12 +78,13 @@ fn top_level(list: &'static str) -> Vec<&'static str> {
 
 const WRITERS_SQL: &str = "select w.role_name from countersign.writer_login w";
 
-/// What belongs to another role than $1, as `ALTER .. OWNER` names it.
+/// What belongs to another role than $1, as `ALTER .. OWNER` names it. The sequence of an identity column follows its table.
 const NOT_OWNED_SQL: &str = "\
 select 'schema countersign' from pg_namespace n where n.nspname = 'countersign' and pg_get_userbyid(n.nspowner) <> $1 \
 union all \
-select 'table ' || c.oid::regclass from pg_class c \
-where c.relnamespace = 'countersign'::regnamespace and c.relkind in ('r', 'v') and pg_get_userbyid(c.relowner) <> $1 \
+select case c.relkind when 'S' then 'sequence ' when 'c' then 'type ' else 'table ' end || c.oid::regclass from pg_class c \
+where c.relnamespace = 'countersign'::regnamespace and c.relkind in ('r', 'v', 'c', 'S') and pg_get_userbyid(c.relowner) <> $1 \
+  and not (c.relkind = 'S' and exists (select from pg_depend d where d.objid = c.oid and d.deptype = 'i')) \
 union all \
 select 'function ' || p.oid::regprocedure from pg_proc p \
 where p.pronamespace = 'countersign'::regnamespace and pg_get_userbyid(p.proowner) <> $1";
@@ -163,7 +164,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Grants servers and approvers what they need, and takes back what nobody should have.
+    /// Grants servers, approvers and operators what they need, and takes back what nobody should have.
     pub(super) async fn set_privileges(&mut self, writer: &str) -> Result<(), SchemaError> {
         let mut writers = self.rows::<1>(WRITERS_SQL, &[]).await?.concat();
         let mut given = Vec::new();
