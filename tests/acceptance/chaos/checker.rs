@@ -11,10 +11,9 @@ use super::load::{Answer, Journal};
 const CONTRADICTIONS: [(&str, &str); 7] = [
     ("a record is still pending", "select correlation_id from countersign.mutation where status = 'pending'"),
     (
-        "a guard is held for good by a record that is final",
-        "select g.key, a.correlation_id, a.status from countersign.idempotency_guard g
-         join countersign.mutation a on a.correlation_id = g.holder
-         where g.expires_at = 'infinity' and a.status <> 'pending'",
+        "a call without a key is answered from a record that is no success",
+        "select correlation_id, status from countersign.record
+         where slot is not null and status <> 'success' and idempotency_key is null",
     ),
     (
         "a tweet has not exactly one success record",

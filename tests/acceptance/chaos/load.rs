@@ -91,7 +91,7 @@ impl Agent {
         let text = format!("chaos-{}-{count}", self.number);
         let keyed = self.rng.u8(..3) == 0;
         let call = if keyed { json!({"text": text, "idempotency_key": text}) } else { json!({"text": text}) };
-        let data = match self.rng.u8(..4) {
+        let (data, receipt) = match self.rng.u8(..4) {
             0 => self.at_once_twice("post_tweet", &call).await?,
             1 => {
                 self.until_acknowledged("post_tweet", &call).await?;
@@ -104,18 +104,21 @@ impl Agent {
         if self.rng.u8(..6) > 0 {
             return Some(tweet);
         }
-        self.until_acknowledged("delete_tweet", &json!({"tweet_id": tweet})).await?;
+        let undo = json!({"tweet_id": tweet, "idempotency_key": format!("undo:{receipt}")});
+        self.until_acknowledged("delete_tweet", &undo).await?;
         self.expect_tweets(&text, 0);
-        // A key stays bound after a reversal; without one, the same call writes again.
-        let again = self.until_acknowledged("post_tweet", &call).await?;
-        self.expect_tweets(&text, usize::from(!keyed));
-        again["id"].as_i64().filter(|_| !keyed)
+        // What was undone is neither answered as done nor done again.
+        if let Some(again) = self.until_answered("post_tweet", &call, "superseded").await {
+            self.surprise(format!("post_tweet {call} was undone, and is answered with {again:?}"));
+        }
+        None
     }
 
     async fn like_or_unlike(&mut self, tweet: i64) {
         let likes = self.journal.lock().unwrap().likes.get(&tweet).copied().unwrap_or_default();
         let tool = if likes { "unlike_tweet" } else { "like_tweet" };
-        if self.until_acknowledged(tool, &json!({"tweet_id": tweet})).await.is_some() {
+        let key = format!("{tool}-{tweet}-{}", self.rng.u64(..));
+        if self.until_acknowledged(tool, &json!({"tweet_id": tweet, "idempotency_key": key})).await.is_some() {
             self.journal.lock().unwrap().likes.insert(tweet, !likes);
         }
     }
@@ -125,7 +128,7 @@ impl Agent {
     }
 
     /// The same call through two servers at the same time.
-    async fn at_once_twice(&mut self, tool: &str, call: &Value) -> Option<Value> {
+    async fn at_once_twice(&mut self, tool: &str, call: &Value) -> Option<(Value, String)> {
         let mut twin = Self { rng: self.rng.fork(), ..self.clone() };
         let (mine, its) = tokio::join!(self.until_acknowledged(tool, call), twin.until_acknowledged(tool, call));
         if mine != its {
@@ -134,8 +137,14 @@ impl Agent {
         mine
     }
 
-    /// Calls on one server after the other until there is an answer that counts; the data of the write, whoever made it.
-    async fn until_acknowledged(&mut self, tool: &str, arguments: &Value) -> Option<Value> {
+    /// Calls on one server after the other until there is an answer that counts; the data of the write and its receipt, whoever
+    /// made it.
+    async fn until_acknowledged(&mut self, tool: &str, arguments: &Value) -> Option<(Value, String)> {
+        self.until_answered(tool, arguments, "").await
+    }
+
+    /// The same, where a failure with this code counts, too.
+    async fn until_answered(&mut self, tool: &str, arguments: &Value, code: &str) -> Option<(Value, String)> {
         let first = self.rng.usize(..self.fleet.len());
         let end = Instant::now() + PATIENCE;
         for attempt in (0..).take_while(|_| Instant::now() < end) {
@@ -150,7 +159,13 @@ impl Agent {
             let data = &envelope["data"];
             if envelope["success"] == true {
                 let is_duplicate = data["duplicate"] == true;
-                return Some(if is_duplicate { data["cached_result"].clone() } else { data.clone() });
+                let receipt =
+                    if is_duplicate { &data["original_correlation_id"] } else { &envelope["meta"]["correlation_id"] };
+                let data = if is_duplicate { &data["cached_result"] } else { data };
+                return Some((data.clone(), receipt.as_str().expect("a receipt").to_owned()));
+            }
+            if envelope["error"]["code"] == code {
+                return None;
             }
             if envelope["error"]["retryable"] != true {
                 self.surprise(format!("{call} failed for good: {}", envelope["error"]));
