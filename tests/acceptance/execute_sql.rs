@@ -248,7 +248,7 @@ create function public.see() returns trigger language plpgsql as $$ begin
     end if;
     return null;
 end $$;
-create trigger see after update on countersign.record for each row execute function public.see();
+create trigger see after insert on countersign.record for each row execute function public.see();
 ";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -326,8 +326,8 @@ async fn the_ledger_is_out_of_reach_also_for_an_admins_own_sql() {
     server.succeed("post_tweet", json!({"text": "on the record"})).await;
     for sql in [
         "update countersign.record set status = 'failure'",
-        "delete from countersign.idempotency_guard",
-        "truncate countersign.undo_call",
+        "delete from countersign.attempt",
+        "truncate countersign.effect",
         "alter table countersign.record disable trigger all",
         "select * from countersign.reader_login",
         "select * from countersign.reader_credentials()",

@@ -68,7 +68,9 @@ async fn a_connection_cut_after_commit_is_answered_as_the_success_that_it_was() 
     assert_eq!(rows, [[envelope["data"]["id"].to_string(), "cut after".to_owned()]]);
     let (meta, model) = (&envelope["meta"], &model["meta"]);
     assert_eq!(meta["rows_affected"], 1);
-    assert_eq!(meta["rollback"]["undo_params"], json!({"tweet_id": envelope["data"]["id"]}));
+    let key = format!("undo:{}", meta["correlation_id"].as_str().unwrap());
+    let undo = json!({"tweet_id": envelope["data"]["id"], "idempotency_key": key});
+    assert_eq!(meta["rollback"]["undo_params"], undo);
     for same in ["reversible", "undo_tool", "note"] {
         assert_eq!(meta["rollback"][same], model["rollback"][same]);
     }
@@ -85,7 +87,7 @@ async fn a_connection_cut_after_commit_is_answered_as_the_success_that_it_was() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_whose_commit_is_cut_is_still_a_failure() {
     let (db, proxy, server) = behind_a_proxy().await;
-    for (when, code) in [(When::AfterCommit, "sql_error"), (When::BeforeCommit, "in_doubt_aborted")] {
+    for (when, code) in [(When::AfterFailure, "sql_error"), (When::BeforeFailure, "in_doubt_aborted")] {
         let fired = proxy.arm(when, What::Cut);
         server.fail("like_tweet", json!({"tweet_id": 999_999}), code).await;
         done(fired).await;

@@ -39,11 +39,7 @@ async fn a_manifest_that_cannot_be_run_as_it_is_stops_the_start() {
         ("delete from social.media where id = 1", one, "add RETURNING"),
         // AU12: by table, by function, by a function within an expression, and by a view.
         ("update countersign.record set result_summary = 'x' returning id", one, "schema countersign"),
-        (
-            "delete from countersign.idempotency_guard returning key",
-            "rows = \"any\"\nmax_rows = 5",
-            "schema countersign",
-        ),
+        ("delete from countersign.attempt returning tool_name", "rows = \"any\"\nmax_rows = 5", "schema countersign"),
         ("select * from countersign.sweep(interval '0', 1000)", "rows = \"any\"\nmax_rows = 5", "schema countersign"),
         (
             "update social.tweet set text = text where countersign.claim(gen_random_uuid(), 5) is null returning id",

@@ -136,7 +136,7 @@ async fn a_write_whose_client_went_away_still_gets_its_outcome() {
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
         "params": {"name": "post_tweet", "arguments": {"text": "said into the void"}}});
     server.send(&call.to_string()).await;
-    db.first_value("select 1 from countersign.mutation where xid is null and status = 'pending'").await;
+    db.first_value("select 1 from countersign.mutation where status = 'pending'").await;
     server.send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#).await;
     let closing = tokio::spawn(server.close());
     lock.rollback().await.unwrap();

@@ -18,8 +18,7 @@ async fn refuses(db: &Database, server: &Server, sqlstate: &str) {
 async fn a_revoked_privilege() {
     let db = database().await;
     let server = Server::on(&db).await;
-    let admit = "function countersign.admit(uuid, text, text, text, text, text, json, text, json, boolean)";
-    db.run(&format!("revoke execute on {admit} from countersign_writer")).await;
+    db.run("revoke insert on countersign.admission from countersign_writer").await;
     refuses(&db, &server, "42501").await;
 }
 
@@ -27,7 +26,7 @@ async fn a_revoked_privilege() {
 async fn a_record_that_cannot_be_claimed() {
     let db = database().await;
     let server = Server::on(&db).await;
-    db.run("revoke execute on function countersign.claim(uuid, integer) from countersign_writer").await;
+    db.run("revoke execute on function countersign.claim(uuid, bytea, integer, boolean) from countersign_writer").await;
     refuses(&db, &server, "42501").await;
 }
 
@@ -48,7 +47,8 @@ async fn an_outcome_that_cannot_be_recorded() {
     db.run(
         "create function public.no() returns trigger language plpgsql as
          $$ begin raise exception 'no space left' using errcode = '53100'; end $$;
-         create trigger full_disk before insert on countersign.undo_call execute function public.no()",
+         create trigger full_disk before insert on countersign.record
+             for each row when (new.status = 'success') execute function public.no()",
     )
     .await;
     refuses(&db, &server, "53100").await;
@@ -56,7 +56,7 @@ async fn an_outcome_that_cannot_be_recorded() {
     let record = "select status, error_code, error_sqlstate, error_message from countersign.mutation";
     let told = "the ledger cannot be written, so nothing was written";
     assert_eq!(db.rows(record).await, [["failure", "db_error", "53100", told]]);
-    db.run("drop trigger full_disk on countersign.undo_call").await;
+    db.run("drop trigger full_disk on countersign.record").await;
     let tweet = untouched_tweet(&db).await;
     server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
 }

@@ -220,8 +220,10 @@ pub(crate) enum Unopened {
     Refused,
     /// The connection was lost: the attempt may be admitted.
     Lost(pg::Error),
-    /// The ledger cannot be written: nothing of the attempt is recorded.
+    /// The ledger cannot be written: the attempt was not admitted.
     Failed(pg::Error),
+    /// The attempt is admitted, and cannot be claimed.
+    Unclaimed(pg::Error),
 }
 
 const UNDURABLE_SQL: &str = "set local synchronous_commit = off";
@@ -371,6 +373,9 @@ impl WriteTx<'_> {
         {
             self.unopened = Some(match error {
                 pg::Error::Server(error) if is_contended(error) => Unopened::Refused,
+                pg::Error::Server(error) if *step + 1 == before => {
+                    Unopened::Unclaimed(pg::Error::Server(error.clone()))
+                }
                 pg::Error::Server(error) => Unopened::Failed(pg::Error::Server(error.clone())),
                 error => Unopened::Lost(pg::Error::Lost(std::io::Error::other(error.to_string()))),
             });

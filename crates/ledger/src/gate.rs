@@ -284,11 +284,16 @@ impl Protocol {
                     return Err(self.undone(intent, failure).await);
                 }
                 Executed::Unopened(Unopened::Failed(error)) => return Err(admit::unanswered(None, &error)),
+                Executed::Unopened(Unopened::Unclaimed(error)) => {
+                    lease.discard();
+                    return Err(self.undone(intent, admit::ledger_failure(&error)).await);
+                }
                 Executed::Unopened(Unopened::Lost(error)) => {
                     lease.discard();
                     self.writer.forget_idle();
                     self.memory.forget_all();
-                    if lost || self.has_begun(intent).await {
+                    let deadline = Instant::now() + RESOLVE_TIMEOUT;
+                    if lost || resolve::abort(&self.writer, (intent, &self.attempt), deadline).await {
                         tracing::info!(%error, "the connection was lost before the write committed");
                         return Err(self.stopped(resolve::aborted()));
                     }
@@ -361,16 +366,6 @@ impl Protocol {
                 Executed::Doubtful(Some(Failure::new(ErrorCode::Timeout, why)))
             }
         }
-    }
-
-    /// Whether the attempt was admitted: then it is ended. COMMIT of its T2 was not sent. An answer that cannot be had is yes.
-    async fn has_begun(&self, intent: &Intent) -> bool {
-        let deadline = Instant::now() + RESOLVE_TIMEOUT;
-        let ended = resolve::end(&self.writer, (intent, &self.attempt), &resolve::aborted(), deadline).await;
-        ended.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the end of a write that was lost could not be recorded; the sweep does it");
-            true
-        })
     }
 
     /// There is no session to write on. An attempt that is admitted gets its end.

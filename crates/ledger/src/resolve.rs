@@ -56,6 +56,24 @@ pub(crate) async fn resolve(
     }
 }
 
+/// Ends an attempt whose T2 was lost before its COMMIT was sent: nothing was written. Whether it was admitted; yes, if that cannot
+/// be found out in time, and then the sweep ends it.
+pub(crate) async fn abort(writer: &Writer, call: (&Intent, &Attempt), deadline: Instant) -> bool {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match end(writer, call, &aborted(), deadline).await {
+            Ok(was_admitted) => return was_admitted,
+            Err(error) if Instant::now() + pause >= deadline => {
+                tracing::warn!(%error, "the end of a write that was lost could not be recorded; the sweep does it");
+                return true;
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
 pub(crate) fn aborted() -> Failure {
     Failure::new(
         ErrorCode::InDoubtAborted,
@@ -91,7 +109,7 @@ async fn ask(
 
 /// Ends an attempt with this failure, once whoever works on it is done. Whether it was still there: from here on its T2 cannot
 /// commit.
-pub(crate) async fn end(
+async fn end(
     writer: &Writer,
     (intent, attempt): (&Intent, &Attempt),
     cause: &Failure,

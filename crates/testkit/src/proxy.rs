@@ -28,8 +28,12 @@ pub enum When {
     BeforeCommit,
     /// PostgreSQL has committed, and its answer is on its way (attack CR02).
     AfterCommit,
-    /// The intent is recorded and committed (T1), and the answer is on its way.
+    /// The attempt is admitted and committed (T1), and the answer is on its way.
     AfterAdmission,
+    /// The work is rolled back, and its failure is about to be recorded.
+    BeforeFailure,
+    /// The failure of a write is recorded, and the answer is on its way.
+    AfterFailure,
 }
 
 impl When {
@@ -37,15 +41,16 @@ impl When {
     fn is_at(self, sql: &[u8]) -> bool {
         match self {
             Self::BeforeCommit | Self::AfterCommit => sql == b"commit",
-            Self::AfterAdmission => sql.starts_with(b"select * from countersign.admit("),
+            Self::AfterAdmission => sql == b"commit and chain",
+            Self::BeforeFailure | Self::AfterFailure => sql.starts_with(b"select countersign.fail("),
         }
     }
 
     /// Whether this message is the good answer to it. PostgreSQL sends it when the pipeline is done, so committed.
     fn is_answered_by(self, message: &[u8]) -> bool {
         match self {
-            Self::BeforeCommit | Self::AfterCommit => message == b"C\0\0\0\x0bCOMMIT\0",
-            Self::AfterAdmission => message.first() == Some(&b'C'),
+            Self::BeforeCommit | Self::AfterCommit | Self::AfterAdmission => message == b"C\0\0\0\x0bCOMMIT\0",
+            Self::BeforeFailure | Self::AfterFailure => message == b"C\0\0\0\x0dSELECT 1\0",
         }
     }
 }
@@ -251,7 +256,7 @@ async fn requests(
         if let Some(sql) = bound_statement(&message, &mut prepared)
             && let Some(armed) = state.take_armed_at(sql)
         {
-            let is_before = armed.when == When::BeforeCommit;
+            let is_before = matches!(armed.when, When::BeforeCommit | When::BeforeFailure);
             *waiting.lock().expect("nobody panics while holding it") = Some(armed);
             if is_before {
                 server.write_all(FLUSH).await?;

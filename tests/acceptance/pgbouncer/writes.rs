@@ -30,7 +30,9 @@ async fn a_write_its_duplicate_and_its_undo_are_as_without_a_pooler() {
     assert_eq!(server.succeed("get_mutation_detail", receipt).await["data"]["status"], "success");
     // A write that PostgreSQL refuses: its record, and the next one goes on.
     server.fail("like_tweet", json!({"tweet_id": 999_999}), "sql_error").await;
-    assert_eq!(server.succeed("like_tweet", call).await["data"]["duplicate"], Value::Null);
+    let mut again = call;
+    again["idempotency_key"] = "again".into();
+    assert_eq!(server.succeed("like_tweet", again).await["data"]["duplicate"], Value::Null);
     let records = db.rows("select tool_name, status from countersign.mutation order by id").await;
     let expected = [
         ["like_tweet", "success"],
