@@ -344,7 +344,8 @@ comment on function countersign.resolve(uuid, bytea, integer) is
 
 create function countersign.record_aborted(
     call_slot bytea, correlation uuid, account text, who text, of_session text, name_of_client text, version_of_client text, trace text,
-    tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid
+    tool text, print text, caller_key text, arguments json, arguments_summary text, undoes uuid[], proposal uuid,
+    code text default 'in_doubt_aborted', message text default 'the connection was lost before the intent was recorded; nothing was written'
 ) returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     a  countersign.attempt;
@@ -367,10 +368,9 @@ begin
     a.proposal_id := proposal;
     a.login := session_user;
     a.admitted_at := clock_timestamp();
-    perform countersign.end_attempt(a, 'failure', 'in_doubt_aborted', null,
-        'the connection was lost before the intent was recorded; nothing was written', null, null);
+    perform countersign.end_attempt(a, 'failure', code, null, message, null, null);
 end $$;
-comment on function countersign.record_aborted(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid) is
+comment on function countersign.record_aborted(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, text, text) is
     'A record for an attempt that never arrived. Should it still arrive, its `finish` finds the id taken.';
 
 create function countersign.sweep(older_than interval, most integer) returns setof uuid

@@ -16,7 +16,7 @@ grant execute on function
     countersign.admit(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, boolean, interval),
     countersign.answer(uuid, bytea, uuid, json),
     countersign.resolve(uuid, bytea, integer),
-    countersign.record_aborted(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid),
+    countersign.record_aborted(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, text, text),
     countersign.sweep(interval, integer),
     countersign.standing_write(bytea, text),
     countersign.propose(uuid, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text),

@@ -84,8 +84,17 @@ async fn play(session: &mut Session<'_>) -> anyhow::Result<()> {
         .succeeds("Undone, with exactly the call that meta.rollback names", undo_tool, undo["undo_params"].clone())
         .await?;
 
-    let relike =
-        session.succeeds("Like again: the first one was reversed, so it no longer counts", "like_tweet", like).await?;
+    session
+        .is_refused(
+            "The same call once more: it was undone, so it is neither answered as done nor done again by accident",
+            "like_tweet",
+            like.clone(),
+            "superseded",
+        )
+        .await?;
+    let mut anew = like;
+    anew["idempotency_key"] = format!("after {receipt}").into();
+    let relike = session.succeeds("With a key of its own it is a new write", "like_tweet", anew).await?;
     session.expect(relike["data"]["duplicate"].is_null(), "it is executed, not answered from the record")?;
 
     let recent = session.succeeds("What did the agent do?", "get_recent_mutations", json!({"limit": 3})).await?;
@@ -96,8 +105,8 @@ async fn play(session: &mut Session<'_>) -> anyhow::Result<()> {
         .filter_map(|mutation| mutation["status"].as_str())
         .collect();
     session.expect(
-        statuses == ["success"; 3],
-        "three writes, newest first; the retry was answered from memory and left no record",
+        statuses == ["success", "failure", "success"],
+        "newest first: the new write, the refused call and the undo; the retry was answered from memory and left no record",
     )?;
 
     let detail = session

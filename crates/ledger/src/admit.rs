@@ -31,6 +31,8 @@ pub(crate) enum Verdict {
 
 const ADMIT_SQL: &str = "select verdict, original, detail \
     from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+const GIVE_UP_SQL: &str = "select \
+    countersign.record_aborted($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
 /// `countersign.undo` without carrying it out compares the rows with what the write left, with the rights of the login.
 const CONFLICTS_SQL: &str = "select countersign.undo(array[$1]::pg_catalog.uuid[], false) -> 'conflicts'";
 const ANSWER_SQL: &str = "select countersign.answer($1, $2, $3, $4)";
@@ -42,6 +44,9 @@ pub(crate) const FENCED: &str = "CS001";
 /// How often a waiting duplicate asks again: soon at first, since most writes take milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long it may take after the deadline to write down that a duplicate gave up.
+const GIVE_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a duplicate is told that waited in vain.
 pub(crate) const STILL_RUNNING: &str =
@@ -63,15 +68,21 @@ impl Admission<'_> {
         loop {
             match self.ask().await? {
                 Some(verdict) => return Ok(verdict),
-                None if Instant::now() + pause >= deadline => {
-                    // Nothing of this call is recorded.
-                    let failure = Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING);
-                    return Err(Stopped { correlation_id: None, failure: failure.into() });
-                }
+                None if Instant::now() + pause >= deadline => return self.give_up().await,
                 None => {}
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn give_up(&self) -> Result<Verdict, Stopped> {
+        let mut params = self.intent.columns().to_vec();
+        params.push(Some(ErrorCode::DuplicateInFlight.as_str().to_owned()));
+        params.push(Some(STILL_RUNNING.to_owned()));
+        match self.writer.ask(GIVE_UP_SQL, &params, Instant::now() + GIVE_UP_TIMEOUT).await {
+            Ok(_) => Ok(Verdict::Refused(Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING))),
+            Err(error) => Err(unanswered(None, &error)),
         }
     }
 

@@ -116,7 +116,10 @@ async fn a_failure_behind_the_gate_has_the_receipt_of_its_record_whatever_its_co
     world.db.run("alter table social.item drop column name").await;
     let named = json!({"id": 1, "name": "one"});
     world.fails("tool_outdated", false, patient.call("name_item", named)).await;
-    world.db.run("revoke execute on function countersign.claim(uuid, integer) from countersign_writer").await;
+    world
+        .db
+        .run("revoke execute on function countersign.claim(uuid, bytea, integer, boolean) from countersign_writer")
+        .await;
     world.fails("db_error", true, put(6)).await;
 
     let records = "select count(*) filter (where status = 'failure') || ' of ' || count(*) from countersign.mutation";
