@@ -36,7 +36,7 @@ comment on function countersign.slot_of(text, text, text, text) is
     'The slot of a call, as attempt.slot_names_the_call demands it; servers compute the same.';
 
 create function countersign.end_attempt(
-    a countersign.attempt, outcome text, code text, state text, message text, original uuid, detail json
+    a countersign.attempt, outcome text, code text, state text, message text, original uuid, detail json, decision json default null
 ) returns void language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     -- Rows were changed, and the attempt is still there: its T2 was committed without `finish`.
@@ -51,17 +51,17 @@ begin
     perform countersign.commit_durably();
     insert into countersign.record (correlation_id, account_id, actor, session_id, client_name, client_version, trace_id, tool_name,
         fingerprint, idempotency_key, params, params_summary, status, duplicate_of, undo_of, error_code, error_sqlstate, error_message,
-        error_detail, login, slot, holds_until, xid, admitted_at, completed_at)
+        error_detail, approval, login, slot, holds_until, xid, admitted_at, completed_at)
     values (a.correlation_id, a.account_id, a.actor, a.session_id, a.client_name, a.client_version, a.trace_id, a.tool_name,
         a.fingerprint, a.idempotency_key, a.params, a.params_summary, case when is_unfinished then 'failure' else outcome end,
         case when not is_unfinished then original end, a.undo_of, case when is_unfinished then 'unfinished' else code end, state,
         case when is_unfinished then 'rows were changed, and no outcome was recorded: the protocol was not kept' else message end,
-        detail, a.login, case when binds then a.slot end, case when binds then a.admitted_at + interval '24 hours' end,
+        detail, decision, a.login, case when binds then a.slot end, case when binds then a.admitted_at + interval '24 hours' end,
         pg_current_xact_id(), a.admitted_at, clock_timestamp())
     -- `record_aborted` was faster than an attempt that was on its way.
     on conflict (correlation_id) do nothing;
 end $$;
-comment on function countersign.end_attempt(countersign.attempt, text, text, text, text, uuid, json) is
+comment on function countersign.end_attempt(countersign.attempt, text, text, text, text, uuid, json, json) is
     'Inserts the record of an attempt that wrote nothing and whose row was deleted in this transaction.';
 
 -- No SET, so that it is inlined; every name is qualified instead.
@@ -222,17 +222,18 @@ create function countersign.fail(
     correlation uuid, call_slot bytea, code text, state text, message text, detail json default null, proposal_outcome text default null
 ) returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
-    a  countersign.attempt;
+    a         countersign.attempt;
+    decision  json;
 begin
     perform countersign.refuse_within_a_write();
     delete from countersign.attempt t where t.slot = call_slot and t.correlation_id = correlation returning * into a;
     if a.correlation_id is null then
         return false;
     end if;
-    perform countersign.end_attempt(a, 'failure', code, state, message, null, detail);
     if a.proposal_id is not null and proposal_outcome in ('failed', 'stale') then
-        perform countersign.refuse_proposal(a.proposal_id, correlation, proposal_outcome, code, message);
+        decision := countersign.refuse_proposal(a.proposal_id, correlation, proposal_outcome, code, message);
     end if;
+    perform countersign.end_attempt(a, 'failure', code, state, message, null, detail, decision);
     return true;
 end $$;
 comment on function countersign.fail(uuid, bytea, text, text, text, json, text) is

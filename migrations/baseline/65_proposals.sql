@@ -345,6 +345,15 @@ end $$;
 comment on function countersign.hold_proposal(uuid, uuid) is
     'In T2, before the work: locks the proposal until T2 ends. done, or why it must not be carried out.';
 
+create function countersign.decision_of(p countersign.proposal) returns json
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select json_build_object(
+        'proposal_id', p.proposal_id, 'digest', p.digest, 'tier', p.tier, 'decided_by', p.decided_by,
+        'decided_login', p.decided_login, 'decided_via', p.decided_via,
+        'decided_at', to_char(p.decided_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'reason', p.reason)
+$$;
+comment on function countersign.decision_of(countersign.proposal) is 'Who agreed to what, for the record of the write.';
+
 -- Called by `finish`: the proposal ends with its write, or neither does.
 create function countersign.execute_proposal(a countersign.attempt) returns json
 language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -359,21 +368,23 @@ begin
     if not found then
         raise exception 'proposal % is not to be completed here', a.proposal_id using errcode = 'CS001', detail = 'fenced';
     end if;
-    return json_build_object(
-        'proposal_id', p.proposal_id, 'digest', p.digest, 'tier', p.tier, 'decided_by', p.decided_by,
-        'decided_login', p.decided_login, 'decided_via', p.decided_via,
-        'decided_at', to_char(p.decided_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'reason', p.reason);
+    return countersign.decision_of(p);
 end $$;
 comment on function countersign.execute_proposal(countersign.attempt) is 'Marks the proposal of a write as executed; who agreed to it, for the record.';
 
-create function countersign.refuse_proposal(proposal uuid, correlation uuid, outcome text, code text, message text) returns void
+create function countersign.refuse_proposal(proposal uuid, correlation uuid, outcome text, code text, message text) returns json
 language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    p  countersign.proposal;
 begin
     update countersign.proposal o
     set status = outcome, correlation_id = correlation, error_code = code, error_message = message, completed_at = clock_timestamp()
-    where o.proposal_id = proposal and o.status = 'confirmed' and o.attempt = correlation;
+    where o.proposal_id = proposal and o.status = 'confirmed' and o.attempt = correlation
+    returning o.* into p;
+    return case when found then countersign.decision_of(p) end;
 end $$;
-comment on function countersign.refuse_proposal(uuid, uuid, text, text, text) is 'Called by `fail`: the proposal fails, or is stale, with its write.';
+comment on function countersign.refuse_proposal(uuid, uuid, text, text, text) is
+    'Called by `fail`: the proposal fails, or is stale, with its write; who had agreed to it, for the record.';
 
 create function countersign.end_proposal(proposal uuid, who uuid, outcome text, code text, message text) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Where things are: `gate` is the protocol's order; `memory` knows the calls of the last half minute and `standing` asks
-//! whether they still count; `intent`, `admit`, `execute` and `resolve` are its steps (their SQL is in `migrations/`: V2,
-//! V5, V7 to V11); `executor` is what a write tool implements, `executors` finds one by its name; `proposals` are writes that
+//! whether they still count; `intent`, `admit`, `execute` and `resolve` are its steps (their SQL is in
+//! `migrations/baseline/20_admission.sql`); `executor` is what a write tool implements, `executors` finds one by its name; `proposals` are writes that
 //! wait for somebody to agree; `any_statement` runs a text that is the caller's own; `preview` shows
 //! a write without making it, `definitions` what it depends on; `fingerprint` decides which calls are the same; `records` reads the ledger, `audit` is for
 //! people: every account's records, seals over them, pruning; `doctor` asks what is stuck; `states` counts what is

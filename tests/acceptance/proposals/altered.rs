@@ -93,7 +93,7 @@ async fn parameters_that_do_not_fit_the_tool_are_refused_again_when_it_is_carrie
         ("delete_package", own.clone(), "proposal_stale", "tool"),
     ] {
         let proposal = server.propose("delete_package_photo", json!({"package_id": 1, "photo_id": 1})).await;
-        let change = format!("tool_name = '{tool}', params = '{params}', params_hash = '{}'", hash(tool, &params));
+        let change = format!("tool_name = '{tool}', params = '{params}', fingerprint = '{}'", hash(tool, &params));
         let agreement = alter(&db, &proposal, &change, true).await;
         let error = server.fail("confirm_proposal", agreement, code).await;
         assert!(error["message"].as_str().unwrap().contains(words), "{tool} {params}: {error}");
@@ -197,7 +197,7 @@ async fn nothing_is_confirmed_that_a_person_has_to_approve_by_now_whoever_propos
     tokio::spawn(connection);
     let forged = format!(
         "select stored::text from countersign.proposal o, countersign.propose(gen_random_uuid(), 'default', null, 'execute_sql', o.tool_version, \
-         o.definition, 'confirm', 'Harmless.', o.params, o.params_hash, null, o.preview, interval '1 hour', 100, null) where o.proposal_id = '{}'",
+         o.definition, 'confirm', 'Harmless.', o.params, o.fingerprint, null, o.preview, interval '1 hour', 100, null, null, null, null) where o.proposal_id = '{}'",
         id(&other)
     );
     let stored: String = client.query_one(&forged, &[]).await.unwrap().get(0);

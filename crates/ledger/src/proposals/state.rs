@@ -1,5 +1,5 @@
 //! The states of a proposal, and what is told when something cannot be done in one of them. The state machine itself is the
-//! database's (migrations/V8__proposals.sql).
+//! database's (migrations/baseline/65_proposals.sql).
 //!
 //! ```text
 //! pending ──> confirmed ──> executed | failed | stale | expired
