@@ -196,7 +196,7 @@ begin
     end if;
     if a.undo_of is not null then
         perform countersign.prove_undo(a);
-        held_until := null;      -- `reversal` answers for it
+        held_until := a.admitted_at + interval '24 hours';
     elsif a.idempotency_key is not null then
         held_until := a.admitted_at + interval '24 hours';
     elsif affected = 0 and not exists (select from countersign.effect e where e.correlation_id = correlation) then

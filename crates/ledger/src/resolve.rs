@@ -61,9 +61,14 @@ pub(crate) async fn resolve(
 pub(crate) async fn abort(writer: &Writer, call: (&Intent, &Attempt), deadline: Instant) -> bool {
     let mut pause = FIRST_PAUSE;
     loop {
-        match end(writer, call, &aborted(), deadline).await {
+        let admitted = async {
+            // An end whose answer was lost has a record.
+            let id = call.0.correlation_id;
+            Ok(end(writer, call, &aborted(), deadline).await? || ask_record(writer, id, deadline).await?.is_some())
+        };
+        match admitted.await {
             Ok(was_admitted) => return was_admitted,
-            Err(error) if Instant::now() + pause >= deadline => {
+            Err::<_, pg::Error>(error) if Instant::now() + pause >= deadline => {
                 tracing::warn!(%error, "the end of a write that was lost could not be recorded; the sweep does it");
                 return true;
             }
