@@ -280,6 +280,12 @@ begin
         original := other.correlation_id;
         return;
     end loop;
+    -- Another server has ended this attempt: it is not made again.
+    if exists (select from countersign.record r where r.correlation_id = correlation) then
+        delete from countersign.attempt a where a.slot = call_slot and a.correlation_id = correlation;
+        verdict := 'fenced';
+        return;
+    end if;
     -- A statement of its own, after the slot is ours: it sees whatever was committed before that.
     select r.correlation_id, r.fingerprint, r.status, r.holds_until > clock_timestamp() as holds into prior
     from countersign.record r where r.slot = call_slot order by r.id desc limit 1;
@@ -306,7 +312,7 @@ begin
 end $$;
 comment on function countersign.admit(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, boolean, interval) is
     'T1, where the INSERT or the claim was refused. Verdicts: run (claim it, even_if_held) | standing (compare the rows, then `answer`) | '
-    'in_flight (nothing was recorded; ask again) | superseded | key_reused | frozen (recorded as failures).';
+    'in_flight (nothing was recorded; ask again) | fenced (the record says how it ended) | superseded | key_reused | frozen (recorded as failures).';
 
 create function countersign.answer(correlation uuid, call_slot bytea, original uuid, detail json default null) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$

@@ -113,6 +113,7 @@ impl Admission<'_> {
             (Some("in_flight"), _) => return Ok(None),
             (Some("standing"), Some(original)) => self.answer(original).await?,
             (Some("superseded"), Some(original)) => Verdict::Refused(superseded(original, &detail)),
+            (Some("fenced"), _) => Verdict::Refused(self.recorded_failure().await),
             (Some("key_reused"), _) => Verdict::Refused(key_reused()),
             (Some("frozen"), _) => Verdict::Refused(frozen()),
             _ => {
@@ -120,6 +121,15 @@ impl Admission<'_> {
                 return Err(self.abandoned(pg::Error::Lost(std::io::Error::other(said))).await);
             }
         }))
+    }
+
+    /// How another server has ended this attempt.
+    async fn recorded_failure(&self) -> Failure {
+        let deadline = Instant::now() + RESOLVE_TIMEOUT;
+        match resolve::ask_record(self.writer, self.intent.correlation_id, deadline).await {
+            Ok(Some(Err(failure))) => failure,
+            _ => resolve::aborted(),
+        }
     }
 
     /// As far as the ledger knows the write stands: its rows have the last word.
@@ -145,7 +155,7 @@ impl Admission<'_> {
         let conflicts = conflicts.and_then(|row| row.into_iter().next().flatten());
         let conflicts: Vec<Value> = conflicts.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
         // A write without effects has nothing that could be compared.
-        let changed = conflicts.into_iter().find(|conflict| conflict["code"] != "image_missing");
+        let changed = conflicts.into_iter().find(|conflict| conflict.get("code") != Some(&"image_missing".into()));
         let params = [
             Some(self.intent.correlation_id.to_string()),
             self.intent.slot(),
@@ -187,9 +197,13 @@ impl Admission<'_> {
 
 /// What is told to a call whose effect no longer stands.
 fn superseded(original: CorrelationId, detail: &Value) -> Failure {
-    let by = detail["by"].as_str().or_else(|| detail["changed_by"]["correlation_id"].as_str());
+    let by = detail.get("by").or_else(|| detail.pointer("/changed_by/correlation_id")).and_then(Value::as_str);
     let by = by.map_or_else(|| "something outside countersign".to_owned(), |by| format!("the write {by}"));
-    let what = if detail["reason"] == "reversed" { "was undone by" } else { "has rows that were changed since by" };
+    let what = if detail.get("reason").is_some_and(|reason| reason == "reversed") {
+        "was undone by"
+    } else {
+        "has rows that were changed since by"
+    };
     Failure::new(
         ErrorCode::Superseded,
         format!("an identical call has written ({original}), and that write {what} {by}; this call wrote nothing"),

@@ -314,7 +314,7 @@ impl<'a> WriteTx<'a> {
             }
         };
         // Of the claim; a preview has no attempt.
-        let hints = outcomes.drain(..outcomes.len().saturating_sub(steps.len())).last();
+        let hints = outcomes.drain(..outcomes.len().saturating_sub(steps.len())).next_back();
         if self.claimed.is_some() && self.hint.is_none() {
             self.hint = hints.and_then(|outcome| outcome.rows.into_iter().next()?.into_iter().next()?);
         }

@@ -100,7 +100,7 @@ struct Records(HashMap<String, Record>);
 
 impl Records {
     async fn read(db: &Database) -> Self {
-        let sql = "select correlation_id, status, coalesce(result, 'null'), coalesce(duplicate_of::text, '') \
+        let sql = "select correlation_id, status || coalesce(' ' || error_code || ' ' || error_message, ''), coalesce(result, 'null'), coalesce(duplicate_of::text, '') \
                    from countersign.mutation";
         let records = db.rows(sql).await.into_iter().map(|row| {
             let [receipt, status, result, original] = <[String; 4]>::try_from(row).unwrap();
