@@ -93,7 +93,7 @@ async fn play(session: &mut Session<'_>) -> anyhow::Result<()> {
         )
         .await?;
     let mut anew = like;
-    anew["idempotency_key"] = format!("after {receipt}").into();
+    anew["idempotency_key"] = format!("after:{}", receipt.as_str().unwrap_or_default()).into();
     let relike = session.succeeds("With a key of its own it is a new write", "like_tweet", anew).await?;
     session.expect(relike["data"]["duplicate"].is_null(), "it is executed, not answered from the record")?;
 
