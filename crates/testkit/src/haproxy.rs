@@ -19,8 +19,8 @@ pub struct HaProxy {
     base: String,
 }
 
-/// A server is asked again every 100 ms whether it is ready, has 10 s for its answer, is left out at the first refusal and taken in at the first
-/// success. A request is sent to another server only if the first one has not taken it.
+/// A server is asked again every 100 ms whether it is ready, and has 10 s for its answer. It is left out at the first refusal and
+/// taken in at the first success. A request is sent to another server only if the first one has not taken it.
 const CONFIG: &str = "\
 global
     maxconn 2000
