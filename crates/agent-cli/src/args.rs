@@ -275,7 +275,7 @@ pub fn without_values(error: &clap::Error, argv: &[String]) -> String {
 }
 
 /// Flags of numbers.
-const NUMBERS: [&str; 6] = [
+pub(crate) const NUMBERS: [&str; 6] = [
     "--batch-rows",
     "--batch-bytes",
     "--statement-timeout-ms",

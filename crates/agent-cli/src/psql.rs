@@ -4,7 +4,7 @@
 use contract::quoted;
 use pg::Conninfo;
 
-use crate::args;
+use crate::args::{self, NUMBERS};
 use crate::problem::Problem;
 
 /// What `--help` prints.
@@ -53,8 +53,8 @@ const FLAGS: [(char, &str); 7] = [
     ('v', "--param"),
 ];
 
-/// Long flags of `query` that take a value.
-const WITH_VALUE: [&str; 17] = [
+/// Long flags of `query` that take a value, beside [`NUMBERS`].
+const WITH_VALUE: [&str; 11] = [
     "--dsn-secret",
     "--conninfo-secret",
     "--host",
@@ -66,12 +66,6 @@ const WITH_VALUE: [&str; 17] = [
     "--output",
     "--log",
     "--config",
-    "--batch-rows",
-    "--batch-bytes",
-    "--statement-timeout-ms",
-    "--lock-timeout-ms",
-    "--inline-max-rows",
-    "--inline-max-bytes",
 ];
 
 /// Long flags of `query` that take none, or one behind `=`.
@@ -99,7 +93,7 @@ pub(crate) fn translate(argv: &[String]) -> Result<Vec<String>, Refused> {
                     None => value_of(&name, arguments.next())?,
                 };
                 translated.push(format!("{}={value}", flag_of_database(&value)));
-            } else if WITH_VALUE.contains(&name.as_str()) {
+            } else if WITH_VALUE.iter().chain(&NUMBERS).any(|flag| *flag == name) {
                 translated.push(argument.clone());
                 if !argument.contains('=') {
                     translated.extend(arguments.next().cloned());

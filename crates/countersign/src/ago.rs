@@ -11,17 +11,25 @@ pub(crate) fn ago(time: &str, now: SystemTime) -> String {
     let Ok(time_read) = OffsetDateTime::parse(time, &Rfc3339) else { return contract::visible(time) };
     let time_read = SystemTime::from(time_read);
     match now.duration_since(time_read) {
-        Ok(past) => format!("{} ago", rounded(past)),
-        Err(error) => format!("in {}", rounded(error.duration())),
+        Ok(past) => format!("{} ago", rounded(past, SHORT)),
+        Err(error) => format!("in {}", rounded(error.duration(), SHORT)),
     }
 }
 
+/// The names of days, hours, minutes and seconds.
+type Units = [&'static str; 4];
+
+const SHORT: Units = ["days", "h", "min", "s"];
+
+/// For sentences.
+pub(crate) const WORDS: Units = ["days", "hours", "minutes", "seconds"];
+
 /// In the largest unit of which there are at least two.
-fn rounded(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    let units = [(86_400, "days"), (3600, "h"), (60, "min")];
-    let unit = units.into_iter().find(|(unit, _)| seconds >= 2 * unit);
-    unit.map_or_else(|| format!("{seconds} s"), |(unit, name)| format!("{} {name}", seconds / unit))
+pub(crate) fn rounded(duration: Duration, [days, hours, minutes, seconds]: Units) -> String {
+    let units = [(86_400, days), (3600, hours), (60, minutes)];
+    let largest = units.into_iter().find(|(unit, _)| duration.as_secs() >= 2 * unit);
+    let (unit, name) = largest.unwrap_or((1, seconds));
+    format!("{} {name}", duration.as_secs() / unit)
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use contract::IdPrefix;
 const SHOWN: usize = 8;
 
 /// How many matches an error names.
-const NAMED: usize = 5;
+const NAMED: u32 = 5;
 
 /// So many matches are looked for: one more than are named.
-pub(crate) const LOOKED_FOR: u32 = 6;
+pub(crate) const LOOKED_FOR: u32 = NAMED + 1;
 
 /// Reads an argument.
 pub(crate) fn parse(text: &str) -> Result<IdPrefix, String> {
@@ -37,8 +37,9 @@ pub(crate) fn only<T>(
     describe: impl Fn(&T) -> String,
 ) -> anyhow::Result<Option<T>> {
     if matches.len() > 1 {
-        let mut lines: Vec<String> = matches.iter().take(NAMED).map(|one| format!("  {}", describe(one))).collect();
-        if matches.len() > NAMED {
+        let named = NAMED as usize;
+        let mut lines: Vec<String> = matches.iter().take(named).map(|one| format!("  {}", describe(one))).collect();
+        if matches.len() > named {
             lines.push("  and more".to_owned());
         }
         bail!("several ids begin with {}; give more of the one that you mean:\n{}", prefix.as_str(), lines.join("\n"));

@@ -19,8 +19,8 @@ pub struct HaProxy {
     base: String,
 }
 
-/// A server is asked again every 100 ms whether it is ready, is left out at the first refusal and taken in at the first
-/// success. A request is sent to another server only if the first one has not taken it.
+/// A server is asked again every 100 ms whether it is ready, and has 10 s for its answer. It is left out at the first refusal and
+/// taken in at the first success. A request is sent to another server only if the first one has not taken it.
 const CONFIG: &str = "\
 global
     maxconn 2000
@@ -30,6 +30,7 @@ defaults
     timeout client 60s
     timeout server 60s
     timeout tunnel 60s
+    timeout check 10s
     option http-server-close
     option redispatch
     retries 3

@@ -1,9 +1,12 @@
 //! Records and proposals that have not come to their end (promises C5-09, C5-10).
 
+use std::time::Duration;
+
 use ledger::{Doctor, MOST_FOUND};
 use serde_json::{Map, Value};
 
 use super::Finding;
+use crate::ago::{WORDS, rounded};
 use crate::text::{cell, to_the_second};
 
 pub(super) async fn examine(doctor: &Doctor) -> Vec<Finding> {
@@ -152,10 +155,8 @@ async fn waiting(doctor: &Doctor) -> Vec<Finding> {
     found.into_iter().map(finding).collect()
 }
 
-/// `age_s` in the largest unit that it has at least two of.
+/// `age_s` as a sentence has it.
 fn age(row: &Map<String, Value>) -> String {
-    let seconds = row.get("age_s").and_then(Value::as_i64).unwrap_or_default();
-    let units = [(86_400, "days"), (3600, "hours"), (60, "minutes")];
-    let unit = units.into_iter().find(|(unit, _)| seconds >= 2 * unit);
-    unit.map_or_else(|| format!("{seconds} seconds"), |(unit, name)| format!("{} {name}", seconds / unit))
+    let seconds = row.get("age_s").and_then(Value::as_u64).unwrap_or_default();
+    rounded(Duration::from_secs(seconds), WORDS)
 }

@@ -1,11 +1,9 @@
 //! The answer to a caller's statement on its way into an [`Outlet`].
 
-use std::time::Duration;
-
 use contract::Column;
 use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::outlet::Outlet;
 use crate::error::{Error, ServerError};
@@ -31,8 +29,6 @@ pub(crate) struct Arrival {
     pub(crate) has_ended: bool,
     /// Rows that still need a conversion.
     pub(crate) drafts: Vec<DraftRow>,
-    /// How long the server was waited for.
-    pub(crate) waited: Duration,
 }
 
 /// Which of the messages are the statement's.
@@ -61,8 +57,8 @@ impl Part {
     }
 }
 
-/// The bytes of rows that wait for a conversion, in rows of the largest size.
-const MAX_DRAFTS: usize = 4;
+/// How many rows of the largest size may wait for a conversion at once, by their bytes.
+const MAX_LARGEST_DRAFTS: usize = 4;
 
 const NO_COPY: &str = "COPY from the client is not supported here";
 
@@ -79,12 +75,10 @@ pub(crate) async fn arrive(
     let mut part = Part::of(expected.before);
     let mut draft_bytes = 0;
     loop {
-        let waits_since = Instant::now();
         let received = match outlet.due() {
             Some(due) => timeout_at(due, session.connection.receive()).await,
             None => Ok(session.connection.receive().await),
         };
-        arrival.waited += waits_since.elapsed();
         let Ok(message) = received else {
             outlet.hand_on().await?;
             continue;
@@ -97,7 +91,7 @@ pub(crate) async fn arrive(
                 Some(conversion) => {
                     let draft = conversion.draft(&body, expected.columns)?;
                     draft_bytes += draft.bytes;
-                    let limit = MAX_DRAFTS * outlet.max_message_bytes();
+                    let limit = MAX_LARGEST_DRAFTS * outlet.max_message_bytes();
                     if draft_bytes > limit {
                         return Err(too_many_drafts(limit));
                     }

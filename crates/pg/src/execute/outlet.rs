@@ -36,6 +36,8 @@ pub struct Outlet {
     in_batch: u64,
     /// When the batch is handed on although it is not full.
     due: Option<Instant>,
+    /// How long whoever takes the rows was waited for.
+    blocked: Duration,
     /// How many rows there were, and the bytes of their JSON.
     row_count: u64,
     bytes: u64,
@@ -61,6 +63,7 @@ impl Outlet {
             batch: Vec::new(),
             in_batch: 0,
             due: None,
+            blocked: Duration::ZERO,
             row_count: 0,
             bytes: 0,
             tag: None,
@@ -176,6 +179,11 @@ impl Outlet {
         self.due
     }
 
+    /// How long whoever takes the rows was waited for so far.
+    pub(crate) fn blocked(&self) -> Duration {
+        self.blocked
+    }
+
     /// Whether rows are handed on before all of them are there.
     pub(crate) fn is_streamed(&self) -> bool {
         matches!(self.delivery, Delivery::Batches { .. })
@@ -226,7 +234,10 @@ impl Outlet {
         is_taken.await.map_err(|_| Error::Unread)
     }
 
-    async fn send(&self, chunk: Chunk) -> Result<(), Error> {
-        self.out.send(chunk).await.map_err(|_| Error::Unread)
+    async fn send(&mut self, chunk: Chunk) -> Result<(), Error> {
+        let since = Instant::now();
+        let sent = self.out.send(chunk).await;
+        self.blocked += since.elapsed();
+        sent.map_err(|_| Error::Unread)
     }
 }

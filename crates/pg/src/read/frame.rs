@@ -165,7 +165,7 @@ impl Frame {
     }
 
     /// Queues the end of a transaction that has not failed, and what leaves nothing in the session. The end of this has a
-    /// ReadyForQuery of its own, unless a pooler is in between. [`explained`] says what its errors mean.
+    /// ReadyForQuery of its own, unless a pooler is in between. [`statement_error`] says what its errors mean.
     pub(super) fn push_end(&self, session: &mut Session) -> Result<(), Error> {
         if !session.is_pooled() {
             push(session, ENCODING)?;
@@ -203,8 +203,8 @@ impl Frame {
     }
 }
 
-/// An error of the end of a transaction, in terms of the statement before it.
-pub(super) fn explained(error: ServerError) -> ServerError {
+/// The error of the statement that an error of the end of its transaction means.
+pub(super) fn statement_error(error: ServerError) -> ServerError {
     match error.sqlstate.as_str() {
         "22021" => other_encoding("another one"),
         "26000" => ServerError {

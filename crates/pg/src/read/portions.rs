@@ -26,12 +26,20 @@ pub(super) struct Portions {
     rows: usize,
     max_rows: usize,
     began: Instant,
+    /// When the last one was asked for, and how long its reader had been waited for by then.
+    asked: (Instant, Duration),
 }
 
 impl Portions {
     /// The first is one row.
     pub(super) fn up_to(max_rows: usize) -> Self {
-        Self { rows: 1, max_rows, began: Instant::now() }
+        let now = Instant::now();
+        Self { rows: 1, max_rows, began: now, asked: (now, Duration::ZERO) }
+    }
+
+    /// The next one is asked for. `blocked` is how long the reader has been waited for so far.
+    pub(super) fn ask(&mut self, blocked: Duration) {
+        self.asked = (Instant::now(), blocked);
     }
 
     /// For Execute.
@@ -44,13 +52,15 @@ impl Portions {
         self.began.elapsed()
     }
 
-    /// A portion has arrived, for which the server was waited for so long. `largest_row` is in bytes, and 0 where rows are not
-    /// kept.
-    pub(super) fn arrived(&mut self, waited: Duration, largest_row: usize) {
-        if waited < SHORT {
+    /// It has arrived. `blocked` is as for [`Portions::ask`]: a slow reader makes no portion smaller. `largest_row` is in bytes,
+    /// and 0 where rows are not kept.
+    pub(super) fn arrived(&mut self, blocked: Duration, largest_row: usize) {
+        let (asked_at, blocked_before) = self.asked;
+        let took = asked_at.elapsed().saturating_sub(blocked.saturating_sub(blocked_before));
+        if took < SHORT {
             self.rows = self.rows.saturating_mul(GROWTH);
-        } else if waited > LONG {
-            self.rows = (self.rows as f64 * LONG.as_secs_f64() / waited.as_secs_f64()) as usize;
+        } else if took > LONG {
+            self.rows = (self.rows as f64 * LONG.as_secs_f64() / took.as_secs_f64()) as usize;
         }
         let max_rows = self.max_rows.min(MAX_KEPT_BYTES.checked_div(largest_row).unwrap_or(usize::MAX));
         self.rows = self.rows.min(max_rows).max(1);

@@ -121,7 +121,7 @@ impl Rows {
                 Message::ErrorResponse(body) if failure.is_none() => {
                     let error = ServerError::from_fields(body.fields())?;
                     let is_of_the_end = self.progress == Progress::Ended;
-                    failure = Some(if is_of_the_end { frame::explained(error) } else { error });
+                    failure = Some(if is_of_the_end { frame::statement_error(error) } else { error });
                 }
                 Message::ReadyForQuery(_) => return Ok(failure),
                 _ => {}

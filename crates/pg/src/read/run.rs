@@ -287,7 +287,7 @@ impl Reader {
             Ok(()) => Ok(None),
             Err(Error::Server(error)) => {
                 self.leave_failed(session).await?;
-                Ok(Some(frame::explained(*error)))
+                Ok(Some(frame::statement_error(*error)))
             }
             Err(error) => Err(error),
         }

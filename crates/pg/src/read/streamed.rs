@@ -146,7 +146,7 @@ impl Reader {
             if failure.is_none() && arrival.is_empty {
                 return Err(ReadError::Params(NOTHING.to_owned()).into());
             }
-            failure.map(|error| if arrival.has_ended { frame::explained(error) } else { error })
+            failure.map(|error| if arrival.has_ended { frame::statement_error(error) } else { error })
         };
         match failure {
             None => Ok(()),
@@ -191,6 +191,7 @@ impl Reader {
                 return Ok(None);
             }
             let largest_row = arrival.drafts.iter().map(|draft| draft.bytes).max().unwrap_or_default();
+            portions.arrived(outlet.blocked(), largest_row);
             let failure = match arrival.failure.take() {
                 None => self.take_drafts(session, &mut arrival, outlet).await?,
                 failure => failure,
@@ -204,7 +205,7 @@ impl Reader {
             if !arrival.is_suspended {
                 break;
             }
-            portions.arrived(arrival.waited, largest_row);
+            portions.ask(outlet.blocked());
             arrival = match self.push_portion(session, &portions)? {
                 Some(before) => {
                     session.connection.flush().await?;

@@ -1,10 +1,12 @@
 //! One connection: messages out, messages in, and the transaction status that the server reports.
 
+mod message;
+mod push;
+
 use std::io;
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, BytesMut};
-use fallible_iterator::FallibleIterator;
+use bytes::{Buf, BytesMut};
 use postgres_protocol::message::backend::{
     ERROR_RESPONSE_TAG, Header, Message, NOTICE_RESPONSE_TAG, NOTIFICATION_RESPONSE_TAG, PARAMETER_STATUS_TAG,
 };
@@ -12,8 +14,11 @@ use postgres_protocol::message::frontend;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+pub(crate) use message::other_encoding;
+use message::{beginning, check_body, is_utf8, may_be_volunteered, violation};
+
 use super::socket::{Route, Socket};
-use crate::error::{ENCODING_HINT, Error, ServerError};
+use crate::error::{Error, ServerError};
 use crate::target::AuthMethod;
 
 /// What the server last said of the transaction (ReadyForQuery).
@@ -96,13 +101,6 @@ const OUTBOX_BYTES: usize = 1024;
 /// The most room that either buffer keeps while nothing is in it.
 const MAX_IDLE_BYTES: usize = 64 * 1024;
 
-/// What is pushed and not sent ([`Connection::pushed`]).
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Pushed {
-    bytes: usize,
-    owed: usize,
-}
-
 /// A message begins with its tag and its length.
 const HEADER_BYTES: usize = 5;
 
@@ -176,113 +174,6 @@ impl Connection {
     /// The messages to send next.
     pub(crate) fn outbox(&mut self) -> &mut BytesMut {
         &mut self.outbox
-    }
-
-    /// Pushes all of it or nothing: half a message, or half a pipeline, must not go out with what is pushed next.
-    pub(crate) fn push_whole<T, E>(&mut self, push: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
-        let before = self.pushed();
-        push(self).inspect_err(|_| self.take_back(before))
-    }
-
-    /// How much is pushed and not sent.
-    pub(crate) fn pushed(&self) -> Pushed {
-        Pushed { bytes: self.outbox.len(), owed: self.owed }
-    }
-
-    /// Takes back what was pushed since then. Nothing may have been sent in between.
-    pub(crate) fn take_back(&mut self, before: Pushed) {
-        self.outbox.truncate(before.bytes);
-        self.owed = before.owed;
-    }
-
-    /// `param_types`: `pg_type.oid`s, 0 or missing where the server shall infer.
-    ///
-    /// The protocol cannot carry a NUL, so a text with one is refused here, in the words that PostgreSQL has for it: it
-    /// must neither leave half a message in the outbox nor look like a lost connection.
-    pub(crate) fn push_parse(&mut self, name: &str, sql: &str, param_types: &[u32]) -> Result<(), Error> {
-        if let Some(index) = sql.chars().position(|c| c == '\0') {
-            return Err(Error::Server(Box::new(ServerError {
-                position: u32::try_from(index + 1).ok(),
-                ..ServerError::ours("22021", "invalid byte sequence for encoding \"UTF8\": 0x00")
-            })));
-        }
-        Ok(self.push_whole(|it| frontend::parse(name, sql, param_types.iter().copied(), &mut it.outbox))?)
-    }
-
-    /// Parameters and results in text form.
-    pub(crate) fn push_bind(&mut self, portal: &str, statement: &str, params: &[Option<String>]) -> io::Result<()> {
-        self.push_bind_as(portal, statement, (&[], params), &[])
-    }
-
-    /// The same with a format for each parameter and for each result column: 0 is text, 1 is binary; none is text for all.
-    pub(crate) fn push_bind_as<T: AsRef<[u8]>>(
-        &mut self,
-        portal: &str,
-        statement: &str,
-        (param_formats, params): (&[i16], &[Option<T>]),
-        result_formats: &[i16],
-    ) -> io::Result<()> {
-        self.push_whole(|it| {
-            frontend::bind(
-                portal,
-                statement,
-                param_formats.iter().copied(),
-                params,
-                |param, buf| match param {
-                    Some(bytes) => {
-                        buf.extend_from_slice(bytes.as_ref());
-                        Ok(postgres_protocol::IsNull::No)
-                    }
-                    None => Ok(postgres_protocol::IsNull::Yes),
-                },
-                result_formats.iter().copied(),
-                &mut it.outbox,
-            )
-        })
-        .map_err(|error| match error {
-            frontend::BindError::Serialization(error) => io::Error::other(error),
-            frontend::BindError::Conversion(error) => io::Error::other(error),
-        })
-    }
-
-    /// Forgets a prepared statement; no error if there is none of this name.
-    pub(crate) fn push_close_statement(&mut self, name: &str) -> io::Result<()> {
-        self.push_whole(|it| frontend::close(b'S', name, &mut it.outbox))
-    }
-
-    pub(crate) fn push_describe_statement(&mut self, name: &str) -> io::Result<()> {
-        self.push_whole(|it| frontend::describe(b'S', name, &mut it.outbox))
-    }
-
-    pub(crate) fn push_describe_portal(&mut self, name: &str) -> io::Result<()> {
-        self.push_whole(|it| frontend::describe(b'P', name, &mut it.outbox))
-    }
-
-    /// `max_rows` 0 is no limit.
-    pub(crate) fn push_execute(&mut self, portal: &str, max_rows: i32) -> io::Result<()> {
-        self.push_whole(|it| frontend::execute(portal, max_rows, &mut it.outbox))
-    }
-
-    pub(crate) fn push_sync(&mut self) {
-        frontend::sync(&mut self.outbox);
-        self.owed += 1;
-    }
-
-    /// After a long silence the peer may be gone without a word: lets the next pipeline begin with a probe. Nothing is sent for
-    /// it alone.
-    pub(crate) fn push_probe(&mut self) {
-        if self.last_heard.elapsed() >= self.key.route.keepalive.probe_after && !self.outbox.starts_with(PROBE) {
-            let rest = self.outbox.split();
-            self.outbox.extend_from_slice(PROBE);
-            self.outbox.unsplit(rest);
-        }
-    }
-
-    /// The simple protocol, which takes several statements at once: only ever for text that is a constant of ours.
-    pub(crate) fn push_own_text(&mut self, sql: &str) -> io::Result<()> {
-        self.push_whole(|it| frontend::query(sql, &mut it.outbox))?;
-        self.owed += 1;
-        Ok(())
     }
 
     /// Sends what was pushed, and takes in what the server answers meanwhile.
@@ -534,41 +425,6 @@ impl Connection {
     }
 }
 
-/// As PostgreSQL spells it, or as somebody has who is handed on by a pooler.
-fn is_utf8(encoding: &str) -> bool {
-    let letters: String = encoding.chars().filter(char::is_ascii_alphanumeric).collect();
-    ["utf8", "unicode"].iter().any(|name| letters.eq_ignore_ascii_case(name))
-}
-
-/// feature_not_supported. With a CONTEXT: it is not the statement that does not fit the database ([`ServerError::is_outdated`]).
-pub(crate) fn other_encoding(encoding: &str) -> ServerError {
-    let message = format!("the client encoding was set to {encoding}, and it is UTF8 here: nothing of it was done");
-    let (hint, context) = (Some(ENCODING_HINT.to_owned()), Some("client_encoding".to_owned()));
-    ServerError { hint, context, ..ServerError::ours("0A000", message) }
-}
-
-/// The error message that has these fields, of which the last one may be cut.
-fn beginning(fields: &[u8]) -> BytesMut {
-    let mut body = BytesMut::with_capacity(fields.len() + 2);
-    let mut rest = fields;
-    while let [kind, text @ ..] = rest {
-        if *kind == 0 {
-            break;
-        }
-        let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
-        body.put_u8(*kind);
-        body.extend_from_slice(text.get(..end).unwrap_or_default());
-        body.put_u8(0);
-        rest = text.get(end + 1..).unwrap_or_default();
-    }
-    body.put_u8(0);
-    let mut message = BytesMut::with_capacity(body.len() + HEADER_BYTES);
-    message.put_u8(ERROR_RESPONSE_TAG);
-    message.put_i32(i32::try_from(body.len() + 4).unwrap_or(i32::MAX));
-    message.extend_from_slice(&body);
-    message
-}
-
 /// What comes of it, unless the server does nothing for so long.
 async fn within<T>(patience: Option<Duration>, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let Some(patience) = patience else { return work.await };
@@ -582,118 +438,9 @@ fn unanswered() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the server answers nothing on a connection that lay idle")
 }
 
-/// A body that cannot be parsed is found out here, where it ends the connection, and not by whoever looks into it.
-fn check_body(message: &Message) -> io::Result<()> {
-    match message {
-        Message::RowDescription(body) => body.fields().count().map(drop),
-        Message::DataRow(body) => body.ranges().count().map(drop),
-        Message::CommandComplete(body) => body.tag().map(drop),
-        Message::NoticeResponse(body) => body.fields().count().map(drop),
-        _ => Ok(()),
-    }
-}
-
-/// Whether a server may say this when nothing was asked.
-fn may_be_volunteered(tag: u8) -> bool {
-    [NOTICE_RESPONSE_TAG, PARAMETER_STATUS_TAG, NOTIFICATION_RESPONSE_TAG, ERROR_RESPONSE_TAG].contains(&tag)
-}
-
-fn violation(message: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("protocol violation: {message}"))
-}
-
 fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "closed by the server")
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::net::UnixStream;
-
-    use super::*;
-    use crate::target::{Address, Keepalive, Tls};
-
-    /// A connection to a server that has sent these bytes and closed.
-    async fn connection_with(bytes: &[u8]) -> Connection {
-        let (ours, mut server) = UnixStream::pair().unwrap();
-        server.write_all(bytes).await.unwrap();
-        let address = Address::Unix("/".into(), 5432);
-        let route = Route { address, tls: Tls::default(), keepalive: Keepalive::default(), requirepeer: None };
-        Connection::new(Socket::Unix(ours), route)
-    }
-
-    /// M3
-    #[tokio::test]
-    async fn a_lost_connection_reserves_no_room_for_a_message_that_did_not_arrive() {
-        let mut connection = connection_with(b"").await;
-        connection.inbox.extend_from_slice(b"E\x7f\xff\xff\xff12345678");
-        connection.lost(closed());
-        assert!(connection.inbox.capacity() < 1 << 20, "M3: {} bytes", connection.inbox.capacity());
-    }
-
-    /// M8
-    #[tokio::test]
-    async fn an_unasked_ready_for_query_ends_the_connection() {
-        let mut connection = connection_with(b"Z\0\0\0\x05I").await;
-        assert!(matches!(connection.receive().await, Err(Error::Lost(_))));
-        assert!(connection.is_lost, "M8");
-    }
-
-    /// M8
-    #[tokio::test]
-    async fn a_malformed_message_ends_the_connection() {
-        let mut connection = connection_with(b"?\0\0\0\x04").await;
-        assert!(matches!(connection.receive().await, Err(Error::Lost(_))));
-        assert!(connection.is_lost, "M8");
-    }
-
-    /// M8
-    #[tokio::test]
-    async fn a_body_that_cannot_be_parsed_ends_the_connection() {
-        // One field, one row of one value, a tag without its end.
-        for bytes in [&b"T\0\0\0\x06\0\x01"[..], b"D\0\0\0\x0a\0\x01\0\0\0\x05", b"C\0\0\0\x05I"] {
-            let mut connection = connection_with(bytes).await;
-            assert!(connection.receive().await.is_err(), "M8: {bytes:?}");
-            assert!(connection.is_lost, "M8: {bytes:?}");
-        }
-    }
-
-    /// M8
-    #[tokio::test]
-    async fn an_answer_to_nothing_ends_the_connection_at_idle() {
-        let notice: &[u8] = b"N\0\0\0\x0dSNOTICE\0\0";
-        for (bytes, is_lost) in [(notice.to_vec(), false), ([notice, b"C\0\0\0\x0dSELECT 1\0"].concat(), true)] {
-            let mut connection = connection_with(b"").await;
-            let (ours, mut server) = UnixStream::pair().unwrap();
-            connection.socket = Socket::Unix(ours);
-            server.write_all(&bytes).await.unwrap();
-            connection.socket.read_buf(&mut connection.inbox).await.unwrap();
-            assert_eq!(connection.is_closed(), is_lost, "M8: {bytes:?}");
-        }
-    }
-
-    /// L7
-    #[tokio::test]
-    async fn what_cannot_be_pushed_whole_leaves_nothing() {
-        let mut connection = connection_with(b"").await;
-        connection.push_sync();
-        let before = connection.outbox.clone();
-        let pushed = connection.push_whole(|it| {
-            it.push_execute("", 0)?;
-            it.push_sync();
-            it.push_close_statement("a\0b")
-        });
-        assert!(pushed.is_err(), "L7");
-        assert_eq!((&connection.outbox, connection.owed), (&before, 1), "L7");
-        assert!(connection.push_bind("", "a\0b", &[]).is_err(), "L7");
-        assert_eq!(connection.outbox, before, "L7");
-    }
-
-    /// L9
-    #[tokio::test]
-    async fn an_error_over_the_limit_is_waited_for_no_longer_than_it_is() {
-        let mut connection = connection_with(b"E\0\0\0\x15SERROR\0C22000\0Mno\0\0").await;
-        connection.max_message_bytes = 8;
-        assert!(matches!(connection.receive().await, Ok(Message::ErrorResponse(_))), "L9");
-    }
-}
+mod tests;

@@ -1,0 +1,124 @@
+//! What is sent next: messages into the outbox, whole or not at all.
+
+use std::io;
+
+use postgres_protocol::message::frontend;
+
+use super::{Connection, PROBE};
+use crate::error::{Error, ServerError};
+
+/// What is pushed and not sent ([`Connection::pushed`]).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pushed {
+    bytes: usize,
+    owed: usize,
+}
+
+impl Connection {
+    /// Pushes all of it or nothing: half a message, or half a pipeline, must not go out with what is pushed next.
+    pub(crate) fn push_whole<T, E>(&mut self, push: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, E> {
+        let before = self.pushed();
+        push(self).inspect_err(|_| self.take_back(before))
+    }
+
+    /// How much is pushed and not sent.
+    pub(crate) fn pushed(&self) -> Pushed {
+        Pushed { bytes: self.outbox.len(), owed: self.owed }
+    }
+
+    /// Takes back what was pushed since then. Nothing may have been sent in between.
+    pub(crate) fn take_back(&mut self, before: Pushed) {
+        self.outbox.truncate(before.bytes);
+        self.owed = before.owed;
+    }
+
+    /// `param_types`: `pg_type.oid`s, 0 or missing where the server shall infer.
+    ///
+    /// The protocol cannot carry a NUL, so a text with one is refused here, in the words that PostgreSQL has for it: it
+    /// must neither leave half a message in the outbox nor look like a lost connection.
+    pub(crate) fn push_parse(&mut self, name: &str, sql: &str, param_types: &[u32]) -> Result<(), Error> {
+        if let Some(index) = sql.chars().position(|c| c == '\0') {
+            return Err(Error::Server(Box::new(ServerError {
+                position: u32::try_from(index + 1).ok(),
+                ..ServerError::ours("22021", "invalid byte sequence for encoding \"UTF8\": 0x00")
+            })));
+        }
+        Ok(self.push_whole(|it| frontend::parse(name, sql, param_types.iter().copied(), &mut it.outbox))?)
+    }
+
+    /// Parameters and results in text form.
+    pub(crate) fn push_bind(&mut self, portal: &str, statement: &str, params: &[Option<String>]) -> io::Result<()> {
+        self.push_bind_as(portal, statement, (&[], params), &[])
+    }
+
+    /// The same with a format for each parameter and for each result column: 0 is text, 1 is binary; none is text for all.
+    pub(crate) fn push_bind_as<T: AsRef<[u8]>>(
+        &mut self,
+        portal: &str,
+        statement: &str,
+        (param_formats, params): (&[i16], &[Option<T>]),
+        result_formats: &[i16],
+    ) -> io::Result<()> {
+        self.push_whole(|it| {
+            frontend::bind(
+                portal,
+                statement,
+                param_formats.iter().copied(),
+                params,
+                |param, buf| match param {
+                    Some(bytes) => {
+                        buf.extend_from_slice(bytes.as_ref());
+                        Ok(postgres_protocol::IsNull::No)
+                    }
+                    None => Ok(postgres_protocol::IsNull::Yes),
+                },
+                result_formats.iter().copied(),
+                &mut it.outbox,
+            )
+        })
+        .map_err(|error| match error {
+            frontend::BindError::Serialization(error) => io::Error::other(error),
+            frontend::BindError::Conversion(error) => io::Error::other(error),
+        })
+    }
+
+    /// Forgets a prepared statement; no error if there is none of this name.
+    pub(crate) fn push_close_statement(&mut self, name: &str) -> io::Result<()> {
+        self.push_whole(|it| frontend::close(b'S', name, &mut it.outbox))
+    }
+
+    pub(crate) fn push_describe_statement(&mut self, name: &str) -> io::Result<()> {
+        self.push_whole(|it| frontend::describe(b'S', name, &mut it.outbox))
+    }
+
+    pub(crate) fn push_describe_portal(&mut self, name: &str) -> io::Result<()> {
+        self.push_whole(|it| frontend::describe(b'P', name, &mut it.outbox))
+    }
+
+    /// `max_rows` 0 is no limit.
+    pub(crate) fn push_execute(&mut self, portal: &str, max_rows: i32) -> io::Result<()> {
+        self.push_whole(|it| frontend::execute(portal, max_rows, &mut it.outbox))
+    }
+
+    pub(crate) fn push_sync(&mut self) {
+        frontend::sync(&mut self.outbox);
+        self.owed += 1;
+    }
+
+    /// After a long silence the peer may be gone without a word: lets the next pipeline begin with a probe. Nothing is sent for
+    /// it alone.
+    pub(crate) fn push_probe(&mut self) {
+        if self.last_heard.elapsed() >= self.key.route.keepalive.probe_after && !self.outbox.starts_with(PROBE) {
+            let rest = self.outbox.split();
+            self.outbox.extend_from_slice(PROBE);
+            self.outbox.unsplit(rest);
+        }
+    }
+
+    /// The simple protocol, which takes several statements at once: only ever for text that is a constant of ours.
+    pub(crate) fn push_own_text(&mut self, sql: &str) -> io::Result<()> {
+        self.push_whole(|it| frontend::query(sql, &mut it.outbox))?;
+        self.owed += 1;
+        Ok(())
+    }
+}
