@@ -4,7 +4,7 @@
 --   attempt    writes in flight: a row lives as long as its call
 --   record     the outcome of each attempt: inserted once, never updated
 --   effect     each row that a recorded write changed
---   reversal   which write was undone by which
+--   reversal   which write was undone by which, and reversal_part for an undo of several calls
 --   tracked    the tables whose changes are recorded, and the shape of their rows
 --   freeze     accounts and actors that may not write
 --
@@ -38,12 +38,14 @@ create table countersign.attempt (
         case when undo_of is null
              then char_length(account_id) || ' ' || char_length(tool_name) || ' ' || account_id || tool_name
                   || coalesce('k' || idempotency_key, 'f' || fingerprint)
-             else 'undo ' || array_to_string(undo_of, ' ') end, 'UTF8')))
+             else 'undo ' || array_to_string(undo_of, ' ')
+                  || coalesce(substring(idempotency_key from '^undo:[0-9a-f-]{36}(/[0-9]{1,4})$'), '') end, 'UTF8')))
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 comment on table countersign.attempt is
     'Writes in flight. The transaction that carries one out holds the lock of its row (FOR UPDATE): that is its claim.';
 comment on column countersign.attempt.slot is
-    'SHA-256 of what counts as the same call: account, tool, and the caller''s key or else the fingerprint. For an undo: the writes that it undoes.';
+    'SHA-256 of what counts as the same call: account, tool, and the caller''s key or else the fingerprint. For an undo: the writes that it undoes, '
+    'and which part of the undo it is, if the write declares several calls.';
 comment on column countersign.attempt.fingerprint is 'SHA-256 (or HMAC-SHA-256) of the tool and its effective parameters, in hex.';
 comment on column countersign.attempt.idempotency_key is 'The key that the caller sent.';
 comment on column countersign.attempt.params is 'The effective parameters by name, those that the server fills in included.';
@@ -145,6 +147,16 @@ create table countersign.reversal (
 comment on table countersign.reversal is 'The writes that were undone. The primary key makes it once for each write.';
 comment on column countersign.reversal.reversed_by is 'The undo, a write of its own that can be undone as well.';
 create index reversal_by on countersign.reversal (reversed_by);
+
+create table countersign.reversal_part (
+    correlation_id  uuid     not null,
+    part            integer  not null check (part > 0),
+    reversed_by     uuid     not null,
+    primary key (correlation_id, part)
+);
+comment on table countersign.reversal_part is
+    'The calls that were made of those by which a write declares to be undone, where one is not enough. With the last one it is reversed.';
+comment on column countersign.reversal_part.part is 'The number of the call in rollback.undo_calls of the write, from 1.';
 
 create table countersign.tracked (
     shape        integer      generated always as identity primary key,

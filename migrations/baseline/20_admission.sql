@@ -76,32 +76,44 @@ create function countersign.effects_of_row(relation oid, key text) returns setof
 $$;
 comment on function countersign.effects_of_row(oid, text) is 'The recorded changes of the row with this key, those that gave it another key included.';
 
-create function countersign.superseded(write uuid) returns json
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+create function countersign.standing_of(write uuid, out stands_as uuid, out reversed_by uuid)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
-    stands_as  uuid := write;
-    undo       uuid;
-    redo       uuid;
-    later      json;
+    undo  uuid;
+    redo  uuid;
 begin
-    -- A write that was undone and redone stands as its redo.
+    stands_as := write;
     loop
         select r.reversed_by into undo from countersign.reversal r where r.correlation_id = stands_as;
         exit when not found;
         select r.reversed_by into redo from countersign.reversal r where r.correlation_id = undo;
         if not found then
-            return json_build_object('reason', 'reversed', 'by', undo);
+            stands_as := null;
+            reversed_by := undo;
+            exit;
         end if;
         stands_as := redo;
     end loop;
-    select json_build_object('reason', 'changed', 'by', l.correlation_id, 'table', t.name, 'key', l.key::json, 'origin', l.origin) into later
-    from countersign.effect e
-    cross join lateral (select e.key union all select e.key_before where e.key_before is not null) k (key)
-    cross join lateral countersign.effects_of_row(e.relation, k.key) l
-    join countersign.tracked t on t.shape = l.shape
-    where e.correlation_id = stands_as and l.position > e.position and l.correlation_id is distinct from e.correlation_id
-    order by l.position desc limit 1;
-    return later;
+end $$;
+comment on function countersign.standing_of(uuid) is
+    'A write that was undone and redone stands as its redo: the write whose effects count, or the undo because of which none do.';
+
+create function countersign.superseded(write uuid) returns json
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+declare
+    standing  record := countersign.standing_of(write);
+begin
+    if standing.stands_as is null then
+        return json_build_object('reason', 'reversed', 'by', standing.reversed_by);
+    end if;
+    return (
+        select json_build_object('reason', 'changed', 'by', l.correlation_id, 'table', t.name, 'key', l.key::json, 'origin', l.origin)
+        from countersign.effect e
+        cross join lateral (select e.key union all select e.key_before where e.key_before is not null) k (key)
+        cross join lateral countersign.effects_of_row(e.relation, k.key) l
+        join countersign.tracked t on t.shape = l.shape
+        where e.correlation_id = standing.stands_as and l.position > e.position and l.correlation_id is distinct from e.correlation_id
+        order by l.position desc limit 1);
 end $$;
 comment on function countersign.superseded(uuid) is
     'The change that came after a write: {reason: reversed | changed, by, table, key}. Null: as far as the ledger knows the write stands.';
@@ -295,15 +307,17 @@ begin
     elsif not coalesce(prior.holds, false) or prior.fingerprint = print and prior.status <> 'success' then
         verdict := 'run';
     elsif prior.fingerprint <> print then
-        verdict := 'key_reused';
+        -- The key of an undo is held by another call that undid the write.
+        verdict := case when undoes is null then 'key_reused' else 'already_reversed' end;
     else
         detail := countersign.superseded(prior.correlation_id);
-        verdict := case when detail is null then 'standing' when is_repeatable then 'run' else 'superseded' end;
+        verdict := case when detail is null then 'standing' when is_repeatable then 'run'
+                        when undoes is null then 'superseded' else 'already_reversed' end;
     end if;
     if verdict not in ('run', 'frozen') then
         original := prior.correlation_id;
     end if;
-    if verdict in ('key_reused', 'superseded', 'frozen') then
+    if verdict in ('key_reused', 'superseded', 'already_reversed', 'frozen') then
         delete from countersign.attempt a where a.slot = call_slot and a.correlation_id = correlation returning * into other;
         perform countersign.end_attempt(other, 'failure',
             case verdict when 'key_reused' then 'idempotency_key_reused' when 'frozen' then 'account_frozen' else verdict end,
@@ -312,7 +326,8 @@ begin
 end $$;
 comment on function countersign.admit(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, boolean, interval) is
     'T1, where the INSERT or the claim was refused. Verdicts: run (claim it, even_if_held) | standing (compare the rows, then `answer`) | '
-    'in_flight (nothing was recorded; ask again) | fenced (the record says how it ended) | superseded | key_reused | frozen (recorded as failures).';
+    'in_flight (nothing was recorded; ask again) | fenced (the record says how it ended) | superseded | key_reused | already_reversed | frozen '
+    '(recorded as failures).';
 
 create function countersign.answer(correlation uuid, call_slot bytea, original uuid, detail json default null) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
@@ -402,7 +417,8 @@ comment on function countersign.sweep(interval, integer) is
 create function countersign.standing_write(call_slot bytea, print text)
 returns table (verdict text, original uuid, original_result json, detail json)
 language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
-    select case when r.fingerprint <> print then 'key_reused' when s.detail is null then 'standing' else 'superseded' end,
+    select case when r.fingerprint = print and s.detail is null then 'standing' when r.undo_of is not null then 'already_reversed'
+                when r.fingerprint <> print then 'key_reused' else 'superseded' end,
            r.correlation_id, r.result, s.detail
     from (select * from countersign.record q where q.slot = call_slot order by q.id desc limit 1) r
     cross join lateral (select case when r.fingerprint = print then countersign.superseded(r.correlation_id) end as detail) s

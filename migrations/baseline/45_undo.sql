@@ -356,11 +356,59 @@ comment on function countersign.undo(uuid[], boolean, text) is
     'Undoes writes, all rows or none. {status: ok, rows} or {status: conflict, conflicts}; then nothing was changed. Without carry_out it '
     'only looks, and locks nothing.';
 
-create function countersign.prove_undo(a countersign.attempt) returns void
+create function countersign.is_declared_undo(a countersign.attempt, part integer) returns boolean
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select coalesce(a.tool_name = c.tool and a.params::jsonb @> c.params - 'idempotency_key', false)
+    from countersign.record r
+    cross join lateral (
+        select coalesce(r.rollback -> 'undo_calls' -> (part - 1) ->> 'tool', case when part is null then r.rollback ->> 'undo_tool' end) as tool,
+               coalesce(r.rollback -> 'undo_calls' -> (part - 1) -> 'params', case when part is null then r.rollback -> 'undo_params' end)::jsonb
+               as params
+    ) c
+    where r.correlation_id = a.undo_of[1]
+$$;
+comment on function countersign.is_declared_undo(countersign.attempt, integer) is
+    'Whether the call is the one by which the write said that it is undone, or that part of it.';
+
+create function countersign.prove_inverse(writes uuid[], undos uuid[]) returns void
 language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
     wrong  json;
+begin
+    select json_agg(json_build_object('code', 'side_effects', 'table', t.name, 'key', coalesce(d.key, u.key)::json,
+               'columns', (select json_agg(json_build_object('name', c.name, 'to_restore', countersign.field_value(c.b), 'now', countersign.field_value(c.n)))
+                           from unnest(t.columns, countersign.fields(d.before), countersign.fields(u.after)) c (name, b, n)
+                           where c.b is distinct from c.n and c.name <> all (t.sensitive)),
+               'message', case when d.relation is null then 'the undo changed a row that the write did not change'
+                               when u.relation is null then 'the undo left the row as it was'
+                               else 'something changed the row after it was restored' end))
+    into wrong
+    from countersign.net_of(writes) d
+    full join countersign.net_of(undos) u on u.relation = d.relation and coalesce(u.key, '') = coalesce(d.key, '')
+    join countersign.tracked t on t.shape = coalesce(d.shape, u.shape)
+    -- The images themselves first: most rows need no look at their columns.
+    where (u.before is distinct from d.after or u.after is distinct from d.before
+           or u.secret_before is distinct from d.secret_after or u.secret_after is distinct from d.secret_before)
+      and case when d.relation is null then not countersign.same_image(t.shape, u.before, u.after, t.maintained)
+               when u.relation is null then not countersign.same_image(t.shape, d.after, d.before, t.maintained)
+               else not (u.before is not distinct from d.after and u.secret_before is not distinct from d.secret_after
+                         and countersign.same_image(t.shape, u.after, d.before, t.maintained)
+                         and u.secret_after is not distinct from d.secret_before) end;
+    if wrong is not null then
+        raise exception 'the rows are not what they were before the write' using errcode = 'CS002', detail = wrong::text;
+    end if;
+end $$;
+comment on function countersign.prove_inverse(uuid[], uuid[]) is
+    'CS002 unless the recorded effects of undos are the exact inverse of what they undo, but for maintained columns and log tables.';
+
+create function countersign.prove_undo(a countersign.attempt) returns void
+language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off
+set plan_cache_mode = force_generic_plan set jit = off as $$
+declare
+    part     integer := substring(a.idempotency_key from '/([0-9]{1,4})$');
+    undos    uuid[] := array[a.correlation_id];
+    undone   json;
 begin
     if (select count(*) from countersign.record r
         where r.correlation_id = any (a.undo_of) and r.status = 'success' and (a.by_operator or r.account_id = a.account_id))
@@ -368,36 +416,53 @@ begin
     then
         raise exception 'only successes of the same account can be undone' using errcode = 'CS002', detail = '[{"code": "not_permitted"}]';
     end if;
-    if exists (select from countersign.effect e where e.correlation_id = any (a.undo_of)) then
-        select json_agg(json_build_object('code', 'side_effects', 'table', t.name, 'key', coalesce(d.key, u.key)::json,
-                   'columns', (select json_agg(json_build_object('name', c.name, 'to_restore', countersign.field_value(c.b), 'now', countersign.field_value(c.n)))
-                               from unnest(t.columns, countersign.fields(d.before), countersign.fields(u.after)) c (name, b, n)
-                               where c.b is distinct from c.n and c.name <> all (t.sensitive)),
-                   'message', case when d.relation is null then 'the undo changed a row that the write did not change'
-                                   when u.relation is null then 'the undo left the row as it was'
-                                   else 'something changed the row after it was restored' end))
-        into wrong
-        from countersign.net_of(a.undo_of) d
-        full join countersign.net_of(array[a.correlation_id]) u on u.relation = d.relation and coalesce(u.key, '') = coalesce(d.key, '')
-        join countersign.tracked t on t.shape = coalesce(d.shape, u.shape)
-        -- The images themselves first: most rows need no look at their columns.
-        where (u.before is distinct from d.after or u.after is distinct from d.before
-               or u.secret_before is distinct from d.secret_after or u.secret_after is distinct from d.secret_before)
-          and case when d.relation is null then not countersign.same_image(t.shape, u.before, u.after, t.maintained)
-                   when u.relation is null then not countersign.same_image(t.shape, d.after, d.before, t.maintained)
-                   else not (u.before is not distinct from d.after and u.secret_before is not distinct from d.secret_after
-                             and countersign.same_image(t.shape, u.after, d.before, t.maintained)
-                             and u.secret_after is not distinct from d.secret_before) end;
-        if wrong is not null then
-            raise exception 'the rows are not what they were before the write' using errcode = 'CS002', detail = wrong::text;
+    select json_agg(json_build_object('code', 'already_reversed', 'write', countersign.describe_write(v.correlation_id),
+                                      'changed_by', countersign.describe_write(v.reversed_by)))
+    into undone from countersign.reversal v where v.correlation_id = any (a.undo_of);
+    if undone is not null then
+        raise exception 'the write was undone before' using errcode = 'CS002', detail = undone::text;
+    end if;
+    if part is not null then
+        if not countersign.is_declared_undo(a, part) then
+            raise exception 'the call is not part % of the undo that the write declares', part
+                using errcode = 'CS002', detail = '[{"code": "not_permitted"}]';
         end if;
-    elsif a.tool_name = 'undo_mutation' and exists (
-        select from countersign.record r where r.correlation_id = any (a.undo_of) and r.rows_affected is distinct from 0)
+        -- The calls that end together see each other: whichever is the last one marks the write.
+        perform from countersign.record r where r.correlation_id = a.undo_of[1] for no key update;
+        insert into countersign.reversal_part (correlation_id, part, reversed_by) values (a.undo_of[1], part, a.correlation_id);
+        if (select count(*) from countersign.reversal_part p where p.correlation_id = a.undo_of[1])
+           < (select json_array_length(r.rollback -> 'undo_calls') from countersign.record r where r.correlation_id = a.undo_of[1])
+        then
+            return;
+        end if;
+        undos := array(select p.reversed_by from countersign.reversal_part p where p.correlation_id = a.undo_of[1]);
+    end if;
+    if exists (select from countersign.effect e where e.correlation_id = any (a.undo_of)) then
+        perform countersign.prove_inverse(a.undo_of, undos);
+    elsif part is null and not countersign.is_declared_undo(a, null)
+          and exists (select from countersign.record r where r.correlation_id = any (a.undo_of) and r.rows_affected is distinct from 0)
     then
-        raise exception 'no effects of the write are on record' using errcode = 'CS002', detail = '[{"code": "image_missing"}]';
+        raise exception 'no effects of the write are on record, and the call is not the undo that it declares'
+            using errcode = 'CS002', detail = '[{"code": "image_missing"}]';
     end if;
     -- 23505 of reversal_pkey: it was undone meanwhile.
     insert into countersign.reversal (correlation_id, reversed_by) select w, a.correlation_id from unnest(a.undo_of) w;
 end $$;
 comment on function countersign.prove_undo(countersign.attempt) is
-    'CS002 unless the recorded effects of an undo are the exact inverse of what it undoes, but for maintained columns and log tables.';
+    'Marks the writes of an undo as reversed. CS002 unless its recorded effects are their exact inverse; without effects, unless it is the '
+    'call that the write declares.';
+
+create function countersign.changed_since(write uuid, path text default pg_catalog.current_setting('search_path')) returns json
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+    stands_as  uuid := (countersign.standing_of(write)).stands_as;
+begin
+    if not exists (select from countersign.effect e where e.correlation_id = stands_as) then
+        return null;
+    end if;
+    return (select c from unnest(countersign.undo_conflicts(array[stands_as], array(select w from countersign.net_of(array[stands_as]) w), false, path)) c
+            where c ->> 'code' in ('changed_since', 'deleted_since', 'key_taken') limit 1);
+end $$;
+comment on function countersign.changed_since(uuid, text) is
+    'Compares the rows of a write with what it left, with the rights of the caller: the first that is another now. Null: all are the same, or '
+    'no effects are on record.';

@@ -201,6 +201,7 @@ begin
         end if;
         delete from countersign.effect e where e.correlation_id = any (doomed);
         delete from countersign.reversal v where v.correlation_id = any (doomed);
+        delete from countersign.reversal_part v where v.correlation_id = any (doomed);
     end if;
     delete from countersign.effect e where e.correlation_id is null and e.changed_at < made_before;
     return next;
@@ -260,6 +261,10 @@ comment on function countersign.protect_reversal() is 'A reversal goes only afte
 create trigger protect_reversal before update or delete on countersign.reversal
     for each row execute function countersign.protect_reversal();
 create trigger protect_reversals before truncate on countersign.reversal
+    for each statement execute function countersign.protect_reversal();
+create trigger protect_reversal before update or delete on countersign.reversal_part
+    for each row execute function countersign.protect_reversal();
+create trigger protect_reversals before truncate on countersign.reversal_part
     for each statement execute function countersign.protect_reversal();
 
 create function countersign.protect_seal() returns trigger

@@ -2,7 +2,8 @@
 -- {writer} is the login of a server. Everything belongs to countersign_owner, and PUBLIC has nothing.
 
 grant usage on schema countersign to {writer}, countersign_approver, countersign_operator;
-grant select on countersign.record, countersign.mutation, countersign.effect, countersign.reversal, countersign.tracked, countersign.freeze,
+grant select on countersign.record, countersign.mutation, countersign.effect, countersign.reversal,
+    countersign.reversal_part, countersign.tracked, countersign.freeze,
     countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal, countersign.seal
     to {writer}, countersign_approver, countersign_operator;
 
@@ -56,6 +57,8 @@ grant execute on function
 -- Undo, for servers and for people. None of these reads or writes more than its caller may, but for the ledger's own tables.
 grant execute on function
     countersign.superseded(uuid),
+    countersign.standing_of(uuid),
+    countersign.changed_since(uuid, text),
     countersign.undo_plan(uuid[], text, text),
     countersign.later_changes(uuid[]),
     countersign.effects_of_row(oid, text),

@@ -25,7 +25,7 @@ impl Executor for Careless {
                 let _swallowed = tx.run(&[Statement { sql, params: &[], param_types: &[] }]).await;
             }
             let rollback = Rollback::irreversible("It is careless.");
-            Ok(Work { data: json!({}), rows_affected: 1, before: None, after: None, rollback, reversals: Vec::new() })
+            Ok(Work { data: json!({}), rows_affected: 1, before: None, after: None, rollback })
         })
     }
 }
@@ -81,7 +81,7 @@ struct Outside {
 
 fn burnt() -> Work {
     let rollback = Rollback::irreversible("It is burnt.");
-    Work { data: json!({"burnt": true}), rows_affected: 0, before: None, after: None, rollback, reversals: Vec::new() }
+    Work { data: json!({"burnt": true}), rows_affected: 0, before: None, after: None, rollback }
 }
 
 impl Executor for Outside {

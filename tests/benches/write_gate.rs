@@ -22,9 +22,7 @@ use std::time::{Duration, Instant};
 
 use contract::{Principal, Redaction, Rollback, UndoCall};
 use embedded::{Cluster, Options};
-use ledger::{
-    Attempt, Executor, Gate, Ledger, Order, Reversal, Settings, Settled, Statement, Target, Work, Working, WriteTx,
-};
+use ledger::{Attempt, Executor, Gate, Ledger, Order, Settings, Settled, Statement, Target, Work, Working, WriteTx};
 use serde_json::{Value, json};
 use tokio_postgres::{Client, NoTls};
 
@@ -147,10 +145,9 @@ impl Executor for InsertItem {
             let rows = tx.run(&[statement]).await?.remove(0);
             let data = Value::Object(rows.rows.into_iter().next().unwrap_or_default());
             let params = data.as_object().cloned().unwrap_or_default();
-            let call = UndoCall { tool: "delete_item".to_owned(), params: params.clone() };
+            let call = UndoCall { tool: "delete_item".to_owned(), params };
             let rollback = Rollback::reversible(vec![call], "Call delete_item to reverse.");
-            let reversals = vec![Reversal { tool: "delete_item".to_owned(), params }];
-            Ok(Work { data, rows_affected: 1, before: None, after: None, rollback, reversals })
+            Ok(Work { data, rows_affected: 1, before: None, after: None, rollback })
         })
     }
 }

@@ -75,23 +75,50 @@ pub struct Rollback {
     /// Every call in order, the last change first; only when one call is not enough.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undo_calls: Vec<UndoCall>,
+    /// Whether the undo is refused if the rows are no longer as the write left them: its tables are tracked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked: Option<bool>,
     /// The same for people: one sentence.
     pub note: String,
 }
+
+/// The tool that undoes a write by its recorded effects.
+pub const UNDO_TOOL: &str = "undo_mutation";
 
 impl Rollback {
     /// A write that nothing here undoes; `why` is the operator's own sentence.
     #[must_use]
     pub fn irreversible(why: impl Into<String>) -> Self {
-        Self { reversible: false, undo_tool: None, undo_params: None, undo_calls: Vec::new(), note: why.into() }
+        let note = why.into();
+        Self { reversible: false, undo_tool: None, undo_params: None, undo_calls: Vec::new(), checked: None, note }
     }
 
-    /// The same with the key of the undo of this write, so that the call undoes this write and no other. Not where several calls
-    /// are needed.
+    /// A write whose recorded effects [`UNDO_TOOL`] takes back.
+    #[must_use]
+    pub fn by_effects() -> Self {
+        let call = UndoCall { tool: UNDO_TOOL.to_owned(), params: Map::new() };
+        let note = format!("Call {UNDO_TOOL} to take it back, as long as its rows are as it left them.");
+        Self { checked: Some(true), ..Self::reversible(vec![call], note) }
+    }
+
+    /// The same with the name of the write, so that the calls undo this write and no other: [`UNDO_TOOL`] takes it as an argument,
+    /// other tools as their key. One of several calls has its number in the key.
     #[must_use]
     pub fn of_write(mut self, correlation_id: &str) -> Self {
-        if let Some(params) = self.undo_params.as_mut().filter(|_| self.undo_calls.is_empty()) {
-            params.insert("idempotency_key".to_owned(), format!("undo:{correlation_id}").into());
+        let name =
+            |params: &mut Map<String, Value>, name: &str, value: String| params.insert(name.to_owned(), value.into());
+        for (n, call) in self.undo_calls.iter_mut().enumerate() {
+            name(&mut call.params, "idempotency_key", format!("undo:{correlation_id}/{}", n + 1));
+        }
+        match (self.undo_params.as_mut(), self.undo_calls.first(), self.undo_tool.as_deref()) {
+            (Some(params), Some(first), _) => *params = first.params.clone(),
+            (Some(params), None, Some(UNDO_TOOL)) => {
+                name(params, "correlation_id", correlation_id.to_owned());
+            }
+            (Some(params), None, _) => {
+                name(params, "idempotency_key", format!("undo:{correlation_id}"));
+            }
+            (None, ..) => {}
         }
         self
     }
@@ -102,7 +129,7 @@ impl Rollback {
         let first = calls.first().cloned();
         let undo_calls = if calls.len() > 1 { calls } else { Vec::new() };
         let (undo_tool, undo_params) = first.map(|call| (call.tool, call.params)).unzip();
-        Self { reversible: true, undo_tool, undo_params, undo_calls, note: note.into() }
+        Self { reversible: true, undo_tool, undo_params, undo_calls, checked: None, note: note.into() }
     }
 }
 
@@ -136,6 +163,9 @@ pub struct Failure {
     /// Where in the query, in characters from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u32>,
+    /// The rows that are in the way of an undo, as `countersign.undo` reports them: a JSON array.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conflicts: Option<Box<Value>>,
 }
 
 impl Failure {
@@ -150,6 +180,7 @@ impl Failure {
             detail: None,
             hint: None,
             position: None,
+            conflicts: None,
         }
     }
 
@@ -160,7 +191,9 @@ impl Failure {
             return self;
         }
         let text = |text: Option<String>| text.map(|text| redaction.text(&text));
-        Self { message: redaction.text(&self.message), detail: text(self.detail), hint: text(self.hint), ..self }
+        let conflicts = self.conflicts.as_deref().map(|conflicts| Box::new(redaction.value(conflicts)));
+        let message = redaction.text(&self.message);
+        Self { message, detail: text(self.detail), hint: text(self.hint), conflicts, ..self }
     }
 
     /// The same with a hint.

@@ -23,6 +23,10 @@ pub enum ErrorCode {
     DuplicateInFlight,
     /// An identical call has written, and its effect no longer stands.
     Superseded,
+    /// An undo found its rows, or what depends on them, not as the write left them.
+    UndoConflict,
+    /// The write was undone before.
+    AlreadyReversed,
     /// The operator has stopped the writes of this account or actor.
     AccountFrozen,
     /// The connection was lost before the write committed; it is certain that nothing was written.
@@ -55,7 +59,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All of them, in the order of the page.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::InvalidParams,
         Self::NotReadOnly,
         Self::SqlError,
@@ -65,6 +69,8 @@ impl ErrorCode {
         Self::IdempotencyKeyReused,
         Self::DuplicateInFlight,
         Self::Superseded,
+        Self::UndoConflict,
+        Self::AlreadyReversed,
         Self::AccountFrozen,
         Self::InDoubtAborted,
         Self::CommitOutcomeUnknown,
@@ -94,6 +100,8 @@ impl ErrorCode {
             Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::DuplicateInFlight => "duplicate_in_flight",
             Self::Superseded => "superseded",
+            Self::UndoConflict => "undo_conflict",
+            Self::AlreadyReversed => "already_reversed",
             Self::AccountFrozen => "account_frozen",
             Self::InDoubtAborted => "in_doubt_aborted",
             Self::CommitOutcomeUnknown => "commit_outcome_unknown",
@@ -129,6 +137,8 @@ impl ErrorCode {
             | Self::NotFound
             | Self::IdempotencyKeyReused
             | Self::Superseded
+            | Self::UndoConflict
+            | Self::AlreadyReversed
             | Self::AccountFrozen
             | Self::DigestMismatch
             | Self::ProposalExpired

@@ -19,7 +19,7 @@ mod strict_json;
 mod visible;
 
 pub use client_info::{ClientInfo, trace_id};
-pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UndoCall};
+pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UNDO_TOOL, UndoCall};
 pub use error_code::ErrorCode;
 pub use ids::{CorrelationId, IdPrefix, ProposalId};
 pub use overlong::IdFinder;

@@ -10,10 +10,11 @@
 use std::time::Duration;
 
 use contract::{CorrelationId, ErrorCode, Failure};
-use pg::{Step, Writer};
+use pg::Writer;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::conflicts;
 use crate::gate::{Attempt, RESOLVE_TIMEOUT, Stopped};
 use crate::intent::Intent;
 use crate::memory::Memory;
@@ -33,8 +34,8 @@ const ADMIT_SQL: &str = "select verdict, original, detail \
     from countersign.admit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
 const GIVE_UP_SQL: &str = "select \
     countersign.record_aborted($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
-/// `countersign.undo` without carrying it out compares the rows with what the write left, with the rights of the login.
-const CONFLICTS_SQL: &str = "select countersign.undo(array[$1]::pg_catalog.uuid[], false) -> 'conflicts'";
+/// With the rights of the login.
+const CHANGED_SQL: &str = "select countersign.changed_since($1)";
 const ANSWER_SQL: &str = "select countersign.answer($1, $2, $3, $4)";
 const RESULT_SQL: &str = "select m.result from countersign.mutation m where m.correlation_id operator(pg_catalog.=) $1";
 
@@ -114,6 +115,7 @@ impl Admission<'_> {
             (Some("standing"), Some(original)) => self.answer(original).await?,
             (Some("superseded"), Some(original)) => Verdict::Refused(superseded(original, &detail)),
             (Some("fenced"), _) => Verdict::Refused(self.recorded_failure().await),
+            (Some("already_reversed"), original) => Verdict::Refused(undone_before(original, &detail)),
             (Some("key_reused"), _) => Verdict::Refused(key_reused()),
             (Some("frozen"), _) => Verdict::Refused(frozen()),
             _ => {
@@ -144,18 +146,9 @@ impl Admission<'_> {
         let deadline = self.attempt.deadline;
         let id = Some(original.to_string());
         let mut lease = self.writer.lease(deadline).await?;
-        let compare = [Step { sql: CONFLICTS_SQL, params: std::slice::from_ref(&id), param_types: &[] }];
-        let compared = tokio::time::timeout_at(deadline, async {
-            let compared = lease.session().begin(None, &compare).await;
-            lease.session().run(&[Step::plain("rollback")]).await.map_err(|failed| failed.error)?;
-            compared.map_err(|failed| failed.error)
-        });
-        let compared = compared.await.map_err(|_| pg::Error::Deadline)??;
-        let conflicts = compared.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next());
-        let conflicts = conflicts.and_then(|row| row.into_iter().next().flatten());
-        let conflicts: Vec<Value> = conflicts.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
-        // A write without effects has nothing that could be compared.
-        let changed = conflicts.into_iter().find(|conflict| conflict.get("code") != Some(&"image_missing".into()));
+        let compared = lease.ask(CHANGED_SQL, std::slice::from_ref(&id), deadline).await?;
+        let changed = compared.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+        let changed = changed.and_then(|json| serde_json::from_str::<Value>(&json).ok());
         let params = [
             Some(self.intent.correlation_id.to_string()),
             self.intent.slot(),
@@ -195,20 +188,29 @@ impl Admission<'_> {
     }
 }
 
-/// What is told to a call whose effect no longer stands.
-fn superseded(original: CorrelationId, detail: &Value) -> Failure {
+/// What is told to a call whose effect no longer stands; `detail` is as `countersign.superseded` or `countersign.changed_since` has it.
+pub(crate) fn superseded(original: CorrelationId, detail: &Value) -> Failure {
     let by = detail.get("by").or_else(|| detail.pointer("/changed_by/correlation_id")).and_then(Value::as_str);
     let by = by.map_or_else(|| "something outside countersign".to_owned(), |by| format!("the write {by}"));
-    let what = if detail.get("reason").is_some_and(|reason| reason == "reversed") {
-        "was undone by"
-    } else {
-        "has rows that were changed since by"
-    };
+    let what = if is_reversed(detail) { "was undone by" } else { "has rows that were changed since by" };
     Failure::new(
         ErrorCode::Superseded,
         format!("an identical call has written ({original}), and that write {what} {by}; this call wrote nothing"),
     )
     .hint("To write again, repeat the call with a new idempotency_key.")
+}
+
+/// What is told to an undo of a write that another call has undone; `detail` says what came after that.
+fn undone_before(by: Option<CorrelationId>, detail: &Value) -> Failure {
+    let failure = conflicts::already_reversed(by.map(|by| by.to_string()).as_deref());
+    match detail.get("by").and_then(Value::as_str).filter(|_| is_reversed(detail)) {
+        Some(redo) => failure.hint(format!("That undo was undone by {redo}: to undo the write again, undo {redo}.")),
+        None => failure,
+    }
+}
+
+fn is_reversed(detail: &Value) -> bool {
+    detail.get("reason").is_some_and(|reason| reason == "reversed")
 }
 
 fn frozen() -> Failure {
@@ -217,8 +219,7 @@ fn frozen() -> Failure {
 }
 
 /// What is told to whoever uses a key again for something else.
-#[must_use]
-pub fn key_reused() -> Failure {
+pub(crate) fn key_reused() -> Failure {
     Failure::new(
         ErrorCode::IdempotencyKeyReused,
         "this idempotency_key was used with other arguments within the last 24 hours; nothing was written",

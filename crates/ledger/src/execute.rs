@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::admit::FENCED;
+use crate::conflicts;
 use crate::executor::{ConstraintName, Opening, Refusal, Unopened, Work, WriteTx, sql_failure};
 use crate::gate::Attempt;
 use crate::intent::{Intent, MAX_OUTCOME_BYTES};
@@ -99,6 +100,7 @@ pub(crate) async fn execute(
                 let violated = ConstraintName::of(&error);
                 fail(lease, intent, attempt, sql_failure(&error), violated).await
             }
+            Err(SucceedError::Inverse(failure)) => fail(lease, intent, attempt, *failure, None).await,
             Err(SucceedError::Commit(error)) => Err(Unfinished::Refused(error)),
             Err(SucceedError::Other(error)) => Err(unfinished(error)),
         },
@@ -131,6 +133,8 @@ fn too_large_to_keep(work: &Work) -> Failure {
 enum SucceedError {
     /// PostgreSQL refused the work itself, before its outcome was recorded.
     Work(Box<ServerError>),
+    /// The write is an undo, and not the exact inverse of what it undoes.
+    Inverse(Box<Failure>),
     /// PostgreSQL refused the COMMIT.
     Commit(Box<ServerError>),
     /// The outcome could not be recorded, or the connection was lost.
@@ -163,6 +167,10 @@ async fn succeed(lease: &mut Lease, intent: &Intent, attempt: &Attempt, work: &W
     committed(lease, &steps).await.map_err(|failed| match failed {
         StepError { step: 0, error: pg::Error::Server(error) } => SucceedError::Work(error),
         StepError { step, error: pg::Error::Server(error) } if step == commit => SucceedError::Commit(error),
+        StepError { error: pg::Error::Server(error), .. } => match conflicts::refused_inverse(&error) {
+            Some(failure) => SucceedError::Inverse(failure.into()),
+            None => SucceedError::Other(pg::Error::Server(error)),
+        },
         StepError { error, .. } => SucceedError::Other(error),
     })
 }
@@ -195,13 +203,14 @@ async fn fail(
 
 /// The arguments of `countersign.fail`.
 pub(crate) fn fail_params(intent: &Intent, attempt: &Attempt, failure: &Failure) -> [Option<String>; 7] {
+    let detail = failure.conflicts.as_ref().map(ToString::to_string);
     [
         Some(intent.correlation_id.to_string()),
         intent.slot(),
         Some(failure.code.as_str().to_owned()),
         failure.sqlstate.clone(),
         Some(failure.message.clone()),
-        None,
+        detail,
         attempt.agreed.as_ref().and_then(|agreed| agreed.outcome_of(failure)).map(str::to_owned),
     ]
 }

@@ -66,9 +66,14 @@ pub trait Executor: Send + Sync + 'static {
     /// agrees to a proposal agrees to this.
     fn definition(&self) -> String;
 
-    /// Who has to agree to it; `None` for nobody. A proposal that says otherwise is not carried out.
+    /// Who has to agree to it; `None` for nobody.
     fn tier(&self) -> Option<Tier> {
         None
+    }
+
+    /// Whether a proposal of this tier may be carried out.
+    fn agrees_with(&self, tier: Tier) -> bool {
+        self.tier() == Some(tier)
     }
 
     /// The columns that tell the rows of [`Work::before`] and [`Work::after`] apart; empty if that is not known.
@@ -95,8 +100,6 @@ pub struct Work {
     pub after: Option<Value>,
     /// How it is undone.
     pub rollback: Rollback,
-    /// The same with every effective parameter, so that the ledger knows these calls when they come.
-    pub reversals: Vec<Reversal>,
 }
 
 impl Work {
@@ -109,15 +112,6 @@ impl Work {
             format!("the write would have touched {got} row(s) where {expected} is allowed; nothing was written"),
         )
     }
-}
-
-/// A call that undoes (part of) a write.
-#[derive(Debug, Clone)]
-pub struct Reversal {
-    /// The tool.
-    pub tool: String,
-    /// Every effective parameter of the call.
-    pub params: Map<String, Value>,
 }
 
 /// Why the work was not done.

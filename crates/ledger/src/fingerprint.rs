@@ -65,10 +65,7 @@ impl Fingerprint {
     }
 }
 
-/// JSON with one spelling for each meaning: keys sorted, no white space, numbers without exponents.
-///
-/// Digits are never touched: `1.0` and `1.00` are different numbers to PostgreSQL's `numeric`, so they stay different
-/// (promise X-04). For a parameter of an integer type the caller has made `1.0` a `1` before.
+/// JSON with one spelling for each meaning: keys sorted, no white space, numbers by their value (`1`, `1.0` and `1e0` are one number).
 #[must_use]
 pub fn canonical_json(value: &Value) -> String {
     let mut out = String::new();
@@ -78,7 +75,7 @@ pub fn canonical_json(value: &Value) -> String {
 
 fn push(out: &mut String, value: &Value) {
     match value {
-        Value::Number(number) => out.push_str(&without_exponent(&number.to_string())),
+        Value::Number(number) => out.push_str(&plain_number(&number.to_string())),
         Value::Array(items) => {
             out.push('[');
             for (index, item) in items.iter().enumerate() {
@@ -111,37 +108,34 @@ fn push(out: &mut String, value: &Value) {
 /// of ten bytes must not become one of a hundred thousand.
 const MAX_ZEROS: i64 = 40;
 
-/// `1.5e3` as `1500`, `25E-1` as `2.5`, `-0` as `0`; beyond [`MAX_ZEROS`] the digits and an exponent.
-fn without_exponent(number: &str) -> String {
+/// `1.5e3` as `1500`, `2.50` and `25E-1` as `2.5`, `-0.0` as `0`; beyond [`MAX_ZEROS`] the digits and an exponent.
+fn plain_number(number: &str) -> String {
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
     let Ok(exponent) = exponent.parse::<i64>() else { return number.to_ascii_lowercase() };
     let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let joined = format!("{whole}{fraction}");
     let digits = joined.trim_start_matches('0');
-    // How many digits stand behind the point; that many zeros follow if it is negative.
-    let decimals = i64::try_from(fraction.len()).unwrap_or(i64::MAX).saturating_sub(exponent);
-    if digits.is_empty() && decimals <= 0 {
+    let significant = digits.trim_end_matches('0');
+    if significant.is_empty() {
         return "0".to_owned();
     }
-    let significant = digits.trim_end_matches('0');
     let length = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX);
-    if decimals <= 0 {
-        let zeros = (length(digits) - length(significant)).saturating_sub(decimals);
+    // The number is `significant` with this many zeros behind it, or that many of its digits behind the point if it is negative.
+    let zeros = (length(digits) - length(significant)).saturating_sub(length(fraction)).saturating_add(exponent);
+    if zeros >= 0 {
         if zeros > MAX_ZEROS {
             return format!("{sign}{significant}e{zeros}");
         }
         return format!("{sign}{significant}{}", "0".repeat(usize::try_from(zeros).unwrap_or_default()));
     }
-    let leading = decimals - length(digits);
+    let leading = zeros.saturating_neg().saturating_sub(length(significant));
     if leading > MAX_ZEROS {
-        let digits = if digits.is_empty() { "0" } else { digits };
-        return format!("{sign}{digits}e-{decimals}");
+        return format!("{sign}{significant}e{zeros}");
     }
-    let padded = format!("{}{digits}", "0".repeat(usize::try_from(leading + 1).unwrap_or_default()));
-    let point = padded.len() - usize::try_from(decimals).unwrap_or_default();
+    let padded = format!("{}{significant}", "0".repeat(usize::try_from(leading + 1).unwrap_or_default()));
+    let point = padded.len() - usize::try_from(zeros.unsigned_abs()).unwrap_or_default();
     let (whole, fraction) = padded.split_at_checked(point).unwrap_or((&padded, ""));
-    let sign = if digits.is_empty() && whole == "0" && fraction.is_empty() { "" } else { sign };
     format!("{sign}{whole}.{fraction}")
 }
 
@@ -178,31 +172,32 @@ mod tests {
         assert_ne!(plain, fingerprint("u", r#"{"a":9007199254740992}"#));
         assert_ne!(plain, fingerprint("t", r#"{"a":9007199254740993}"#));
         assert_ne!(plain, fingerprint("t", r#"{"a":9007199254740992,"b":null}"#));
-        assert_ne!(fingerprint("t", r#"{"a":1.0}"#), fingerprint("t", r#"{"a":1.00}"#));
+        assert_ne!(fingerprint("t", r#"{"a":1.0}"#), fingerprint("t", r#"{"a":1.01}"#));
         assert_ne!(fingerprint("t", r#"{"a":"1"}"#), fingerprint("t", r#"{"a":1}"#));
     }
 
     #[test]
-    fn exponents_are_written_out() {
+    fn a_number_is_spelled_by_its_value() {
         let spelled: Vec<String> =
-            ["1e0", "25E-1", "-1.50e1", "1e-3", "0e5", "12.5e+2", "-0", "0.50", "-0.0"].map(without_exponent).into();
-        assert_eq!(spelled, ["1", "2.5", "-15.0", "0.001", "0", "1250", "0", "0.50", "-0.0"]);
+            ["1e0", "1.0", "25E-1", "-1.50e1", "1e-3", "0e5", "12.5e+2", "-0", "0.50", "-0.0", "100"]
+                .map(plain_number)
+                .into();
+        assert_eq!(spelled, ["1", "1", "2.5", "-15", "0.001", "0", "1250", "0", "0.5", "0", "100"]);
     }
 
     #[test]
     fn a_short_number_stays_short_whatever_its_exponent() {
-        let spelled: Vec<String> =
-            ["1e131072", "150e131070", "-2.5e-5000", "1e999999999999"].map(without_exponent).into();
+        let spelled: Vec<String> = ["1e131072", "150e131070", "-2.5e-5000", "1e999999999999"].map(plain_number).into();
         assert_eq!(spelled, ["1e131072", "15e131071", "-25e-5001", "1e999999999999"]);
-        assert_eq!(without_exponent(&format!("15{}", "0".repeat(60))), without_exponent("1.5e61"));
-        assert_eq!(without_exponent("1e-9223372036854775808").len(), 22);
+        assert_eq!(plain_number(&format!("15{}", "0".repeat(60))), plain_number("1.5e61"));
+        assert_eq!(plain_number("1e-9223372036854775808").len(), 22);
     }
 
     proptest::proptest! {
         #[test]
         fn a_number_and_its_exponent_form_have_one_spelling(digits in "[1-9][0-9]{0,15}", shift in 0_usize..20) {
             let shifted = format!("{digits}{}", "0".repeat(shift));
-            proptest::prop_assert_eq!(without_exponent(&format!("{digits}e{shift}")), shifted);
+            proptest::prop_assert_eq!(plain_number(&format!("{digits}e{shift}")), shifted);
         }
     }
 }

@@ -18,7 +18,8 @@ use crate::intent::{Intent, MAX_PARAMS_BYTES};
 use crate::memory::{CallKey, Entered, Memory, Ticket};
 use crate::preview::Trials;
 use crate::proposals::Agreed;
-use crate::{Settings, execute, resolve, standing};
+use crate::standing::{self, Standing};
+use crate::{Settings, execute, resolve};
 
 /// One call of a write tool that has passed validation and policy.
 #[derive(Clone)]
@@ -40,10 +41,16 @@ pub struct Attempt {
     pub agreed: Option<Agreed>,
 }
 
-/// The write that a call with this key undoes: the key of an undo is `undo:` and the receipt of that write.
+/// The write that a call with this key undoes: the key of an undo is `undo:` and the receipt of that write. What follows, `/` and a
+/// number, is there for one of several calls that undo it together.
 #[must_use]
-pub fn undone_by(idempotency_key: Option<&str>) -> Option<CorrelationId> {
-    idempotency_key?.strip_prefix("undo:").and_then(CorrelationId::parse)
+pub fn undone_by(idempotency_key: Option<&str>) -> Option<(CorrelationId, &str)> {
+    let (write, part) = idempotency_key?.strip_prefix("undo:")?.split_at_checked(36)?;
+    let number = part.strip_prefix('/').unwrap_or("1");
+    let is_part = (1..=4).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
+    let is_undo = is_part && (part.is_empty() || part.starts_with('/'));
+    let undone = CorrelationId::parse(write).filter(|id| is_undo && id.to_string() == write)?;
+    Some((undone, part))
 }
 
 /// A write that stands.
@@ -246,8 +253,9 @@ impl Protocol {
                 }
                 Entered::Done(original) => original,
             };
-            match standing::result(&self.writer, intent, original, self.attempt.deadline).await {
-                Ok(Some(cached_result)) => {
+            let standing = standing::standing(&self.writer, intent.slot(), intent.fingerprint(), self.attempt.deadline);
+            match standing.await {
+                Ok(Some(Standing::Executed(standing, cached_result))) if standing == original => {
                     tracing::info!(%original, "duplicate, from memory");
                     return Remembered::Answer(Ok(Settled::Duplicate {
                         correlation_id: original,
@@ -255,7 +263,7 @@ impl Protocol {
                         cached_result,
                     }));
                 }
-                Ok(None) => self.memory.forget(call, original),
+                Ok(_) => self.memory.forget(call, original),
                 Err(error) => {
                     tracing::debug!(%error, "the ledger cannot confirm what is remembered");
                     self.memory.forget_all();

@@ -32,7 +32,7 @@ impl Intent {
         let params = Value::Object(attempt.redaction.params(&attempt.order.params));
         let principal = &attempt.order.principal;
         let (account, client) = (principal.account_id.as_str(), &principal.client);
-        let undo_of = undone_by(attempt.idempotency_key.as_deref()).map(|write| format!("{{{write}}}"));
+        let undo_of = undone_by(attempt.idempotency_key.as_deref()).map(|(write, _)| format!("{{{write}}}"));
         let slot = slot(&principal.account_id, &attempt.tool, attempt.idempotency_key.as_deref(), fingerprint);
         let columns = [
             Some(slot),
@@ -79,7 +79,7 @@ pub(crate) fn slot(
     fingerprint: &Fingerprint,
 ) -> String {
     let call = match undone_by(idempotency_key) {
-        Some(write) => format!("undo {write}"),
+        Some((write, part)) => format!("undo {write}{part}"),
         None => {
             let account = account.as_str();
             let (accounts, tools) = (account.chars().count(), tool.chars().count());

@@ -24,6 +24,7 @@ mod admit;
 mod any_statement;
 pub mod audit;
 mod baseline;
+mod conflicts;
 mod definitions;
 mod doctor;
 mod execute;
@@ -50,20 +51,18 @@ mod state_keys;
 mod states;
 mod sweep;
 
-pub use admit::key_reused;
 pub use any_statement::{Answered, Foreseen, Undone};
 pub use baseline::{BASELINE, BASELINE_GRANTS};
+pub use conflicts::undo_failure;
 pub use definitions::Definition;
 pub use doctor::{Doctor, MOST_FOUND};
-pub use executor::{
-    DEDUP_WINDOW, Executor, Order, Refusal, Reversal, Rows, Statement, Work, Working, WriteTx, outdated,
-};
+pub use executor::{DEDUP_WINDOW, Executor, Order, Refusal, Rows, Statement, Work, Working, WriteTx, outdated};
 pub use executors::{DuplicateExecutor, Executors};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
 pub use gate::{Attempt, Gate, Settled, Stopped, undone_by};
 pub use identity::{Fork, check_identity, fork};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
-pub use records::{RecordFilter, Records, Status};
+pub use records::{RecordFilter, Records, Status, Undoable};
 pub use roles::{
     APPROVER, DEFAULT_WRITER, Excess, OPERATOR, OWNER, excess_of_all_servers, excess_of_login, excess_of_server,
 };

@@ -38,6 +38,15 @@ impl Status {
     }
 }
 
+/// A write that somebody wants to undo.
+#[derive(Debug, Clone)]
+pub struct Undoable {
+    /// Only a success can be undone.
+    pub status: Status,
+    /// The tools that wrote what the undo would take back: that of the write itself, or those of the writes whose undo it is.
+    pub tools: Vec<String>,
+}
+
 /// Which records to list.
 #[derive(Debug, Clone)]
 pub struct RecordFilter {
@@ -88,6 +97,15 @@ const DETAIL_SQL: &str = concat!(
     " as completed_at from countersign.mutation a where a.account_id = $1 and a.correlation_id = $2::uuid"
 );
 
+const UNDOABLE_SQL: &str = "\
+with recursive written as ( \
+    select m.correlation_id, m.tool_name, m.status, m.undo_of from countersign.mutation m \
+    where m.account_id = $1 and m.correlation_id = $2::uuid \
+    union \
+    select r.correlation_id, r.tool_name, w.status, r.undo_of from written w \
+    join countersign.record r on r.correlation_id = any (w.undo_of) where w.tool_name in ('undo_mutation', 'undo_run')) \
+select w.status, json_agg(distinct w.tool_name) from written w where w.tool_name not in ('undo_mutation', 'undo_run') group by w.status";
+
 impl Records {
     pub(crate) fn new(writer: Writer, deadline: Duration) -> Self {
         Self { writer, deadline }
@@ -122,6 +140,24 @@ impl Records {
     ) -> Result<Option<Map<String, Value>>, pg::Error> {
         let params = [Some(account.as_str().to_owned()), Some(correlation_id.to_string())];
         Ok(self.objects(DETAIL_SQL, &params).await?.into_iter().next())
+    }
+
+    /// A write of the account with what has to be known before it is undone; `None` if the account has no such write.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn undoable(
+        &self,
+        account: &AccountId,
+        correlation_id: CorrelationId,
+    ) -> Result<Option<Undoable>, pg::Error> {
+        let params = [Some(account.as_str().to_owned()), Some(correlation_id.to_string())];
+        let answer = self.writer.ask(UNDOABLE_SQL, &params, Instant::now() + self.deadline).await?;
+        let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 2]>::try_from(row).ok());
+        let Some([status, tools]) = row else { return Ok(None) };
+        let status = Status::ALL.into_iter().find(|known| Some(known.as_str()) == status.as_deref());
+        let tools = tools.and_then(|tools| serde_json::from_str(&tools).ok()).unwrap_or_default();
+        Ok(status.map(|status| Undoable { status, tools }))
     }
 
     /// The rows of a statement that only reads, as objects; asked again if the session turned out to be dead.

@@ -1,25 +1,45 @@
-//! Whether a success still stands: asked for calls that this server remembers.
+//! What an identical call has come to: asked for calls that this server remembers, and before a write is proposed.
 
 use contract::CorrelationId;
 use pg::Writer;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::intent::Intent;
+/// An identical call that has written.
+#[derive(Debug, Clone)]
+pub(crate) enum Standing {
+    /// Its effect stands: the call would be answered with this.
+    Executed(CorrelationId, Value),
+    /// Its effect does not, because of this (`countersign.superseded`, `countersign.changed_since`).
+    Superseded(CorrelationId, Value),
+    /// The write was undone by this other call, and the call that asks would undo it as well.
+    AlreadyReversed(CorrelationId),
+    /// It had other arguments, and the caller's key is bound to them.
+    KeyReused,
+}
 
-const STANDING_SQL: &str = "select s.original_result from countersign.standing_write($1, $2) s \
-    where s.verdict operator(pg_catalog.=) 'standing' and s.original operator(pg_catalog.=) $3";
+/// The rows of a write have the last word, where they are on record.
+const STANDING_SQL: &str = "select s.verdict, s.original, s.original_result, \
+    coalesce(s.detail, case when s.verdict operator(pg_catalog.=) 'standing' then countersign.changed_since(s.original) end) \
+    from countersign.standing_write($1, $2) s";
 
-/// What the success was answered, if an identical call now would be its duplicate as far as the ledger knows.
-pub(crate) async fn result(
+/// `None`: the call would write.
+pub(crate) async fn standing(
     writer: &Writer,
-    intent: &Intent,
-    original: CorrelationId,
+    slot: Option<String>,
+    fingerprint: Option<String>,
     deadline: Instant,
-) -> Result<Option<Value>, pg::Error> {
-    let params = [intent.slot(), intent.fingerprint(), Some(original.to_string())];
-    let outcome = writer.ask(STANDING_SQL, &params, deadline).await?;
-    let row = outcome.rows.into_iter().next();
-    let text = row.and_then(|row| row.into_iter().next().flatten());
-    Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+) -> Result<Option<Standing>, pg::Error> {
+    let outcome = writer.ask(STANDING_SQL, &[slot, fingerprint], deadline).await?;
+    let row = outcome.rows.into_iter().next().and_then(|row| <[Option<String>; 4]>::try_from(row).ok());
+    let Some([verdict, original, result, detail]) = row else { return Ok(None) };
+    let json = |text: Option<String>| text.and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    let Some(original) = original.as_deref().and_then(CorrelationId::parse) else { return Ok(None) };
+    Ok(match (verdict.as_deref(), json(detail)) {
+        (Some("standing"), None) => Some(Standing::Executed(original, json(result).unwrap_or_default())),
+        (Some("standing" | "superseded"), detail) => Some(Standing::Superseded(original, detail.unwrap_or_default())),
+        (Some("already_reversed"), _) => Some(Standing::AlreadyReversed(original)),
+        (Some("key_reused"), _) => Some(Standing::KeyReused),
+        _ => None,
+    })
 }

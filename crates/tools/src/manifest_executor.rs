@@ -3,20 +3,18 @@
 
 use std::sync::Arc;
 
-use contract::{ErrorCode, Failure, Principal, Rollback};
-use ledger::{Executor, Order, Refusal, Reversal, Rows, Work, Working, WriteTx, read};
-use manifest::{Catalog, ParamSource, Tier, ToolSpec, Undo};
+use contract::{ErrorCode, Failure};
+use ledger::{Executor, Order, Refusal, Rows, Work, Working, WriteTx, read};
+use manifest::{ParamSource, Tier, ToolSpec};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::arguments::effective;
 use crate::drift;
 use crate::images::Images;
 
 /// Carries out one tool, whoever calls it with what.
 pub(crate) struct ManifestExecutor {
     spec: Arc<ToolSpec>,
-    undo_spec: Option<Arc<ToolSpec>>,
     /// Instead of statements.
     native: Option<Arc<dyn Executor>>,
 }
@@ -43,12 +41,8 @@ struct Done {
 }
 
 impl ManifestExecutor {
-    pub(crate) fn new(spec: Arc<ToolSpec>, catalog: &Catalog, native: Option<Arc<dyn Executor>>) -> Self {
-        let undo_spec = match &spec.undo {
-            Undo::Calls { tool, .. } => catalog.get(tool).cloned(),
-            Undo::None | Undo::Irreversible { .. } => None,
-        };
-        Self { spec, undo_spec, native }
+    pub(crate) fn new(spec: Arc<ToolSpec>, native: Option<Arc<dyn Executor>>) -> Self {
+        Self { spec, native }
     }
 
     /// The parameters in PostgreSQL's text form.
@@ -147,22 +141,8 @@ impl ManifestExecutor {
     fn work(&self, order: &Order, done: Done, images: Images) -> Result<Work, Failure> {
         let captured = images.before.as_deref().unwrap_or_default();
         let rollback = manifest::rollback(&self.spec, &order.params, &done.rows, captured);
-        let reversals = self.reversals(&rollback, &order.principal);
         let (before, after) = images.into_json(&self.spec.name)?;
-        Ok(Work { data: done.data, rows_affected: done.rows_affected, before, after, rollback, reversals })
-    }
-
-    /// The undo calls as the ledger will see them when they come: with every effective parameter.
-    fn reversals(&self, rollback: &Rollback, principal: &Principal) -> Vec<Reversal> {
-        let Some(undo_spec) = &self.undo_spec else { return Vec::new() };
-        let first = rollback.undo_params.iter().filter(|_| rollback.undo_calls.is_empty());
-        let calls = rollback.undo_calls.iter().map(|call| &call.params).chain(first);
-        calls
-            .map(|arguments| Reversal {
-                tool: undo_spec.name.clone(),
-                params: effective(undo_spec, arguments, principal),
-            })
-            .collect()
+        Ok(Work { data: done.data, rows_affected: done.rows_affected, before, after, rollback })
     }
 }
 

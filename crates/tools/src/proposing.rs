@@ -8,7 +8,7 @@
 //! the user [`Said`]. A transport that cannot ask leaves it at the answer, which says how to go on.
 
 use contract::{ErrorCode, Failure, ProposalId};
-use ledger::proposals::{Carried, Draft, Proposal, ProposalStatus, Proposals, Standing, Tier, Via};
+use ledger::proposals::{Carried, Draft, Proposal, ProposalStatus, Proposals, Tier, Via};
 use ledger::{Settled, Stopped};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -73,13 +73,9 @@ impl Proposing {
         if let Some(said) = &call.said {
             return self.go_on(call, &draft, said).await;
         }
-        match self.proposals.standing(&draft, call.deadline).await? {
-            Some(Standing::Executed(original, cached_result)) => {
-                let settled = Settled::Duplicate { correlation_id: original, original, cached_result };
-                return answer(&draft.tool, Ok(settled));
-            }
-            Some(Standing::KeyReused) => return Err(ledger::key_reused().into()),
-            None => {}
+        if let Some((original, cached_result)) = self.proposals.standing(&draft, call.deadline).await? {
+            let settled = Settled::Duplicate { correlation_id: original, original, cached_result };
+            return answer(&draft.tool, Ok(settled));
         }
         let mut preview = self.proposals.preview(&draft, call.deadline).await?;
         preview.warnings.extend(warnings);

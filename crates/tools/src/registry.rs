@@ -252,10 +252,10 @@ impl Registry {
 /// forgotten: a tool whose manifest names an executor that is not there stops the start.
 fn executors(backends: &Backends, catalog: &Catalog, native: &Executors) -> Result<Executors, RegistryError> {
     let mut executors = Executors::default();
-    builtin::register(backends, &mut executors)?;
+    builtin::register(backends, catalog, &mut executors)?;
     for spec in catalog.tools.iter().filter(|spec| spec.access.writes()) {
         let native = native_executor(spec, native)?;
-        let executor = ManifestExecutor::new(Arc::clone(spec), catalog, native);
+        let executor = ManifestExecutor::new(Arc::clone(spec), native);
         executors.register(spec.name.clone(), Arc::new(executor))?;
     }
     Ok(executors)

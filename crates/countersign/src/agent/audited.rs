@@ -90,7 +90,7 @@ impl CliWrite {
                     let Sent { query, out, cancel, done } = *sent;
                     let ran = match transcript.room_for(&query) {
                         Ok(()) => statement(tx, &query, out, &cancel).await,
-                        Err(refusal) => Err(refusal.into()),
+                        Err(failure) => Err(Refusal::from(failure).into()),
                     };
                     let refused = match ran {
                         Ok(completed) => {
@@ -172,7 +172,7 @@ struct Transcript {
 
 impl Transcript {
     /// Whether the record has room for it as well.
-    fn room_for(&mut self, query: &Query) -> Result<(), Refusal> {
+    fn room_for(&mut self, query: &Query) -> Result<(), Failure> {
         let params: usize = query.params.iter().map(|param| param.to_string().len()).sum();
         self.bytes += query.sql.len() + params + BESIDES_BYTES;
         if self.bytes <= MAX_TRANSCRIPT_BYTES {
@@ -181,7 +181,7 @@ impl Transcript {
         let message = format!(
             "the record of a transaction takes {MAX_TRANSCRIPT_BYTES} bytes of statements and parameters; it was rolled back"
         );
-        Err(Failure::new(ErrorCode::ResultTooLarge, message).hint("Commit more often.").into())
+        Err(Failure::new(ErrorCode::ResultTooLarge, message).hint("Commit more often."))
     }
 
     fn add(&mut self, query: &Query, completed: &Completed) {
@@ -205,7 +205,7 @@ impl Transcript {
 
 fn work(data: Value, rows_affected: u64) -> Work {
     let rollback = Rollback::irreversible(IRREVERSIBLE);
-    Work { data, rows_affected, before: None, after: None, rollback, reversals: Vec::new() }
+    Work { data, rows_affected, before: None, after: None, rollback }
 }
 
 /// Writes to one ledger on behalf of one person.

@@ -175,7 +175,7 @@ impl Proposals {
             Failure::new(ErrorCode::ToolOutdated, message)
                 .hint("Nothing was written. Tell the operator: no manifest of this server has the tool.")
         })?;
-        if definition(executor.as_ref()) != proposal.definition || executor.tier() != Some(proposal.tier) {
+        if definition(executor.as_ref()) != proposal.definition || !executor.agrees_with(proposal.tier) {
             return Err(stale("the tool itself has changed, or who has to agree to it"));
         }
         let order = proposal.order();

@@ -33,16 +33,18 @@ pub use carry_out::Carried;
 pub use decide::{Choice, Via};
 pub use people::DecisionNonce;
 pub use preview::Preview;
-pub use proposal::{Draft, Proposal, ProposalFilter, ProposalLine, Standing};
+pub use proposal::{Draft, Proposal, ProposalFilter, ProposalLine};
 pub use state::{Status as ProposalStatus, Tier, not_found};
 
-use crate::admit::ledger_failure;
+use crate::admit::{key_reused, ledger_failure, superseded};
+use crate::conflicts;
 use crate::executor::Executor;
 use crate::fingerprint::{Fingerprints, sha256_hex};
 use crate::gate::{Gate, internal_error};
 use crate::intent::slot;
 use crate::preview::Trials;
 use crate::records::{Records, rfc3339};
+use crate::standing::{self, Standing};
 
 /// How many proposals of one account may wait: an agent that proposes on and on must not bury the one that matters.
 const MOST_PENDING: u32 = 100;
@@ -94,7 +96,6 @@ const LIST_SQL: &str = "where ($1::text is null or p.account_id = $1) and ($2::t
     case when p.status = 'pending' and p.expires_at <= clock_timestamp() then 'expired' else p.status end) \
     order by p.id desc limit $3::bigint";
 const FIND_SQL: &str = "where p.proposal_id between $1::uuid and $2::uuid order by p.id desc limit $3::bigint";
-const STANDING_SQL: &str = "select * from countersign.standing_write($1, $2)";
 const PROPOSE_SQL: &str = "select * from countersign.propose($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
     make_interval(secs => $13::double precision), $14, $15, $16, $17, $18)";
 
@@ -107,27 +108,23 @@ impl Proposals {
         Self { writer, gate, records, fingerprints, lifetime, call_deadline, taking, previewing }
     }
 
-    /// Whether an identical write stands already.
+    /// The receipt and the answer of an identical write that stands: nothing needs to be proposed.
     ///
     /// # Errors
-    /// That the ledger cannot be read.
-    pub async fn standing(&self, draft: &Draft, deadline: Instant) -> Result<Option<Standing>, Failure> {
+    /// What the call would be refused with, because of an identical write that does not stand any more or of a key that is bound; or that
+    /// the ledger cannot be read.
+    pub async fn standing(&self, draft: &Draft, deadline: Instant) -> Result<Option<(CorrelationId, Value)>, Failure> {
         let fingerprint = self.fingerprints.of(&draft.tool, &draft.order.params);
         let account = &draft.order.principal.account_id;
         let slot = slot(account, &draft.tool, draft.idempotency_key.as_deref(), &fingerprint);
-        let params = [Some(slot), Some(fingerprint.as_str().to_owned())];
-        let answer = self.writer.ask(STANDING_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
-        let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 4]>::try_from(row).ok());
-        let Some([verdict, original, result, _]) = row else { return Ok(None) };
-        let original = original.as_deref().and_then(CorrelationId::parse);
-        Ok(match (verdict.as_deref(), original) {
-            (Some("key_reused"), _) => Some(Standing::KeyReused),
-            (Some("standing"), Some(original)) => {
-                let result = result.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
-                Some(Standing::Executed(original, result))
-            }
-            _ => None,
-        })
+        let standing = standing::standing(&self.writer, Some(slot), Some(fingerprint.as_str().to_owned()), deadline);
+        match standing.await.map_err(|error| ledger_failure(&error))? {
+            None => Ok(None),
+            Some(Standing::Executed(original, cached_result)) => Ok(Some((original, cached_result))),
+            Some(Standing::Superseded(original, detail)) => Err(superseded(original, &detail)),
+            Some(Standing::AlreadyReversed(by)) => Err(conflicts::already_reversed(Some(&by.to_string()))),
+            Some(Standing::KeyReused) => Err(key_reused()),
+        }
     }
 
     /// What the write would come to.

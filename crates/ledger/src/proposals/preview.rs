@@ -229,7 +229,6 @@ mod tests {
             before: Some(before),
             after: Some(after),
             rollback: Rollback::irreversible("no"),
-            reversals: Vec::new(),
         }
     }
 

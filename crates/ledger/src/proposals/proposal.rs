@@ -137,15 +137,6 @@ pub struct ProposalFilter {
     pub limit: u32,
 }
 
-/// An identical write that stands: nothing needs to be proposed.
-#[derive(Debug, Clone)]
-pub enum Standing {
-    /// It was executed, with this receipt and this answer.
-    Executed(CorrelationId, Value),
-    /// The caller's key is bound to another call.
-    KeyReused,
-}
-
 impl Proposal {
     /// What is told to whoever wants something of it that its state does not allow.
     #[must_use]

@@ -11,6 +11,8 @@ use tokio::sync::OnceCell;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 use uuid::Uuid;
 
+use crate::server::{Outcome, is_taken, settle};
+
 /// A login of a second server, and a person who may undo the writes of any account.
 pub(crate) const OTHER_WRITER: &str = "countersign_writer_2";
 pub(crate) const OPERATOR: &str = "olga";
@@ -293,7 +295,16 @@ pub(crate) async fn undo_as(session: &Client, call: &Call) -> Result<(), Value> 
         call.claim(false),
         array(&call.undo_of)
     );
-    finish_undo(session, call, run(session, &opening).await).await
+    let answered = run(session, &opening).await;
+    if !matches!(&answered, Err(refused) if is_taken(refused)) {
+        return finish_undo(session, call, answered).await;
+    }
+    run(session, "rollback").await.unwrap();
+    match settle(session, call).await.unwrap() {
+        Some(Outcome::Verdict(verdict)) => Err(serde_json::json!({"conflicts": [{"code": verdict}]})),
+        Some(Outcome::Duplicate(_)) => Err(serde_json::json!({"conflicts": [{"code": "duplicate"}]})),
+        other => panic!("the verdict on an undo whose key is held: {other:?}"),
+    }
 }
 
 /// The rest of an undo, after what `undo` answered.

@@ -188,7 +188,7 @@ fn ordered(order: &Order) -> Result<Ordered, Failure> {
 fn work(data: &impl Serialize, rows_affected: u64) -> Result<Work, Failure> {
     let data = serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
     let rollback = Rollback::irreversible(IRREVERSIBLE);
-    Ok(Work { data, rows_affected, before: None, after: None, rollback, reversals: Vec::new() })
+    Ok(Work { data, rows_affected, before: None, after: None, rollback })
 }
 
 impl Executor for SqlExecutor {

@@ -11,6 +11,7 @@ mod list_proposals;
 mod preview_mutation;
 mod query_database;
 mod reject_proposal;
+mod undo_mutation;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +62,13 @@ pub struct ExecuteSqlSettings {
 }
 
 /// Makes the executors of built-in tools available.
-pub(crate) fn register(backends: &Backends, executors: &mut Executors) -> Result<(), DuplicateExecutor> {
+pub(crate) fn register(
+    backends: &Backends,
+    catalog: &Catalog,
+    executors: &mut Executors,
+) -> Result<(), DuplicateExecutor> {
+    let undo = undo_mutation::UndoExecutor::new(backends, catalog);
+    executors.register(undo_mutation::NAME, Arc::new(undo))?;
     match &backends.execute_sql {
         Some(settings) => executors.register(execute_sql::NAME, Arc::new(execute_sql::SqlExecutor::new(settings))),
         None => Ok(()),
@@ -89,6 +96,9 @@ pub(crate) fn all(
     if let (Some(settings), Some(executor)) = (&backends.execute_sql, executors.get(execute_sql::NAME)) {
         tools.push(Box::new(execute_sql::ExecuteSql::new(backends, settings, Arc::clone(executor))));
     }
+    if let Some(executor) = executors.get(undo_mutation::NAME) {
+        tools.push(Box::new(undo_mutation::UndoMutation::new(backends, catalog, Arc::clone(executor))));
+    }
     tools.push(Box::new(preview_mutation::PreviewMutation::new(backends, catalog, executors)?));
     let asks = catalog.tools.iter().any(|spec| spec.tier > manifest::Tier::Auto);
     if asks || backends.execute_sql.as_ref().is_some_and(|settings| settings.tier.is_some()) {
@@ -107,13 +117,14 @@ pub(crate) fn reading_infos(limits: &ReadLimits) -> [ToolInfo; 3] {
 }
 
 /// Names that no manifest may take, whether the tool is served or not.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     query_database::NAME,
     describe_database::NAME,
     explain_query::NAME,
     get_recent_mutations::NAME,
     get_mutation_detail::NAME,
     preview_mutation::NAME,
+    undo_mutation::NAME,
     execute_sql::NAME,
     list_proposals::NAME,
     get_proposal::NAME,
@@ -303,12 +314,11 @@ pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
             let advice = "The login that reads has no right to this: describe_database lists what may be read.";
             Failure {
                 retryable: error.retryable(),
-                message: format!("{PREFIX}{}", error.message),
                 sqlstate: Some(error.sqlstate),
                 detail: error.detail,
                 hint: error.hint.or_else(|| is_forbidden.then(|| advice.to_owned())),
                 position: error.position,
-                code,
+                ..Failure::new(code, format!("{PREFIX}{}", error.message))
             }
         }
         ReadError::Database(ledger::read::Error::Deadline) => timed_out(),

@@ -82,7 +82,6 @@ impl DeletePackagePhoto {
             before: None,
             after: None,
             rollback: Rollback::irreversible("The manifest says how it is undone."),
-            reversals: Vec::new(),
         })
     }
 }
