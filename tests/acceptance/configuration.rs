@@ -81,7 +81,7 @@ async fn a_flag_goes_before_a_variable_before_the_file_before_database_url() {
     let variable = |command: &mut Command| {
         command.env("COUNTERSIGN_PROFILE", "write");
     };
-    assert_eq!(count(&db, &variable).await, 20);
+    assert_eq!(count(&db, &variable).await, 21);
     let flag = |command: &mut Command| {
         command.env("COUNTERSIGN_PROFILE", "write").args(["--profile", "readonly"]);
     };

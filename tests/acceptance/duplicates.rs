@@ -338,13 +338,20 @@ async fn undo_calls_that_finish_together_reverse_their_write_all_the_same() {
     let (here, there) = tokio::join!(manifest.serve(&db), manifest.serve(&db));
     let added = here.succeed("add_pair", json!({})).await;
     assert_eq!(added["meta"]["rollback"]["undo_calls"].as_array().unwrap().len(), 2);
-    // Both have dropped their row, and neither has finished, when the guard of the write comes free.
+    let calls = added["meta"]["rollback"]["undo_calls"].clone();
+    let receipt = added["meta"]["correlation_id"].as_str().unwrap();
+    assert_eq!(calls[0]["params"], json!({"n": 2, "idempotency_key": format!("undo:{receipt}/1")}));
+    // A call under the number of another one is no part of the undo.
+    let swapped = json!({"n": 1, "idempotency_key": format!("undo:{receipt}/1")});
+    here.fail("drop_half", swapped, "undo_conflict").await;
+    assert_eq!(db.value("select count(*) from social.half").await, "2");
+
+    // Both have dropped their row, and neither has finished, when the record of the write comes free.
     let mut blocker = db.connect().await;
     let lock = blocker.transaction().await.unwrap();
-    let guard = "select from countersign.idempotency_guard where tool_name = 'add_pair' for update";
-    lock.batch_execute(guard).await.unwrap();
-    let both =
-        async { tokio::join!(here.succeed("drop_half", json!({"n": 1})), there.succeed("drop_half", json!({"n": 2}))) };
+    lock.batch_execute("select from countersign.record where tool_name = 'add_pair' for update").await.unwrap();
+    let params = |n: usize| calls[n]["params"].clone();
+    let both = async { tokio::join!(here.succeed("drop_half", params(0)), there.succeed("drop_half", params(1))) };
     let release = async {
         let waiting = "select 1 from (select count(*) as n from pg_stat_activity where wait_event_type = 'Lock' \
                        and usename = 'countersign_writer' and datname = current_database()) s where n = 2";
@@ -352,7 +359,8 @@ async fn undo_calls_that_finish_together_reverse_their_write_all_the_same() {
         lock.rollback().await.unwrap();
     };
     tokio::join!(both, release);
-    assert_eq!(here.succeed("add_pair", json!({})).await["data"]["duplicate"], Value::Null);
+    assert_eq!(db.value("select count(*) from countersign.reversal").await, "1");
+    here.fail("add_pair", json!({}), "superseded").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

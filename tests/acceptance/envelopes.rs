@@ -46,7 +46,9 @@ async fn every_write_tool_answers_in_the_same_shape_and_leaves_one_record() {
     let all: BTreeSet<String> = listed.iter().map(name).collect();
     let writes = listed.iter().filter(|tool| tool["annotations"]["readOnlyHint"] == false).map(name);
     let called: BTreeSet<String> = calls.iter().map(|call| call.0).chain(PROPOSING).map(str::to_owned).collect();
-    assert_eq!(called, writes.collect(), "every write tool is called");
+    let mut writes: BTreeSet<String> = writes.collect();
+    assert!(writes.remove("undo_mutation"), "the tests of undo call it");
+    assert_eq!(called, writes, "every write tool is called");
 
     let mut receipts = Vec::new();
     for (tool, arguments) in &calls {

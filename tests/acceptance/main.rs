@@ -69,6 +69,7 @@ mod studio;
 mod tls;
 mod tokens;
 mod tool_list;
+mod undo;
 mod undo_matrix;
 mod unwritable_ledger;
 mod values;

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use contract::{ErrorCode, Failure, Rollback};
-use ledger::{Executors, Gate};
+use contract::{ErrorCode, Failure, Redaction, Rollback, UNDO_TOOL};
+use ledger::{Executor, Executors, Gate, Order};
 use manifest::{Access, Catalog};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::undo_mutation::UndoMutation;
 use super::{Anything, Backends, execute_sql, reading_info};
 use crate::Registry;
 use crate::arguments::{Checker, redaction};
@@ -76,7 +77,44 @@ pub(super) struct PreviewMutation {
     info: ToolInfo,
     gate: Gate,
     /// Every write tool; which of them a caller may preview, its profile says.
-    targets: BTreeMap<String, (ManifestWrite, Checker)>,
+    targets: BTreeMap<String, (Target, Checker)>,
+}
+
+/// A tool that can be previewed.
+enum Target {
+    Manifest(ManifestWrite),
+    Undo(UndoMutation),
+}
+
+impl Target {
+    /// What these arguments order, with what of it must not be shown and the warnings about it.
+    async fn order(
+        &self,
+        arguments: &Map<String, Value>,
+        call: &Call,
+    ) -> Result<(Order, Redaction, Vec<String>), Failure> {
+        match self {
+            Self::Manifest(tool) => {
+                let order = tool.order(arguments, &call.principal);
+                let redaction = redaction(tool.spec(), &order.params);
+                let warnings = scripts::warnings(tool.spec(), &order.params);
+                Ok((order, redaction, warnings))
+            }
+            Self::Undo(tool) => {
+                let (order, write) = UndoMutation::order(arguments.clone(), call)?;
+                // Whose write it is, and whether there is anything to undo.
+                tool.tier(call, write).await?;
+                Ok((order, Redaction::default(), Vec::new()))
+            }
+        }
+    }
+
+    fn executor(&self) -> &Arc<dyn Executor> {
+        match self {
+            Self::Manifest(tool) => tool.executor(),
+            Self::Undo(tool) => tool.executor(),
+        }
+    }
 }
 
 impl PreviewMutation {
@@ -84,12 +122,17 @@ impl PreviewMutation {
     /// The name of a tool whose argument schema cannot be used, and why.
     pub(super) fn new(backends: &Backends, catalog: &Catalog, executors: &Executors) -> Result<Self, (String, String)> {
         let mut targets = BTreeMap::new();
-        for spec in catalog.tools.iter().filter(|spec| spec.access.writes()) {
-            let Some(executor) = executors.get(&spec.name) else { continue };
-            let tool = ManifestWrite::new(Arc::clone(spec), Arc::clone(executor), backends);
-            let info = tool.info();
-            let checker = Checker::new(&info.input_schema, &info.sensitive).map_err(|why| (spec.name.clone(), why))?;
-            targets.insert(spec.name.clone(), (tool, checker));
+        let written = catalog.tools.iter().filter(|spec| spec.access.writes()).filter_map(|spec| {
+            let tool = ManifestWrite::new(Arc::clone(spec), Arc::clone(executors.get(&spec.name)?), backends);
+            Some((tool.info().clone(), Target::Manifest(tool)))
+        });
+        let undo = executors.get(UNDO_TOOL).map(|executor| {
+            let tool = UndoMutation::new(backends, catalog, Arc::clone(executor));
+            (tool.info().clone(), Target::Undo(tool))
+        });
+        for (info, target) in written.chain(undo) {
+            let checker = Checker::new(&info.input_schema, &info.sensitive).map_err(|why| (info.name.clone(), why))?;
+            targets.insert(info.name, (target, checker));
         }
         let info = reading_info::<Arguments, PreviewData>(NAME, "Preview a write", DESCRIPTION, Access::Write);
         // A mistake in its form must not quote what may be another tool's sensitive parameter.
@@ -101,7 +144,7 @@ impl PreviewMutation {
     }
 
     /// The tool of this name, if it is one of the caller's.
-    fn target(&self, name: &str, callers: &Registry) -> Result<&(ManifestWrite, Checker), Failure> {
+    fn target(&self, name: &str, callers: &Registry) -> Result<&(Target, Checker), Failure> {
         let is_callers = |name: &str| callers.info(name).is_some();
         if name == execute_sql::NAME && is_callers(name) {
             return Err(Failure::new(ErrorCode::InvalidParams, UNTRIED).hint(UNTRIED_HINT));
@@ -124,15 +167,15 @@ impl Tool for PreviewMutation {
         &self.info
     }
 
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = super::arguments(NAME, call.arguments)?;
-            let (tool, checker) = self.target(&arguments.tool, &call.tools)?;
+            let arguments: Arguments = super::arguments(NAME, std::mem::take(&mut call.arguments))?;
+            let (target, checker) = self.target(&arguments.tool, &call.tools)?;
             checker.check(&arguments.tool, &arguments.params)?;
-            let order = tool.order(&arguments.params, &call.principal);
-            tool.executor().check(&order)?;
-            let redaction = redaction(tool.spec(), &order.params);
-            let work = self.gate.preview(tool.executor().as_ref(), &order, call.deadline).await;
+            let (order, redaction, warnings) = target.order(&arguments.params, &call).await?;
+            let executor = target.executor();
+            executor.check(&order)?;
+            let work = self.gate.preview(executor.as_ref(), &order, call.deadline).await;
             let work = work.map_err(|failure| failure.redacted(&redaction))?;
             let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
             let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
@@ -143,7 +186,7 @@ impl Tool for PreviewMutation {
                 rollback: redaction.value(&shown(&work.rollback)?),
                 before: kept(work.before),
                 after: kept(work.after),
-                warnings: scripts::warnings(tool.spec(), &order.params),
+                warnings,
                 message: "Nothing was written.",
                 tool: arguments.tool,
             })

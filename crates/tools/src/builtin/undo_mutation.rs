@@ -23,10 +23,8 @@ pub(super) const NAME: &str = UNDO_TOOL;
 const TITLE: &str = "Undo a write";
 
 const DESCRIPTION: &str = "Take back one write of this account, named by the correlation_id that its answer carried: every row \
-    that it changed becomes what it was, also those that triggers and cascades changed. All rows or none: if anything else has \
-    changed one of them since, the answer is undo_conflict, which says what, and nothing is changed. The undo is a write of its own; \
-    to have the write back, undo the undo. It works on tables that the operator tracks; where meta.rollback of a write names another \
-    undo_tool, call that.";
+    that it changed becomes what it was, or none: if something has changed one since, the answer is undo_conflict. It needs the agreement \
+    that the write needed, and can itself be undone. Where meta.rollback names another undo_tool, call that.";
 
 const UNDO_SQL: &str = "select countersign.undo(array[$1]::pg_catalog.uuid[]) as outcome";
 
@@ -103,8 +101,24 @@ impl UndoMutation {
         Self { info, gate, records, executor, proposing, tiers: tiers(backends, catalog) }
     }
 
+    /// What carries it out.
+    pub(super) fn executor(&self) -> &Arc<dyn Executor> {
+        &self.executor
+    }
+
+    /// The undo that these arguments order, and the write that it takes back.
+    pub(super) fn order(arguments: Map<String, Value>, call: &Call) -> Result<(Order, CorrelationId), Failure> {
+        let Arguments { correlation_id } = super::arguments(NAME, arguments)?;
+        let write = CorrelationId::parse(&correlation_id).ok_or_else(|| {
+            let message = format!("{NAME}: correlation_id must be a UUID like 3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34");
+            Failure::new(ErrorCode::InvalidParams, message)
+        })?;
+        let params = Map::from_iter([("correlation_id".to_owned(), Value::from(write.to_string()))]);
+        Ok((Order { principal: call.principal.clone(), params }, write))
+    }
+
     /// Who has to agree to this undo: as for the write, or the strictest of several.
-    async fn tier(&self, call: &Call, write: CorrelationId) -> Result<Tier, Failure> {
+    pub(super) async fn tier(&self, call: &Call, write: CorrelationId) -> Result<Tier, Failure> {
         let found = self.records.undoable(&call.principal.account_id, write).await;
         let Some(Undoable { status, tools }) = found.map_err(|error| ledger_failure(&error))? else {
             let message = format!("this account has no write with correlation_id {write}");
@@ -148,15 +162,9 @@ impl Tool for UndoMutation {
 
     fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move {
-            let Arguments { correlation_id } = super::arguments(NAME, std::mem::take(&mut call.arguments))?;
-            let write = CorrelationId::parse(&correlation_id).ok_or_else(|| {
-                let message =
-                    format!("{NAME}: correlation_id must be a UUID like 3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34");
-                Failure::new(ErrorCode::InvalidParams, message)
-            })?;
+            let arguments = std::mem::take(&mut call.arguments);
+            let (order, write) = Self::order(arguments, &call)?;
             let tier = self.tier(&call, write).await?;
-            let params = Map::from_iter([("correlation_id".to_owned(), Value::from(write.to_string()))]);
-            let order = Order { principal: call.principal.clone(), params };
             let (tool, executor) = (NAME.to_owned(), Arc::clone(&self.executor));
             let idempotency_key = Some(format!("undo:{write}"));
             if let Some(tier) = agreement(tier) {
