@@ -8,7 +8,7 @@ use testkit::Database;
 use super::load::{Answer, Journal};
 
 /// What must not have any row, and what it means if it has.
-const CONTRADICTIONS: [(&str, &str); 7] = [
+const CONTRADICTIONS: [(&str, &str); 11] = [
     ("a record is still pending", "select correlation_id from countersign.mutation where status = 'pending'"),
     (
         "a call without a key is answered from a record that is no success",
@@ -22,20 +22,38 @@ const CONTRADICTIONS: [(&str, &str); 7] = [
          where t.text like 'chaos-%' group by t.id having count(a.id) <> 1",
     ),
     (
-        "a success record of post_tweet has no such row, and no record of its removal",
-        "select a.correlation_id, a.result from countersign.mutation a
-         where a.tool_name = 'post_tweet' and a.status = 'success'
+        "a success record of post_tweet stands and has no such row",
+        "select a.correlation_id, a.result from countersign.record a
+         where a.tool_name = 'post_tweet' and a.status = 'success' and (countersign.standing_of(a.correlation_id)).stands_as is not null
            and not exists (select from social.tweet t
-                           where t.id = (a.result->>'id')::bigint and t.text = a.params->>'text')
-           and not exists (select from countersign.mutation d
-                           where d.tool_name = 'delete_tweet' and d.status = 'success'
-                             and d.params->>'tweet_id' = a.result->>'id')",
+                           where t.id = (a.result->>'id')::bigint and t.text = a.params->>'text')",
     ),
     (
-        "a success record of delete_tweet has its row still there",
-        "select a.correlation_id, a.params from countersign.mutation a
-         join social.tweet t on t.id = (a.params->>'tweet_id')::bigint
-         where a.tool_name = 'delete_tweet' and a.status = 'success'",
+        "a success record of post_tweet was undone and has its row still there",
+        "select a.correlation_id, a.params from countersign.record a
+         join social.tweet t on t.id = (a.result->>'id')::bigint
+         where a.tool_name = 'post_tweet' and a.status = 'success' and (countersign.standing_of(a.correlation_id)).stands_as is null",
+    ),
+    (
+        "a success has no effects",
+        "select r.correlation_id, r.tool_name from countersign.record r where r.status = 'success'
+         and not exists (select from countersign.effect e where e.correlation_id = r.correlation_id)",
+    ),
+    (
+        "effects have no success",
+        "select distinct e.correlation_id from countersign.effect e where not exists (
+             select from countersign.record r where r.correlation_id = e.correlation_id and r.status = 'success')",
+    ),
+    (
+        "a write is marked as reversed by what is not its undo",
+        "select v.correlation_id, v.reversed_by from countersign.reversal v
+         left join countersign.record u on u.correlation_id = v.reversed_by and u.status = 'success'
+         where u.undo_of is null or v.correlation_id <> all (u.undo_of)",
+    ),
+    (
+        "an undo has marked nothing",
+        "select u.correlation_id from countersign.record u where u.status = 'success' and u.undo_of is not null
+         and not exists (select from countersign.reversal v where v.reversed_by = u.correlation_id)",
     ),
     (
         "the likes of a tweet are not those of the records",

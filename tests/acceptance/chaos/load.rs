@@ -104,9 +104,20 @@ impl Agent {
         if self.rng.u8(..6) > 0 {
             return Some(tweet);
         }
-        let undo = json!({"tweet_id": tweet, "idempotency_key": format!("undo:{receipt}")});
-        self.until_acknowledged("delete_tweet", &undo).await?;
+        let undo = if self.rng.bool() {
+            let declared = json!({"tweet_id": tweet, "idempotency_key": format!("undo:{receipt}")});
+            self.until_acknowledged("delete_tweet", &declared).await?.1
+        } else {
+            let receipt = json!({"correlation_id": receipt});
+            self.at_once_twice("undo_mutation", &receipt).await?.1
+        };
         self.expect_tweets(&text, 0);
+        if self.rng.bool() {
+            let redo = json!({"correlation_id": undo});
+            self.at_once_twice("undo_mutation", &redo).await?;
+            self.expect_tweets(&text, 1);
+            return Some(tweet);
+        }
         // What was undone is neither answered as done nor done again.
         if let Some(again) = self.until_answered("post_tweet", &call, "superseded").await {
             self.surprise(format!("post_tweet {call} was undone, and is answered with {again:?}"));
