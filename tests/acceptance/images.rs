@@ -40,6 +40,31 @@ undo = { tool = "renumber_note", params = { id = "param.new_id", new_id = "befor
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_row_after_is_the_row_that_deferred_triggers_leave() {
+    // F-56
+    let db = database().await;
+    db.run(NOTES).await;
+    db.run(
+        "create function social.shout() returns trigger language plpgsql as $$
+         begin
+             update social.note set body = upper(body) where id = new.id and body <> upper(body);
+             return null;
+         end $$;
+         create constraint trigger shout after update on social.note deferrable initially deferred
+             for each row execute function social.shout()",
+    )
+    .await;
+    let server = TestManifest::new(RENAME).serve(&db).await;
+    let call = json!({"id": 1, "body": "first"});
+    let loud = json!([{"id": 1, "body": "FIRST"}]);
+    let shown = server.succeed("preview_mutation", json!({"tool": "rename_note", "params": call})).await;
+    assert_eq!(shown["data"]["after"], loud);
+    let done = server.succeed("rename_note", call).await;
+    assert_eq!(server.record(&done).await["after_image"], loud);
+    assert_eq!(db.value("select body from social.note where id = 1").await, "FIRST");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_update_is_on_record_with_the_row_before_and_the_row_after() {
     // A11-12
     let db = database().await;

@@ -75,8 +75,7 @@ impl ManifestExecutor {
                 Ok((self.done(answers)?, Images { before, after }))
             }
             Some(native) => {
-                let image = |answers: Vec<Rows>| answers.into_iter().next().map(|answer| answer.rows);
-                let before = image(run_all(tx, self.spec.before.iter(), &encoded).await?);
+                let before = capture(tx, self.spec.before.as_ref(), &encoded).await?;
                 if let (Some(why), Some([])) = (&self.spec.not_found, before.as_deref()) {
                     return Err(Failure::new(ErrorCode::NotFound, why.clone()).into());
                 }
@@ -85,33 +84,30 @@ impl ManifestExecutor {
                     Run::Preview => native.preview(tx, order),
                 };
                 let Work { data, rows_affected, .. } = working.await?;
-                self.settle(tx).await?;
-                let after = image(run_all(tx, self.spec.after.iter(), &encoded).await?);
+                tx.run(&[SETTLE]).await?;
+                let after = capture(tx, self.spec.after.as_ref(), &encoded).await?;
                 Ok((Done { data, rows: Vec::new(), rows_affected }, Images { before, after }))
             }
         }
     }
 
-    /// Everything in one round trip; but what somebody agrees to includes what deferred triggers do.
+    /// Everything in one round trip. What is deferred happens before `after` looks at the rows.
     async fn run_statements(&self, tx: &mut WriteTx<'_>, encoded: &[Option<String>]) -> Result<Vec<Rows>, Refusal> {
-        if self.spec.tier == Tier::Auto {
-            return run_all(tx, self.statements(), encoded).await;
+        let spec = &self.spec;
+        let statements: Vec<&manifest::Statement> =
+            spec.before.iter().chain(&spec.statements).chain(&spec.after).collect();
+        let settled = spec.after.as_ref().map(|_| statements.len() - 1);
+        let mut steps: Vec<ledger::Statement<'_>> =
+            statements.iter().map(|statement| step(statement, encoded)).collect();
+        if let Some(at) = settled {
+            steps.insert(at, SETTLE);
         }
-        let mut answers = run_all(tx, self.spec.before.iter().chain(&self.spec.statements), encoded).await?;
-        self.settle(tx).await?;
-        answers.extend(run_all(tx, self.spec.after.iter(), encoded).await?);
+        let mut answers = tx.run(&steps).await?;
+        if let Some(at) = settled {
+            answers.remove(at);
+        }
+        check_shapes(&statements, &answers)?;
         Ok(answers)
-    }
-
-    /// What is deferred happens now, where it can still be seen.
-    async fn settle(&self, tx: &mut WriteTx<'_>) -> Result<(), Refusal> {
-        let now = ledger::Statement { sql: "set constraints all immediate", params: &[], param_types: &[] };
-        tx.run(&[now]).await.map(drop)
-    }
-
-    /// In the order in which they run.
-    fn statements(&self) -> impl Iterator<Item = &manifest::Statement> {
-        self.spec.before.iter().chain(&self.spec.statements).chain(&self.spec.after)
     }
 
     /// What the statements came to, if they touched as many rows as they may.
@@ -155,26 +151,32 @@ pub(crate) const fn agreement(tier: Tier) -> Option<ledger::proposals::Tier> {
     }
 }
 
-/// Runs statements in one round trip; what they return must be what they promised.
-async fn run_all<'s>(
-    tx: &mut WriteTx<'_>,
-    statements: impl Iterator<Item = &'s manifest::Statement>,
-    encoded: &[Option<String>],
-) -> Result<Vec<Rows>, Refusal> {
-    let statements: Vec<&manifest::Statement> = statements.collect();
-    let steps: Vec<ledger::Statement<'_>> = statements
-        .iter()
-        .map(|statement| ledger::Statement {
-            sql: &statement.sql,
-            params: encoded,
-            param_types: &statement.param_types,
-        })
-        .collect();
-    let answers = tx.run(&steps).await?;
-    for (statement, answer) in statements.iter().zip(&answers) {
+/// What is deferred happens now, where it can still be seen.
+const SETTLE: ledger::Statement<'_> =
+    ledger::Statement { sql: "set constraints all immediate", params: &[], param_types: &[] };
+
+fn step<'s>(statement: &'s manifest::Statement, encoded: &'s [Option<String>]) -> ledger::Statement<'s> {
+    ledger::Statement { sql: &statement.sql, params: encoded, param_types: &statement.param_types }
+}
+
+/// What statements return must be what they promised.
+fn check_shapes(statements: &[&manifest::Statement], answers: &[Rows]) -> Result<(), Failure> {
+    for (statement, answer) in statements.iter().zip(answers) {
         drift::check(&statement.shape, &answer.columns)?;
     }
-    Ok(answers)
+    Ok(())
+}
+
+/// The rows that an image captures; `None` if the tool captures none.
+async fn capture(
+    tx: &mut WriteTx<'_>,
+    query: Option<&manifest::Statement>,
+    encoded: &[Option<String>],
+) -> Result<Option<Vec<Map<String, Value>>>, Refusal> {
+    let Some(query) = query else { return Ok(None) };
+    let answers = tx.run(&[step(query, encoded)]).await?;
+    check_shapes(&[query], &answers)?;
+    Ok(answers.into_iter().next().map(|answer| answer.rows))
 }
 
 impl Executor for ManifestExecutor {
