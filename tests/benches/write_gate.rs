@@ -1,6 +1,6 @@
 //! What does a write through the gate cost, against the same statement and one insert into a log table in a hand-written
-//! transaction over tokio-postgres? With `fsync` on, sequentially and 16 in flight, on an empty ledger and on one with a
-//! million records.
+//! transaction over tokio-postgres (four round trips one after the other, and one pipeline where 16 are in flight)? With `fsync` on,
+//! sequentially and 16 in flight, on an empty ledger and on one with a million records; on a tracked table, and the undo of that write.
 //!
 //! All sides run in turns in one process against one PostgreSQL, so that a busy machine slows them alike; only the ratios
 //! mean anything.
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use contract::{Principal, Redaction, Rollback, UndoCall};
+use contract::{CorrelationId, Principal, Redaction, Rollback, UndoCall};
 use embedded::{Cluster, Options};
 use ledger::{Attempt, Executor, Gate, Ledger, Order, Settings, Settled, Statement, Target, Work, Working, WriteTx};
 use serde_json::{Value, json};
@@ -37,6 +37,8 @@ fn records() -> u32 {
 
 /// The statement that both sides run.
 const INSERT: &str = "insert into public.item (n, note) values ($1, $2) returning id";
+const INSERT_TRACKED: &str = "insert into public.tracked_item (n, note) values ($1, $2) returning id";
+const UNDO: &str = "select countersign.undo(array[$1]::pg_catalog.uuid[])";
 /// What somebody writes by hand who wants to know afterwards what happened.
 const LOG: &str = "insert into public.log (tool, params, result) values ($1, $2, $3)";
 
@@ -87,27 +89,24 @@ impl Side {
         owner
             .batch_execute(
                 "create table public.item (id bigint generated always as identity primary key, n bigint, note text);
+                 create table public.tracked_item (like public.item including all);
+                 select countersign.track('public.tracked_item');
                  create table public.log (id bigint generated always as identity primary key, at timestamptz default now(),
                                           tool text, params text, result text);
-                 grant select, insert on public.item to countersign_writer;
+                 grant select, insert, update, delete on public.item, public.tracked_item to countersign_writer;
                  grant usage on all sequences in schema public to countersign_writer;",
             )
             .await
             .unwrap();
-        // As many writes of an hour ago; half of them can be undone.
+        // As many writes of an hour ago.
         owner
             .batch_execute(&format!(
-                "insert into countersign.record (correlation_id, tool_name, fingerprint, params, params_summary,
-                     status, exec_xid, result, result_summary, rows_affected, rollback_action, elapsed_ms, created_at, completed_at)
-                 select gen_random_uuid(), 'insert_item', encode(sha256(n::text::bytea), 'hex'), '{{\"n\": 1}}', '{{\"n\": 1}}',
-                     'success', pg_current_xact_id(), '{{\"id\": 1}}', '{{\"id\": 1}}', 1, '{{}}', 1, at, at
-                 from generate_series(1, {records}) n, lateral (select now() - interval '1 hour' - n * interval '1 s' as at) t;
-                 insert into countersign.idempotency_guard (account_id, tool_name, key, holder, fingerprint, expires_at, bound_until)
-                 select account_id, tool_name, 'fp:' || params_hash, correlation_id, params_hash, created_at, created_at
-                 from countersign.mutation;
-                 insert into countersign.undo_call (correlation_id, position, account_id, tool_name, fingerprint)
-                 select correlation_id, 1, account_id, 'delete_item', encode(sha256(id::text::bytea), 'hex')
-                 from countersign.mutation where id % 2 = 0;"
+                "insert into countersign.record (correlation_id, account_id, tool_name, fingerprint, params, params_summary,
+                     status, result, result_summary, rows_affected, rollback, login, slot, holds_until, xid, admitted_at, completed_at)
+                 select gen_random_uuid(), 'default', 'insert_item', encode(sha256(n::text::bytea), 'hex'), '{{\"n\": 1}}', '{{\"n\": 1}}',
+                     'success', '{{\"id\": 1}}', '{{\"id\": 1}}', 1, '{{}}', 'countersign_writer', sha256(n::text::bytea), at,
+                     pg_current_xact_id(), at, at
+                 from generate_series(1, {records}) n, lateral (select now() - interval '1 hour' - n * interval '1 s' as at) t;"
             ))
             .await
             .unwrap();
@@ -130,20 +129,22 @@ async fn connect(url: &str) -> Client {
 }
 
 /// Does what a manifest tool does, without a manifest.
-struct InsertItem {
-    params: [Option<String>; 2],
+struct Run {
+    sql: &'static str,
+    params: Vec<Option<String>>,
 }
 
-impl Executor for InsertItem {
+impl Executor for Run {
     fn definition(&self) -> String {
         String::new()
     }
 
     fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, _: &'a Order) -> Working<'a> {
         Box::pin(async move {
-            let statement = Statement { sql: INSERT, params: &self.params, param_types: &[] };
+            let statement = Statement { sql: self.sql, params: &self.params, param_types: &[] };
             let rows = tx.run(&[statement]).await?.remove(0);
             let data = Value::Object(rows.rows.into_iter().next().unwrap_or_default());
+            assert_ne!(data["undo"]["status"], "conflict", "{data}");
             let params = data.as_object().cloned().unwrap_or_default();
             let call = UndoCall { tool: "delete_item".to_owned(), params };
             let rollback = Rollback::reversible(vec![call], "Call delete_item to reverse.");
@@ -152,23 +153,33 @@ impl Executor for InsertItem {
     }
 }
 
-async fn through_the_gate(gate: &Gate) {
-    let n = next();
-    let executor = Arc::new(InsertItem { params: [Some(n.to_string()), Some("note".to_owned())] });
+/// The receipt.
+async fn perform(gate: &Gate, tool: &str, params: Value, key: Option<String>, run: Run) -> CorrelationId {
     let attempt = Attempt {
-        tool: "insert_item".to_owned(),
-        order: Order {
-            principal: Principal::default(),
-            params: json!({"n": n, "note": "note"}).as_object().unwrap().clone(),
-        },
+        tool: tool.to_owned(),
+        order: Order { principal: Principal::default(), params: params.as_object().unwrap().clone() },
         redaction: Redaction::default(),
-        idempotency_key: None,
+        idempotency_key: key,
         deadline: tokio::time::Instant::now() + Duration::from_secs(30),
-        executor,
+        executor: Arc::new(run),
         agreed: None,
     };
-    let settled = gate.perform(attempt).await.expect("a write");
-    assert!(matches!(settled, Settled::Executed { .. }));
+    match gate.perform(attempt).await.expect("a write") {
+        Settled::Executed { correlation_id, .. } => correlation_id,
+        duplicate @ Settled::Duplicate { .. } => panic!("{duplicate:?}"),
+    }
+}
+
+async fn through_the_gate(gate: &Gate, sql: &'static str) -> CorrelationId {
+    let n = next();
+    let params = vec![Some(n.to_string()), Some("note".to_owned())];
+    perform(gate, "insert_item", json!({"n": n, "note": "note"}), None, Run { sql, params }).await
+}
+
+async fn undo(gate: &Gate, write: CorrelationId) {
+    let (id, key) = (write.to_string(), format!("undo:{write}"));
+    let run = Run { sql: UNDO, params: vec![Some(id.clone())] };
+    perform(gate, "undo_mutation", json!({"correlation_id": id}), Some(key), run).await;
 }
 
 /// BEGIN, the statement, the log, COMMIT: four round trips.
@@ -181,24 +192,44 @@ async fn by_hand(client: &Client, statements: &[tokio_postgres::Statement; 2]) {
     client.batch_execute("commit").await.unwrap();
 }
 
+/// The same in one pipeline.
+async fn in_one_pipeline(client: &Client, statements: &[tokio_postgres::Statement; 2]) {
+    let n = next();
+    let params = json!({"n": n, "note": "note"}).to_string();
+    let (begun, inserted, logged, committed) = futures_util::future::join4(
+        client.batch_execute("begin"),
+        client.query_one(&statements[0], &[&n, &"note"]),
+        client.execute(&statements[1], &[&"insert_item", &params, &params]),
+        client.batch_execute("commit"),
+    )
+    .await;
+    begun.and(inserted.map(drop)).and(logged.map(drop)).and(committed).unwrap();
+}
+
 async fn prepare(client: &Client) -> [tokio_postgres::Statement; 2] {
     [client.prepare(INSERT).await.unwrap(), client.prepare(LOG).await.unwrap()]
 }
 
 async fn sequential(empty: &Side, full: &Side) {
     let statements = prepare(&empty.by_hand[0]).await;
-    let mut times = [Vec::new(), Vec::new(), Vec::new()];
+    let mut times = [const { Vec::new() }; 5];
     for round in 0..=ROUNDS {
         for _ in 0..WRITES_PER_ROUND {
             let started = Instant::now();
             by_hand(&empty.by_hand[0], &statements).await;
             times[0].push(started.elapsed());
             let started = Instant::now();
-            through_the_gate(&empty.gate).await;
+            through_the_gate(&empty.gate, INSERT).await;
             times[1].push(started.elapsed());
             let started = Instant::now();
-            through_the_gate(&full.gate).await;
+            through_the_gate(&full.gate, INSERT).await;
             times[2].push(started.elapsed());
+            let started = Instant::now();
+            let written = through_the_gate(&empty.gate, INSERT_TRACKED).await;
+            times[3].push(started.elapsed());
+            let started = Instant::now();
+            undo(&empty.gate, written).await;
+            times[4].push(started.elapsed());
         }
         if round == 0 {
             // The first round warms all sides up, and autovacuum would have been there by then.
@@ -209,15 +240,16 @@ async fn sequential(empty: &Side, full: &Side) {
         }
     }
     for (name, at) in [("p50", 0.5), ("p99", 0.99)] {
-        let [hand, gate, million] = [0, 1, 2].map(|side: usize| percentile(&mut times[side], at));
+        let [hand, gate, million, tracked, undo] =
+            [0, 1, 2, 3, 4].map(|side: usize| percentile(&mut times[side], at).as_secs_f64() * 1e6);
         println!(
-            "{name}  by hand {:>6} us   gate {:>6} us   ratio {:.2}   with {} records {:>6} us   ratio to empty {:.2}",
-            hand.as_micros(),
-            gate.as_micros(),
-            gate.as_secs_f64() / hand.as_secs_f64(),
+            "{name}  by hand {hand:>6.0} us   gate {gate:>6.0} us   ratio {:.2}   with {} records {million:>6.0} us   ratio to empty {:.2}   \
+             tracked {tracked:>6.0} us   ratio to untracked {:.2}   its undo {undo:>6.0} us   ratio to the write {:.2}",
+            gate / hand,
             records(),
-            million.as_micros(),
-            million.as_secs_f64() / gate.as_secs_f64(),
+            million / gate,
+            tracked / gate,
+            undo / tracked,
         );
     }
 }
@@ -230,7 +262,7 @@ async fn in_flight(empty: &Side, full: &Side) {
         let hands = empty.by_hand.iter().map(|client| async move {
             let statements = prepare(client).await;
             for _ in 0..each {
-                by_hand(client, &statements).await;
+                in_one_pipeline(client, &statements).await;
             }
         });
         futures_util::future::join_all(hands).await;
@@ -239,7 +271,7 @@ async fn in_flight(empty: &Side, full: &Side) {
             let started = Instant::now();
             let writers = (0..IN_FLIGHT).map(|_| async {
                 for _ in 0..each {
-                    through_the_gate(gate).await;
+                    through_the_gate(gate, INSERT).await;
                 }
             });
             futures_util::future::join_all(writers).await;
@@ -255,7 +287,7 @@ async fn in_flight(empty: &Side, full: &Side) {
     }
     let [hand, gate, million] = took.map(|took| took.as_secs_f64());
     println!(
-        "throughput of the gate to that by hand {:.2}, with {} records to empty {:.2}",
+        "throughput of the gate to that by hand in one pipeline {:.2}, with {} records to empty {:.2}",
         hand / gate,
         records(),
         gate / million
