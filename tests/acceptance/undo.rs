@@ -299,3 +299,29 @@ async fn one_numeric_value_is_one_call_however_it_is_spelled() {
     server.succeed("add_order", json!({"customer": 1, "amount": "1.01"})).await;
     assert_eq!(db.value("select count(*) from shop.orders").await, "5");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_whose_account_is_frozen_while_it_runs_changes_nothing() {
+    let (db, manifest) = shop().await;
+    let server = manifest.serve(&db).await;
+    let mut blocker = db.connect().await;
+    let lock = blocker.transaction().await.unwrap();
+    lock.batch_execute("select from shop.orders where id = 1 for update").await.unwrap();
+    let freeze = async {
+        let waits = "select 1 from pg_stat_activity where wait_event_type = 'Lock' and usename = 'countersign_writer' \
+                     and datname = current_database()";
+        db.first_value(waits).await;
+        assert_eq!(db.value("select countersign.freeze('account', 'default', 'anna')").await, "1", "writes in flight");
+        lock.rollback().await.unwrap();
+    };
+    let write = server.fail("set_status", json!({"id": 1, "status": "paid"}), "account_frozen");
+    let (refused, ()) = tokio::join!(write, freeze);
+    assert_eq!(refused["retryable"], false);
+    server.fail("set_status", json!({"id": 2, "status": "paid"}), "account_frozen").await;
+    assert_eq!(db.value("select string_agg(distinct status, ',') from shop.orders").await, "open");
+    let recorded = "select string_agg(error_code, ',') from countersign.record";
+    assert_eq!(db.value(recorded).await, "account_frozen,account_frozen");
+    server.query("select 1 as one").await;
+    db.run("select countersign.unfreeze('account', 'default', 'anna')").await;
+    server.succeed("set_status", json!({"id": 1, "status": "paid"})).await;
+}

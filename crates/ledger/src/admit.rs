@@ -213,7 +213,8 @@ fn is_reversed(detail: &Value) -> bool {
     detail.get("reason").is_some_and(|reason| reason == "reversed")
 }
 
-fn frozen() -> Failure {
+/// What is told to an account or actor whose writes are stopped.
+pub(crate) fn frozen() -> Failure {
     Failure::new(ErrorCode::AccountFrozen, "writes of this account or actor are stopped; nothing was written")
         .hint("The operator can let them go on: countersign unfreeze.")
 }

@@ -14,7 +14,7 @@ use pg::{Lease, Outcome, ServerError, Step, StepError, Writer};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::admit::FENCED;
+use crate::admit::{self, FENCED};
 use crate::conflicts;
 use crate::executor::{ConstraintName, Opening, Refusal, Unopened, Work, WriteTx, sql_failure};
 use crate::gate::Attempt;
@@ -100,7 +100,7 @@ pub(crate) async fn execute(
                 let violated = ConstraintName::of(&error);
                 fail(lease, intent, attempt, sql_failure(&error), violated).await
             }
-            Err(SucceedError::Inverse(failure)) => fail(lease, intent, attempt, *failure, None).await,
+            Err(SucceedError::Finish(failure)) => fail(lease, intent, attempt, *failure, None).await,
             Err(SucceedError::Commit(error)) => Err(Unfinished::Refused(error)),
             Err(SucceedError::Other(error)) => Err(unfinished(error)),
         },
@@ -133,8 +133,8 @@ fn too_large_to_keep(work: &Work) -> Failure {
 enum SucceedError {
     /// PostgreSQL refused the work itself, before its outcome was recorded.
     Work(Box<ServerError>),
-    /// The write is an undo, and not the exact inverse of what it undoes.
-    Inverse(Box<Failure>),
+    /// The ledger refused the outcome, and says why.
+    Finish(Box<Failure>),
     /// PostgreSQL refused the COMMIT.
     Commit(Box<ServerError>),
     /// The outcome could not be recorded, or the connection was lost.
@@ -167,12 +167,18 @@ async fn succeed(lease: &mut Lease, intent: &Intent, attempt: &Attempt, work: &W
     committed(lease, &steps).await.map_err(|failed| match failed {
         StepError { step: 0, error: pg::Error::Server(error) } => SucceedError::Work(error),
         StepError { step, error: pg::Error::Server(error) } if step == commit => SucceedError::Commit(error),
-        StepError { error: pg::Error::Server(error), .. } => match conflicts::refused_inverse(&error) {
-            Some(failure) => SucceedError::Inverse(failure.into()),
+        StepError { error: pg::Error::Server(error), .. } => match refusal_of_finish(&error) {
+            Some(failure) => SucceedError::Finish(failure.into()),
             None => SucceedError::Other(pg::Error::Server(error)),
         },
         StepError { error, .. } => SucceedError::Other(error),
     })
+}
+
+/// Why `countersign.finish` does not take a success: an undo that is no inverse, or an account that was frozen meanwhile.
+fn refusal_of_finish(error: &ServerError) -> Option<Failure> {
+    let is_frozen = error.sqlstate == FENCED && error.detail.as_deref() == Some("frozen");
+    if is_frozen { Some(admit::frozen()) } else { conflicts::refused_inverse(error) }
 }
 
 /// Rolls the work back, and records why. If that cannot be done here, it is done by whoever resolves the attempt.
