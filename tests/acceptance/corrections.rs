@@ -209,7 +209,7 @@ async fn names_that_may_not_be_read_are_never_suggested() {
     let server = Server::on(&db).await;
     for query in [
         "select * from social.bookmarks",
-        "select * from mutation_audits",
+        "select * from mutations",
         "select * from countersign.mutations",
         "select zzz from social.tweet, (select 1) bookmark",
         "select admitt(1)",

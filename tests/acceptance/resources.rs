@@ -120,7 +120,7 @@ async fn what_is_not_there_is_the_protocols_error_with_the_nearest_names() {
         ("countersign://database/socal", "The nearest schemas that exist: social."),
         ("countersign://database/vault", "there is no schema \"vault\" that may be read"),
         ("countersign://database/vault/gold", "there is no table or view \"gold\""),
-        ("countersign://database/countersign/mutation_audit", "there is no table or view \"mutation_audit\""),
+        ("countersign://database/countersign/record", "there is no table or view \"record\""),
         ("countersign://database/pg_catalog/pg_class", "there is no table or view \"pg_class\""),
         ("countersign://database/social/tweet/text", "at most a schema and a table"),
         ("countersign://database/social/%ff", "there is no resource countersign://database/social/%ff"),
