@@ -211,7 +211,7 @@ fn superseded(original: CorrelationId, detail: &Value) -> Failure {
     .hint("To write again, repeat the call with a new idempotency_key.")
 }
 
-fn frozen() -> Failure {
+pub(crate) fn frozen() -> Failure {
     Failure::new(ErrorCode::AccountFrozen, "writes of this account or actor are stopped; nothing was written")
         .hint("The operator can let them go on: countersign unfreeze.")
 }

@@ -14,7 +14,7 @@ use pg::{Lease, Outcome, ServerError, Step, StepError, Writer};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::admit::FENCED;
+use crate::admit::{self, FENCED};
 use crate::executor::{ConstraintName, Opening, Refusal, Unopened, Work, WriteTx, sql_failure};
 use crate::gate::Attempt;
 use crate::intent::{Intent, MAX_OUTCOME_BYTES};
@@ -100,6 +100,9 @@ pub(crate) async fn execute(
                 fail(lease, intent, attempt, sql_failure(&error), violated).await
             }
             Err(SucceedError::Commit(error)) => Err(Unfinished::Refused(error)),
+            Err(SucceedError::Other(error)) if is_frozen(&error) => {
+                fail(lease, intent, attempt, admit::frozen(), None).await
+            }
             Err(SucceedError::Other(error)) => Err(unfinished(error)),
         },
         Err(Refusal::Failure(failure)) => fail(lease, intent, attempt, failure, violated).await,
@@ -109,6 +112,11 @@ pub(crate) async fn execute(
         }
         Err(Refusal::Lost(error)) => Err(unfinished(error)),
     }
+}
+
+/// Whether an operator stopped the account while the write ran.
+fn is_frozen(error: &pg::Error) -> bool {
+    error.server().is_some_and(|error| error.sqlstate == FENCED && error.detail.as_deref() == Some("frozen"))
 }
 
 /// What of the work goes into the record, in bytes of JSON.

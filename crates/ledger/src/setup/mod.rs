@@ -17,6 +17,7 @@ mod privileges;
 mod reader;
 mod report;
 mod roles;
+mod track;
 
 use pg::value::{identifier, sql_literal};
 use pg::{Session, SessionSettings, Step, Target};
@@ -24,6 +25,7 @@ use pg::{Session, SessionSettings, Step, Target};
 pub use inspect::{Deviation, deviations};
 pub use report::{InitReport, SkippedRelation};
 pub use roles::{RoleReport, examine_roles};
+pub use track::{TableNames, TrackOptions, TrackReport, TrackedTable, track, untrack};
 
 use crate::schema::{self, SchemaError};
 
