@@ -305,7 +305,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select c.name, 'the key has changed: run `countersign track` again' from current c
     where c.relname is not null and c.key_columns is distinct from countersign.key_columns(c.relation)
     union all
-    select c.name, 'no key: changes are recorded, and cannot be undone' from current c where c.key_columns is null
+    select c.name, 'no key: changes are recorded, and cannot be undone' from current c where c.key_columns is null and not c.is_log
     union all
     select p.name, format('%s has no enabled trigger %I: run `countersign track` again', p.relid::regclass, w.trigger)
     from part p cross join (values ('!countersign'), ('!countersign_truncate')) w (trigger)

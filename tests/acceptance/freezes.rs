@@ -54,6 +54,14 @@ async fn a_frozen_account_reads_and_does_not_write_and_others_write() {
     let listed = succeed(&olga, &["freeze", "--list"]).await;
     assert!(listed.starts_with("writes of the account robot, since 20"), "{listed}");
     assert!(listed.contains("by olga_") && listed.contains("it posts nonsense"), "{listed}");
+    let doctor = run_countersign(&db.writer_url(), &["doctor"]).await;
+    let line =
+        doctor.out.lines().find(|line| line.contains("writes of the account robot are refused")).expect("a finding");
+    assert!(
+        line.starts_with("warning") && doctor.out.contains("it posts nonsense; `countersign unfreeze`"),
+        "{}",
+        doctor.out
+    );
     let again = succeed(&olga, &["freeze", "--account", "robot"]).await;
     assert!(again.contains("were frozen already") && again.contains("it posts nonsense"), "{again}");
 

@@ -1,7 +1,8 @@
 //! `countersign track` and `untrack`: the tables' owner says whose changes the ledger records.
 
 use serde_json::json;
-use testkit::{CommandOutput, Database, Server, database, run_countersign};
+use testkit::{CommandOutput, Database, Server, TestManifest, database, run, run_countersign};
+use tokio::process::Command;
 
 const SHOP: &str = "create schema shop;
     create table shop.orders (id bigint generated always as identity primary key, total numeric, note text, updated_at timestamptz);
@@ -223,4 +224,127 @@ async fn a_table_in_use_is_named_and_a_dropped_one_can_be_untracked() {
     assert!(said.starts_with("untracked  shop.bare"), "{said}");
     assert_eq!(db.value("select count(*) from countersign.tracking_problems()").await, "0");
     assert_eq!(db.value("select count(*) from pg_proc where proname like 'effect_of_%'").await, "0");
+}
+
+const TOOLS: &str = r#"
+[[tool]]
+name = "set_note"
+access = "write"
+description = "Set the note."
+sql = "update shop.orders set note = $2 where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }, { name = "note", description = "What." }]
+
+[[tool]]
+name = "drop_order"
+access = "write"
+description = "Drop it, and note that."
+sql = "with gone as (delete from shop.orders where id = $1 returning id) insert into shop.bare select 'gone ' || id from gone returning line"
+rows = "one"
+param = [{ name = "id", description = "Which." }]
+"#;
+
+async fn check(db: &Database, manifest: &TestManifest) -> CommandOutput {
+    let mut command = Command::new(testkit::countersign());
+    run(command.env("DATABASE_URL", db.writer_url()).arg("check").args(manifest.arguments())).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_needs_no_declared_undo_once_all_tables_that_it_changes_are_tracked() {
+    // A7-15, A7-16, A10-22, X-11: there is no default that a tool could fall into.
+    let (db, anna) = shop().await;
+    db.run(
+        "grant all on all tables in schema shop to countersign_writer;
+         create function shop.noted() returns trigger language plpgsql as 'begin return null; end';
+         create trigger noted after delete on shop.items for each row execute function shop.noted();
+         create table shop.parts (\"order\" bigint, no int, foreign key (\"order\", no) references shop.items on delete set null)",
+    )
+    .await;
+    let manifest = TestManifest::new(TOOLS);
+    let refused = check(&db, &manifest).await;
+    assert_eq!(refused.code, 1, "{}", refused.out);
+    let told = refused.err.matches("a write says how it is undone ([tool.undo] with tool and params)").count();
+    assert_eq!(told, 2, "{}", refused.err);
+    assert!(
+        refused.err.contains("tool set_note") && refused.err.contains(": shop.orders (not tracked)\n"),
+        "{}",
+        refused.err
+    );
+    succeed(&anna, &["track", "shop.orders", "shop.items", "shop.bare"]).await;
+    // Foreign keys lead on: over the items to their parts. A log needs no key.
+    let refused = check(&db, &manifest).await;
+    let line = refused.err.lines().find(|line| line.contains("tool drop_order")).expect("a mistake");
+    assert!(line.ends_with(": shop.bare (no key), shop.parts (not tracked)"), "{line}");
+    assert!(!refused.err.contains("tool set_note"), "{}", refused.err);
+    assert!(manifest.compile_error(&db).await.contains("shop.parts (not tracked)"), "no server starts with it");
+    db.run("alter table shop.parts add primary key (\"order\", no)").await;
+    db.run(&format!("alter table shop.parts owner to anna_{}", db.name())).await;
+    succeed(&anna, &["track", "shop.parts"]).await;
+    succeed(&anna, &["track", "shop.bare", "--is-log"]).await;
+    let fits = check(&db, &manifest).await;
+    assert_eq!(fits.code, 0, "{}", fits.err);
+    for line in [
+        "  set_note    shop.orders; undone by its recorded changes",
+        "  drop_order  shop.bare, shop.orders, shop.items (by foreign key items_order_fkey), \
+         shop.parts (by foreign key parts_order_no_fkey); not seen: what trigger noted of shop.items writes; \
+         undone by its recorded changes",
+    ] {
+        assert!(fits.out.lines().any(|found| found == line), "{line}: {}", fits.out);
+    }
+    let server = manifest.serve(&db).await;
+    db.run("insert into shop.orders (note) values ('old')").await;
+    let done = server.succeed("set_note", json!({"id": 1, "note": "new"})).await;
+    let note = done["meta"]["rollback"]["note"].as_str().expect("a note");
+    assert!(!note.contains("changes nothing"), "{note}");
+    assert_eq!(db.value("select count(*) from countersign.effect").await, "1");
+    // DDL makes it a mistake again.
+    db.run("alter table shop.orders add extra int").await;
+    let refused = check(&db, &manifest).await;
+    assert!(refused.err.contains("shop.orders (its columns have changed since it was tracked)"), "{}", refused.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_login_of_servers_is_told_to_the_triggers() {
+    let (db, anna) = shop().await;
+    succeed(&anna, &["track", "shop.orders", "shop.items"]).await;
+    let writers = |name: &str| format!("{name}_{}", db.name());
+    let said = succeed(&db.url(), &["init", "--writer", &writers("second")]).await;
+    assert!(said.contains("changed  tracks shop.items, shop.orders for the new login as well"), "{said}");
+    assert_eq!(db.value("select count(*) from countersign.tracking_problems()").await, "0");
+    // An administrator without rights on the tables.
+    let admin = login(&db, "admin").await;
+    db.run(&format!("alter role {admin} createrole; grant countersign_owner to {admin}")).await;
+    db.run(&format!("grant countersign_approver, countersign_operator to {admin} with admin option")).await;
+    let said =
+        succeed(&as_login(&db, &admin), &["init", "--writer", &writers("third"), "--reader-tables", "none"]).await;
+    assert!(said.contains("warning  the triggers of tracked tables do not know the new login of servers"), "{said}");
+    assert!(said.contains("`countersign track shop.items shop.orders` as the tables' owner"), "{said}");
+    let doctor = run_countersign(&db.writer_url(), &["doctor"]).await;
+    let problem = format!("tracking    shop.items: the triggers do not know the login {}", writers("third"));
+    assert!(doctor.out.lines().any(|line| line.starts_with("warning") && line.contains(&problem)), "{}", doctor.out);
+    succeed(&anna, &["track", "shop.orders", "shop.items"]).await;
+    let doctor = run_countersign(&db.writer_url(), &["doctor"]).await;
+    assert!(doctor.out.contains("the changes that writes make to 2 tracked tables are recorded"), "{}", doctor.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_demos_tables_are_tracked() {
+    let db = Database::empty("tracked_demo").await;
+    succeed(&db.url(), &["init", "--demo"]).await;
+    let sql = "select count(*) from pg_class c where c.relkind = 'r' and c.relnamespace in ('social'::regnamespace, 'studio'::regnamespace) \
+               and not exists (select from countersign.tracked t where t.relation = c.oid and t.is_current)";
+    assert_eq!(db.value(sql).await, "0");
+    let server = Server::on(&db).await;
+    let posted = server.succeed("post_tweet", json!({"text": "on the record"})).await;
+    assert_eq!(db.value("select count(*) from countersign.effect").await, "1");
+    let undo = &posted["meta"]["rollback"]["undo_params"];
+    server.succeed("delete_tweet", undo.clone()).await;
+    assert_eq!(db.value("select count(*) from social.tweet where text = 'on the record'").await, "0");
+    let problems = db
+        .rows(
+            "select p.name, p.problem from countersign.tracking_problems() p \
+                           where p.problem not like 'row level security:%'",
+        )
+        .await;
+    assert_eq!(problems, Vec::<Vec<String>>::new());
 }

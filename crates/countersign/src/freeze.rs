@@ -73,7 +73,7 @@ pub(crate) async fn freeze(arguments: FreezeArgs, settings: &Settings) -> anyhow
     let earlier = current(&freezes, &scope).await?;
     let in_flight = freezes.freeze(&scope, &person::name(), arguments.reason.as_deref()).await.map_err(refused)?;
     say(&match &earlier {
-        Some(freeze) => format!("{} were frozen already: {}; that stays as it is.", subject(&scope), described(freeze)),
+        Some(freeze) => format!("{} were frozen already: {}; that stays as it is.", subject(&scope), since(freeze)),
         None => format!("{} are refused from now on (account_frozen); reads go on.", subject(&scope)),
     });
     say(&match in_flight {
@@ -129,15 +129,20 @@ async fn current(freezes: &Freezes, scope: &FreezeScope) -> anyhow::Result<Optio
 }
 
 /// A freeze in force: whose writes, since when, by whom, and why.
-pub(crate) fn line(freeze: &Map<String, Value>) -> String {
-    let whose = match (text(freeze, "kind"), text(freeze, "name")) {
-        ("all", _) => "all writes".to_owned(),
-        (kind, name) => format!("writes of the {kind} {}", visible(name)),
-    };
-    format!("{whose}, {}", described(freeze))
+fn line(freeze: &Map<String, Value>) -> String {
+    format!("{}, {}", whose(freeze), since(freeze))
 }
 
-fn described(freeze: &Map<String, Value>) -> String {
+/// `writes of the account robot`.
+pub(crate) fn whose(freeze: &Map<String, Value>) -> String {
+    match (text(freeze, "kind"), text(freeze, "name")) {
+        ("all", _) => "all writes".to_owned(),
+        (kind, name) => format!("writes of the {kind} {}", visible(name)),
+    }
+}
+
+/// `since 2026-11-23T03:00:00Z by olga (OS user olga): it posts nonsense`.
+pub(crate) fn since(freeze: &Map<String, Value>) -> String {
     let [by, login, at, reason] =
         ["frozen_by", "frozen_login", "frozen_at", "reason"].map(|key| visible(text(freeze, key)));
     let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };

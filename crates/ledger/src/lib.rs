@@ -13,7 +13,7 @@
 //! wait for somebody to agree; `any_statement` runs a text that is the caller's own; `preview` shows
 //! a write without making it, `definitions` what it depends on; `fingerprint` decides which calls are the same; `records` reads the ledger, `audit` is for
 //! people: every account's records, seals over them, pruning; `doctor` asks what is stuck; `states` counts what is
-//! open, for monitoring; `freezes` stop the writes of an account; `sweep` ends what killed servers left pending; `setup` is `init`: the
+//! open, for monitoring; `freezes` stop the writes of an account; `tracking` says whether a write's changes are all recorded; `sweep` ends what killed servers left pending; `setup` is `init`: the
 //! schema, its roles and grants; `schema` checks the ledger, `identity` whether it was made for this database; `roles` are its owner and the servers' login, `reader_role` is the
 //! login of the read path, `login_settings` what they are set to; `state_keys` seal what clients carry; `read` is the read path of
 //! `pg`, handed on.
@@ -50,6 +50,7 @@ mod standing;
 mod state_keys;
 mod states;
 mod sweep;
+mod tracking;
 
 pub use admit::key_reused;
 pub use any_statement::{Answered, Foreseen, Undone};
@@ -77,6 +78,7 @@ pub use setup::{
 };
 pub use state_keys::{StateKey, StateKeys};
 pub use states::{Counted, States};
+pub use tracking::{Coverage, CoveredTable, Tracking};
 
 use contract::{Describe, DescribeError, StatementShape};
 pub use login_settings::{LoginSetting, unexpected_settings};
@@ -171,6 +173,12 @@ impl Ledger {
     #[must_use]
     pub fn freezes(&self) -> Freezes {
         Freezes::new(self.writer.clone(), self.records())
+    }
+
+    /// Which changes are recorded.
+    #[must_use]
+    pub fn tracking(&self) -> Tracking {
+        Tracking::new(self.records())
     }
 
     /// What is stuck in it.

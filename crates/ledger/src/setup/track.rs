@@ -170,7 +170,38 @@ select d.text from ( \
       and g.tgname in ('!countersign', '!countersign_truncate') and g.tgparentid = 0 \
 ) d (part, name, text) order by d.part, d.name";
 
+/// Tracked tables whose triggers do not know every login of servers.
+const OUTDATED_SQL: &str = "\
+select t.name from countersign.tracked t \
+where t.is_current and exists (select from pg_class c where c.oid = t.relation) \
+  and t.writers <> array(select w.role_name from countersign.writer_login w order by 1) order by 1";
+
 impl Setup {
+    /// Tells the triggers of tracked tables which logins servers have now. Without the rights of the tables' owners, or while the
+    /// tables are in use, it is a warning.
+    pub(super) async fn renew_tracking(&mut self) -> Result<(), SchemaError> {
+        let outdated = self.rows::<1>(OUTDATED_SQL, &[]).await?.concat();
+        if outdated.is_empty() {
+            return Ok(());
+        }
+        self.session.batch(&format!("savepoint tracking; set local lock_timeout = '{TABLE_LOCK_TIMEOUT}'")).await?;
+        match self.execute("select countersign.renew_tracking()".to_owned()).await {
+            Err(SchemaError::Database(error)) if error.server().is_some() => {
+                self.session.batch("rollback to savepoint tracking").await?;
+                self.report.warnings.push(format!(
+                    "the triggers of tracked tables do not know the new login of servers ({error}): run \
+                     `countersign track {}` as the tables' owner",
+                    outdated.join(" ")
+                ));
+                Ok(())
+            }
+            renewed => {
+                self.report.changes.push(format!("tracks {} for the new login as well", outdated.join(", ")));
+                renewed
+            }
+        }
+    }
+
     async fn track(&mut self, names: &TableNames, options: &TrackOptions) -> Result<TrackReport, SchemaError> {
         self.trust_ledger().await?;
         let tables = self.find_all(names).await?;
