@@ -98,7 +98,9 @@ begin
     end if;
 
     execute countersign.tracking_function(new.shape, is_plain);
-    execute format('alter function countersign.%I() owner to countersign_owner', 'effect_of_' || target::oid);
+    -- The ledger belongs to the role that ran `init` where that role could not make countersign_owner.
+    execute format('alter function countersign.%I() owner to %I', 'effect_of_' || target::oid,
+        (select n.nspowner::regrole::name from pg_namespace n where n.nspname = 'countersign'));
     execute format('revoke all on function countersign.%I() from public', 'effect_of_' || target::oid);
 
     -- Everybody else pays for one comparison. No SQL of a session changes its session_user; people who undo have the setting.
@@ -251,15 +253,17 @@ language plpgsql set search_path = pg_catalog, pg_temp set client_min_messages =
 declare
     leaf  regclass;
 begin
-    execute format('drop trigger if exists "!countersign" on %s', target);
-    for leaf in select p.relid from pg_partition_tree(target) p union select target loop
-        execute format('drop trigger if exists "!countersign_truncate" on %s', leaf);
-    end loop;
+    if exists (select from pg_class c where c.oid = target) then
+        execute format('drop trigger if exists "!countersign" on %s', target);
+        for leaf in select p.relid from pg_partition_tree(target) p union select target loop
+            execute format('drop trigger if exists "!countersign_truncate" on %s', leaf);
+        end loop;
+    end if;
     execute format('drop function if exists countersign.%I()', 'effect_of_' || target::oid);
     update countersign.tracked t set is_current = false where t.relation = target and t.is_current;
     return found;
 end $$;
-comment on function countersign.untrack(regclass) is 'Stops recording. What was recorded stays, and can no longer be undone.';
+comment on function countersign.untrack(regclass) is 'Stops recording, also of a table that was dropped. What was recorded stays, and can no longer be undone.';
 
 create function countersign.renew_tracking() returns setof regclass
 language plpgsql set search_path = pg_catalog, pg_temp as $$
@@ -281,7 +285,7 @@ comment on function countersign.renew_tracking() is
 create function countersign.tracking_problems() returns table (name text, problem text)
 language sql stable set search_path = pg_catalog, pg_temp as $$
     with current as (
-        select t.*, c.relname, c.relkind, c.relpersistence, c.relowner
+        select t.*, c.relname, c.relkind, c.relpersistence, c.relowner, c.relrowsecurity
         from countersign.tracked t left join pg_class c on c.oid = t.relation where t.is_current
     ), part as (
         select c.shape, c.name, p.relid, k.relkind from current c
@@ -301,10 +305,11 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select c.name, 'the key has changed: run `countersign track` again' from current c
     where c.relname is not null and c.key_columns is distinct from countersign.key_columns(c.relation)
     union all
-    select c.name, 'no key: changes are recorded, and cannot be undone' from current c where c.key_columns is null
+    select c.name, 'no key: changes are recorded, and cannot be undone' from current c where c.key_columns is null and not c.is_log
     union all
-    select p.name, format('%s has no enabled trigger "!countersign": run `countersign track` again', p.relid::regclass) from part p
-    where not exists (select from pg_trigger g where g.tgrelid = p.relid and g.tgname = '!countersign' and g.tgenabled = 'A')
+    select p.name, format('%s has no enabled trigger %I: run `countersign track` again', p.relid::regclass, w.trigger)
+    from part p cross join (values ('!countersign'), ('!countersign_truncate')) w (trigger)
+    where not exists (select from pg_trigger g where g.tgrelid = p.relid and g.tgname = w.trigger and g.tgenabled = 'A')
     union all
     select c.name, format('the triggers do not know the login %I: run `countersign track` again', w.role_name)
     from current c cross join countersign.writer_login w where w.role_name <> all (c.writers)
@@ -312,6 +317,9 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select c.name, format('the login %I owns the table, and can disable its triggers', w.role_name)
     from current c join countersign.writer_login w on to_regrole(quote_ident(w.role_name)) is not null
     where c.relname is not null and pg_has_role(w.role_name, c.relowner, 'member')
+    union all
+    select c.name, 'row level security: an undo sees and changes the rows that policies leave to its login'
+    from current c where c.relrowsecurity
     union all
     select c.name, 'the table is UNLOGGED: a crash empties it, and no record says so' from current c where c.relpersistence = 'u'
     union all

@@ -58,6 +58,10 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/operators.md", "- alert:", "the_alerts_of_the_page_are_of_metrics_that_exist"),
     ("docs/operators.md", "5 * * * *", "jobs_of_cron"),
     ("docs/security.md", "revoke execute", "statements_for_operators"),
+    ("docs/tracking.md", "countersign track", "usage_lines_name_commands_and_options_that_exist"),
+    ("docs/tracking.md", "create role shop_admin", "the_commands_of_tracking_print_what_the_page_shows"),
+    ("docs/tracking.md", "$ countersign track", "the_commands_of_tracking_print_what_the_page_shows"),
+    ("docs/tracking.md", "countersign freeze", "usage_lines_name_commands_and_options_that_exist"),
 ];
 
 /// A fenced block of a page.

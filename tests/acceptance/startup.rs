@@ -200,13 +200,18 @@ undo = { irreversible = "No." }
     let social = repository().join("manifests/social.toml");
     let output =
         command.env("DATABASE_URL", db.url()).args(["check", "--manifest"]).arg(social).output().await.unwrap();
-    assert!(output.status.success());
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && err.is_empty(), "{err}");
     let said = String::from_utf8(output.stdout).unwrap();
     let (tools, summary) = said.split_at(said.find("14 tools").unwrap());
+    let (summary, changed) = summary.split_once('\n').unwrap();
     assert_eq!(
         summary,
-        "14 tools fit the database, 14 of them write. Tools that need agreement: 0 (0 confirm, 0 approve); every executor is there.\n"
+        "14 tools fit the database, 14 of them write. Tools that need agreement: 0 (0 confirm, 0 approve); every executor is there."
     );
+    let like = "  like_tweet        social.tweet_like (not tracked)";
+    assert!(changed.starts_with("Tables whose rows the write tools change:\n") && changed.contains(like), "{changed}");
+    assert_eq!(changed.lines().count(), 15, "{changed}");
     // F-39: one line a tool.
     assert_eq!(tools.lines().count(), 14, "{tools}");
     let like = "like_tweet        auto  account_id text (server), tweet_id bigint; writes social.tweet_like; undo unlike_tweet";

@@ -10,9 +10,11 @@ use crate::settings::{
 };
 
 use crate::audit::args::AuditCommand;
+use crate::freeze::{FreezeArgs, UnfreezeArgs};
 use crate::keys::KeysCommand;
 use crate::proposals::args::ProposalsCommand;
 use crate::token::args::TokenCommand;
+use crate::track::{TrackArgs, UntrackArgs};
 
 /// Lets AI agents work on PostgreSQL, and lets people answer for what they did.
 #[derive(Debug, Parser)]
@@ -35,6 +37,19 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Make the ledger's schema and the reader's login in the configured database, or bring them up to date.
     Init(InitArgs),
+    /// Record every change that writes make to these tables, so that the writes can be undone; again after DDL on them.
+    ///
+    /// Needs a database login that owns the tables and is a member of countersign_owner. All of the tables are tracked, or none. Of a
+    /// table that is tracked already, what is not given stays: --maintained '' and --is-log=false take it away.
+    Track(TrackArgs),
+    /// Record the changes of these tables no longer: what was recorded stays, and cannot be undone any more.
+    Untrack(UntrackArgs),
+    /// Refuse the writes of an account, of an actor, or all of them, those in flight included; reads go on.
+    ///
+    /// Needs a database login with the role countersign_operator. Recorded are that login and the user of the operating system.
+    Freeze(FreezeArgs),
+    /// Let the writes of an account, of an actor, or all of them go on that were frozen.
+    Unfreeze(UnfreezeArgs),
     /// Compile the manifests against the configured database and report every mistake, without serving.
     Check(CheckArgs),
     /// Read, seal, verify and prune the records of what agents did.
@@ -236,6 +251,10 @@ impl Cli {
             Command::Audit(audit) => audit.connection().fill(&mut keys),
             Command::Proposals(proposals) => proposals.connection().fill(&mut keys),
             Command::Keys(command) => command.connection().fill(&mut keys),
+            Command::Track(track) => track.connection.fill(&mut keys),
+            Command::Untrack(untrack) => untrack.connection.fill(&mut keys),
+            Command::Freeze(freeze) => freeze.connection.fill(&mut keys),
+            Command::Unfreeze(unfreeze) => unfreeze.connection.fill(&mut keys),
             Command::Init(init) => init.connection.fill(&mut keys),
             Command::Check(check) => {
                 check.connection.fill(&mut keys);

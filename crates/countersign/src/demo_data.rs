@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use embedded::{Cluster, Options};
-use ledger::{InitOptions, SchemaError, Target};
+use ledger::{InitOptions, SchemaError, TableNames, Target, TrackOptions};
 use manifest::Source;
 
 const SOCIAL: &str = include_str!("../../../manifests/social.toml");
@@ -73,12 +73,17 @@ pub(crate) async fn prepare(fresh: bool, progress: impl Fn(&str) + Send + 'stati
     Ok(database)
 }
 
-/// Loads the demo's schemas and data, each unless it is there; of each, whether it did. Safe when several processes start at
+/// Loads the demo's schemas and data, each unless it is there, and tracks their tables; of each, whether it did. Safe when several processes start at
 /// once.
 pub(crate) async fn load(target: &Target) -> anyhow::Result<Vec<(&'static str, bool)>> {
     let mut schemas = Vec::new();
     for (schema, texts) in SCHEMAS {
         let loaded = ledger::load_once(target, schema, &texts).await.context("the demo's data cannot be loaded")?;
+        if loaded {
+            let tables = TableNames { tables: Vec::new(), schema: Some(schema.to_owned()) };
+            let tracked = ledger::track(target, &tables, &TrackOptions::default()).await;
+            tracked.context("the demo's tables cannot be tracked")?;
+        }
         schemas.push((schema, loaded));
     }
     Ok(schemas)

@@ -12,6 +12,7 @@ mod demo;
 mod demo_data;
 mod diff;
 mod doctor;
+mod freeze;
 mod generated;
 mod init;
 mod keys;
@@ -26,6 +27,7 @@ mod steps;
 mod terminal;
 mod text;
 mod token;
+mod track;
 mod wiring;
 
 use std::process::ExitCode;
@@ -74,6 +76,14 @@ async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::
         Command::Demo(arguments) => demo::run(arguments).await?,
         Command::Serve(arguments) => serve::run(&arguments, sources, settings).await?,
         Command::Init(arguments) => connection::answered(&settings, init::run(&arguments, &settings)).await?,
+        Command::Track(arguments) => {
+            return connection::answered(&settings, track::track(arguments, &settings)).await;
+        }
+        Command::Untrack(arguments) => {
+            return connection::answered(&settings, track::untrack(arguments, &settings)).await;
+        }
+        Command::Freeze(arguments) => return freeze::freeze(arguments, &settings).await,
+        Command::Unfreeze(arguments) => return freeze::unfreeze(arguments, &settings).await,
         Command::Check(arguments) => connection::answered(&settings, check::run(&arguments, &settings)).await?,
         Command::Audit(command) => return audit::run(command, &settings).await,
         Command::Proposals(command) => return proposals::run(command, &settings).await,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::Context;
 use contract::{Describe, DescribeError, Principal, StatementShape};
 use ledger::read::{ReadLimits, Reader, SearchPath, UntrustedSchema};
-use ledger::{Ledger, LoginSetting, Target};
-use manifest::{Catalog, Mistakes, ServerNames, Source};
+use ledger::{CoveredTable, Ledger, LoginSetting, Target};
+use manifest::{Catalog, Mistakes, ServerNames, Source, Undo};
 use mcp::{Asking, StateCodec, StateKey};
 use tools::{Backends, ExecuteSqlSettings, Metrics, Profile, Registry, Shelves, Toolbox, Unavailable};
 
@@ -63,12 +63,46 @@ pub(crate) async fn compile(
     let declared = manifest::declared_names(sources);
     let known: Vec<&str> = tools::builtin::NAMES.into_iter().chain(declared.iter().map(String::as_str)).collect();
     let of_profiles = profiles.iter().flat_map(|own| own.unknown_tools(&known)).collect();
-    let Err(Mistakes(mut mistakes)) = compiled else {
-        refuse_any(of_profiles)?;
-        return compiled.map_err(anyhow::Error::new);
-    };
-    mistakes.extend(of_profiles);
-    Err(anyhow::Error::new(Mistakes(mistakes)).context("the manifests do not fit the database"))
+    match compiled {
+        Ok(catalog) => {
+            refuse_any(of_profiles)?;
+            let mistakes = not_undoable(ledger, &catalog).await?;
+            if mistakes.is_empty() { Ok(catalog) } else { Err(not_fitting(mistakes)) }
+        }
+        Err(Mistakes(mut mistakes)) => {
+            mistakes.extend(of_profiles);
+            Err(not_fitting(mistakes))
+        }
+    }
+}
+
+fn not_fitting(mistakes: Vec<manifest::Mistake>) -> anyhow::Error {
+    anyhow::Error::new(Mistakes(mistakes)).context("the manifests do not fit the database")
+}
+
+/// The write tools that declare no undo, and whose recorded changes would not undo them either.
+async fn not_undoable(ledger: &Ledger, catalog: &Catalog) -> anyhow::Result<Vec<manifest::Mistake>> {
+    let tracking = ledger.tracking();
+    let mut mistakes = Vec::new();
+    for tool in catalog.tools.iter().filter(|tool| tool.access.writes() && tool.undo == Undo::None) {
+        let coverage =
+            tracking.coverage(tool.written_tables()).await.context("which tables are tracked cannot be asked")?;
+        if coverage.is_undoable() {
+            continue;
+        }
+        let gap = |table: &CoveredTable| Some(format!("{} ({})", table.name, table.gap.as_ref()?));
+        let gaps: Vec<String> = coverage.tables.iter().filter_map(gap).collect();
+        let why = if gaps.is_empty() { "its plan shows none".to_owned() } else { gaps.join(", ") };
+        mistakes.push(manifest::Mistake {
+            at: tool.declared_at.clone(),
+            tool: Some(tool.name.clone()),
+            message: format!(
+                "a write says how it is undone ([tool.undo] with tool and params), or that it cannot be (undo = {{ irreversible = \"why\" }}), \
+                 unless all tables that it changes are tracked (`countersign track`): {why}"
+            ),
+        });
+    }
+    Ok(mistakes)
 }
 
 fn refuse_any(mistakes: Vec<manifest::Mistake>) -> anyhow::Result<()> {

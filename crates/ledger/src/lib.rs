@@ -13,7 +13,7 @@
 //! wait for somebody to agree; `any_statement` runs a text that is the caller's own; `preview` shows
 //! a write without making it, `definitions` what it depends on; `fingerprint` decides which calls are the same; `records` reads the ledger, `audit` is for
 //! people: every account's records, seals over them, pruning; `doctor` asks what is stuck; `states` counts what is
-//! open, for monitoring; `sweep` ends what killed servers left pending; `setup` is `init`: the
+//! open, for monitoring; `freezes` stop the writes of an account; `tracking` says whether a write's changes are all recorded; `sweep` ends what killed servers left pending; `setup` is `init`: the
 //! schema, its roles and grants; `schema` checks the ledger, `identity` whether it was made for this database; `roles` are its owner and the servers' login, `reader_role` is the
 //! login of the read path, `login_settings` what they are set to; `state_keys` seal what clients carry; `read` is the read path of
 //! `pg`, handed on.
@@ -31,6 +31,7 @@ mod execute;
 mod executor;
 mod executors;
 mod fingerprint;
+mod freezes;
 mod gate;
 mod identity;
 mod intent;
@@ -50,6 +51,7 @@ mod standing;
 mod state_keys;
 mod states;
 mod sweep;
+mod tracking;
 
 pub use any_statement::{Answered, Foreseen, Undone};
 pub use baseline::{BASELINE, BASELINE_GRANTS};
@@ -59,6 +61,7 @@ pub use doctor::{Doctor, MOST_FOUND};
 pub use executor::{DEDUP_WINDOW, Executor, Order, Refusal, Rows, Statement, Work, Working, WriteTx, outdated};
 pub use executors::{DuplicateExecutor, Executors};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
+pub use freezes::{FreezeScope, Freezes};
 pub use gate::{Attempt, Gate, Settled, Stopped, undone_by};
 pub use identity::{Fork, check_identity, fork};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
@@ -69,11 +72,12 @@ pub use roles::{
 pub use schema::{SchemaError, check, exists};
 pub use settings::Settings;
 pub use setup::{
-    Deviation, InitOptions, InitReport, ReaderTables, RoleReport, SkippedRelation, deviations, examine_roles, init,
-    load_once,
+    Deviation, InitOptions, InitReport, ReaderTables, RoleReport, SkippedRelation, TableNames, TrackOptions,
+    TrackReport, TrackedTable, deviations, examine_roles, init, load_once, track, untrack,
 };
 pub use state_keys::{StateKey, StateKeys};
 pub use states::{Counted, States};
+pub use tracking::{Coverage, CoveredTable, Tracking};
 
 use contract::{Describe, DescribeError, StatementShape};
 pub use login_settings::{LoginSetting, unexpected_settings};
@@ -162,6 +166,18 @@ impl Ledger {
     #[must_use]
     pub fn states(&self) -> States {
         self.states.clone()
+    }
+
+    /// Whose writes are refused.
+    #[must_use]
+    pub fn freezes(&self) -> Freezes {
+        Freezes::new(self.writer.clone(), self.records())
+    }
+
+    /// Which changes are recorded.
+    #[must_use]
+    pub fn tracking(&self) -> Tracking {
+        Tracking::new(self.records())
     }
 
     /// What is stuck in it.

@@ -92,6 +92,9 @@ pub enum SchemaError {
         /// What is wrong, each a line.
         problems: Vec<String>,
     },
+    /// The tables cannot be tracked as asked.
+    #[error("{0}")]
+    Tracking(String),
     /// A migration did not apply, or the history is not ours.
     #[error("the ledger's schema cannot be brought up to date: {0}")]
     Migration(String),

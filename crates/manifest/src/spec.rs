@@ -208,7 +208,8 @@ impl Statement {
 /// How a write is undone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Undo {
-    /// A read.
+    /// A read; or a write that declares none, and is undone by its recorded changes. That these are all recorded is for the
+    /// caller of [`crate::compile`] to see to.
     None,
     /// Not at all.
     Irreversible {

@@ -28,14 +28,14 @@ fn usage(line: &str) -> (Vec<&str>, Vec<&str>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_lines_name_commands_and_options_that_exist() {
     let mut lines = 0;
-    for page in ["docs/auditors.md", "docs/operators.md"] {
+    for page in ["docs/auditors.md", "docs/operators.md", "docs/tracking.md"] {
         for sample in samples_of(page) {
             for line in sample.text.lines().filter(|line| line.starts_with("countersign ") && line.contains("[--")) {
                 let (verbs, options) = usage(line);
                 let help = Command::new(countersign()).args(&verbs).arg("--help").output().await.unwrap();
                 let help = String::from_utf8(help.stdout).unwrap();
                 for option in options {
-                    let is_there = help.split([' ', '\n']).any(|word| word.trim_end_matches(',') == option);
+                    let is_there = help.split([' ', '\n']).any(|word| word.split([',', '[']).next() == Some(option));
                     assert!(is_there, "{page}: {verbs:?} has no {option}\n{help}");
                 }
                 lines += 1;
@@ -83,6 +83,18 @@ async fn statements_for_operators() {
     shop.run(&sample("docs/security.md", "revoke execute")).await;
     let listed = run_countersign(&shop.url("anna"), &["proposals", "list"]).await;
     assert_eq!(listed.code, 0, "{}", listed.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_of_tracking_print_what_the_page_shows() {
+    let shop = Shop::ready().await;
+    shop.run(&sample("docs/tracking.md", "create role shop_admin")).await;
+    let shown = sample("docs/tracking.md", "$ countersign track");
+    for step in shown.split("$ ").filter(|step| !step.is_empty()) {
+        let (command, output) = step.split_once('\n').unwrap();
+        let user = if command.contains(" check ") { "countersign_writer" } else { "shop_admin" };
+        assert_eq!(shop.shell(&format!("DATABASE_URL='{}' {command}", shop.url(user)), "").await, output, "{command}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

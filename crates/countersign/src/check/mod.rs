@@ -1,10 +1,12 @@
 //! `countersign check`: every mistake of every manifest, and what its tools do, without serving.
 
+mod changed;
 mod grants;
 mod listing;
 mod unseen;
 
 use anyhow::Context;
+use contract::visible;
 use ledger::read::{ReadLimits, ReadRequest, Reader, RowForm, SearchPath};
 use ledger::{Ledger, Target};
 use manifest::{Catalog, Tier};
@@ -41,6 +43,10 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
     match unseen::notes(&questions, &catalog).await {
         Ok(notes) => notes.iter().for_each(|note| tell(note)),
         Err(error) => complain(&format!("triggers and foreign keys could not be looked up: {error:#}")),
+    }
+    match changed::lines(&ledger, &catalog).await {
+        Ok(lines) => lines.iter().for_each(|line| say(&visible(line))),
+        Err(error) => complain(&format!("whether tables are tracked could not be looked up: {error:#}")),
     }
     // Whether the reader can log in is not for this command to say.
     if let Ok(reader) = ledger::reader_login(&target).await {

@@ -6,6 +6,7 @@ mod manifests;
 mod pooler;
 mod roles;
 mod stuck;
+mod writes;
 
 use std::process::ExitCode;
 
@@ -130,6 +131,7 @@ async fn examine(target: &Target, settings: &Settings) -> Vec<Finding> {
     findings.extend(deviations(target).await);
     findings.extend(roles::examine(&ledger, target, &login, settings).await);
     findings.extend(stuck::examine(&ledger.doctor()).await);
+    findings.extend(writes::examine(&ledger).await);
     findings.extend(evidence::examine(&ledger.audit(), &ledger.doctor(), settings).await);
     findings.extend(manifests::examine(&ledger, target, settings).await);
     findings

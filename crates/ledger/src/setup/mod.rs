@@ -7,9 +7,10 @@
 //! privileges   ownership and grants, by an explicit list
 //! reader       the login of the read path, and SELECT on relations that are new
 //! verify       compare the schema with what this binary makes; a difference rolls everything back
+//! tracking     tell the triggers of tracked tables which logins servers have
 //! ```
 //! `init` usually runs as a superuser, over a database in which others may create objects. So its session finds PostgreSQL's
-//! own objects only (`pg::SessionSettings`), it calls no function that is stored in the database, and it writes to no table
+//! own objects only (`pg::SessionSettings`), it calls no function that is stored in the database before it has verified it, and it writes to no table
 //! before it has made sure, under a lock, that nothing is attached to that table.
 
 mod inspect;
@@ -17,6 +18,7 @@ mod privileges;
 mod reader;
 mod report;
 mod roles;
+mod track;
 
 use pg::value::{identifier, sql_literal};
 use pg::{Session, SessionSettings, Step, Target};
@@ -24,6 +26,7 @@ use pg::{Session, SessionSettings, Step, Target};
 pub use inspect::{Deviation, deviations};
 pub use report::{InitReport, SkippedRelation};
 pub use roles::{RoleReport, examine_roles};
+pub use track::{TableNames, TrackOptions, TrackReport, TrackedTable, track, untrack};
 
 use crate::schema::{self, SchemaError};
 
@@ -176,6 +179,7 @@ impl Setup {
             let problems = deviations.iter().map(ToString::to_string).collect();
             return Err(SchemaError::Untrusted { database: self.dbname.clone(), problems });
         }
+        self.renew_tracking().await?;
         Ok(std::mem::take(&mut self.report))
     }
 

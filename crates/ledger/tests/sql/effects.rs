@@ -120,6 +120,7 @@ async fn what_keeps_changes_from_being_recorded_is_named() {
     problems.retain(|problem| !problem.is_empty());
     let wanted = [
         "s.m: s.m1 has no enabled trigger",
+        "s.m: s.m2 has no enabled trigger \"!countersign_truncate\"",
         "s.nokey: no key",
         "s.own: the login countersign_writer_2 owns the table",
         "s.p: foreign key k_p_fkey of s.k",

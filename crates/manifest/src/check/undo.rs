@@ -16,8 +16,9 @@ use crate::{Mistakes, RowsRule, ValueSource};
 pub(super) fn check_form(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
     let mut note = |span: Range<usize>, message: &str| mistakes.0.push(draft.mistake(span, message));
     let Some(undo) = &tool.undo else {
-        if tool.is(true) && tool.lacks("undo", true) {
-            let message = "a write says how it is undone ([tool.undo] with tool and params), or that it cannot be \
+        // Whether recorded changes undo the others the ledger knows (`crate::Undo::None`).
+        if tool.is(true) && tool.has_executor() && tool.lacks("undo", true) {
+            let message = "a write of an executor says how it is undone ([tool.undo] with tool and params), or that it cannot be \
                            (undo = { irreversible = \"why\" }): there is no default";
             note(tool.name.span(), message);
         }

@@ -113,6 +113,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
         "tool rename: rows = \"any\" is content with no row: not_found is for \"one\" and \"some\"",
     ),
     // executor
+    ("[tool.undo]\nirreversible = \"It is in shreds.\"\n", "", "a write of an executor says how it is undone"),
     ("executor = \"shred_note\"", "executor = \"shred note\"", "executor is the name of a registered one"),
     ("executor = \"shred_note\"", "executor = 5", "m0.toml:32:12: tool shred: executor: invalid type"),
     (

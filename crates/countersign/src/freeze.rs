@@ -1,0 +1,190 @@
+//! `countersign freeze` and `unfreeze`: an operator stops writes, and lets them go on. The ledger records who did it.
+
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use clap::Args;
+use contract::visible;
+use ledger::{FreezeScope, Freezes, Ledger, SchemaError};
+use serde_json::{Map, Value};
+
+use crate::cli::ConnectionKeys;
+use crate::settings::Settings;
+use crate::terminal::say;
+use crate::text::json_line;
+use crate::{connection, person};
+
+#[derive(Debug, Args)]
+pub(crate) struct FreezeArgs {
+    #[command(flatten)]
+    scope: ScopeArgs,
+    /// Why: it is recorded, and shown by --list and doctor.
+    #[arg(long, value_name = "TEXT", conflicts_with = "list")]
+    reason: Option<String>,
+    /// Print what is frozen, and change nothing.
+    #[arg(long, group = "what")]
+    list: bool,
+    /// With --list, one JSON object a line.
+    #[arg(long, requires = "list")]
+    json: bool,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UnfreezeArgs {
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+#[group(id = "what", required = true, multiple = false)]
+struct ScopeArgs {
+    /// The writes of this account.
+    #[arg(long, value_name = "ACCOUNT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    account: Option<String>,
+    /// The writes on behalf of this person.
+    #[arg(long, value_name = "ACTOR", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    actor: Option<String>,
+    /// All writes.
+    #[arg(long)]
+    all: bool,
+}
+
+impl ScopeArgs {
+    fn scope(self) -> FreezeScope {
+        match (self.account, self.actor) {
+            (Some(account), _) => FreezeScope::Account(account),
+            (None, Some(actor)) => FreezeScope::Actor(actor),
+            (None, None) => FreezeScope::All,
+        }
+    }
+}
+
+pub(crate) async fn freeze(arguments: FreezeArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let freezes = open(settings, !arguments.list).await?;
+    if arguments.list {
+        list(&freezes, arguments.json).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let scope = arguments.scope.scope();
+    let earlier = current(&freezes, &scope).await?;
+    let in_flight = freezes.freeze(&scope, &person::name(), arguments.reason.as_deref()).await.map_err(refused)?;
+    say(&match &earlier {
+        Some(freeze) => format!("{} were frozen already: {}; that stays as it is.", subject(&scope), since(freeze)),
+        None => format!("{} are refused from now on (account_frozen); reads go on.", subject(&scope)),
+    });
+    say(&match in_flight {
+        0 => "No write of these is in flight.".to_owned(),
+        1 => "1 write of these is in flight: it is refused when it ends, unless it has just committed.".to_owned(),
+        more => {
+            format!(
+                "{more} writes of these are in flight: they are refused when they end, unless they have just committed."
+            )
+        }
+    });
+    // The freeze is made: that this cannot be told takes nothing away from it.
+    if let Ok(false) = freezes.is_known(&scope).await {
+        say(&format!("warning: {} is in none of the newest 100,000 records: is the name right?", name(&scope)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn unfreeze(arguments: UnfreezeArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let freezes = open(settings, true).await?;
+    let scope = arguments.scope.scope();
+    if !freezes.unfreeze(&scope, &person::name()).await.map_err(refused)? {
+        anyhow::bail!("{} were not frozen: `countersign freeze --list` shows what is", subject(&scope));
+    }
+    let others = freezes.current().await?;
+    say(&format!("{} are not frozen any more.", subject(&scope)));
+    for other in &others {
+        say(&format!("Still frozen: {}.", line(other)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(freezes: &Freezes, json: bool) -> anyhow::Result<()> {
+    let current = freezes.current().await?;
+    if json {
+        current.into_iter().for_each(|freeze| say(&json_line(&Value::Object(freeze))));
+    } else if current.is_empty() {
+        say("Nothing is frozen.");
+    } else {
+        current.iter().for_each(|freeze| say(&line(freeze)));
+    }
+    Ok(())
+}
+
+async fn current(freezes: &Freezes, scope: &FreezeScope) -> anyhow::Result<Option<Map<String, Value>>> {
+    let (kind, name) = match scope {
+        FreezeScope::Account(name) => ("account", name.as_str()),
+        FreezeScope::Actor(name) => ("actor", name.as_str()),
+        FreezeScope::All => ("all", ""),
+    };
+    let is_this = |freeze: &Map<String, Value>| text(freeze, "kind") == kind && text(freeze, "name") == name;
+    Ok(freezes.current().await.map_err(refused)?.into_iter().find(is_this))
+}
+
+/// A freeze in force: whose writes, since when, by whom, and why.
+fn line(freeze: &Map<String, Value>) -> String {
+    format!("{}, {}", whose(freeze), since(freeze))
+}
+
+/// `writes of the account robot`.
+pub(crate) fn whose(freeze: &Map<String, Value>) -> String {
+    match (text(freeze, "kind"), text(freeze, "name")) {
+        ("all", _) => "all writes".to_owned(),
+        (kind, name) => format!("writes of the {kind} {}", visible(name)),
+    }
+}
+
+/// `since 2026-11-23T03:00:00Z by olga (OS user olga): it posts nonsense`.
+pub(crate) fn since(freeze: &Map<String, Value>) -> String {
+    let [by, login, at, reason] =
+        ["frozen_by", "frozen_login", "frozen_at", "reason"].map(|key| visible(text(freeze, key)));
+    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    format!("since {at} by {login} (OS user {by}){reason}")
+}
+
+fn text<'a>(freeze: &'a Map<String, Value>, key: &str) -> &'a str {
+    freeze.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn name(scope: &FreezeScope) -> String {
+    match scope {
+        FreezeScope::Account(name) => format!("the account {}", visible(name)),
+        FreezeScope::Actor(name) => format!("the actor {}", visible(name)),
+        FreezeScope::All => "everybody".to_owned(),
+    }
+}
+
+fn subject(scope: &FreezeScope) -> String {
+    if *scope == FreezeScope::All { "All writes".to_owned() } else { format!("Writes of {}", name(scope)) }
+}
+
+/// The freezes of the configured database. To change them its ledger must have been made for it: an operator who freezes a copy
+/// believes that the original is.
+async fn open(settings: &Settings, changes: bool) -> anyhow::Result<Freezes> {
+    let target = connection::configured(settings)?;
+    ledger::check(&target).await.map_err(|error| match error {
+        SchemaError::Database(error) => refused(error),
+        error => error.into(),
+    })?;
+    if changes {
+        ledger::check_identity(&target).await?;
+    }
+    Ok(Ledger::new(target, settings.ledger.clone()).freezes())
+}
+
+fn refused(error: ledger::read::Error) -> anyhow::Error {
+    if error.server().is_some_and(|error| error.sqlstate == "42501") {
+        return anyhow!(
+            "this database login is not an operator, so nothing was changed: use one that has the role \
+             (grant countersign_operator to <login>). Servers log in without it"
+        );
+    }
+    error.into()
+}

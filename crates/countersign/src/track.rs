@@ -1,0 +1,120 @@
+//! `countersign track` and `untrack`: the tables whose changes the ledger records.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use contract::visible;
+use ledger::{TableNames, TrackOptions, TrackedTable};
+
+use crate::cli::ConnectionKeys;
+use crate::connection;
+use crate::settings::Settings;
+use crate::terminal::say;
+
+#[derive(Debug, Args)]
+pub(crate) struct TrackArgs {
+    #[command(flatten)]
+    tables: TableArgs,
+    /// Columns that triggers set (updated_at), of the tables that have them: an undo need not restore them.
+    #[arg(long, value_name = "COLUMN,..", value_delimiter = ',')]
+    maintained: Option<Vec<String>>,
+    /// Columns whose values are not recorded, only a keyed hash, of the tables that have them: a write that changes one cannot be undone.
+    #[arg(long, value_name = "COLUMN,..", value_delimiter = ',')]
+    sensitive: Option<Vec<String>>,
+    /// The tables are logs: an undo may add rows to them.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    is_log: Option<bool>,
+    /// Record what others than countersign change as well, with their login and application_name.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    all_writers: Option<bool>,
+    /// Print the SQL instead of changing anything: it is tried in a transaction that is rolled back.
+    #[arg(long)]
+    print: bool,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UntrackArgs {
+    #[command(flatten)]
+    tables: TableArgs,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+struct TableArgs {
+    /// The tables, as SQL names them: shop.orders, or orders if only one schema has such a table.
+    #[arg(value_name = "TABLE", required_unless_present = "schema")]
+    tables: Vec<String>,
+    /// The schema of tables that are named without one; without TABLE, all tables of it.
+    #[arg(long, value_name = "SCHEMA")]
+    schema: Option<String>,
+}
+
+impl TableArgs {
+    fn names(self) -> TableNames {
+        TableNames { tables: self.tables, schema: self.schema }
+    }
+}
+
+pub(crate) async fn track(arguments: TrackArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let target = connection::configured(settings)?;
+    // An empty value takes away what a table had.
+    let columns = |given: Option<Vec<String>>| {
+        given.map(|names| names.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>())
+    };
+    let options = TrackOptions {
+        maintained: columns(arguments.maintained),
+        sensitive: columns(arguments.sensitive),
+        is_log: arguments.is_log,
+        all_writers: arguments.all_writers,
+        dry_run: arguments.print,
+    };
+    let report = ledger::track(&target, &arguments.tables.names(), &options).await?;
+    if arguments.print {
+        say("begin;");
+        for statement in &report.statements {
+            let end = if statement.starts_with("--") { "" } else { ";" };
+            say(&format!("{statement}{end}"));
+        }
+        say("commit;");
+    }
+    let (prefix, word) = if arguments.print { ("-- ", "would track") } else { ("", "tracked") };
+    for table in &report.tables {
+        say(&format!("{prefix}{word}  {}", visible(&described(table))));
+    }
+    for table in &report.tables {
+        for problem in &table.problems {
+            say(&format!("{prefix}warning  {}: {}", visible(&table.name), visible(problem)));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Key, shape and what the table was tracked with.
+fn described(table: &TrackedTable) -> String {
+    let key = if table.key.is_empty() { "no key".to_owned() } else { format!("key ({})", table.key.join(", ")) };
+    let mut parts = vec![key, format!("shape {}", table.shape)];
+    for (what, columns) in [("maintained", &table.maintained), ("sensitive", &table.sensitive)] {
+        if !columns.is_empty() {
+            parts.push(format!("{what} ({})", columns.join(", ")));
+        }
+    }
+    parts.extend(table.is_log.then(|| "log".to_owned()));
+    parts.extend(table.all_writers.then(|| "all writers".to_owned()));
+    format!("{}: {}", table.name, parts.join(", "))
+}
+
+pub(crate) async fn untrack(arguments: UntrackArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let target = connection::configured(settings)?;
+    for (name, was_tracked) in ledger::untrack(&target, &arguments.tables.names()).await? {
+        let name = visible(&name);
+        say(&if was_tracked {
+            format!("untracked  {name}: what was recorded stays, and cannot be undone any more")
+        } else {
+            format!("unchanged  {name}: it was not tracked")
+        });
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,443 @@
+//! `track` and `untrack`: which tables' changes are recorded. They run with the rights of the tables' owner, who is a member of
+//! the ledger's owner, so the ledger is inspected first as by `init`.
+
+use std::collections::BTreeMap;
+
+use pg::Target;
+use pg::value::text_array;
+
+use super::{Setup, inspect, literal};
+use crate::schema::{self, SchemaError};
+
+/// How long a table's transactions may hold up `track`, and `track` the transactions that begin meanwhile.
+const TABLE_LOCK_TIMEOUT: &str = "5s";
+
+/// Which tables a command is about.
+#[derive(Debug, Clone, Default)]
+pub struct TableNames {
+    /// As SQL writes them; an unqualified name is one of `schema`, or of the only schema that has such a table.
+    pub tables: Vec<String>,
+    /// Without `tables`: all of its tables.
+    pub schema: Option<String>,
+}
+
+/// What `track` is asked to do. `None` leaves what a tracked table has.
+#[derive(Debug, Clone, Default)]
+pub struct TrackOptions {
+    /// Columns that triggers set, and that an undo need not restore; of the tables that have them.
+    pub maintained: Option<Vec<String>>,
+    /// Columns of which a keyed hash is recorded; of the tables that have them.
+    pub sensitive: Option<Vec<String>>,
+    /// Whether the tables are logs, to which an undo may add rows.
+    pub is_log: Option<bool>,
+    /// Whether changes outside of countersign are recorded as well.
+    pub all_writers: Option<bool>,
+    /// Whether everything is rolled back at the end.
+    pub dry_run: bool,
+}
+
+/// A table whose changes are recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrackedTable {
+    /// Qualified and quoted.
+    pub name: String,
+    /// Empty for a table whose changes cannot be undone.
+    pub key: Vec<String>,
+    /// The number of the shape of its rows.
+    pub shape: String,
+    /// See [`TrackOptions`].
+    pub maintained: Vec<String>,
+    /// See [`TrackOptions`].
+    pub sensitive: Vec<String>,
+    /// See [`TrackOptions`].
+    pub is_log: bool,
+    /// See [`TrackOptions`].
+    pub all_writers: bool,
+    /// What keeps its changes from being recorded or undone.
+    pub problems: Vec<String>,
+}
+
+/// What `track` did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrackReport {
+    /// In the order of their names.
+    pub tables: Vec<TrackedTable>,
+    /// The calls, and what each of them made in the form of comments.
+    pub statements: Vec<String>,
+}
+
+/// A table that exists, or that is tracked and was dropped.
+struct Table {
+    oid: String,
+    name: String,
+    exists: bool,
+}
+
+/// Starts recording the changes of tables, or renews it; of all or of none.
+///
+/// # Errors
+/// [`SchemaError`]; nothing has changed then.
+pub async fn track(target: &Target, names: &TableNames, options: &TrackOptions) -> Result<TrackReport, SchemaError> {
+    let mut setup = begin(target).await?;
+    let report = setup.track(names, options).await;
+    end(setup, report, options.dry_run).await
+}
+
+/// Stops recording the changes of tables; their names, and whether they were tracked.
+///
+/// # Errors
+/// [`SchemaError`]; nothing has changed then.
+pub async fn untrack(target: &Target, names: &TableNames) -> Result<Vec<(String, bool)>, SchemaError> {
+    let mut setup = begin(target).await?;
+    let report = setup.untrack(names).await;
+    end(setup, report, false).await
+}
+
+async fn begin(target: &Target) -> Result<Setup, SchemaError> {
+    schema::refuse_pooler(target)?;
+    schema::check(target).await.map_err(|error| match error {
+        SchemaError::Database(error) if is_refused(&error) => not_a_member(&target.user),
+        error => error,
+    })?;
+    Setup::begin(target).await
+}
+
+async fn end<T>(mut setup: Setup, report: Result<T, SchemaError>, dry_run: bool) -> Result<T, SchemaError> {
+    let end = if report.is_ok() && !dry_run { "commit" } else { "rollback" };
+    let ended = setup.session.batch(end).await;
+    setup.session.close().await;
+    let report = report?;
+    ended?;
+    Ok(report)
+}
+
+fn is_refused(error: &pg::Error) -> bool {
+    error.server().is_some_and(|error| error.sqlstate == "42501")
+}
+
+fn not_a_member(user: &str) -> SchemaError {
+    SchemaError::Tracking(format!(
+        "the role {user} may not say which tables are tracked, since it is not a member of the ledger's owner: use a login that \
+         owns the tables and has been granted countersign_owner"
+    ))
+}
+
+/// $1: the name as SQL writes it; $2: the schema of unqualified names, or ''. Partitions come with their root.
+const FIND_SQL: &str = "\
+select c.oid::text, format('%I.%I', n.nspname, c.relname), c.relkind::text, (c.relpersistence = 't')::text, \
+       case when c.relispartition then pg_partition_root(c.oid)::regclass::text else '' end, \
+       pg_has_role(c.relowner, 'usage')::text, pg_get_userbyid(c.relowner) \
+from (select parse_ident($1) as parts) i \
+join pg_namespace n on n.nspname = case cardinality(i.parts) when 1 then coalesce(nullif($2, ''), n.nspname) else i.parts[1] end \
+join pg_class c on c.relnamespace = n.oid and c.relname = i.parts[cardinality(i.parts)] \
+where cardinality(i.parts) <= 2 and c.relkind not in ('i', 'I', 't', 'c', 'S') and left(n.nspname, 3) <> 'pg_' \
+order by 2";
+
+const IN_SCHEMA_SQL: &str = "\
+select format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace \
+where n.nspname = $1 and c.relkind in ('r', 'p') and not c.relispartition order by 1";
+
+/// Tracked tables that were dropped.
+const GONE_SQL: &str = "\
+select t.relation::text, t.name from countersign.tracked t, (select parse_ident($1) as parts) i \
+where t.is_current and not exists (select from pg_class c where c.oid = t.relation) \
+  and parse_ident(t.name) = case cardinality(i.parts) when 1 then array[$2] || i.parts else i.parts end";
+
+/// The columns of a table, its key, and what it is tracked with.
+const COLUMNS_SQL: &str = "\
+select to_json(array(select a.attname from pg_attribute a where a.attrelid = $1::oid and a.attnum > 0 and not a.attisdropped \
+                     order by a.attnum))::text, \
+       coalesce(to_json(countersign.key_columns($1::oid)), '[]')::text, \
+       coalesce(to_json(t.maintained), '[]')::text, coalesce(to_json(t.sensitive), '[]')::text, \
+       coalesce(t.is_log, false)::text, coalesce(t.all_writers, false)::text \
+from (select) one left join countersign.tracked t on t.relation = $1::oid and t.is_current";
+
+const TRACK_SQL: &str = "\
+select countersign.track($1::regclass, maintained => $2::text[], sensitive => $3::text[], is_log => $4::boolean, \
+                         all_writers => $5::boolean)::text";
+
+const PROBLEMS_SQL: &str = "select p.name, p.problem from countersign.tracking_problems() p";
+
+/// The definitions that `track` has made for a table.
+const MADE_SQL: &str = "\
+select d.text from ( \
+    select 0, '', pg_get_functiondef(p.oid) from pg_proc p \
+    where p.pronamespace = 'countersign'::regnamespace and p.proname = 'effect_of_' || $1 \
+    union all \
+    select 1, g.tgrelid::regclass || g.tgname, pg_get_triggerdef(g.oid) || ';' || chr(10) \
+           || format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I;', g.tgrelid::regclass, g.tgname) \
+    from pg_trigger g where g.tgrelid in (select $1::oid union select p.relid from pg_partition_tree($1::oid::regclass) p) \
+      and g.tgname in ('!countersign', '!countersign_truncate') and g.tgparentid = 0 \
+) d (part, name, text) order by d.part, d.name";
+
+/// Tracked tables whose triggers do not know every login of servers.
+const OUTDATED_SQL: &str = "\
+select t.name from countersign.tracked t \
+where t.is_current and exists (select from pg_class c where c.oid = t.relation) \
+  and t.writers <> array(select w.role_name from countersign.writer_login w order by 1) order by 1";
+
+impl Setup {
+    /// Tells the triggers of tracked tables which logins servers have now. Without the rights of the tables' owners, or while the
+    /// tables are in use, it is a warning.
+    pub(super) async fn renew_tracking(&mut self) -> Result<(), SchemaError> {
+        let outdated = self.rows::<1>(OUTDATED_SQL, &[]).await?.concat();
+        if outdated.is_empty() {
+            return Ok(());
+        }
+        self.session.batch(&format!("savepoint tracking; set local lock_timeout = '{TABLE_LOCK_TIMEOUT}'")).await?;
+        match self.execute("select countersign.renew_tracking()".to_owned()).await {
+            Err(SchemaError::Database(error)) if error.server().is_some() => {
+                self.session.batch("rollback to savepoint tracking").await?;
+                self.report.warnings.push(format!(
+                    "the triggers of tracked tables do not know the new login of servers ({error}): run \
+                     `countersign track {}` as the tables' owner",
+                    outdated.join(" ")
+                ));
+                Ok(())
+            }
+            renewed => {
+                self.report.changes.push(format!("tracks {} for the new login as well", outdated.join(", ")));
+                renewed
+            }
+        }
+    }
+
+    async fn track(&mut self, names: &TableNames, options: &TrackOptions) -> Result<TrackReport, SchemaError> {
+        self.trust_ledger().await?;
+        let tables = self.find_all(names).await?;
+        if let Some(gone) = tables.iter().find(|table| !table.exists) {
+            let name = &gone.name;
+            let text = format!("there is no table {name} any more: `countersign untrack {name}` forgets it");
+            return Err(SchemaError::Tracking(text));
+        }
+        let mut calls = Vec::new();
+        for table in tables {
+            calls.push((self.columns(&table).await?.chosen(&table, options)?, table));
+        }
+        unknown_columns(options, &calls)?;
+        let mut shapes = BTreeMap::new();
+        for (call, table) in &calls {
+            shapes.insert(table.name.clone(), self.track_one(table, call).await?);
+        }
+        let problems: Vec<[String; 2]> = self.rows(PROBLEMS_SQL, &[]).await?;
+        let mut tables = Vec::new();
+        for (call, table) in calls {
+            let of_table = problems.iter().filter(|[name, _]| *name == table.name);
+            tables.push(TrackedTable {
+                key: call.key,
+                shape: shapes.remove(&table.name).unwrap_or_default(),
+                maintained: call.maintained,
+                sensitive: call.sensitive,
+                is_log: call.is_log,
+                all_writers: call.all_writers,
+                problems: of_table.map(|[_, problem]| problem.clone()).collect(),
+                name: table.name,
+            });
+        }
+        Ok(TrackReport { tables, statements: std::mem::take(&mut self.report.statements) })
+    }
+
+    async fn untrack(&mut self, names: &TableNames) -> Result<Vec<(String, bool)>, SchemaError> {
+        self.trust_ledger().await?;
+        let mut done = Vec::new();
+        for table in self.find_all(names).await? {
+            let sql = "select countersign.untrack($1::regclass)::text";
+            let was_tracked =
+                self.rows::<1>(sql, &[Some(table.oid.clone())]).await.map_err(|error| in_use(&table, error))?;
+            done.push((table.name, was_tracked.concat() == ["true"]));
+        }
+        Ok(done)
+    }
+
+    /// Refuses a login that may not call the ledger's own functions, and a ledger in which they may be somebody else's.
+    async fn trust_ledger(&mut self) -> Result<(), SchemaError> {
+        let may = "select pg_has_role(n.nspowner, 'usage')::text from pg_namespace n where n.nspname = 'countersign'";
+        if self.rows::<1>(may, &[]).await?.concat() != ["true"] {
+            return Err(not_a_member(&self.user));
+        }
+        self.inspect_schema().await?;
+        let deviations = inspect::compare(&mut self.session).await?;
+        if !deviations.is_empty() {
+            let problems = deviations.iter().map(ToString::to_string).collect();
+            return Err(SchemaError::Untrusted { database: self.dbname.clone(), problems });
+        }
+        self.session.batch(&format!("set local lock_timeout = '{TABLE_LOCK_TIMEOUT}'")).await?;
+        Ok(())
+    }
+
+    /// The tables by these names, each once, in the order of their names: two of these commands wait for each other's locks and do
+    /// not deadlock.
+    async fn find_all(&mut self, names: &TableNames) -> Result<Vec<Table>, SchemaError> {
+        let mut wanted = names.tables.clone();
+        if let (true, Some(schema)) = (wanted.is_empty(), &names.schema) {
+            wanted = self.rows::<1>(IN_SCHEMA_SQL, &[Some(schema.clone())]).await?.concat();
+            if wanted.is_empty() {
+                return Err(SchemaError::Tracking(format!("the schema {schema} has no table")));
+            }
+        }
+        let (mut tables, mut mistakes) = (BTreeMap::new(), Vec::new());
+        for name in &wanted {
+            match self.find(name, names.schema.as_deref().unwrap_or_default()).await {
+                Ok(table) => drop(tables.insert(table.name.clone(), table)),
+                Err(SchemaError::Tracking(mistake)) => mistakes.push(mistake),
+                Err(error) => return Err(error),
+            }
+        }
+        if mistakes.is_empty() {
+            Ok(tables.into_values().collect())
+        } else {
+            Err(SchemaError::Tracking(mistakes.join("\n")))
+        }
+    }
+
+    async fn find(&mut self, name: &str, schema: &str) -> Result<Table, SchemaError> {
+        let mistake = |text: String| Err(SchemaError::Tracking(text));
+        let params = [Some(name.to_owned()), Some(schema.to_owned())];
+        // parse_ident refuses what is not a name, and the transaction goes on.
+        self.session.batch("savepoint name").await?;
+        let found: Vec<[String; 7]> = match self.rows(FIND_SQL, &params).await {
+            Err(SchemaError::Database(error)) if error.server().is_some_and(|error| error.sqlstate == "22023") => {
+                self.session.batch("rollback to savepoint name").await?;
+                return mistake(format!(
+                    "{name} is not the name of a table: write it as SQL does, such as shop.orders"
+                ));
+            }
+            found => found?,
+        };
+        let [one] = found.as_slice() else {
+            if let Some([oid, name]) = self.rows(GONE_SQL, &params).await?.into_iter().next() {
+                return Ok(Table { oid, name, exists: false });
+            }
+            return mistake(if found.is_empty() {
+                format!("there is no table {}", qualified(schema, name))
+            } else {
+                let candidates: Vec<&str> = found.iter().map(|[_, name, ..]| name.as_str()).collect();
+                format!("{name} is ambiguous: {}", candidates.join(", "))
+            });
+        };
+        let [oid, found, kind, is_temporary, root, owns, owner] = one;
+        if !root.is_empty() {
+            return mistake(format!("{found} is a partition of {root}: track {root}, and its partitions are recorded"));
+        }
+        let refusal = match kind.as_str() {
+            _ if found.starts_with("countersign.") => Some("belongs to the ledger"),
+            "v" => Some("is a view: track the tables that it shows"),
+            "m" => Some("is a materialized view: track the tables that it shows"),
+            "f" => Some("is a foreign table, whose rows are in another database"),
+            "r" | "p" if is_temporary == "true" => Some("is a temporary table"),
+            _ => None,
+        };
+        match refusal {
+            Some(why) => mistake(format!("{found} {why}")),
+            None if owns != "true" => mistake(format!(
+                "{found} belongs to the role {owner}, and {} is not a member of it: only its owner can have it tracked",
+                self.user
+            )),
+            None => Ok(Table { oid: oid.clone(), name: found.clone(), exists: true }),
+        }
+    }
+
+    async fn columns(&mut self, table: &Table) -> Result<Columns, SchemaError> {
+        let rows: Vec<[String; 6]> = self.rows(COLUMNS_SQL, &[Some(table.oid.clone())]).await?;
+        let [all, key, maintained, sensitive, is_log, all_writers] = rows.into_iter().next().unwrap_or_default();
+        let list = |json: &str| serde_json::from_str(json).unwrap_or_default();
+        let call = Call {
+            key: list(&key),
+            maintained: list(&maintained),
+            sensitive: list(&sensitive),
+            is_log: is_log == "true",
+            all_writers: all_writers == "true",
+        };
+        Ok(Columns { all: list(&all), call })
+    }
+
+    /// The number of the shape.
+    async fn track_one(&mut self, table: &Table, call: &Call) -> Result<String, SchemaError> {
+        let (is_log, all_writers) = (call.is_log.to_string(), call.all_writers.to_string());
+        let lists = [text_array(&call.maintained), text_array(&call.sensitive)];
+        let params = [&table.oid, &lists[0], &lists[1], &is_log, &all_writers].map(|text| Some(text.clone()));
+        let shape = self.rows::<1>(TRACK_SQL, &params).await.map_err(|error| in_use(table, error))?.concat().concat();
+        self.report.statements.push(format!(
+            "select countersign.track({}, maintained => {}, sensitive => {}, is_log => {is_log}, all_writers => {all_writers})",
+            literal(&table.name),
+            literal(&lists[0]),
+            literal(&lists[1]),
+        ));
+        for [text] in self.rows(MADE_SQL, &[Some(table.oid.clone())]).await? {
+            self.report.statements.extend(text.lines().map(|line| format!("-- {line}")));
+        }
+        Ok(shape)
+    }
+}
+
+/// What `track` is called with.
+struct Call {
+    key: Vec<String>,
+    maintained: Vec<String>,
+    sensitive: Vec<String>,
+    is_log: bool,
+    all_writers: bool,
+}
+
+/// The columns of a table, and what it is tracked with.
+struct Columns {
+    all: Vec<String>,
+    call: Call,
+}
+
+impl Columns {
+    fn chosen(self, table: &Table, options: &TrackOptions) -> Result<Call, SchemaError> {
+        let Self { all, call } = self;
+        let choose = |given: &Option<Vec<String>>, kept: &[String], option: &str| match given {
+            Some(given) => Ok(given.iter().filter(|column| all.contains(column)).cloned().collect()),
+            None => match kept.iter().find(|column| !all.contains(column)) {
+                Some(gone) => Err(SchemaError::Tracking(format!(
+                    "the column \"{gone}\" of {} was named with --{option} and does not exist any more: give --{option} again",
+                    table.name
+                ))),
+                None => Ok(kept.to_vec()),
+            },
+        };
+        let maintained: Vec<String> = choose(&options.maintained, &call.maintained, "maintained")?;
+        let sensitive: Vec<String> = choose(&options.sensitive, &call.sensitive, "sensitive")?;
+        if let Some(column) = maintained.iter().chain(&sensitive).find(|column| call.key.contains(column)) {
+            return Err(SchemaError::Tracking(format!(
+                "the column \"{column}\" is in the key of {}, by which its rows are found again: it can be neither maintained nor sensitive",
+                table.name
+            )));
+        }
+        let is_log = options.is_log.unwrap_or(call.is_log);
+        Ok(Call { maintained, sensitive, is_log, all_writers: options.all_writers.unwrap_or(call.all_writers), ..call })
+    }
+}
+
+/// A column that none of the tables has is a mistake.
+fn unknown_columns(options: &TrackOptions, calls: &[(Call, Table)]) -> Result<(), SchemaError> {
+    for (given, taken) in [
+        (&options.maintained, (|call| &call.maintained) as fn(&Call) -> &Vec<String>),
+        (&options.sensitive, |call| &call.sensitive),
+    ] {
+        let unknown = given.iter().flatten().find(|column| !calls.iter().any(|(call, _)| taken(call).contains(column)));
+        if let Some(column) = unknown {
+            let names: Vec<&str> = calls.iter().map(|(_, table)| table.name.as_str()).collect();
+            return Err(SchemaError::Tracking(format!("there is no column \"{column}\" in {}", names.join(", "))));
+        }
+    }
+    Ok(())
+}
+
+fn qualified(schema: &str, name: &str) -> String {
+    if schema.is_empty() || name.contains('.') { name.to_owned() } else { format!("{schema}.{name}") }
+}
+
+fn in_use(table: &Table, error: SchemaError) -> SchemaError {
+    match error {
+        SchemaError::Database(error) if error.server().is_some_and(|error| error.sqlstate == "55P03") => {
+            SchemaError::Tracking(format!(
+                "{} is in use by transactions that have lasted longer than {TABLE_LOCK_TIMEOUT}: run the command again when they have ended",
+                table.name
+            ))
+        }
+        error => error,
+    }
+}

@@ -1,0 +1,350 @@
+//! `countersign track` and `untrack`: the tables' owner says whose changes the ledger records.
+
+use serde_json::json;
+use testkit::{CommandOutput, Database, Server, TestManifest, database, run, run_countersign};
+use tokio::process::Command;
+
+const SHOP: &str = "create schema shop;
+    create table shop.orders (id bigint generated always as identity primary key, total numeric, note text, updated_at timestamptz);
+    create table shop.items (\"order\" bigint references shop.orders on delete cascade, no int, name text, primary key (\"order\", no));
+    create table shop.bare (line text);
+    create view shop.open as select * from shop.orders;
+    create table shop.days (day date, n int, primary key (day)) partition by range (day);
+    create table shop.days_2026 partition of shop.days for values from ('2026-01-01') to ('2027-01-01');
+    create schema other; create table other.bare (line text)";
+
+/// A database with a shop, and the connection string of its owner: a member of countersign_owner without CREATEROLE.
+async fn shop() -> (Database, String) {
+    let db = database().await;
+    let anna = login(&db, "anna").await;
+    db.run(&format!("grant countersign_owner to {anna}; grant create on database {0} to {anna}", db.name())).await;
+    db.run(&format!("set role {anna}; {SHOP}; grant usage on schema shop to public")).await;
+    let url = as_login(&db, &anna);
+    (db, url)
+}
+
+async fn login(db: &Database, name: &str) -> String {
+    let role = format!("{name}_{}", db.name());
+    db.run(&format!("create role {role} login")).await;
+    role
+}
+
+fn as_login(db: &Database, role: &str) -> String {
+    db.url().replace("user=postgres", &format!("user={role}"))
+}
+
+async fn succeed(url: &str, arguments: &[&str]) -> String {
+    let CommandOutput { code, out, err } = run_countersign(url, arguments).await;
+    assert_eq!((code, err.as_str()), (0, ""), "{arguments:?}: {out}");
+    out
+}
+
+async fn fail(url: &str, arguments: &[&str]) -> String {
+    let CommandOutput { code, out, err } = run_countersign(url, arguments).await;
+    assert_eq!((code, out.as_str()), (1, ""), "{arguments:?}: {err}");
+    err
+}
+
+async fn tracked(db: &Database) -> String {
+    db.value("select coalesce(string_agg(name, ' ' order by name), '') from countersign.tracked where is_current").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_owner_of_tables_has_them_tracked_and_the_writes_of_servers_are_recorded() {
+    let (db, anna) = shop().await;
+    let owner = login(&db, "author").await;
+    db.run(&format!(
+        "grant {owner} to anna_{}; grant usage on schema social to {owner}; alter table social.tweet owner to {owner}",
+        db.name()
+    ))
+    .await;
+    let server = Server::on(&db).await;
+    let said = succeed(&anna, &["track", "social.tweet", "--is-log"]).await;
+    assert_eq!(said, "tracked  social.tweet: key (id), shape 1, log\n");
+    let written = server.succeed("post_tweet", json!({"text": "on the record"})).await;
+    let effects = "select e.correlation_id || ' ' || e.op::text from countersign.effect e";
+    let id = written["meta"]["correlation_id"].as_str().expect("a receipt");
+    assert_eq!(db.rows(effects).await, [[format!("{id} I")]]);
+    // The ledger is as init makes it, so that the next command and doctor trust it.
+    let said = succeed(&anna, &["untrack", "social.tweet"]).await;
+    assert!(said.starts_with("untracked  social.tweet"), "{said}");
+    server.succeed("post_tweet", json!({"text": "off the record"})).await;
+    assert_eq!(db.rows(effects).await.len(), 1);
+    assert_eq!(succeed(&anna, &["untrack", "social.tweet"]).await, "unchanged  social.tweet: it was not tracked\n");
+    assert_eq!(tracked(&db).await, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_table_is_told_with_its_key_and_what_limits_its_undo() {
+    let (db, anna) = shop().await;
+    let said =
+        succeed(&anna, &["track", "--schema", "shop", "--maintained", "updated_at", "--sensitive", "note"]).await;
+    assert_eq!(
+        said,
+        "tracked  shop.bare: no key, shape 1\n\
+         tracked  shop.days: key (day), shape 2\n\
+         tracked  shop.items: key (order, no), shape 3\n\
+         tracked  shop.orders: key (id), shape 4, maintained (updated_at), sensitive (note)\n\
+         warning  shop.bare: no key: changes are recorded, and cannot be undone\n"
+    );
+    // What is not given stays, and the shape with it; what is given replaces it.
+    let again = succeed(&anna, &["track", "orders", "--schema", "shop", "--all-writers"]).await;
+    assert_eq!(
+        again,
+        "tracked  shop.orders: key (id), shape 4, maintained (updated_at), sensitive (note), all writers\n"
+    );
+    let less = succeed(&anna, &["track", "orders", "--maintained", "", "--all-writers=false"]).await;
+    assert_eq!(less, "tracked  shop.orders: key (id), shape 4, sensitive (note)\n");
+    // A column that was kept secret is never recorded because of a new name.
+    db.run("alter table shop.orders rename note to memo").await;
+    let refused = fail(&anna, &["track", "shop.orders"]).await;
+    assert!(
+        refused.contains("\"note\" of shop.orders was named with --sensitive") && refused.contains("again"),
+        "{refused}"
+    );
+    succeed(&anna, &["track", "shop.orders", "--sensitive", "memo"]).await;
+    // A new login of servers, an unlogged table, policies, a partition whose trigger is gone, and the login as the owner.
+    db.run(&format!(
+        "insert into countersign.writer_login values ('second_{0}'); alter table shop.bare set unlogged;
+         alter table shop.items enable row level security; drop trigger \"!countersign_truncate\" on shop.days_2026;
+         create table shop.lines (\"order\" bigint, no int, foreign key (\"order\", no) references shop.items on update cascade);
+         create role second_{0} login; grant anna_{0} to second_{0}",
+        db.name()
+    ))
+    .await;
+    let problems: Vec<String> =
+        db.rows("select p.name || ': ' || p.problem from countersign.tracking_problems() p order by 1").await.concat();
+    for part in [
+        "shop.bare: the table is UNLOGGED",
+        "shop.days: shop.days_2026 has no enabled trigger \"!countersign_truncate\"",
+        "shop.items: row level security",
+        "shop.items: foreign key lines_order_no_fkey of shop.lines, which is not tracked",
+        "shop.orders: the triggers do not know the login second_",
+        "shop.orders: the login second_",
+    ] {
+        assert!(problems.iter().any(|problem| problem.starts_with(part)), "{part}: {problems:#?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn printing_shows_the_sql_and_changes_nothing() {
+    let (db, anna) = shop().await;
+    let said = succeed(&anna, &["track", "shop.orders", "--print"]).await;
+    assert_eq!(tracked(&db).await, "");
+    let triggers = "select count(*) from pg_trigger where not tgisinternal and tgrelid = 'shop.orders'::regclass";
+    assert_eq!(db.value(triggers).await, "0");
+    for part in [
+        "SECURITY DEFINER",
+        "CREATE TRIGGER \"!countersign\" AFTER",
+        "ENABLE ALWAYS TRIGGER",
+        "would track  shop.orders",
+    ] {
+        assert!(said.lines().any(|line| line.starts_with("-- ") && line.contains(part)), "{part}: {said}");
+    }
+    // What is printed can be run.
+    db.run(&said).await;
+    assert_eq!(tracked(&db).await, "shop.orders");
+    assert_eq!(db.value(triggers).await, "2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_tables_are_tracked_or_none_and_each_mistake_is_named() {
+    let (db, anna) = shop().await;
+    let refused = fail(
+        &anna,
+        &[
+            "track",
+            "shop.orders",
+            "shop.ordres",
+            "shop.open",
+            "shop.days_2026",
+            "bare",
+            "social.tweet",
+            "countersign.record",
+            "a.b.c",
+            "1 x",
+        ],
+    )
+    .await;
+    for part in [
+        "there is no table shop.ordres",
+        "shop.open is a view: track the tables that it shows",
+        "shop.days_2026 is a partition of shop.days",
+        "bare is ambiguous: other.bare, shop.bare",
+        "social.tweet belongs to the role postgres",
+        "countersign.record belongs to the ledger",
+        "there is no table a.b.c",
+        "1 x is not the name of a table",
+    ] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    let refused = fail(&anna, &["track", "shop.orders", "shop.items", "--maintained", "updated"]).await;
+    assert!(refused.contains("there is no column \"updated\" in shop.items, shop.orders"), "{refused}");
+    let refused = fail(&anna, &["track", "shop.orders", "--sensitive", "id"]).await;
+    assert!(refused.contains("\"id\" is in the key of shop.orders"), "{refused}");
+    let refused = fail(&anna, &["track", "--schema", "nowhere"]).await;
+    assert!(refused.contains("the schema nowhere has no table"), "{refused}");
+    // An owner without rights on the ledger, and a server.
+    let bob = login(&db, "bob").await;
+    db.run(&format!("grant anna_{} to {bob} ; alter role {bob} noinherit", db.name())).await;
+    for url in [as_login(&db, &bob), db.writer_url()] {
+        let refused = fail(&url, &["track", "shop.orders"]).await;
+        assert!(
+            refused.contains("not a member of the ledger's owner") && refused.contains("countersign_owner"),
+            "{refused}"
+        );
+    }
+    // A ledger in which another user has prepared something.
+    db.run("create function countersign.track(text) returns int language sql as 'select 1'").await;
+    let refused = fail(&anna, &["track", "shop.orders"]).await;
+    assert!(
+        refused.contains("cannot be trusted") && refused.contains("countersign.track(pg_catalog.text)"),
+        "{refused}"
+    );
+    assert_eq!(tracked(&db).await, "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_in_use_is_named_and_a_dropped_one_can_be_untracked() {
+    let (db, anna) = shop().await;
+    let busy = db.connect().await;
+    busy.batch_execute("begin; insert into shop.bare values ('x')").await.unwrap();
+    let refused = fail(&anna, &["track", "shop.bare", "shop.orders"]).await;
+    assert!(refused.contains("shop.bare is in use by transactions that have lasted longer than 5s"), "{refused}");
+    assert_eq!(tracked(&db).await, "");
+    busy.batch_execute("rollback").await.unwrap();
+    succeed(&anna, &["track", "shop.bare"]).await;
+    db.run("drop table shop.bare").await;
+    let refused = fail(&anna, &["track", "shop.bare"]).await;
+    assert!(
+        refused.contains("there is no table shop.bare any more: `countersign untrack shop.bare` forgets it"),
+        "{refused}"
+    );
+    let said = succeed(&anna, &["untrack", "shop.bare"]).await;
+    assert!(said.starts_with("untracked  shop.bare"), "{said}");
+    assert_eq!(db.value("select count(*) from countersign.tracking_problems()").await, "0");
+    assert_eq!(db.value("select count(*) from pg_proc where proname like 'effect_of_%'").await, "0");
+}
+
+const TOOLS: &str = r#"
+[[tool]]
+name = "set_note"
+access = "write"
+description = "Set the note."
+sql = "update shop.orders set note = $2 where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }, { name = "note", description = "What." }]
+
+[[tool]]
+name = "drop_order"
+access = "write"
+description = "Drop it, and note that."
+sql = "with gone as (delete from shop.orders where id = $1 returning id) insert into shop.bare select 'gone ' || id from gone returning line"
+rows = "one"
+param = [{ name = "id", description = "Which." }]
+"#;
+
+async fn check(db: &Database, manifest: &TestManifest) -> CommandOutput {
+    let mut command = Command::new(testkit::countersign());
+    run(command.env("DATABASE_URL", db.writer_url()).arg("check").args(manifest.arguments())).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_needs_no_declared_undo_once_all_tables_that_it_changes_are_tracked() {
+    // A7-15, A7-16, A10-22, X-11: there is no default that a tool could fall into.
+    let (db, anna) = shop().await;
+    db.run(
+        "grant all on all tables in schema shop to countersign_writer;
+         create function shop.noted() returns trigger language plpgsql as 'begin return null; end';
+         create trigger noted after delete on shop.items for each row execute function shop.noted();
+         create table shop.parts (\"order\" bigint, no int, foreign key (\"order\", no) references shop.items on delete set null)",
+    )
+    .await;
+    let manifest = TestManifest::new(TOOLS);
+    let refused = check(&db, &manifest).await;
+    assert_eq!(refused.code, 1, "{}", refused.out);
+    let told = refused.err.matches("a write says how it is undone ([tool.undo] with tool and params)").count();
+    assert_eq!(told, 2, "{}", refused.err);
+    assert!(
+        refused.err.contains("tool set_note") && refused.err.contains(": shop.orders (not tracked)\n"),
+        "{}",
+        refused.err
+    );
+    succeed(&anna, &["track", "shop.orders", "shop.items", "shop.bare"]).await;
+    // Foreign keys lead on: over the items to their parts. A log needs no key.
+    let refused = check(&db, &manifest).await;
+    let line = refused.err.lines().find(|line| line.contains("tool drop_order")).expect("a mistake");
+    assert!(line.ends_with(": shop.bare (no key), shop.parts (not tracked)"), "{line}");
+    assert!(!refused.err.contains("tool set_note"), "{}", refused.err);
+    assert!(manifest.compile_error(&db).await.contains("shop.parts (not tracked)"), "no server starts with it");
+    db.run("alter table shop.parts add primary key (\"order\", no)").await;
+    db.run(&format!("alter table shop.parts owner to anna_{}", db.name())).await;
+    succeed(&anna, &["track", "shop.parts"]).await;
+    succeed(&anna, &["track", "shop.bare", "--is-log"]).await;
+    let fits = check(&db, &manifest).await;
+    assert_eq!(fits.code, 0, "{}", fits.err);
+    for line in [
+        "  set_note    shop.orders; undone by its recorded changes",
+        "  drop_order  shop.bare, shop.orders, shop.items (by foreign key items_order_fkey), \
+         shop.parts (by foreign key parts_order_no_fkey); not seen: what trigger noted of shop.items writes; \
+         undone by its recorded changes",
+    ] {
+        assert!(fits.out.lines().any(|found| found == line), "{line}: {}", fits.out);
+    }
+    let server = manifest.serve(&db).await;
+    db.run("insert into shop.orders (note) values ('old')").await;
+    let done = server.succeed("set_note", json!({"id": 1, "note": "new"})).await;
+    let note = done["meta"]["rollback"]["note"].as_str().expect("a note");
+    assert!(!note.contains("changes nothing"), "{note}");
+    assert_eq!(db.value("select count(*) from countersign.effect").await, "1");
+    // DDL makes it a mistake again.
+    db.run("alter table shop.orders add extra int").await;
+    let refused = check(&db, &manifest).await;
+    assert!(refused.err.contains("shop.orders (its columns have changed since it was tracked)"), "{}", refused.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_login_of_servers_is_told_to_the_triggers() {
+    let (db, anna) = shop().await;
+    succeed(&anna, &["track", "shop.orders", "shop.items"]).await;
+    let writers = |name: &str| format!("{name}_{}", db.name());
+    let said = succeed(&db.url(), &["init", "--writer", &writers("second")]).await;
+    assert!(said.contains("changed  tracks shop.items, shop.orders for the new login as well"), "{said}");
+    assert_eq!(db.value("select count(*) from countersign.tracking_problems()").await, "0");
+    // An administrator without rights on the tables.
+    let admin = login(&db, "admin").await;
+    db.run(&format!("alter role {admin} createrole; grant countersign_owner to {admin}")).await;
+    db.run(&format!("grant countersign_approver, countersign_operator to {admin} with admin option")).await;
+    let said =
+        succeed(&as_login(&db, &admin), &["init", "--writer", &writers("third"), "--reader-tables", "none"]).await;
+    assert!(said.contains("warning  the triggers of tracked tables do not know the new login of servers"), "{said}");
+    assert!(said.contains("`countersign track shop.items shop.orders` as the tables' owner"), "{said}");
+    let doctor = run_countersign(&db.writer_url(), &["doctor"]).await;
+    let problem = format!("tracking    shop.items: the triggers do not know the login {}", writers("third"));
+    assert!(doctor.out.lines().any(|line| line.starts_with("warning") && line.contains(&problem)), "{}", doctor.out);
+    succeed(&anna, &["track", "shop.orders", "shop.items"]).await;
+    let doctor = run_countersign(&db.writer_url(), &["doctor"]).await;
+    assert!(doctor.out.contains("the changes that writes make to 2 tracked tables are recorded"), "{}", doctor.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_demos_tables_are_tracked() {
+    let db = Database::empty("tracked_demo").await;
+    succeed(&db.url(), &["init", "--demo"]).await;
+    let sql = "select count(*) from pg_class c where c.relkind = 'r' and c.relnamespace in ('social'::regnamespace, 'studio'::regnamespace) \
+               and not exists (select from countersign.tracked t where t.relation = c.oid and t.is_current)";
+    assert_eq!(db.value(sql).await, "0");
+    let server = Server::on(&db).await;
+    let posted = server.succeed("post_tweet", json!({"text": "on the record"})).await;
+    assert_eq!(db.value("select count(*) from countersign.effect").await, "1");
+    let undo = &posted["meta"]["rollback"]["undo_params"];
+    server.succeed("delete_tweet", undo.clone()).await;
+    assert_eq!(db.value("select count(*) from social.tweet where text = 'on the record'").await, "0");
+    let problems = db
+        .rows(
+            "select p.name, p.problem from countersign.tracking_problems() p \
+                           where p.problem not like 'row level security:%'",
+        )
+        .await;
+    assert_eq!(problems, Vec::<Vec<String>>::new());
+}
