@@ -64,9 +64,9 @@ pub(crate) async fn compile(
     let known: Vec<&str> = tools::builtin::NAMES.into_iter().chain(declared.iter().map(String::as_str)).collect();
     let of_profiles = profiles.iter().flat_map(|own| own.unknown_tools(&known)).collect();
     match compiled {
-        Ok(catalog) => {
+        Ok(mut catalog) => {
             refuse_any(of_profiles)?;
-            let mistakes = not_undoable(ledger, &catalog).await?;
+            let mistakes = find_recorded(ledger, &mut catalog).await?;
             if mistakes.is_empty() { Ok(catalog) } else { Err(not_fitting(mistakes)) }
         }
         Err(Mistakes(mut mistakes)) => {
@@ -80,14 +80,18 @@ fn not_fitting(mistakes: Vec<manifest::Mistake>) -> anyhow::Error {
     anyhow::Error::new(Mistakes(mistakes)).context("the manifests do not fit the database")
 }
 
-/// The write tools that declare no undo, and whose recorded changes would not undo them either.
-async fn not_undoable(ledger: &Ledger, catalog: &Catalog) -> anyhow::Result<Vec<manifest::Mistake>> {
+/// Finds the write tools whose effects are recorded. The mistakes are of those that declare no undo and are none of these.
+async fn find_recorded(ledger: &Ledger, catalog: &mut Catalog) -> anyhow::Result<Vec<manifest::Mistake>> {
     let tracking = ledger.tracking();
     let mut mistakes = Vec::new();
-    for tool in catalog.tools.iter().filter(|tool| tool.access.writes() && tool.undo == Undo::None) {
+    for tool in catalog.tools.iter().filter(|tool| tool.access.writes()) {
         let coverage =
             tracking.coverage(tool.written_tables()).await.context("which tables are tracked cannot be asked")?;
         if coverage.is_undoable() {
+            catalog.recorded.insert(tool.name.clone());
+            continue;
+        }
+        if tool.undo != Undo::None {
             continue;
         }
         let gap = |table: &CoveredTable| Some(format!("{} ({})", table.name, table.gap.as_ref()?));

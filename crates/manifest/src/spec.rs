@@ -1,6 +1,6 @@
 //! What a manifest becomes: tools that fit the database, with everything that running them needs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +24,9 @@ pub struct Catalog {
     pub instructions: Vec<String>,
     /// What is not wrong, and likely not what was meant.
     pub warnings: Vec<Mistake>,
+    /// The write tools whose tables are all tracked, so that their recorded effects undo them. Empty until the caller of
+    /// [`crate::compile`] has asked the ledger.
+    pub recorded: BTreeSet<String>,
 }
 
 /// What an operator says of a built-in tool.

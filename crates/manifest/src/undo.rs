@@ -17,9 +17,7 @@ type Row = Map<String, Value>;
 #[must_use]
 pub fn rollback(spec: &ToolSpec, params: &Row, rows: &[Row], before: &[Row]) -> Rollback {
     match &spec.undo {
-        Undo::None if spec.access.writes() => Rollback::irreversible(
-            "No call undoes this write. Its changes are recorded: an operator can undo it by its correlation_id.",
-        ),
+        Undo::None if spec.access.writes() => Rollback::by_effects(),
         Undo::None => Rollback::irreversible("This tool changes nothing, so there is nothing to undo."),
         Undo::Irreversible { why } => Rollback::irreversible(why.as_str()),
         Undo::Calls { tool, params: sources, for_each, note } => {

@@ -91,8 +91,20 @@ pub(crate) fn redaction(spec: &ToolSpec, params: &Map<String, Value>) -> Redacti
 }
 
 /// The keys of what is kept and shown of a write, beside its parameters and columns.
-const KEYS_OF_OURS: [&str; 9] =
-    ["rows", "row_count", "reversible", "undo_tool", "undo_params", "undo_calls", "tool", "params", "note"];
+const KEYS_OF_OURS: [&str; 12] = [
+    "rows",
+    "row_count",
+    "reversible",
+    "undo_tool",
+    "undo_params",
+    "undo_calls",
+    "tool",
+    "params",
+    "checked",
+    "note",
+    "idempotency_key",
+    "correlation_id",
+];
 
 /// `7.0` and `0.7e1` are the integer 7 to JSON Schema, so they are to an integer parameter; and `"1.50"` is the number
 /// 1.50 to a numeric one.

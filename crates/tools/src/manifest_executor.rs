@@ -17,6 +17,8 @@ pub(crate) struct ManifestExecutor {
     spec: Arc<ToolSpec>,
     /// Instead of statements.
     native: Option<Arc<dyn Executor>>,
+    /// Whether the effects of its writes are recorded, so that an undo is checked against them.
+    is_recorded: bool,
 }
 
 /// `data` of a tool that returns any number of rows.
@@ -41,8 +43,8 @@ struct Done {
 }
 
 impl ManifestExecutor {
-    pub(crate) fn new(spec: Arc<ToolSpec>, native: Option<Arc<dyn Executor>>) -> Self {
-        Self { spec, native }
+    pub(crate) fn new(spec: Arc<ToolSpec>, native: Option<Arc<dyn Executor>>, is_recorded: bool) -> Self {
+        Self { spec, native, is_recorded }
     }
 
     /// The parameters in PostgreSQL's text form.
@@ -136,7 +138,8 @@ impl ManifestExecutor {
 
     fn work(&self, order: &Order, done: Done, images: Images) -> Result<Work, Failure> {
         let captured = images.before.as_deref().unwrap_or_default();
-        let rollback = manifest::rollback(&self.spec, &order.params, &done.rows, captured);
+        let mut rollback = manifest::rollback(&self.spec, &order.params, &done.rows, captured);
+        rollback.checked = rollback.undo_tool.as_ref().map(|_| self.is_recorded);
         let (before, after) = images.into_json(&self.spec.name)?;
         Ok(Work { data: done.data, rows_affected: done.rows_affected, before, after, rollback })
     }

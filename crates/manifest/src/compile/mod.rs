@@ -71,7 +71,7 @@ pub async fn compile(
         let tools = drafts.into_iter().zip(inferred).filter_map(|(draft, inferred)| build::spec(draft, inferred?));
         let tools: Vec<Arc<ToolSpec>> = tools.map(Arc::new).collect();
         let warnings = check::warnings(&tools);
-        return Ok(Catalog { tools, notes, builtin, instructions, warnings });
+        return Ok(Catalog { tools, notes, builtin, instructions, warnings, ..Catalog::default() });
     }
     Err(mistakes.sorted())
 }
