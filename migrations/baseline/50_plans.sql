@@ -100,3 +100,32 @@ end $$;
 comment on function countersign.undo_plan(uuid[], text, text) is
     'What undoing these writes would mean. strict: each conflict is reported. skip: whole writes that conflict are left out, with the selected '
     'writes that they stand on. cascade: recorded later writes on the same rows are undone as well. Changes from outside are never undone.';
+
+create table countersign.stored_plan (
+    plan_id     uuid         primary key default gen_random_uuid(),
+    selection   json         not null,
+    parts       json         not null,
+    report      json         not null,
+    digest      text         not null,
+    made_by     text         not null,
+    made_login  name         not null default session_user,
+    made_at     timestamptz  not null default clock_timestamp()
+);
+comment on table countersign.stored_plan is 'Plans of `countersign undo plan`, as they were shown. Rows are kept.';
+comment on column countersign.stored_plan.selection is 'Which writes were asked for, with both ends of the time.';
+comment on column countersign.stored_plan.parts is
+    'What is undone in one transaction each: [{writes, digest, rows}]. Parts share no rows, so each can be undone without the others.';
+comment on column countersign.stored_plan.report is 'What countersign.undo_plan said, with the conflicts of the trial.';
+comment on column countersign.stored_plan.made_by is 'The user of the operating system.';
+
+create function countersign.store_plan(chosen json, plan_parts json, plan_report json, plan_digest text, who text) returns uuid
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    made  uuid;
+begin
+    perform countersign.refuse_within_a_write();
+    insert into countersign.stored_plan (selection, parts, report, digest, made_by)
+    values (chosen, plan_parts, plan_report, plan_digest, who) returning plan_id into made;
+    return made;
+end $$;
+comment on function countersign.store_plan(json, json, json, text, text) is 'Keeps a plan for `countersign undo run`.';

@@ -42,6 +42,7 @@ grant execute on function countersign.begin_decision(uuid), countersign.decide_a
     to countersign_approver;
 
 -- Operators.
+grant select on countersign.stored_plan to countersign_operator;
 grant execute on function
     countersign.admit_undo(uuid, uuid[], text, text, json, text, text, text),
     countersign.claim(uuid, bytea, integer, boolean),
@@ -49,6 +50,7 @@ grant execute on function
     countersign.finish(uuid, json, text, bigint, json, json, json, interval),
     countersign.fail(uuid, bytea, text, text, text, json, text),
     countersign.resolve(uuid, bytea, integer),
+    countersign.store_plan(json, json, json, text, text),
     countersign.selected_writes(text, text, text, text, text, text, timestamp with time zone, timestamp with time zone),
     countersign.freeze(text, text, text, text),
     countersign.unfreeze(text, text, text)

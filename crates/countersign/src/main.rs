@@ -12,6 +12,7 @@ mod demo;
 mod demo_data;
 mod diff;
 mod doctor;
+mod effects;
 mod freeze;
 mod generated;
 mod init;

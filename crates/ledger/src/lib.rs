@@ -27,6 +27,7 @@ mod baseline;
 mod conflicts;
 mod definitions;
 mod doctor;
+mod effects;
 mod execute;
 mod executor;
 mod executors;
@@ -37,6 +38,7 @@ mod identity;
 mod intent;
 mod login_settings;
 mod memory;
+pub mod operator;
 mod preview;
 pub mod proposals;
 pub mod read;
@@ -172,6 +174,12 @@ impl Ledger {
     #[must_use]
     pub fn freezes(&self) -> Freezes {
         Freezes::new(self.writer.clone(), self.records())
+    }
+
+    /// Undo by people.
+    #[must_use]
+    pub fn operator(&self) -> operator::Operator {
+        operator::Operator::new(self.writer.clone(), self.records())
     }
 
     /// Which changes are recorded.

@@ -7,6 +7,7 @@ use pg::Writer;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
+use crate::effects;
 use crate::executor::as_object;
 
 /// The states of a record.
@@ -88,7 +89,7 @@ const RECENT_SQL: &str = concat!(
 const DETAIL_SQL: &str = concat!(
     "select a.id, a.correlation_id, a.idempotency_key, a.tool_name, a.fingerprint as params_hash, a.params_summary, a.params, a.status, \
      a.result_summary, a.result, a.rows_affected, a.before_image, a.after_image, a.rollback as rollback_action, a.error_code, a.error_sqlstate, \
-     a.error_message, a.elapsed_ms, a.account_id, a.actor, a.client, a.duplicate_of, a.approval, \
+     a.error_message, a.elapsed_ms, a.account_id, a.actor, a.client, a.duplicate_of, a.approval, a.error_detail, \
      (select json_agg(v.reversed_by) from countersign.reversal v where v.correlation_id = a.correlation_id) as reversed_by, \
      (select json_agg(v.correlation_id) from countersign.reversal v where v.reversed_by = a.correlation_id) as reverses, ",
     rfc3339!("a.admitted_at"),
@@ -139,7 +140,8 @@ impl Records {
         correlation_id: CorrelationId,
     ) -> Result<Option<Map<String, Value>>, pg::Error> {
         let params = [Some(account.as_str().to_owned()), Some(correlation_id.to_string())];
-        Ok(self.objects(DETAIL_SQL, &params).await?.into_iter().next())
+        let found = self.objects(DETAIL_SQL, &params).await?.into_iter().next();
+        self.with_effects(found, correlation_id).await
     }
 
     /// A write of the account with what has to be known before it is undone; `None` if the account has no such write.
@@ -158,6 +160,20 @@ impl Records {
         let status = Status::ALL.into_iter().find(|known| Some(known.as_str()) == status.as_deref());
         let tools = tools.and_then(|tools| serde_json::from_str(&tools).ok()).unwrap_or_default();
         Ok(status.map(|status| Undoable { status, tools }))
+    }
+
+    /// The record with its effects, if it has some.
+    pub(crate) async fn with_effects(
+        &self,
+        record: Option<Map<String, Value>>,
+        correlation_id: CorrelationId,
+    ) -> Result<Option<Map<String, Value>>, pg::Error> {
+        let Some(mut record) = record else { return Ok(None) };
+        if record.get("status") == Some(&Status::Success.as_str().into()) {
+            let effects = effects::of_write(&self.writer, correlation_id, Instant::now() + self.deadline).await?;
+            record.insert("effects".to_owned(), effects.unwrap_or_default());
+        }
+        Ok(Some(record))
     }
 
     /// The rows of a statement that only reads, as objects; asked again if the session turned out to be dead.

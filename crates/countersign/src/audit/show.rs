@@ -5,15 +5,15 @@ use serde_json::{Map, Value};
 
 use super::args::ShowArgs;
 use super::open;
-use crate::diff;
 use crate::settings::Settings;
 use crate::short_id;
 use crate::terminal::{Style, say};
 use crate::text;
 use crate::text::{Shown, beside, cell, json_line};
+use crate::{diff, effects};
 
 /// What is shown, in this order: the heading and the column. What is null is left out.
-const FIELDS: [(&str, &str); 25] = [
+const FIELDS: [(&str, &str); 26] = [
     ("correlation id", "correlation_id"),
     ("record", "id"),
     ("status", "status"),
@@ -35,6 +35,7 @@ const FIELDS: [(&str, &str); 25] = [
     ("duplicate of", "duplicate_of"),
     ("sealed in entry", "seal_entry"),
     ("parameters", "params"),
+    ("changed rows", "effects"),
     ("rows", "before_image"),
     ("result", "result"),
     ("undo", "rollback_action"),
@@ -67,6 +68,10 @@ pub(crate) async fn run(arguments: ShowArgs, settings: &Settings) -> anyhow::Res
     for (heading, column) in FIELDS {
         let lines = match column {
             "before_image" => rows(&record, shown),
+            "effects" => {
+                let effects = record.get("effects").filter(|effects| !effects.is_null());
+                effects.map(|effects| beside(heading, effects::lines(effects, shown.full))).unwrap_or_default()
+            }
             "client" => client(&record),
             _ => shown.field(heading, record.get(column)),
         };

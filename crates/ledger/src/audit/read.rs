@@ -128,12 +128,13 @@ impl Audit {
     }
 
     /// One record whole, with what it duplicates, what duplicates it, what reversed it and what it reversed, and the entry
-    /// of the chain that seals it.
+    /// of the chain that seals it, and its effects.
     ///
     /// # Errors
     /// Whatever the database says.
     pub async fn show(&self, correlation_id: CorrelationId) -> Result<Option<Map<String, Value>>, pg::Error> {
-        Ok(self.records.objects(SHOW_SQL, &[Some(correlation_id.to_string())]).await?.into_iter().next())
+        let found = self.records.objects(SHOW_SQL, &[Some(correlation_id.to_string())]).await?.into_iter().next();
+        self.records.with_effects(found, correlation_id).await
     }
 
     /// How many records are in each state, by tool in alphabetical order, then overall (`tool_name` is null).

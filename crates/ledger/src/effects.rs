@@ -1,0 +1,139 @@
+//! The effects of a write, for people and agents: by table and key, with the columns before and after.
+
+use contract::CorrelationId;
+use pg::Writer;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+/// The most effects that one answer has; it says how many there are.
+pub(crate) const MOST_SHOWN: u32 = 100;
+
+/// The most bytes of row images that are read for one answer.
+const MOST_BYTES: usize = 1 << 20;
+
+const EFFECTS_SQL: &str = "\
+select t.name, e.op::pg_catalog.text, coalesce(e.key_before, e.key), e.before, e.after, \
+    pg_catalog.array_to_json(coalesce(e.unchanged, '{}')), pg_catalog.array_to_json(t.columns), pg_catalog.array_to_json(t.sensitive), \
+    (select pg_catalog.count(*) from countersign.effect c where c.correlation_id operator(pg_catalog.=) $1) \
+from countersign.effect e join countersign.tracked t on t.shape operator(pg_catalog.=) e.shape \
+where e.correlation_id operator(pg_catalog.=) $1 order by e.position limit $2::pg_catalog.int8";
+
+/// The effects of a write as JSON: `{"count": 2, "rows": [{"table", "key", "change": "update", "columns": {"status": {"before", "after"}}}]}`,
+/// the first [`MOST_SHOWN`] in the order in which they were made. Of an update `columns` has those that changed; of an insert or a delete
+/// those that are not null, each with its value. Values are PostgreSQL's text. `None`: none is on record.
+///
+/// # Errors
+/// Whatever the database says.
+pub(crate) async fn of_write(
+    writer: &Writer,
+    write: CorrelationId,
+    deadline: Instant,
+) -> Result<Option<Value>, pg::Error> {
+    let params = [Some(write.to_string()), Some(MOST_SHOWN.to_string())];
+    let outcome = writer.ask(EFFECTS_SQL, &params, deadline).await?;
+    let (mut count, mut bytes, mut rows) = (0, 0, Vec::new());
+    for row in outcome.rows {
+        let Ok([table, op, key, before, after, unchanged, columns, sensitive, all]) =
+            <[Option<String>; 9]>::try_from(row)
+        else {
+            continue;
+        };
+        count = all.and_then(|all| all.parse::<u64>().ok()).unwrap_or_default();
+        bytes += before.as_ref().map_or(0, String::len) + after.as_ref().map_or(0, String::len);
+        if bytes > MOST_BYTES {
+            break;
+        }
+        let list = |json: Option<String>| -> Vec<String> {
+            json.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default()
+        };
+        let unchanged: Vec<usize> = unchanged.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
+        let columns = Columns { names: list(columns), sensitive: list(sensitive), unchanged };
+        let key: Value = key.and_then(|key| serde_json::from_str(&key).ok()).unwrap_or_default();
+        let (change, columns) = match op.as_deref() {
+            Some("I") => ("insert", columns.present(after.as_deref())),
+            Some("D") => ("delete", columns.present(before.as_deref())),
+            _ => ("update", columns.changed(before.as_deref(), after.as_deref())),
+        };
+        rows.push(json!({"table": table, "key": key, "change": change, "columns": columns}));
+    }
+    Ok((count > 0).then(|| json!({"count": count, "rows": rows})))
+}
+
+/// The columns of a row image.
+struct Columns {
+    names: Vec<String>,
+    /// Those that no image has.
+    sensitive: Vec<String>,
+    /// The numbers, from 1, of large columns that an update left alone: the image before it is without them.
+    unchanged: Vec<usize>,
+}
+
+impl Columns {
+    fn values(&self, image: Option<&str>) -> Vec<(&String, Option<String>)> {
+        let values = image.map(fields).unwrap_or_default();
+        self.names.iter().zip(values).filter(|(name, _)| !self.sensitive.contains(name)).collect()
+    }
+
+    fn present(&self, image: Option<&str>) -> Map<String, Value> {
+        let values = self.values(image).into_iter();
+        values.filter_map(|(name, value)| Some((name.clone(), Value::from(value?)))).collect()
+    }
+
+    fn changed(&self, before: Option<&str>, after: Option<&str>) -> Map<String, Value> {
+        let is_unchanged = |name: &String| {
+            let number = self.names.iter().position(|one| one == name).map(|at| at + 1);
+            number.is_some_and(|number| self.unchanged.contains(&number))
+        };
+        let both = self.values(before).into_iter().zip(self.values(after));
+        both.filter(|((name, before), (_, after))| before != after && !is_unchanged(name))
+            .map(|((name, before), (_, after))| (name.clone(), json!({"before": before, "after": after})))
+            .collect()
+    }
+}
+
+/// The values of a row image, which is the text of a row as PostgreSQL writes it (manual, section 8.16.6): `(1,"a ""b""",)`.
+fn fields(image: &str) -> Vec<Option<String>> {
+    let mut fields = Vec::new();
+    let inner = image.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or_default();
+    let mut characters = inner.chars().peekable();
+    let (mut field, mut is_quoted, mut inside) = (String::new(), false, false);
+    while let Some(character) = characters.next() {
+        match character {
+            '"' if inside && characters.peek() == Some(&'"') => field.extend(characters.next()),
+            '"' => {
+                inside = !inside;
+                is_quoted = true;
+            }
+            '\\' if inside => field.extend(characters.next()),
+            ',' if !inside => {
+                let value = std::mem::take(&mut field);
+                fields.push((is_quoted || !value.is_empty()).then_some(value));
+                is_quoted = false;
+            }
+            character => field.push(character),
+        }
+    }
+    fields.push((is_quoted || !field.is_empty()).then_some(field));
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_image_has_the_values_of_its_columns() {
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(fields(r#"(1,"a ""b"" \\ c,d",,"")"#), [text("1"), text(r#"a "b" \ c,d"#), None, text("")]);
+        assert_eq!(fields("()"), [None]);
+    }
+
+    #[test]
+    fn an_update_shows_the_columns_that_changed() {
+        let names = ["id", "status", "note", "secret"].map(str::to_owned).to_vec();
+        let columns = Columns { names, sensitive: vec!["secret".to_owned()], unchanged: vec![3] };
+        let changed = columns.changed(Some("(1,open,,x)"), Some("(1,paid,long,y)"));
+        assert_eq!(Value::Object(changed), json!({"status": {"before": "open", "after": "paid"}}));
+        assert_eq!(Value::Object(columns.present(Some("(1,open,,)"))), json!({"id": "1", "status": "open"}));
+    }
+}

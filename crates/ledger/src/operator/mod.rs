@@ -1,0 +1,304 @@
+//! People undo the writes of any account, over a login with the role `countersign_operator`, which no server has.
+//!
+//! ```text
+//! admit_undo | BEGIN, claim, undo | SET CONSTRAINTS ALL IMMEDIATE, finish, COMMIT
+//!                                 | or, with conflicts: ROLLBACK, fail
+//! ```
+//! `plan` is the undo of many writes.
+
+mod plan;
+
+use std::time::Duration;
+
+use contract::{CorrelationId, ErrorCode, Rollback, UNDO_TOOL};
+use pg::{Lease, Step, StepError, Writer};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+pub use plan::{Part, Plan, PlanMode, Progress, Selection, StoredPlan};
+
+use crate::conflicts::{refused_inverse, undo_failure};
+use crate::effects;
+use crate::fingerprint::sha256_hex;
+use crate::records::{Records, summary};
+
+/// How long one undo may take: it may have thousands of rows.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// How long the outcome is looked for after a lost connection, in all and at a time.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+const ADMIT_SQL: &str = "select verdict, original, call_slot from countersign.admit_undo($1, $2::pg_catalog.uuid[], $3, $4, $5, $6, $7, $8)";
+const CLAIM_SQL: &str = "select countersign.claim($1, $2, $3, true)";
+const PREVIEW_SQL: &str = "select countersign.claim_preview(pg_catalog.gen_random_uuid(), \
+    (select pg_catalog.max(r.account_id) from countersign.record r where r.correlation_id operator(pg_catalog.=) any ($1::pg_catalog.uuid[])), $2, $3, $4)";
+const UNDO_SQL: &str = "select countersign.undo($1::pg_catalog.uuid[])";
+const FINISH_SQL: &str = "select countersign.finish($1, $2, $3, $4, null, null, $5)";
+const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, null, $4, $5)";
+const RESOLVE_SQL: &str = "select final_status, final_code, final_message from countersign.resolve($1, $2, $3)";
+
+/// Undo by people.
+#[derive(Debug, Clone)]
+pub struct Operator {
+    writer: Writer,
+    records: Records,
+}
+
+/// What an undo came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum UndoOutcome {
+    /// The rows are what they were.
+    Undone {
+        /// The receipt of the undo, which can be undone as well.
+        correlation_id: CorrelationId,
+        /// How many rows were put back.
+        rows: u64,
+        /// Its effects ([`crate::Records::detail`] has the form).
+        effects: Value,
+    },
+    /// What was tried would put back so many rows; it was rolled back.
+    WouldUndo {
+        /// How many.
+        rows: u64,
+    },
+    /// Nothing was changed.
+    Conflicts {
+        /// The receipt of the attempt; a trial has none.
+        correlation_id: Option<CorrelationId>,
+        /// One object for each, as `countersign.undo` reports them.
+        conflicts: Vec<Value>,
+        /// How many rows the undo is about.
+        rows: u64,
+    },
+}
+
+/// Why an undo could not be done, or it is not known whether it was.
+#[derive(Debug, thiserror::Error)]
+pub enum UndoError {
+    /// Another undo of the same writes is running.
+    #[error("an undo of the same writes is running: {0}")]
+    InFlight(String),
+    /// The connection was lost at COMMIT.
+    #[error(
+        "the connection was lost while the undo was being committed, and whether it was is not known: look for {0} with `countersign audit show`"
+    )]
+    Unknown(CorrelationId),
+    /// The attempt has ended without a change.
+    #[error("the undo was not made: {0}")]
+    Failed(String),
+    /// Whatever the database says.
+    #[error(transparent)]
+    Database(#[from] pg::Error),
+}
+
+/// An undo that is admitted.
+struct Admitted {
+    correlation_id: CorrelationId,
+    slot: Option<String>,
+}
+
+/// What `countersign.undo` answers.
+#[derive(Debug, Default, Deserialize)]
+struct Answer {
+    #[serde(default)]
+    rows: u64,
+    #[serde(default)]
+    conflicts: Vec<Value>,
+}
+
+impl Operator {
+    pub(crate) fn new(writer: Writer, records: Records) -> Self {
+        Self { writer, records }
+    }
+
+    /// Undoes one write, whose account it is does not matter. `who` is recorded: the user of the operating system.
+    ///
+    /// # Errors
+    /// [`UndoError`]; SQLSTATE 42501 without the role `countersign_operator`.
+    pub async fn undo(&self, write: CorrelationId, who: &str) -> Result<UndoOutcome, UndoError> {
+        self.undo_all(&[write], who, UNDO_TOOL, &json!({"correlation_id": write.to_string()}), None).await
+    }
+
+    /// Tries the undo of these writes, all together, in a transaction that is rolled back.
+    ///
+    /// # Errors
+    /// As [`Self::undo`].
+    pub async fn try_undo(&self, writes: &[CorrelationId], who: &str) -> Result<UndoOutcome, UndoError> {
+        let mut lease = self.lease().await?;
+        let preview = [Some(array(writes)), Some(who.to_owned()), Some(UNDO_TOOL.to_owned()), Some(timeout_ms())];
+        let undo = [Some(array(writes))];
+        let steps = [step(PREVIEW_SQL, &preview), step(UNDO_SQL, &undo), Step::plain("set constraints all immediate")];
+        let tried = lease.session().begin(None, &steps).await;
+        lease.session().run(&[Step::plain("rollback")]).await.map_err(error)?;
+        let answer = answer(tried.map_err(error)?.into_iter().nth(1).unwrap_or_default().rows);
+        Ok(match answer {
+            Answer { rows, conflicts } if conflicts.is_empty() => UndoOutcome::WouldUndo { rows },
+            Answer { rows, conflicts } => UndoOutcome::Conflicts { correlation_id: None, conflicts, rows },
+        })
+    }
+
+    /// Undoes these writes in one transaction.
+    async fn undo_all(
+        &self,
+        writes: &[CorrelationId],
+        who: &str,
+        tool: &str,
+        arguments: &Value,
+        plan_digest: Option<&str>,
+    ) -> Result<UndoOutcome, UndoError> {
+        let mut lease = self.lease().await?;
+        let admitted = admit(&mut lease, writes, who, tool, arguments, plan_digest).await?;
+        let id = Some(admitted.correlation_id.to_string());
+        let claim = [id.clone(), admitted.slot.clone(), Some(timeout_ms())];
+        let undo = [Some(array(writes))];
+        let begun = lease.session().begin(None, &[step(CLAIM_SQL, &claim), step(UNDO_SQL, &undo)]).await;
+        let answer = match begun {
+            Ok(outcomes) => answer(outcomes.into_iter().nth(1).unwrap_or_default().rows),
+            Err(failed) => return self.failed(lease, &admitted, error(failed)).await,
+        };
+        if !answer.conflicts.is_empty() {
+            return refuse(&mut lease, &admitted, answer.conflicts, answer.rows).await;
+        }
+        let data = json!({"undone": writes.iter().map(ToString::to_string).collect::<Vec<_>>(), "rows": answer.rows})
+            .to_string();
+        let rollback = Rollback::by_effects().of_write(&admitted.correlation_id.to_string());
+        let rollback = serde_json::to_string(&rollback).map_err(|error| UndoError::Failed(error.to_string()))?;
+        let finish = [id, Some(data.clone()), Some(summary(&data)), Some(answer.rows.to_string()), Some(rollback)];
+        let steps = [Step::plain("set constraints all immediate"), step(FINISH_SQL, &finish), Step::plain("commit")];
+        match lease.session().run(&steps).await {
+            Ok(outcomes) if outcomes.last().is_some_and(|last| last.tag == "COMMIT") => {}
+            Ok(_) => return self.resolve(&admitted).await,
+            Err(StepError { error: pg::Error::Server(error), .. }) => match refused_inverse(&error) {
+                Some(failure) => {
+                    let conflicts = failure.conflicts.map(|conflicts| *conflicts);
+                    let conflicts = conflicts.and_then(|conflicts| serde_json::from_value(conflicts).ok());
+                    let undone = || vec![json!({"code": "already_reversed", "message": failure.message})];
+                    return refuse(&mut lease, &admitted, conflicts.unwrap_or_else(undone), answer.rows).await;
+                }
+                None => return self.failed(lease, &admitted, pg::Error::Server(error)).await,
+            },
+            Err(failed) => return self.failed(lease, &admitted, failed.error).await,
+        }
+        self.undone(admitted.correlation_id, answer.rows).await
+    }
+
+    async fn undone(&self, correlation_id: CorrelationId, rows: u64) -> Result<UndoOutcome, UndoError> {
+        // The undo is made: that its effects cannot be read takes nothing away from it.
+        let effects = effects::of_write(&self.writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await;
+        Ok(UndoOutcome::Undone { correlation_id, rows, effects: effects.ok().flatten().unwrap_or_default() })
+    }
+
+    /// PostgreSQL refused a statement, which is recorded; or the connection was lost, and the record says what happened.
+    async fn failed(&self, mut lease: Lease, admitted: &Admitted, error: pg::Error) -> Result<UndoOutcome, UndoError> {
+        let pg::Error::Server(server) = &error else {
+            lease.discard();
+            return self.resolve(admitted).await;
+        };
+        fail(&mut lease, admitted, ErrorCode::SqlError, &server.message, None).await?;
+        Err(UndoError::Failed(server.message.clone()))
+    }
+
+    /// What became of an attempt whose connection was lost.
+    async fn resolve(&self, admitted: &Admitted) -> Result<UndoOutcome, UndoError> {
+        self.writer.forget_idle();
+        let id = admitted.correlation_id;
+        let wait_ms = Some(RESOLVE_TIMEOUT.as_millis().to_string());
+        let params = [Some(id.to_string()), admitted.slot.clone(), wait_ms];
+        let asked = self.writer.ask(RESOLVE_SQL, &params, Instant::now() + RESOLVE_TIMEOUT).await;
+        let row = asked.map_err(|_| UndoError::Unknown(id))?.rows.into_iter().next();
+        match row.and_then(|row| <[Option<String>; 3]>::try_from(row).ok()) {
+            Some([Some(status), ..]) if status == "success" => self.undone(id, 0).await,
+            Some([_, _, message]) => Err(UndoError::Failed(message.unwrap_or_default())),
+            None => Err(UndoError::Unknown(id)),
+        }
+    }
+
+    async fn lease(&self) -> Result<Lease, pg::Error> {
+        self.writer.lease(Instant::now() + RESOLVE_TIMEOUT).await
+    }
+}
+
+async fn admit(
+    lease: &mut Lease,
+    writes: &[CorrelationId],
+    who: &str,
+    tool: &str,
+    arguments: &Value,
+    plan_digest: Option<&str>,
+) -> Result<Admitted, UndoError> {
+    let correlation_id = CorrelationId::new();
+    let arguments = arguments.to_string();
+    let names: Vec<String> = writes.iter().map(ToString::to_string).collect();
+    let params = [
+        Some(correlation_id.to_string()),
+        Some(array(writes)),
+        Some(who.to_owned()),
+        Some(tool.to_owned()),
+        Some(arguments.clone()),
+        Some(summary(&arguments)),
+        Some(sha256_hex(&format!("undo {}", names.join(" ")))),
+        plan_digest.map(str::to_owned),
+    ];
+    let answer = lease.ask(ADMIT_SQL, &params, Instant::now() + RESOLVE_TIMEOUT).await?;
+    let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 3]>::try_from(row).ok());
+    let [verdict, original, slot] = row.unwrap_or_default();
+    match verdict.as_deref() {
+        Some("run") => Ok(Admitted { correlation_id, slot }),
+        _ => Err(UndoError::InFlight(original.unwrap_or_default())),
+    }
+}
+
+async fn refuse(
+    lease: &mut Lease,
+    admitted: &Admitted,
+    conflicts: Vec<Value>,
+    rows: u64,
+) -> Result<UndoOutcome, UndoError> {
+    let failure = undo_failure(conflicts.clone());
+    let detail = Some(Value::Array(conflicts.clone()).to_string());
+    fail(lease, admitted, failure.code, &failure.message, detail).await?;
+    Ok(UndoOutcome::Conflicts { correlation_id: Some(admitted.correlation_id), conflicts, rows })
+}
+
+/// Rolls back, and records why.
+async fn fail(
+    lease: &mut Lease,
+    admitted: &Admitted,
+    code: ErrorCode,
+    message: &str,
+    detail: Option<String>,
+) -> Result<(), UndoError> {
+    let params = [
+        Some(admitted.correlation_id.to_string()),
+        admitted.slot.clone(),
+        Some(code.as_str().to_owned()),
+        Some(message.to_owned()),
+        detail,
+    ];
+    lease.session().run(&[Step::plain("rollback"), step(FAIL_SQL, &params)]).await.map_err(error)?;
+    Ok(())
+}
+
+fn answer(rows: Vec<Vec<Option<String>>>) -> Answer {
+    let text = rows.into_iter().flatten().flatten().next();
+    text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+}
+
+fn step<'a>(sql: &'a str, params: &'a [Option<String>]) -> Step<'a> {
+    Step { sql, params, param_types: &[] }
+}
+
+fn error(failed: StepError) -> pg::Error {
+    failed.error
+}
+
+/// As PostgreSQL writes an array of `uuid`.
+fn array(writes: &[CorrelationId]) -> String {
+    let ids: Vec<String> = writes.iter().map(ToString::to_string).collect();
+    format!("{{{}}}", ids.join(","))
+}
+
+fn timeout_ms() -> String {
+    DEADLINE.as_millis().to_string()
+}
