@@ -348,3 +348,19 @@ async fn the_demos_tables_are_tracked() {
         .await;
     assert_eq!(problems, Vec::<Vec<String>>::new());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_owns_the_ledger_itself_has_its_tables_tracked() {
+    let db = Database::empty("own_ledger_tracked").await;
+    let solo = login(&db, "solo").await;
+    db.run(&format!("alter database {} owner to {solo}", db.name())).await;
+    let url = as_login(&db, &solo);
+    succeed(&url, &["init"]).await;
+    db.run(&format!("set role {solo}; create schema shop; create table shop.orders (id int primary key)")).await;
+    let said = succeed(&url, &["track", "--schema", "shop"]).await;
+    assert!(said.starts_with("tracked  shop.orders: key (id), shape 1\n"), "{said}");
+    let owner = "select pg_get_userbyid(p.proowner) from pg_proc p where p.proname like 'effect_of_%'";
+    assert_eq!(db.value(owner).await, solo);
+    // Once more, now that there is a function to replace.
+    succeed(&url, &["track", "shop.orders", "--all-writers"]).await;
+}
