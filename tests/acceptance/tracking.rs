@@ -214,7 +214,12 @@ async fn a_table_in_use_is_named_and_a_dropped_one_can_be_untracked() {
     assert_eq!(tracked(&db).await, "");
     busy.batch_execute("rollback").await.unwrap();
     succeed(&anna, &["track", "shop.bare"]).await;
-    db.run("drop table shop.bare").await;
+    db.run("alter table shop.bare rename to plain").await;
+    let problems =
+        "select p.problem from countersign.tracking_problems() p where p.problem like 'the table has another name%'";
+    assert_eq!(db.rows(problems).await, [["the table has another name now: run `countersign track` again"]]);
+    assert_eq!(fail(&anna, &["untrack", "shop.bare"]).await, "countersign: there is no table shop.bare\n");
+    db.run("alter table shop.plain rename to bare; drop table shop.bare").await;
     let refused = fail(&anna, &["track", "shop.bare"]).await;
     assert!(
         refused.contains("there is no table shop.bare any more: `countersign untrack shop.bare` forgets it"),
@@ -319,6 +324,8 @@ async fn a_new_login_of_servers_is_told_to_the_triggers() {
         succeed(&as_login(&db, &admin), &["init", "--writer", &writers("third"), "--reader-tables", "none"]).await;
     assert!(said.contains("warning  the triggers of tracked tables do not know the new login of servers"), "{said}");
     assert!(said.contains("`countersign track shop.items shop.orders` as the tables' owner"), "{said}");
+    // Asked by a login that may not look into the schema.
+    db.run("revoke usage on schema shop from public").await;
     let doctor = run_countersign(&db.writer_url(), &["doctor"]).await;
     let problem = format!("tracking    shop.items: the triggers do not know the login {}", writers("third"));
     assert!(doctor.out.lines().any(|line| line.starts_with("warning") && line.contains(&problem)), "{}", doctor.out);
