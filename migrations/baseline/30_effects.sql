@@ -285,8 +285,11 @@ comment on function countersign.renew_tracking() is
 create function countersign.tracking_problems() returns table (name text, problem text)
 language sql stable set search_path = pg_catalog, pg_temp as $$
     with current as (
-        select t.*, c.relname, c.relkind, c.relpersistence, c.relowner, c.relrowsecurity
-        from countersign.tracked t left join pg_class c on c.oid = t.relation where t.is_current
+        -- Not to_regclass, which asks for rights on the schema.
+        select t.*, c.relname, c.relkind, c.relpersistence, c.relowner, c.relrowsecurity, format('%I.%I', n.nspname, c.relname) as name_now
+        from countersign.tracked t
+        left join pg_class c on c.oid = t.relation left join pg_namespace n on n.oid = c.relnamespace
+        where t.is_current
     ), part as (
         select c.shape, c.name, p.relid, k.relkind from current c
         cross join lateral (select relid from pg_partition_tree(c.relation) union select c.relation::regclass) p
@@ -296,7 +299,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select c.name, 'the table does not exist' from current c where c.relname is null
     union all
     select c.name, 'the table has another name now: run `countersign track` again' from current c
-    where c.relname is not null and to_regclass(c.name) is distinct from c.relation::regclass
+    where c.relname is not null and c.name <> c.name_now
     union all
     select c.name, 'columns have changed: run `countersign track` again' from current c
     join countersign.tracked t on t.shape = c.shape

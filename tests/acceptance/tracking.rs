@@ -214,7 +214,12 @@ async fn a_table_in_use_is_named_and_a_dropped_one_can_be_untracked() {
     assert_eq!(tracked(&db).await, "");
     busy.batch_execute("rollback").await.unwrap();
     succeed(&anna, &["track", "shop.bare"]).await;
-    db.run("drop table shop.bare").await;
+    db.run("alter table shop.bare rename to plain").await;
+    let problems =
+        "select p.problem from countersign.tracking_problems() p where p.problem like 'the table has another name%'";
+    assert_eq!(db.rows(problems).await, [["the table has another name now: run `countersign track` again"]]);
+    assert_eq!(fail(&anna, &["untrack", "shop.bare"]).await, "countersign: there is no table shop.bare\n");
+    db.run("alter table shop.plain rename to bare; drop table shop.bare").await;
     let refused = fail(&anna, &["track", "shop.bare"]).await;
     assert!(
         refused.contains("there is no table shop.bare any more: `countersign untrack shop.bare` forgets it"),
@@ -319,6 +324,8 @@ async fn a_new_login_of_servers_is_told_to_the_triggers() {
         succeed(&as_login(&db, &admin), &["init", "--writer", &writers("third"), "--reader-tables", "none"]).await;
     assert!(said.contains("warning  the triggers of tracked tables do not know the new login of servers"), "{said}");
     assert!(said.contains("`countersign track shop.items shop.orders` as the tables' owner"), "{said}");
+    // Asked by a login that may not look into the schema.
+    db.run("revoke usage on schema shop from public").await;
     let doctor = run_countersign(&db.writer_url(), &["doctor"]).await;
     let problem = format!("tracking    shop.items: the triggers do not know the login {}", writers("third"));
     assert!(doctor.out.lines().any(|line| line.starts_with("warning") && line.contains(&problem)), "{}", doctor.out);
@@ -347,4 +354,20 @@ async fn the_demos_tables_are_tracked() {
         )
         .await;
     assert_eq!(problems, Vec::<Vec<String>>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_that_owns_the_ledger_itself_has_its_tables_tracked() {
+    let db = Database::empty("own_ledger_tracked").await;
+    let solo = login(&db, "solo").await;
+    db.run(&format!("alter database {} owner to {solo}", db.name())).await;
+    let url = as_login(&db, &solo);
+    succeed(&url, &["init"]).await;
+    db.run(&format!("set role {solo}; create schema shop; create table shop.orders (id int primary key)")).await;
+    let said = succeed(&url, &["track", "--schema", "shop"]).await;
+    assert!(said.starts_with("tracked  shop.orders: key (id), shape 1\n"), "{said}");
+    let owner = "select pg_get_userbyid(p.proowner) from pg_proc p where p.proname like 'effect_of_%'";
+    assert_eq!(db.value(owner).await, solo);
+    // Once more, now that there is a function to replace.
+    succeed(&url, &["track", "shop.orders", "--all-writers"]).await;
 }

@@ -67,8 +67,8 @@ pub enum SchemaError {
     },
     /// A pooler is in between.
     #[error(
-        "the ledger's schema cannot be made through a connection pooler (pooler = \"transaction\"): its lock is one of a \
-         session. Run this once with a connection string of PostgreSQL itself, and without that setting"
+        "this cannot be done through a connection pooler (pooler = \"transaction\"), since it takes a lock of a session: run it \
+         once with a connection string of PostgreSQL itself, and without that setting"
     )]
     Pooled,
     /// The ledger's owner exists, and this role may not act as it.

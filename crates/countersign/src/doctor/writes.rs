@@ -20,7 +20,7 @@ async fn freezes(ledger: &Ledger) -> Vec<Finding> {
             .into_iter()
             .map(|row| {
                 let message = format!("{} are refused", freeze::whose(&row));
-                let advice = format!("it is {}; `countersign unfreeze` lets them go on", freeze::since(&row));
+                let advice = format!("frozen {}; `countersign unfreeze` lets them go on", freeze::since(&row));
                 Finding::warning(AREA, message, advice).with(row)
             })
             .collect(),

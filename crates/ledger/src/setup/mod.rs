@@ -18,6 +18,7 @@ mod privileges;
 mod reader;
 mod report;
 mod roles;
+mod tables;
 mod track;
 
 use pg::value::{identifier, sql_literal};
@@ -26,7 +27,8 @@ use pg::{Session, SessionSettings, Step, Target};
 pub use inspect::{Deviation, deviations};
 pub use report::{InitReport, SkippedRelation};
 pub use roles::{RoleReport, examine_roles};
-pub use track::{TableNames, TrackOptions, TrackReport, TrackedTable, track, untrack};
+pub use tables::TableNames;
+pub use track::{TrackOptions, TrackReport, TrackedTable, track, untrack};
 
 use crate::schema::{self, SchemaError};
 

@@ -6,20 +6,12 @@ use std::collections::BTreeMap;
 use pg::Target;
 use pg::value::text_array;
 
+use super::tables::{Table, TableNames};
 use super::{Setup, inspect, literal};
 use crate::schema::{self, SchemaError};
 
 /// How long a table's transactions may hold up `track`, and `track` the transactions that begin meanwhile.
 const TABLE_LOCK_TIMEOUT: &str = "5s";
-
-/// Which tables a command is about.
-#[derive(Debug, Clone, Default)]
-pub struct TableNames {
-    /// As SQL writes them; an unqualified name is one of `schema`, or of the only schema that has such a table.
-    pub tables: Vec<String>,
-    /// Without `tables`: all of its tables.
-    pub schema: Option<String>,
-}
 
 /// What `track` is asked to do. `None` leaves what a tracked table has.
 #[derive(Debug, Clone, Default)]
@@ -64,13 +56,6 @@ pub struct TrackReport {
     pub tables: Vec<TrackedTable>,
     /// The calls, and what each of them made in the form of comments.
     pub statements: Vec<String>,
-}
-
-/// A table that exists, or that is tracked and was dropped.
-struct Table {
-    oid: String,
-    name: String,
-    exists: bool,
 }
 
 /// Starts recording the changes of tables, or renews it; of all or of none.
@@ -121,27 +106,6 @@ fn not_a_member(user: &str) -> SchemaError {
          owns the tables and has been granted countersign_owner"
     ))
 }
-
-/// $1: the name as SQL writes it; $2: the schema of unqualified names, or ''. Partitions come with their root.
-const FIND_SQL: &str = "\
-select c.oid::text, format('%I.%I', n.nspname, c.relname), c.relkind::text, (c.relpersistence = 't')::text, \
-       case when c.relispartition then pg_partition_root(c.oid)::regclass::text else '' end, \
-       pg_has_role(c.relowner, 'usage')::text, pg_get_userbyid(c.relowner) \
-from (select parse_ident($1) as parts) i \
-join pg_namespace n on n.nspname = case cardinality(i.parts) when 1 then coalesce(nullif($2, ''), n.nspname) else i.parts[1] end \
-join pg_class c on c.relnamespace = n.oid and c.relname = i.parts[cardinality(i.parts)] \
-where cardinality(i.parts) <= 2 and c.relkind not in ('i', 'I', 't', 'c', 'S') and left(n.nspname, 3) <> 'pg_' \
-order by 2";
-
-const IN_SCHEMA_SQL: &str = "\
-select format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace \
-where n.nspname = $1 and c.relkind in ('r', 'p') and not c.relispartition order by 1";
-
-/// Tracked tables that were dropped.
-const GONE_SQL: &str = "\
-select t.relation::text, t.name from countersign.tracked t, (select parse_ident($1) as parts) i \
-where t.is_current and not exists (select from pg_class c where c.oid = t.relation) \
-  and parse_ident(t.name) = case cardinality(i.parts) when 1 then array[$2] || i.parts else i.parts end";
 
 /// The columns of a table, its key, and what it is tracked with.
 const COLUMNS_SQL: &str = "\
@@ -265,78 +229,6 @@ impl Setup {
         Ok(())
     }
 
-    /// The tables by these names, each once, in the order of their names: two of these commands wait for each other's locks and do
-    /// not deadlock.
-    async fn find_all(&mut self, names: &TableNames) -> Result<Vec<Table>, SchemaError> {
-        let mut wanted = names.tables.clone();
-        if let (true, Some(schema)) = (wanted.is_empty(), &names.schema) {
-            wanted = self.rows::<1>(IN_SCHEMA_SQL, &[Some(schema.clone())]).await?.concat();
-            if wanted.is_empty() {
-                return Err(SchemaError::Tracking(format!("the schema {schema} has no table")));
-            }
-        }
-        let (mut tables, mut mistakes) = (BTreeMap::new(), Vec::new());
-        for name in &wanted {
-            match self.find(name, names.schema.as_deref().unwrap_or_default()).await {
-                Ok(table) => drop(tables.insert(table.name.clone(), table)),
-                Err(SchemaError::Tracking(mistake)) => mistakes.push(mistake),
-                Err(error) => return Err(error),
-            }
-        }
-        if mistakes.is_empty() {
-            Ok(tables.into_values().collect())
-        } else {
-            Err(SchemaError::Tracking(mistakes.join("\n")))
-        }
-    }
-
-    async fn find(&mut self, name: &str, schema: &str) -> Result<Table, SchemaError> {
-        let mistake = |text: String| Err(SchemaError::Tracking(text));
-        let params = [Some(name.to_owned()), Some(schema.to_owned())];
-        // parse_ident refuses what is not a name, and the transaction goes on.
-        self.session.batch("savepoint name").await?;
-        let found: Vec<[String; 7]> = match self.rows(FIND_SQL, &params).await {
-            Err(SchemaError::Database(error)) if error.server().is_some_and(|error| error.sqlstate == "22023") => {
-                self.session.batch("rollback to savepoint name").await?;
-                return mistake(format!(
-                    "{name} is not the name of a table: write it as SQL does, such as shop.orders"
-                ));
-            }
-            found => found?,
-        };
-        let [one] = found.as_slice() else {
-            if let Some([oid, name]) = self.rows(GONE_SQL, &params).await?.into_iter().next() {
-                return Ok(Table { oid, name, exists: false });
-            }
-            return mistake(if found.is_empty() {
-                format!("there is no table {}", qualified(schema, name))
-            } else {
-                let candidates: Vec<&str> = found.iter().map(|[_, name, ..]| name.as_str()).collect();
-                format!("{name} is ambiguous: {}", candidates.join(", "))
-            });
-        };
-        let [oid, found, kind, is_temporary, root, owns, owner] = one;
-        if !root.is_empty() {
-            return mistake(format!("{found} is a partition of {root}: track {root}, and its partitions are recorded"));
-        }
-        let refusal = match kind.as_str() {
-            _ if found.starts_with("countersign.") => Some("belongs to the ledger"),
-            "v" => Some("is a view: track the tables that it shows"),
-            "m" => Some("is a materialized view: track the tables that it shows"),
-            "f" => Some("is a foreign table, whose rows are in another database"),
-            "r" | "p" if is_temporary == "true" => Some("is a temporary table"),
-            _ => None,
-        };
-        match refusal {
-            Some(why) => mistake(format!("{found} {why}")),
-            None if owns != "true" => mistake(format!(
-                "{found} belongs to the role {owner}, and {} is not a member of it: only its owner can have it tracked",
-                self.user
-            )),
-            None => Ok(Table { oid: oid.clone(), name: found.clone(), exists: true }),
-        }
-    }
-
     async fn columns(&mut self, table: &Table) -> Result<Columns, SchemaError> {
         let rows: Vec<[String; 6]> = self.rows(COLUMNS_SQL, &[Some(table.oid.clone())]).await?;
         let [all, key, maintained, sensitive, is_log, all_writers] = rows.into_iter().next().unwrap_or_default();
@@ -424,10 +316,6 @@ fn unknown_columns(options: &TrackOptions, calls: &[(Call, Table)]) -> Result<()
         }
     }
     Ok(())
-}
-
-fn qualified(schema: &str, name: &str) -> String {
-    if schema.is_empty() || name.contains('.') { name.to_owned() } else { format!("{schema}.{name}") }
 }
 
 fn in_use(table: &Table, error: SchemaError) -> SchemaError {
