@@ -15,6 +15,7 @@ use crate::keys::KeysCommand;
 use crate::proposals::args::ProposalsCommand;
 use crate::token::args::TokenCommand;
 use crate::track::{TrackArgs, UntrackArgs};
+use crate::undo::args::UndoArgs;
 
 /// Lets AI agents work on PostgreSQL, and lets people answer for what they did.
 #[derive(Debug, Parser)]
@@ -44,6 +45,11 @@ pub(crate) enum Command {
     Track(TrackArgs),
     /// Record the changes of these tables no longer: what was recorded stays, and cannot be undone any more.
     Untrack(UntrackArgs),
+    /// Take a write back, of whatever account: every row that it changed becomes what it was, or none.
+    ///
+    /// Needs a database login with the role countersign_operator and the rights that the write needed. Exits with 0 if it is undone, 1
+    /// after an error, and 2 if there are conflicts and nothing was changed.
+    Undo(Box<UndoArgs>),
     /// Refuse the writes of an account, of an actor, or all of them, those in flight included; reads go on.
     ///
     /// Needs a database login with the role countersign_operator. Recorded are that login and the user of the operating system.
@@ -253,6 +259,7 @@ impl Cli {
             Command::Keys(command) => command.connection().fill(&mut keys),
             Command::Track(track) => track.connection.fill(&mut keys),
             Command::Untrack(untrack) => untrack.connection.fill(&mut keys),
+            Command::Undo(undo) => undo.connection().fill(&mut keys),
             Command::Freeze(freeze) => freeze.connection.fill(&mut keys),
             Command::Unfreeze(unfreeze) => unfreeze.connection.fill(&mut keys),
             Command::Init(init) => init.connection.fill(&mut keys),

@@ -29,6 +29,7 @@ mod terminal;
 mod text;
 mod token;
 mod track;
+mod undo;
 mod wiring;
 
 use std::process::ExitCode;
@@ -83,6 +84,7 @@ async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::
         Command::Untrack(arguments) => {
             return connection::answered(&settings, track::untrack(arguments, &settings)).await;
         }
+        Command::Undo(arguments) => return undo::run(*arguments, &settings).await,
         Command::Freeze(arguments) => return freeze::freeze(arguments, &settings).await,
         Command::Unfreeze(arguments) => return freeze::unfreeze(arguments, &settings).await,
         Command::Check(arguments) => connection::answered(&settings, check::run(&arguments, &settings)).await?,

@@ -27,7 +27,8 @@ pub struct Selection {
     pub tool: Option<String>,
     /// That changed a row of this table: `schema.table`, as it is tracked.
     pub table: Option<String>,
-    /// Completed from this time on: whatever PostgreSQL reads as a `timestamptz`; the stored plan has the exact time.
+    /// Completed from this time on: an age (`12h`, `7d`, `4w`), or whatever PostgreSQL reads as a `timestamptz`. The stored plan has
+    /// the exact time.
     pub from: String,
     /// Completed before this time.
     pub to: String,
@@ -107,8 +108,13 @@ pub enum Progress {
     Done(UndoOutcome),
 }
 
-const TIMES_SQL: &str =
-    concat!("select ", rfc3339!("$1::timestamptz"), " as from_time, ", rfc3339!("$2::timestamptz"), " as to_time");
+const TIMES_SQL: &str = concat!(
+    "select ",
+    rfc3339!("case when $1::text ~ '^[0-9]+[hdw]$' then clock_timestamp() - $1::interval else $1::timestamptz end"),
+    " as from_time, ",
+    rfc3339!("case when $2::text ~ '^[0-9]+[hdw]$' then clock_timestamp() - $2::interval else $2::timestamptz end"),
+    " as to_time"
+);
 const SELECT_SQL: &str = concat!(
     "select s.correlation_id, s.tool_name, s.account_id, s.actor, ",
     rfc3339!("s.completed_at"),

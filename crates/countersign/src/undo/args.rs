@@ -1,0 +1,136 @@
+//! The arguments of `countersign undo`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use contract::IdPrefix;
+use ledger::operator::PlanMode;
+
+use crate::cli::ConnectionKeys;
+use crate::short_id;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct UndoArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<UndoCommand>,
+    #[command(flatten)]
+    pub(crate) one: OneArgs,
+}
+
+impl UndoArgs {
+    /// Which database it is about.
+    pub(crate) const fn connection(&self) -> &ConnectionKeys {
+        match &self.command {
+            Some(UndoCommand::Plan(plan)) => &plan.connection,
+            Some(UndoCommand::Run(run)) => &run.connection,
+            None => &self.one.connection,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OneArgs {
+    /// The correlation id that the write was answered with, or its first characters.
+    #[arg(value_parser = short_id::parse, required = true)]
+    pub(crate) correlation_id: Option<IdPrefix>,
+    /// Try it in a transaction that is rolled back.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// One JSON object for the outcome, or for each conflict.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    connection: ConnectionKeys,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum UndoCommand {
+    /// Show what undoing many writes would change, and keep that as a plan; nothing is undone.
+    Plan(Box<PlanArgs>),
+    /// Undo what a plan has shown, if it would still be the same; a plan that was interrupted goes on where it stopped.
+    Run(RunArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) scope: PlanScope,
+    /// Only writes that were completed from this time on: an age such as 12h or 7d, or a time such as 2026-11-22, yesterday or
+    /// '2026-11-22 09:00' (UTC).
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: String,
+    /// Only writes that were completed before this time; now by default.
+    #[arg(long, value_name = "TIME", default_value = "now")]
+    pub(crate) to: String,
+    /// What becomes of writes that conflict.
+    #[arg(long, value_enum, default_value_t = ModeArg::Strict)]
+    pub(crate) mode: ModeArg,
+    /// Beyond so many rows the plan runs in several transactions.
+    #[arg(long, value_name = "ROWS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_rows: u64,
+    /// Freeze the account or actor first.
+    #[arg(long)]
+    pub(crate) freeze: bool,
+    /// One JSON object for the plan.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct PlanScope {
+    /// Only writes of this account.
+    #[arg(long)]
+    pub(crate) account: Option<String>,
+    /// Only writes on behalf of this person.
+    #[arg(long)]
+    pub(crate) actor: Option<String>,
+    /// Only writes of this session.
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+    /// Only writes by a client of this name.
+    #[arg(long)]
+    pub(crate) client: Option<String>,
+    /// Only writes of this tool.
+    #[arg(long)]
+    pub(crate) tool: Option<String>,
+    /// Only writes that changed a row of this table, such as shop.orders.
+    #[arg(long)]
+    pub(crate) table: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The plan, or its first characters.
+    #[arg(value_parser = short_id::parse)]
+    pub(crate) plan: IdPrefix,
+    /// The digest that the plan was shown with.
+    #[arg(long)]
+    pub(crate) digest: String,
+    /// One JSON object for each part of the plan.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    connection: ConnectionKeys,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeArg {
+    /// Any conflict, and the plan cannot run.
+    Strict,
+    /// Whole writes that conflict are left out, with the selected writes that they stand on.
+    Skip,
+    /// Later recorded writes on the same rows are undone as well.
+    Cascade,
+}
+
+impl From<ModeArg> for PlanMode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::Strict => Self::Strict,
+            ModeArg::Skip => Self::Skip,
+            ModeArg::Cascade => Self::Cascade,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! `countersign undo`: people take writes back, of whatever account, over a login with the role `countersign_operator`.
+
+pub(crate) mod args;
+mod plan;
+mod report;
+
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use contract::{CorrelationId, IdPrefix};
+use ledger::operator::{UndoError, UndoOutcome};
+use ledger::{Ledger, SchemaError};
+use serde_json::json;
+
+use self::args::{OneArgs, UndoArgs, UndoCommand};
+use crate::settings::Settings;
+use crate::terminal::say;
+use crate::text::{cell, json_line};
+use crate::{connection, effects, person, short_id};
+
+/// Nothing was changed, because of conflicts.
+const CONFLICTS: u8 = 2;
+
+pub(crate) async fn run(arguments: UndoArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
+    let ledger = open(settings).await?;
+    match arguments.command {
+        Some(UndoCommand::Plan(arguments)) => plan::make(&ledger, *arguments).await,
+        Some(UndoCommand::Run(arguments)) => plan::run(&ledger, &arguments).await,
+        None => one(&ledger, &arguments.one).await,
+    }
+}
+
+async fn one(ledger: &Ledger, arguments: &OneArgs) -> anyhow::Result<ExitCode> {
+    let prefix = arguments.correlation_id.as_ref().ok_or_else(|| anyhow!("give the correlation id of a write"))?;
+    let write = find(ledger, prefix).await?;
+    let operator = ledger.operator();
+    let outcome = if arguments.dry_run {
+        operator.try_undo(&[write], &person::name()).await
+    } else {
+        operator.undo(write, &person::name()).await
+    };
+    let outcome = outcome.map_err(refused)?;
+    let subject = format!("the write {write}");
+    if arguments.json {
+        tell_json(&outcome)
+    } else {
+        tell(&subject, &outcome)
+    }
+    Ok(exit_code(&outcome))
+}
+
+/// What the command came to, for whoever runs it from a script.
+fn exit_code(outcome: &UndoOutcome) -> ExitCode {
+    match outcome {
+        UndoOutcome::Undone { .. } | UndoOutcome::WouldUndo { .. } => ExitCode::SUCCESS,
+        UndoOutcome::Conflicts { .. } => ExitCode::from(CONFLICTS),
+    }
+}
+
+fn tell(subject: &str, outcome: &UndoOutcome) {
+    match outcome {
+        UndoOutcome::Undone { correlation_id, rows, effects } => {
+            say(&format!("Undone: {subject}. {} as before it:", report::are(*rows)));
+            effects::lines(effects, false).iter().for_each(|line| say(&format!("  {line}")));
+            say(&format!("To have it back: countersign undo {correlation_id}"));
+        }
+        UndoOutcome::WouldUndo { rows } => {
+            say(&format!("Nothing was changed. Undoing {subject} would put {} back.", report::rows(*rows)));
+        }
+        UndoOutcome::Conflicts { conflicts, rows, .. } => {
+            report::lines(subject, conflicts, *rows).iter().for_each(|line| say(line));
+        }
+    }
+}
+
+/// One object for the outcome, or for each conflict.
+fn tell_json(outcome: &UndoOutcome) {
+    match outcome {
+        UndoOutcome::Undone { correlation_id, rows, effects } => {
+            let object = json!({"status": "undone", "correlation_id": correlation_id.to_string(), "rows": rows, "effects": effects});
+            say(&json_line(&object));
+        }
+        UndoOutcome::WouldUndo { rows } => say(&json_line(&json!({"status": "would_undo", "rows": rows}))),
+        UndoOutcome::Conflicts { conflicts, .. } => conflicts.iter().for_each(|conflict| say(&json_line(conflict))),
+    }
+}
+
+/// The write whose id begins like this.
+async fn find(ledger: &Ledger, prefix: &IdPrefix) -> anyhow::Result<CorrelationId> {
+    let matches = ledger.audit().find(prefix, short_id::LOOKED_FOR).await?;
+    let one = short_id::only(prefix, matches, |one| {
+        ["correlation_id", "created_at", "status", "tool_name"].map(|column| cell(one.get(column))).join(" ")
+    })?;
+    let id = one.and_then(|one| CorrelationId::parse(one.get("correlation_id")?.as_str()?));
+    id.ok_or_else(|| anyhow!("no record has the correlation id {}", prefix.as_str()))
+}
+
+/// The ledger of the configured database, which must have been made for it: in a copy an undo would change the copy.
+async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
+    let target = connection::configured(settings)?;
+    ledger::check(&target).await.map_err(|error| match error {
+        SchemaError::Database(error) => refused(error.into()),
+        error => error.into(),
+    })?;
+    ledger::check_identity(&target).await?;
+    Ok(Ledger::new(target, settings.ledger.clone()))
+}
+
+fn refused(error: UndoError) -> anyhow::Error {
+    match error {
+        UndoError::Database(error) if error.server().is_some_and(|error| error.sqlstate == "42501") => anyhow!(
+            "this database login is not an operator, or has no right to a table of the write, so nothing was changed: \
+             grant countersign_operator to <login>, and what the write needed of its tables ({error})"
+        ),
+        error => error.into(),
+    }
+}
