@@ -72,6 +72,7 @@ mod tokens;
 mod tool_list;
 mod tracking;
 mod undo;
+mod undo_cli;
 mod undo_matrix;
 mod unwritable_ledger;
 mod values;

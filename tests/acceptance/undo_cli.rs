@@ -1,0 +1,221 @@
+//! `countersign undo`: people take writes back, one by one or by a plan.
+
+use serde_json::{Value, json};
+use testkit::{CommandOutput, Database, Server, TestManifest, database, run_countersign};
+
+const SHOP: &str = "
+create schema shop;
+create table shop.orders (id int primary key, status text not null default 'open');
+create table shop.item (order_id int references shop.orders on delete cascade, line int, primary key (order_id, line));
+insert into shop.orders select g from generate_series(1, 9) g;
+insert into shop.item select g, 1 from generate_series(1, 9) g;
+select countersign.track(t) from unnest('{shop.orders, shop.item}'::regclass[]) t;
+grant usage on schema shop to countersign_writer, public;
+grant all on all tables in schema shop to countersign_writer, public;
+";
+
+const TOOLS: &str = r#"
+[[tool]]
+name = "set_status"
+access = "write"
+description = "Set the status of an order."
+sql = "update shop.orders set status = $2 where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }, { name = "status", description = "What." }]
+
+[[tool]]
+name = "drop_order"
+access = "write"
+description = "Drop an order with its items."
+sql = "delete from shop.orders where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }]
+"#;
+
+/// The database, a server of an agent, and the connection string of an operator.
+async fn shop() -> (Database, Server, String) {
+    let db = database().await;
+    db.run(SHOP).await;
+    let operator = format!("operator_{}", db.name());
+    db.run(&format!("create role {operator} login; grant countersign_operator to {operator}")).await;
+    let server = TestManifest::new(TOOLS).serve(&db).await;
+    let url = db.url().replace("user=postgres", &format!("user={operator}"));
+    (db, server, url)
+}
+
+async fn undo(url: &str, arguments: &[&str]) -> CommandOutput {
+    run_countersign(url, &[&["undo"], arguments].concat()).await
+}
+
+fn receipt(answer: &Value) -> String {
+    answer["meta"]["correlation_id"].as_str().unwrap().to_owned()
+}
+
+fn objects(ran: &CommandOutput) -> Vec<Value> {
+    ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_undoes_a_write_of_any_account_once_and_is_on_record() {
+    let (db, server, url) = shop().await;
+    let before = db.contents("shop").await;
+    let dropped = receipt(&server.succeed("drop_order", json!({"id": 1})).await);
+    let tried = undo(&url, &[&dropped, "--dry-run"]).await;
+    assert_eq!(tried.code, 0, "{}", tried.err);
+    assert_eq!(tried.out, format!("Nothing was changed. Undoing the write {dropped} would put 2 rows back.\n"));
+    assert_ne!(db.contents("shop").await, before);
+
+    let done = undo(&url, &[&dropped[..8]]).await;
+    assert_eq!((done.code, done.err.as_str()), (0, ""));
+    assert_eq!(db.contents("shop").await, before);
+    for line in [
+        "2 rows are as before it:",
+        "  shop.orders id=1: added, with id 1, status open",
+        "To have it back: countersign undo ",
+    ] {
+        assert!(done.out.contains(line), "{line}: {}", done.out);
+    }
+    let login = format!("operator_{}", db.name());
+    let record = "select login, approval ->> 'decided_login', idempotency_key, account_id from countersign.record order by id desc limit 1";
+    assert_eq!(db.rows(record).await, [[&login, &login, &format!("undo:{dropped}"), "default"]]);
+
+    let again = undo(&url, &[&dropped, "--json"]).await;
+    assert_eq!(again.code, 2);
+    assert_eq!(objects(&again)[0]["code"], "already_reversed");
+    let undone = again.out.clone();
+    let by = objects(&again)[0]["changed_by"]["correlation_id"].as_str().unwrap().to_owned();
+    assert!(done.out.contains(&by), "{undone}");
+    // Back again; and for the agent the write stands.
+    assert_eq!(undo(&url, &[&by]).await.code, 0);
+    assert_eq!(server.succeed("drop_order", json!({"id": 1})).await["data"]["duplicate"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conflict_names_the_row_its_values_and_who_changed_it() {
+    let (db, server, url) = shop().await;
+    let first = receipt(&server.succeed("set_status", json!({"id": 1, "status": "paid"})).await);
+    let second = receipt(&server.succeed("set_status", json!({"id": 1, "status": "sent"})).await);
+    let refused = undo(&url, &[&first]).await;
+    assert_eq!(refused.code, 2, "{}", refused.err);
+    for line in [
+        "1 row: 0 clean, 1 changed since\n",
+        "\nchanged_since  shop.orders id=1\n",
+        "  status: to restore open, left paid, now sent\n",
+        &format!("  changed by: {second} set_status, "),
+        "  way out: undo the later change first",
+    ] {
+        assert!(refused.out.contains(line), "{line}: {}", refused.out);
+    }
+    assert_eq!(db.value("select status from shop.orders where id = 1").await, "sent");
+    let recorded =
+        "select error_code || ' ' || (error_detail -> 0 ->> 'code') from countersign.record order by id desc limit 1";
+    assert_eq!(db.value(recorded).await, "undo_conflict changed_since");
+
+    let failed = receipt(&server.call("set_status", json!({"id": 77, "status": "paid"})).await);
+    let refused = undo(&url, &[&failed, "--json"]).await;
+    assert_eq!((refused.code, objects(&refused)[0]["code"].as_str()), (2, Some("irreversible")));
+    let unknown = undo(&url, &["0b9f7c52-6d3e-4a57-9b0a-1f2e3d4c5b6a"]).await;
+    assert_eq!((unknown.code, unknown.err.contains("no record has the correlation id")), (1, true), "{}", unknown.err);
+    let server_login = undo(&db.writer_url(), &[&second]).await;
+    assert_eq!(server_login.code, 1);
+    assert!(server_login.err.contains("grant countersign_operator"), "{}", server_login.err);
+    assert_eq!(db.value("select status from shop.orders where id = 1").await, "sent");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_is_shown_before_it_runs_and_runs_as_it_was_shown_or_not_at_all() {
+    let (db, server, url) = shop().await;
+    let before = db.contents("shop").await;
+    for (id, status) in [(1, "paid"), (1, "sent"), (2, "paid")] {
+        server.succeed("set_status", json!({"id": id, "status": status})).await;
+    }
+    server.succeed("drop_order", json!({"id": 3})).await;
+    let shown = undo(&url, &["plan", "--tool", "set_status", "--from", "1h"]).await;
+    assert_eq!(shown.code, 0, "{}{}", shown.out, shown.err);
+    assert!(shown.out.contains("3 writes, 2 rows: 2 clean"), "{}", shown.out);
+    let plan = objects(&undo(&url, &["plan", "--account", "default", "--from", "1h", "--json"]).await).remove(0);
+    assert_eq!((&plan["report"]["rows"], &plan["writes"].as_array().unwrap().len()), (&json!(4), &4));
+    let [id, digest] = ["plan_id", "digest"].map(|name| plan[name].as_str().unwrap());
+    assert_ne!(db.contents("shop").await, before, "nothing is undone yet");
+
+    let wrong = undo(&url, &["run", id, "--digest", "0"]).await;
+    assert_eq!((wrong.code, wrong.err.contains("nothing was changed")), (1, true), "{}", wrong.err);
+    // A selected row was changed since: the plan is not what was shown.
+    let changed = server.succeed("set_status", json!({"id": 2, "status": "lost"})).await;
+    let refused = undo(&url, &["run", id, "--digest", digest]).await;
+    assert_eq!(refused.code, 2, "{}{}", refused.out, refused.err);
+    assert!(refused.out.contains("changed_since  shop.orders id=2"), "{}", refused.out);
+    let strict = undo(&url, &["plan", "--tool", "set_status", "--from", "1h", "--to", "0001-01-01"]).await;
+    assert_eq!((strict.code, strict.out.contains("There is nothing to undo.")), (0, true), "{}", strict.out);
+
+    server.succeed("undo_mutation", json!({"correlation_id": receipt(&changed)})).await;
+    let run = ["run", id, "--digest", digest];
+    let (here, there) = tokio::join!(undo(&url, &run), undo(&url, &run));
+    let mut codes = [here.code, there.code];
+    codes.sort_unstable();
+    assert_ne!(codes, [0, 0], "one of two people undoes it: {} {}", here.out, there.out);
+    assert_eq!(codes[0], 0, "{}{} {}{}", here.out, here.err, there.out, there.err);
+    assert_eq!(db.contents("shop").await, before);
+    assert_eq!(
+        db.value("select count(*) from countersign.record where tool_name = 'undo_run' and status = 'success'").await,
+        "1"
+    );
+    let again = undo(&url, &["run", id, "--digest", digest]).await;
+    assert_eq!((again.code, again.out.contains("was carried out before")), (2, true), "{}", again.out);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_of_many_rows_runs_in_parts_and_goes_on_where_it_stopped() {
+    let (db, server, url) = shop().await;
+    let before = db.contents("shop").await;
+    for id in 1..=4 {
+        server.succeed("set_status", json!({"id": id, "status": "paid"})).await;
+    }
+    let plan = undo(&url, &["plan", "--tool", "set_status", "--from", "1h", "--max-rows", "1", "--json"]).await;
+    let plan = objects(&plan).remove(0);
+    assert_eq!(plan["parts"].as_array().unwrap().len(), 4);
+    let [id, digest] = ["plan_id", "digest"].map(|name| plan[name].as_str().unwrap());
+    // In the way of the last part.
+    db.run("update shop.orders set status = 'lost' where id = 1").await;
+    let stopped = undo(&url, &["run", id, "--digest", digest]).await;
+    assert_eq!(stopped.code, 2, "{}{}", stopped.out, stopped.err);
+    assert_eq!(
+        db.value("select count(*) from shop.orders where status <> 'open'").await,
+        "1",
+        "three parts stay undone"
+    );
+    db.run("update shop.orders set status = 'paid' where id = 1").await;
+    let resumed = undo(&url, &["run", id, "--digest", digest]).await;
+    assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
+    assert!(resumed.out.contains("3 parts had been undone before."), "{}", resumed.out);
+    assert_eq!(db.contents("shop").await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn later_writes_are_left_out_or_taken_along_as_the_mode_says() {
+    let (db, server, url) = shop().await;
+    server.succeed("set_status", json!({"id": 1, "status": "paid"})).await;
+    server.succeed("set_status", json!({"id": 2, "status": "paid"})).await;
+    server.succeed("drop_order", json!({"id": 1})).await;
+    let plan = async |mode: &str| {
+        let ran = undo(&url, &["plan", "--tool", "set_status", "--from", "1h", "--mode", mode, "--json"]).await;
+        objects(&ran).remove(0)
+    };
+    let strict = plan("strict").await;
+    let codes: Vec<&Value> = strict["report"]["conflicts"].as_array().unwrap().iter().map(|one| &one["code"]).collect();
+    assert!(codes.contains(&&json!("needed_by")), "{strict}");
+    let refused =
+        undo(&url, &["run", strict["plan_id"].as_str().unwrap(), "--digest", strict["digest"].as_str().unwrap()]).await;
+    assert_eq!((refused.code, refused.err.contains("has conflicts")), (1, true), "{}", refused.err);
+    assert_eq!(plan("skip").await["report"]["writes"].as_array().unwrap().len(), 1);
+    let cascade = plan("cascade").await;
+    assert_eq!(cascade["report"]["added"].as_array().unwrap().len(), 1);
+    let ran =
+        undo(&url, &["run", cascade["plan_id"].as_str().unwrap(), "--digest", cascade["digest"].as_str().unwrap()])
+            .await;
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(
+        db.value("select count(*) || ' ' || min(status) || ' ' || max(status) from shop.orders").await,
+        "9 open open"
+    );
+}
