@@ -30,6 +30,7 @@ mod doctor;
 mod drift;
 mod duplicates;
 mod durability;
+mod effects;
 mod elicitation;
 mod envelopes;
 mod execute_sql;

@@ -62,6 +62,10 @@ const RUN_BY: &[(&str, &str, &str)] = &[
     ("docs/tracking.md", "create role shop_admin", "the_commands_of_tracking_print_what_the_page_shows"),
     ("docs/tracking.md", "$ countersign track", "the_commands_of_tracking_print_what_the_page_shows"),
     ("docs/tracking.md", "countersign freeze", "usage_lines_name_commands_and_options_that_exist"),
+    ("docs/undo.md", "create role olga", "the_commands_of_undo_print_what_the_page_shows"),
+    ("docs/undo.md", "$ countersign audit list", "the_commands_of_undo_print_what_the_page_shows"),
+    ("docs/undo.md", "countersign undo CORRELATION_ID", "usage_lines_name_commands_and_options_that_exist"),
+    ("docs/undo.md", "countersign undo plan", "usage_lines_name_commands_and_options_that_exist"),
 ];
 
 /// A fenced block of a page.

@@ -1,7 +1,13 @@
 //! `countersign undo`: people take writes back, one by one or by a plan.
 
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
-use testkit::{CommandOutput, Database, Server, TestManifest, database, run_countersign};
+use testkit::{
+    CommandOutput, Database, Proxy, Server, TestManifest, What, When, countersign, database, poll, run_countersign,
+};
+use tokio::process::Command;
 
 const SHOP: &str = "
 create schema shop;
@@ -218,4 +224,50 @@ async fn later_writes_are_left_out_or_taken_along_as_the_mode_says() {
         db.value("select count(*) || ' ' || min(status) || ' ' || max(status) from shop.orders").await,
         "9 open open"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_connection_at_commit_is_answered_with_the_truth() {
+    let (db, server, _) = shop().await;
+    for (when, code, status, said) in [
+        (When::AfterCommit, 0, "open", "1 row is as before it:"),
+        (When::BeforeCommit, 1, "paid", "the connection was lost before the write committed; nothing was written"),
+    ] {
+        let paid = server
+            .succeed("set_status", json!({"id": 1, "status": "paid", "idempotency_key": said.replace(' ', "-")}))
+            .await;
+        let proxy = Proxy::before(&db);
+        let _fired = proxy.arm(when, What::Cut);
+        let told = undo(&proxy.url(), &[&receipt(&paid)]).await;
+        assert_eq!(told.code, code, "{told:?}");
+        assert!(format!("{}{}", told.out, told.err).contains(said), "{told:?}");
+        assert_eq!(db.value("select status from shop.orders where id = 1").await, status);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_undo_leaves_nothing_half_done_and_holds_nobody_up() {
+    let (db, server, url) = shop().await;
+    let before = db.contents("shop").await;
+    let dropped = receipt(&server.succeed("drop_order", json!({"id": 1})).await);
+    // In the way: the undo inserts the order.
+    let mut other = db.connect().await;
+    let held = other.transaction().await.unwrap();
+    held.batch_execute("insert into shop.orders (id) values (1)").await.unwrap();
+    let mut killed = Command::new(countersign());
+    killed.env("DATABASE_URL", &url).args(["undo", &dropped]).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut killed = killed.kill_on_drop(true).spawn().unwrap();
+    let waits = format!(
+        "select count(*) from pg_stat_activity where usename = 'operator_{}' and wait_event_type = 'Lock'",
+        db.name()
+    );
+    poll::until("the undo waits", async || db.value(&waits).await == "1").await;
+    killed.kill().await.unwrap();
+    held.rollback().await.unwrap();
+    let began = Instant::now();
+    let undone = undo(&url, &[&dropped]).await;
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert_eq!((undone.code, undone.err.as_str()), (0, ""), "{}", undone.out);
+    assert_eq!(db.contents("shop").await, before);
+    db.until_value("select count(*) from countersign.attempt", "0").await;
 }

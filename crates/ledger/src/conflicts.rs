@@ -2,7 +2,7 @@
 
 use contract::{ErrorCode, Failure};
 use pg::ServerError;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The SQLSTATE of an undo that is no exact inverse (migrations). DETAIL has the conflicts as a JSON array.
 const NO_INVERSE: &str = "CS002";
@@ -68,14 +68,14 @@ pub(crate) fn refused_inverse(error: &ServerError) -> Option<Failure> {
     if is_taken("reversal_pkey") || is_taken("reversal_part_pkey") {
         return Some(already_reversed(None));
     }
-    let conflicts = error.detail.as_deref().filter(|_| error.sqlstate == NO_INVERSE)?;
-    Some(undo_failure(serde_json::from_str(conflicts).unwrap_or_default()))
+    let detail = error.detail.as_deref().filter(|_| error.sqlstate == NO_INVERSE)?;
+    // A long DETAIL is cut.
+    let cut = || vec![json!({"code": "side_effects", "message": error.message})];
+    Some(undo_failure(serde_json::from_str(detail).unwrap_or_else(|_| cut())))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

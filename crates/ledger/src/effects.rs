@@ -49,14 +49,33 @@ pub(crate) async fn of_write(
         let unchanged: Vec<usize> = unchanged.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
         let columns = Columns { names: list(columns), sensitive: list(sensitive), unchanged };
         let key: Value = key.and_then(|key| serde_json::from_str(&key).ok()).unwrap_or_default();
-        let (change, columns) = match op.as_deref() {
-            Some("I") => ("insert", columns.present(after.as_deref())),
-            Some("D") => ("delete", columns.present(before.as_deref())),
-            _ => ("update", columns.changed(before.as_deref(), after.as_deref())),
-        };
+        let (change, columns) = columns.change(op.as_deref(), before.as_deref(), after.as_deref());
         rows.push(json!({"table": table, "key": key, "change": change, "columns": columns}));
     }
     Ok((count > 0).then(|| json!({"count": count, "rows": rows})))
+}
+
+/// A row of `countersign.effect` with its table, as an object: what its images say instead of them.
+pub(crate) fn of_row(mut row: Map<String, Value>) -> Map<String, Value> {
+    let mut take = |name: &str| row.remove(name).filter(|value| !value.is_null());
+    let list = |value: Option<Value>| value.and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default();
+    let columns = Columns {
+        names: list(take("columns")),
+        sensitive: list(take("sensitive")),
+        unchanged: take("unchanged").and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default(),
+    };
+    let image = |value: Option<Value>| value.and_then(|value| value.as_str().map(str::to_owned));
+    let (before, after, op) = (image(take("before")), image(take("after")), image(take("op")));
+    let key = image(take("key")).and_then(|key| serde_json::from_str::<Value>(&key).ok()).unwrap_or_default();
+    let table = take("name").unwrap_or_default();
+    let (change, columns) = columns.change(op.as_deref(), before.as_deref(), after.as_deref());
+    row.extend([
+        ("table".to_owned(), table),
+        ("key".to_owned(), key),
+        ("change".to_owned(), change.into()),
+        ("columns".to_owned(), columns.into()),
+    ]);
+    row
 }
 
 /// The columns of a row image.
@@ -69,6 +88,19 @@ struct Columns {
 }
 
 impl Columns {
+    fn change(
+        &self,
+        op: Option<&str>,
+        before: Option<&str>,
+        after: Option<&str>,
+    ) -> (&'static str, Map<String, Value>) {
+        match op {
+            Some("I") => ("insert", self.present(after)),
+            Some("D") => ("delete", self.present(before)),
+            _ => ("update", self.changed(before, after)),
+        }
+    }
+
     fn values(&self, image: Option<&str>) -> Vec<(&String, Option<String>)> {
         let values = image.map(fields).unwrap_or_default();
         self.names.iter().zip(values).filter(|(name, _)| !self.sensitive.contains(name)).collect()

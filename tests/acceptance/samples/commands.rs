@@ -98,6 +98,46 @@ async fn the_commands_of_tracking_print_what_the_page_shows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_commands_of_undo_print_what_the_page_shows() {
+    let shop = Shop::ready().await;
+    shop.run(&sample("docs/undo.md", "create role olga")).await;
+    let mut command = tokio::process::Command::new(testkit::countersign());
+    command.env("DATABASE_URL", shop.url("countersign_writer")).kill_on_drop(true);
+    command.args(["--log", "warn", "serve", "--actor", "anna", "--manifest"]).arg(shop.manifest());
+    let server = testkit::Server::start(command).await;
+    for id in [17, 18] {
+        server.succeed("set_order_status", serde_json::json!({"id": id, "status": "shipped"})).await;
+    }
+    let mut next = None;
+    for step in sample("docs/undo.md", "$ countersign audit list").split("$ ").filter(|step| !step.is_empty()) {
+        let (command, output) = step.split_once('\n').unwrap();
+        let command = next.take().unwrap_or_else(|| command.to_owned());
+        let printed = shop.shell(&format!("DATABASE_URL='{}' {command}", shop.url("olga")), "").await;
+        assert_eq!(without_ids(&printed), without_ids(output), "{command}");
+        next = printed.lines().find_map(|line| Some(line.split_once("To undo them: ")?.1.to_owned()));
+    }
+}
+
+/// Without ids, digests, times and ages, which differ from one run to the next.
+fn without_ids(text: &str) -> String {
+    let is_id = |word: &str| {
+        let digits = word.trim_end_matches(['.', ':']);
+        digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+            || word.starts_with("20") && word.contains('T')
+    };
+    let line = |line: &str| {
+        let words = line.split_whitespace().map(|word| if is_id(word) { "ID" } else { word });
+        words
+            .collect::<Vec<_>>()
+            .join(" ")
+            .replace("0 s ago", "AGO")
+            .replace("1 s ago", "AGO")
+            .replace("2 s ago", "AGO")
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn statements_for_auditors() {
     let shop = Shop::ready().await;
     shop.run(&sample("docs/auditors.md", "select m.admitted_at")).await;

@@ -15,6 +15,8 @@ pub(crate) enum AuditCommand {
     List(ListArgs),
     /// One record with everything: parameters, result, images, and the calls that it duplicates, reverses, or that reversed it.
     Show(ShowArgs),
+    /// Every recorded change of one row of a tracked table, newest first.
+    Row(RowArgs),
     /// How many records are in each state, by tool and overall.
     Counts(CountsArgs),
     /// Seal what is final now, and print the checkpoint: a JSON line to be kept outside the database.
@@ -33,6 +35,7 @@ impl AuditCommand {
         match self {
             Self::List(arguments) => &arguments.connection,
             Self::Show(arguments) => &arguments.connection,
+            Self::Row(arguments) => &arguments.connection,
             Self::Counts(arguments) => &arguments.connection,
             Self::Seal(arguments) => &arguments.connection,
             Self::Verify(arguments) => &arguments.connection,
@@ -77,6 +80,12 @@ pub(crate) struct ListArgs {
     /// Only records that are older than this: 12h, 7d or 4w.
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) until: Option<u32>,
+    /// Only records that changed a row of this tracked table, such as shop.orders.
+    #[arg(long)]
+    pub(crate) table: Option<String>,
+    /// Only records that changed the row with this key: 7, or order_id=7,line=2.
+    #[arg(long, requires = "table", value_parser = row_key)]
+    pub(crate) key: Option<RowKey>,
     /// Whole ids, times in UTC, and more columns; no line is cut.
     #[arg(long, conflicts_with = "json")]
     pub(crate) wide: bool,
@@ -96,6 +105,26 @@ pub(crate) struct ShowArgs {
     #[arg(long)]
     pub(crate) full: bool,
     /// As one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    connection: ConnectionKeys,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RowArgs {
+    /// The table, such as shop.orders.
+    pub(crate) table: String,
+    /// The key of the row: 7, or order_id=7,line=2.
+    #[arg(value_parser = row_key)]
+    pub(crate) key: RowKey,
+    /// At most so many changes, 1 to 10000.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) limit: u32,
+    /// No value is cut.
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// One JSON object a line.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -182,6 +211,22 @@ pub(crate) fn age(text: &str) -> Result<u32, String> {
     }
 }
 
+/// A key by its columns; a single value has no name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RowKey(pub(crate) Vec<(Option<String>, String)>);
+
+fn row_key(text: &str) -> Result<RowKey, String> {
+    let named = |part: &str| part.split_once('=').map(|(name, value)| (Some(name.trim().to_owned()), value.to_owned()));
+    let parts: Option<Vec<_>> = text.split(',').map(named).collect();
+    match parts {
+        Some(parts) => Ok(RowKey(parts)),
+        None if text.is_empty() => {
+            Err("a key is a value such as 7, or column=value for each column: order_id=7,line=2".to_owned())
+        }
+        None => Ok(RowKey(vec![(None, text.to_owned())])),
+    }
+}
+
 /// An age from which records may be pruned.
 fn retention(text: &str) -> Result<u32, String> {
     match age(text)? {
@@ -202,6 +247,14 @@ mod tests {
         {
             assert!(age(nonsense).is_err(), "{nonsense}");
         }
+    }
+
+    #[test]
+    fn a_key_is_one_value_or_names_its_columns() {
+        let named = |name: &str, value: &str| (Some(name.to_owned()), value.to_owned());
+        assert_eq!(row_key("order_id=7,line=2"), Ok(RowKey(vec![named("order_id", "7"), named("line", "2")])));
+        assert_eq!(row_key("a,b"), Ok(RowKey(vec![(None, "a,b".to_owned())])));
+        assert!(row_key("").is_err());
     }
 
     #[test]

@@ -15,6 +15,14 @@ use crate::terminal::{say, width};
 use crate::text::{Side, assignments, cell, json_line, table, to_the_second, without_empty_columns};
 
 pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
+    let audit = open(settings).await?;
+    let row = match &arguments.table {
+        Some(table) => {
+            let key = arguments.key.as_ref().map(|key| key.0.as_slice()).unwrap_or_default();
+            Some(audit.tracked_row(table, key).await?)
+        }
+        None => None,
+    };
     let query = RecordQuery {
         limit: arguments.limit,
         tool_name: arguments.tool,
@@ -24,8 +32,9 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
         session: arguments.session,
         since_hours: arguments.since,
         until_hours: arguments.until,
+        row,
     };
-    let records = open(settings).await?.list(&query).await?;
+    let records = audit.list(&query).await?;
     if arguments.json {
         for record in records {
             say(&json_line(&Value::Object(record)));

@@ -5,6 +5,7 @@ mod counts;
 mod fork;
 mod list;
 mod prune;
+mod row;
 mod show;
 mod verify;
 
@@ -23,6 +24,7 @@ pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::R
     match command {
         AuditCommand::List(arguments) => list::run(arguments, settings).await?,
         AuditCommand::Show(arguments) => show::run(arguments, settings).await?,
+        AuditCommand::Row(arguments) => row::run(arguments, settings).await?,
         AuditCommand::Counts(arguments) => counts::run(arguments, settings).await?,
         AuditCommand::Seal(_) => seal(settings).await?,
         AuditCommand::Verify(arguments) => return verify::run(arguments, settings).await,

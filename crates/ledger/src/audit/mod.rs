@@ -4,6 +4,7 @@
 
 mod prune;
 mod read;
+mod row;
 mod seal;
 mod verify;
 
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 
 pub use prune::{Pruned, Survey};
 pub use read::RecordQuery;
+pub use row::{RowError, TrackedRow};
 pub use seal::Checkpoint;
 pub use verify::{Finding, Verified, Wrong};
 

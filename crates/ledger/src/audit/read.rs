@@ -4,6 +4,7 @@ use contract::{CorrelationId, IdPrefix};
 use serde_json::{Map, Value};
 
 use super::Audit;
+use super::row::TrackedRow;
 use crate::records::{Status, rfc3339};
 
 /// Which records to list.
@@ -25,6 +26,8 @@ pub struct RecordQuery {
     pub since_hours: Option<u32>,
     /// Only those made longer ago than so many hours.
     pub until_hours: Option<u32>,
+    /// Only those that changed a row of this table, or this row.
+    pub row: Option<TrackedRow>,
 }
 
 /// A write whose undo was undone stands again: it is reversed if the chain of its reversals has an odd length.
@@ -46,6 +49,8 @@ const LIST_SQL: &str = concat!(
        and ($7::text is null or a.actor = $7) \
        and ($8::text is null or starts_with(a.session_id, $8)) \
        and ($9::integer is null or a.admitted_at < clock_timestamp() - make_interval(hours => $9)) \
+       and ($10::oid is null or exists (select from countersign.effect e where e.correlation_id = a.correlation_id \
+            and e.relation = $10 and ($11::text is null or e.key = $11 or e.key_before = $11))) \
      order by a.id desc nulls first, a.admitted_at desc limit $6::bigint"
 );
 
@@ -109,6 +114,8 @@ impl Audit {
                 query.actor.clone(),
                 query.session.clone(),
                 query.until_hours.map(|hours| hours.to_string()),
+                query.row.as_ref().map(|row| row.relation.clone()),
+                query.row.as_ref().and_then(|row| row.key.clone()),
             ];
             let found = self.records.objects(LIST_SQL, &params).await?;
             let is_last = found.len() < usize::try_from(page).unwrap_or(usize::MAX);

@@ -26,8 +26,11 @@ use crate::records::{Records, summary};
 /// How long one undo may take: it may have thousands of rows.
 const DEADLINE: Duration = Duration::from_secs(600);
 
-/// How long the outcome is looked for after a lost connection, in all and at a time.
+/// How long another undo of the same writes is waited for, and how long the outcome is looked for after a lost connection.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often is looked whether another undo of the same writes has ended.
+const PAUSE: Duration = Duration::from_millis(100);
 
 const ADMIT_SQL: &str = "select verdict, original, call_slot from countersign.admit_undo($1, $2::pg_catalog.uuid[], $3, $4, $5, $6, $7, $8)";
 const CLAIM_SQL: &str = "select countersign.claim($1, $2, $3, true)";
@@ -155,7 +158,7 @@ impl Operator {
         let begun = lease.session().begin(None, &[step(CLAIM_SQL, &claim), step(UNDO_SQL, &undo)]).await;
         let answer = match begun {
             Ok(outcomes) => answer(outcomes.into_iter().nth(1).unwrap_or_default().rows),
-            Err(failed) => return self.failed(lease, &admitted, error(failed)).await,
+            Err(failed) => return self.failed(lease, &admitted, error(failed), 0).await,
         };
         if !answer.conflicts.is_empty() {
             return refuse(&mut lease, &admitted, answer.conflicts, answer.rows).await;
@@ -168,7 +171,7 @@ impl Operator {
         let steps = [Step::plain("set constraints all immediate"), step(FINISH_SQL, &finish), Step::plain("commit")];
         match lease.session().run(&steps).await {
             Ok(outcomes) if outcomes.last().is_some_and(|last| last.tag == "COMMIT") => {}
-            Ok(_) => return self.resolve(&admitted).await,
+            Ok(_) => return self.resolve(&admitted, answer.rows).await,
             Err(StepError { error: pg::Error::Server(error), .. }) => match refused_inverse(&error) {
                 Some(failure) => {
                     let conflicts = failure.conflicts.map(|conflicts| *conflicts);
@@ -176,9 +179,9 @@ impl Operator {
                     let undone = || vec![json!({"code": "already_reversed", "message": failure.message})];
                     return refuse(&mut lease, &admitted, conflicts.unwrap_or_else(undone), answer.rows).await;
                 }
-                None => return self.failed(lease, &admitted, pg::Error::Server(error)).await,
+                None => return self.failed(lease, &admitted, pg::Error::Server(error), answer.rows).await,
             },
-            Err(failed) => return self.failed(lease, &admitted, failed.error).await,
+            Err(failed) => return self.failed(lease, &admitted, failed.error, answer.rows).await,
         }
         self.undone(admitted.correlation_id, answer.rows).await
     }
@@ -190,17 +193,23 @@ impl Operator {
     }
 
     /// PostgreSQL refused a statement, which is recorded; or the connection was lost, and the record says what happened.
-    async fn failed(&self, mut lease: Lease, admitted: &Admitted, error: pg::Error) -> Result<UndoOutcome, UndoError> {
+    async fn failed(
+        &self,
+        mut lease: Lease,
+        admitted: &Admitted,
+        error: pg::Error,
+        rows: u64,
+    ) -> Result<UndoOutcome, UndoError> {
         let pg::Error::Server(server) = &error else {
             lease.discard();
-            return self.resolve(admitted).await;
+            return self.resolve(admitted, rows).await;
         };
         fail(&mut lease, admitted, ErrorCode::SqlError, &server.message, None).await?;
         Err(UndoError::Failed(server.message.clone()))
     }
 
-    /// What became of an attempt whose connection was lost.
-    async fn resolve(&self, admitted: &Admitted) -> Result<UndoOutcome, UndoError> {
+    /// What became of an attempt whose connection was lost, and which was about so many rows.
+    async fn resolve(&self, admitted: &Admitted, rows: u64) -> Result<UndoOutcome, UndoError> {
         self.writer.forget_idle();
         let id = admitted.correlation_id;
         let wait_ms = Some(RESOLVE_TIMEOUT.as_millis().to_string());
@@ -208,7 +217,7 @@ impl Operator {
         let asked = self.writer.ask(RESOLVE_SQL, &params, Instant::now() + RESOLVE_TIMEOUT).await;
         let row = asked.map_err(|_| UndoError::Unknown(id))?.rows.into_iter().next();
         match row.and_then(|row| <[Option<String>; 3]>::try_from(row).ok()) {
-            Some([Some(status), ..]) if status == "success" => self.undone(id, 0).await,
+            Some([Some(status), ..]) if status == "success" => self.undone(id, rows).await,
             Some([_, _, message]) => Err(UndoError::Failed(message.unwrap_or_default())),
             None => Err(UndoError::Unknown(id)),
         }
@@ -240,12 +249,19 @@ async fn admit(
         Some(sha256_hex(&format!("undo {}", names.join(" ")))),
         plan_digest.map(str::to_owned),
     ];
-    let answer = lease.ask(ADMIT_SQL, &params, Instant::now() + RESOLVE_TIMEOUT).await?;
-    let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 3]>::try_from(row).ok());
-    let [verdict, original, slot] = row.unwrap_or_default();
-    match verdict.as_deref() {
-        Some("run") => Ok(Admitted { correlation_id, slot }),
-        _ => Err(UndoError::InFlight(original.unwrap_or_default())),
+    let end = Instant::now() + RESOLVE_TIMEOUT;
+    loop {
+        let answer = lease.ask(ADMIT_SQL, &params, end).await?;
+        let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 3]>::try_from(row).ok());
+        let [verdict, original, slot] = row.unwrap_or_default();
+        if verdict.as_deref() == Some("run") {
+            return Ok(Admitted { correlation_id, slot });
+        }
+        // Somebody else undoes them, or a process that died did: the ledger notices that after a second.
+        if Instant::now() + PAUSE >= end {
+            return Err(UndoError::InFlight(original.unwrap_or_default()));
+        }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

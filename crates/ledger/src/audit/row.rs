@@ -1,0 +1,117 @@
+//! The history of one row of a tracked table.
+
+use serde_json::{Map, Value};
+
+use super::{Audit, unreadable};
+use crate::effects;
+use crate::records::rfc3339;
+
+/// A tracked table, or one row of it.
+#[derive(Debug, Clone)]
+pub struct TrackedRow {
+    /// `pg_class.oid`, as text.
+    pub(crate) relation: String,
+    /// The row's key as effects have it; `None` for all rows.
+    pub(crate) key: Option<String>,
+}
+
+/// Why a row of a tracked table is not found.
+#[derive(Debug, thiserror::Error)]
+pub enum RowError {
+    /// There is no such tracked table.
+    #[error("the table {0} is not tracked, so no change of its rows is recorded: `countersign track` starts that")]
+    NotTracked(String),
+    /// The table has no key.
+    #[error("the table {0} has no key, so its rows cannot be told apart")]
+    NoKey(String),
+    /// The key is not the one of the table.
+    #[error("the key of {table} is {expected}: give a value for each, such as {example}")]
+    Key {
+        /// The table.
+        table: String,
+        /// Its key columns.
+        expected: String,
+        /// A key in the form that is wanted.
+        example: String,
+    },
+    /// Whatever the database says.
+    #[error(transparent)]
+    Database(#[from] pg::Error),
+}
+
+const TABLE_SQL: &str = "\
+select t.relation, t.name, coalesce(to_json(t.key_columns), 'null') as key_columns, \
+    (select json_agg(json_build_object('type', u.type, 'is_own', to_regtype(u.type)::oid >= 16384) order by k.n) \
+     from unnest(t.key_columns) with ordinality k (name, n) join unnest(t.columns, t.types) u (name, type) on u.name = k.name) as types \
+from countersign.tracked t where t.is_current and (t.name = $1 or t.relation = to_regclass($1)) limit 1";
+
+const HISTORY_SQL: &str = concat!(
+    "select e.correlation_id, r.tool_name, r.account_id, r.actor, r.client_name, ",
+    rfc3339!("coalesce(r.completed_at, e.changed_at)"),
+    " as changed_at, e.origin, t.name, e.op::text as op, coalesce(e.key_before, e.key) as key, e.before, e.after, \
+     to_json(coalesce(e.unchanged, '{}')) as unchanged, to_json(t.columns) as columns, to_json(t.sensitive) as sensitive \
+     from (select * from countersign.effect a where a.relation = $1::oid and a.key = $2 and hashtextextended(a.key, 0) = hashtextextended($2, 0) \
+           union select * from countersign.effect a where a.relation = $1::oid and a.key_before = $2 \
+               and hashtextextended(a.key_before, 0) = hashtextextended($2, 0)) e \
+     join countersign.tracked t on t.shape = e.shape left join countersign.record r on r.correlation_id = e.correlation_id \
+     order by e.position desc limit $3::bigint"
+);
+
+impl Audit {
+    /// The tracked table of this name, and of it the row with this key if there is one: `(None, "7")` for a key of one column,
+    /// `(Some("id"), "7")` for each column otherwise.
+    ///
+    /// # Errors
+    /// [`RowError`].
+    pub async fn tracked_row(&self, table: &str, key: &[(Option<String>, String)]) -> Result<TrackedRow, RowError> {
+        let found = self.records.objects(TABLE_SQL, &[Some(table.to_owned())]).await?.into_iter().next();
+        let found = found.ok_or_else(|| RowError::NotTracked(table.to_owned()))?;
+        let relation = found.get("relation").map(ToString::to_string).unwrap_or_default().replace('"', "");
+        if key.is_empty() {
+            return Ok(TrackedRow { relation, key: None });
+        }
+        let name = found.get("name").and_then(Value::as_str).unwrap_or(table).to_owned();
+        let columns: Option<Vec<String>> =
+            found.get("key_columns").and_then(|names| serde_json::from_value(names.clone()).ok());
+        let columns = columns.ok_or_else(|| RowError::NoKey(name.clone()))?;
+        let types = found.get("types").and_then(Value::as_array).cloned().unwrap_or_default();
+        let value_of = |column: &String| match key {
+            [(None, value)] if columns.len() == 1 => Some(value.clone()),
+            named if named.len() == columns.len() => {
+                named.iter().find(|(name, _)| name.as_ref() == Some(column)).map(|(_, value)| value.clone())
+            }
+            _ => None,
+        };
+        let values: Option<Vec<Option<String>>> = columns.iter().map(|column| value_of(column).map(Some)).collect();
+        let Some(values) = values else {
+            let example = columns.iter().map(|column| format!("{column}=7")).collect::<Vec<_>>().join(",");
+            return Err(RowError::Key { table: name, expected: columns.join(", "), example });
+        };
+        let parts = columns.iter().zip(&types).enumerate().map(|(index, (column, ty))| {
+            let value = format!("${}::{}", index + 1, ty.get("type").and_then(Value::as_str).unwrap_or("text"));
+            let is_own = ty.get("is_own") == Some(&Value::Bool(true));
+            let value = if is_own { format!("pg_catalog.format('%s', {value})") } else { value };
+            format!("{}, {value}", literal(column))
+        });
+        let sql =
+            format!("select pg_catalog.jsonb_build_object({})::text as key", parts.collect::<Vec<_>>().join(", "));
+        let key = self.records.objects(&sql, &values).await?.into_iter().next().and_then(|row| row.get("key").cloned());
+        let key = key.as_ref().and_then(Value::as_str).map(str::to_owned).ok_or_else(unreadable)?;
+        Ok(TrackedRow { relation, key: Some(key) })
+    }
+
+    /// The newest changes of a row, newest first: `correlation_id`, `tool_name`, `account_id`, `actor`, `client_name`, `changed_at`,
+    /// `origin` (of a change from outside countersign), and `change` and `columns` as effects have them.
+    ///
+    /// # Errors
+    /// Whatever the database says.
+    pub async fn row(&self, row: &TrackedRow, limit: u32) -> Result<Vec<Map<String, Value>>, pg::Error> {
+        let params = [Some(row.relation.clone()), row.key.clone(), Some(limit.to_string())];
+        let changes = self.records.objects(HISTORY_SQL, &params).await?;
+        Ok(changes.into_iter().map(effects::of_row).collect())
+    }
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}

@@ -1,0 +1,130 @@
+//! Effects, as agents and people see them: by table and key, with the columns before and after.
+
+use serde_json::{Value, json};
+use testkit::{Database, Server, TestManifest, database, run_countersign};
+
+const SHOP: &str = "
+create schema shop;
+create table shop.orders (id int primary key, status text not null default 'open', secret text, note text);
+create table shop.item (order_id int references shop.orders on delete cascade, line int, name text, primary key (order_id, line));
+insert into shop.orders select g, 'open', 'hunter2', repeat(md5(g::text), 30) from generate_series(1, 300) g;
+insert into shop.item values (1, 1, 'pen'), (1, 2, 'ink');
+select countersign.track('shop.orders', sensitive => '{secret}'), countersign.track('shop.item', all_writers => true);
+grant usage on schema shop to countersign_writer;
+grant all on all tables in schema shop to countersign_writer;
+";
+
+const TOOLS: &str = r#"
+[[tool]]
+name = "set_status"
+access = "write"
+description = "Set the status of an order."
+sql = "update shop.orders set status = $2 where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }, { name = "status", description = "What." }]
+
+[[tool]]
+name = "set_all"
+access = "write"
+description = "Set the status of all orders."
+sql = "update shop.orders set status = $1 returning id"
+rows = "some"
+max_rows = 1000
+param = [{ name = "status", description = "What." }]
+
+[[tool]]
+name = "drop_order"
+access = "write"
+description = "Drop an order with its items."
+sql = "delete from shop.orders where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }]
+"#;
+
+async fn shop() -> (Database, Server) {
+    let db = database().await;
+    db.run(SHOP).await;
+    let server = TestManifest::new(TOOLS).serve(&db).await;
+    (db, server)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_shows_what_its_write_changed_by_table_and_key() {
+    let (_db, server) = shop().await;
+    let paid = server.succeed("set_status", json!({"id": 2, "status": "paid"})).await;
+    let changed = json!([{"table": "shop.orders", "key": {"id": 2}, "change": "update",
+                          "columns": {"status": {"before": "open", "after": "paid"}}}]);
+    assert_eq!(server.record(&paid).await["effects"], json!({"count": 1, "rows": changed}));
+    let dropped = server.succeed("drop_order", json!({"id": 1})).await;
+    let effects = server.record(&dropped).await["effects"].clone();
+    assert_eq!(effects["count"], 3);
+    let rows = effects["rows"].as_array().unwrap();
+    let item = json!({"table": "shop.item", "key": {"line": 1, "order_id": 1}, "change": "delete",
+                      "columns": {"order_id": "1", "line": "1", "name": "pen"}});
+    assert!(rows.contains(&item), "{effects}");
+    let order = rows.iter().find(|row| row["table"] == "shop.orders").unwrap();
+    assert_eq!((&order["change"], &order["columns"]["status"]), (&json!("delete"), &json!("open")));
+    assert!(!effects.to_string().contains("hunter2") && order["columns"].get("secret").is_none(), "{effects}");
+
+    // Of many effects the first hundred are shown, and how many there are.
+    let all = server.succeed("set_all", json!({"status": "sent"})).await;
+    let effects = server.record(&all).await["effects"].clone();
+    assert_eq!((&effects["count"], effects["rows"].as_array().unwrap().len()), (&json!(299), 100));
+    let failed = server.call("set_status", json!({"id": 777, "status": "paid"})).await;
+    assert_eq!(server.record(&failed).await.get("effects"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn auditors_see_the_effects_of_a_record_and_the_history_of_a_row() {
+    let (db, server) = shop().await;
+    let paid = server.succeed("set_status", json!({"id": 1, "status": "paid"})).await;
+    let dropped = server.succeed("drop_order", json!({"id": 1})).await;
+    db.run("insert into shop.orders (id) values (1); insert into shop.item values (1, 2, 'cup')").await;
+    let [paid, dropped] = [&paid, &dropped].map(|answer| answer["meta"]["correlation_id"].as_str().unwrap());
+    let url = db.url();
+    let audit = async |arguments: &[&str]| run_countersign(&url, &[&["audit"], arguments].concat()).await;
+    let shown = audit(&["show", paid]).await;
+    assert!(shown.out.contains("\nchanged rows     shop.orders id=1: status open -> paid\n"), "{}", shown.out);
+    let shown = audit(&["show", dropped]).await;
+    assert!(
+        shown.out.contains("shop.item line=2, order_id=1: removed, with order_id 1, line 2, name ink\n"),
+        "{}",
+        shown.out
+    );
+
+    let history = audit(&["row", "shop.item", "order_id=1,line=2"]).await;
+    assert_eq!(history.code, 0, "{}", history.err);
+    let lines: Vec<&str> = history.out.lines().collect();
+    assert_eq!(lines.len(), 4, "{}", history.out);
+    assert!(
+        lines[0].contains("  outside countersign, postgres")
+            && lines[1] == "    added, with order_id 1, line 2, name cup",
+        "{}",
+        history.out
+    );
+    assert!(lines[2].contains(&format!("  {}  drop_order", &dropped[..8])), "{}", history.out);
+    let history = audit(&["row", "shop.orders", "1", "--json"]).await;
+    let changes: Vec<Value> = history.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |name: &str| changes.iter().map(|change| change[name].clone()).collect::<Vec<_>>();
+    assert_eq!(
+        (of("change"), of("correlation_id")),
+        (vec![json!("delete"), json!("update")], vec![json!(dropped), json!(paid)])
+    );
+
+    let listed = audit(&["list", "--table", "shop.orders", "--key", "1", "--json"]).await;
+    assert_eq!(listed.out.lines().count(), 2, "{}", listed.out);
+    assert_eq!(audit(&["list", "--table", "shop.item", "--json"]).await.out.lines().count(), 1);
+    assert_eq!(audit(&["list", "--table", "shop.item", "--key", "line=9,order_id=1"]).await.out, "No records.\n");
+    for (arguments, said) in [
+        (&["row", "shop.nothing", "1"][..], "the table shop.nothing is not tracked"),
+        (
+            &["row", "shop.item", "1"],
+            "the key of shop.item is order_id, line: give a value for each, such as order_id=7,line=7",
+        ),
+        (&["row", "shop.orders", "x"], "invalid input syntax for type integer: \"x\""),
+        (&["list", "--key", "1"], "--table"),
+    ] {
+        let refused = audit(arguments).await;
+        assert!(refused.code != 0 && refused.err.contains(said), "{arguments:?}: {}", refused.err);
+    }
+}
