@@ -11,6 +11,7 @@ mod conflicts;
 mod duplicates;
 mod effects;
 mod forgery;
+mod generated;
 mod people;
 mod protocol;
 mod random;
