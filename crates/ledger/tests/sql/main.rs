@@ -12,6 +12,7 @@ mod duplicates;
 mod effects;
 mod forgery;
 mod generated;
+mod generated_tables;
 mod people;
 mod protocol;
 mod random;
