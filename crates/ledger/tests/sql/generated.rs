@@ -69,26 +69,32 @@ impl<'a> World<'a> {
         None
     }
 
-    /// An undo that must not be refused, and what it must leave.
-    async fn must_undo(&mut self, write: Uuid, wanted: &Rows, context: &str) -> Result<Uuid, String> {
-        let undone = undo(self.session, &[write]).await.map_err(|conflict| format!("{context}: {conflict:#}"))?;
-        same(&self.rows().await, wanted, context)?;
-        self.count("undone");
-        Ok(undone)
+    /// An undo and what it must leave; none where unique values stand in the way ("Limits" of docs/ledger.md).
+    async fn must_undo(&mut self, write: Uuid, wanted: &Rows, context: &str) -> Result<Option<Uuid>, String> {
+        let now = self.rows().await;
+        match undo(self.session, &[write]).await {
+            Ok(undone) => {
+                self.count("undone");
+                same(&self.rows().await, wanted, context).map(|()| Some(undone))
+            }
+            Err(conflict) if codes(&conflict) == ["constraint"] => {
+                self.count("refused for unique values");
+                same(&self.rows().await, &now, &format!("refused {context}")).map(|()| None)
+            }
+            Err(conflict) => Err(format!("{context}: {conflict:#}")),
+        }
     }
 
     /// Undone, every row is what it was; redone, what the write left; undone again, what it was.
     async fn there_and_back(&mut self) -> Result<(), String> {
         let before = self.rows().await;
-        let Some((write, statement)) = self.write().await else { return Ok(()) };
+        let Some((mut write, statement)) = self.write().await else { return Ok(()) };
         let after = self.rows().await;
-        let undone = self.must_undo(write, &before, &format!("undo of {statement}")).await?;
-        if after == before {
-            return Ok(());
-        }
-        let redone = self.must_undo(undone, &after, &format!("redo of {statement}")).await?;
-        if self.made.random.bool() {
-            self.must_undo(redone, &before, &format!("second undo of {statement}")).await?;
+        for (what, wanted) in [("undo", &before), ("redo", &after), ("second undo", &before)] {
+            match self.must_undo(write, wanted, &format!("{what} of {statement}")).await? {
+                Some(undone) if after != before => write = undone,
+                _ => break,
+            }
         }
         Ok(())
     }
@@ -225,16 +231,18 @@ async fn generated_writes_are_undone_exactly_or_not_at_all() {
     assert!(broken.is_empty(), "{}", broken.join("\n\n"));
 }
 
-/// The control: without the comparison of rows, the test above notices.
+/// The control: without the comparisons of `undo` and of its proof, the test above notices.
 #[tokio::test(flavor = "multi_thread")]
 async fn generated_worlds_show_an_undo_that_compares_nothing() {
-    let replaced = [(
-        "when w.after is not null and now.image is distinct from w.after\n",
-        "when false and now.image is distinct from w.after\n",
-    )];
+    let replaced = [
+        (
+            "when w.after is not null and now.image is distinct from w.after\n",
+            "when false and now.image is distinct from w.after\n",
+        ),
+        ("else not (u.before is not distinct from d.after and", "else not (true and"),
+    ];
     let database = ledger_without("generated_control", &replaced).await;
-    let mut seeds = 1..=20;
-    while let Some(seed) = seeds.next() {
+    for seed in 1..=20 {
         if !worlds(&database, seed..=seed).await.is_empty() {
             return;
         }
