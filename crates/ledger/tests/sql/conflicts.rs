@@ -182,3 +182,24 @@ async fn policies_of_row_level_security_apply_to_an_undo() {
     assert_eq!(codes(&undo(&session, &[deleted]).await.unwrap_err()), ["not_permitted"]);
     run(&session, "select 1").await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unique_values_that_rows_exchanged_come_back_only_where_the_constraint_can_wait() {
+    let database = ledger("exchanged").await;
+    database
+        .run(
+            "create schema s; create table s.now (id int primary key, n int unique); create table s.later (id int primary key, n int unique deferrable initially deferred);
+             insert into s.now values (1, 1), (2, 2); insert into s.later values (1, 1), (2, 2);
+             select countersign.track('s.now'), countersign.track('s.later')",
+        )
+        .await;
+    let session = server(&database).await;
+    let exchange =
+        "update s.T set n = -1 where id = 1; update s.T set n = 1 where id = 2; update s.T set n = 2 where id = 1";
+    let written = write(&session, &exchange.replace('T', "now")).await;
+    assert_eq!(codes(&refused(&database, &session, &[written]).await), ["constraint"]);
+    let before = database.contents("s").await;
+    let written = write(&session, &exchange.replace('T', "later")).await;
+    undo(&session, &[written]).await.unwrap();
+    assert_eq!(database.contents("s").await, before);
+}

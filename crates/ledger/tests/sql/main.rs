@@ -11,6 +11,8 @@ mod conflicts;
 mod duplicates;
 mod effects;
 mod forgery;
+mod generated;
+mod generated_tables;
 mod people;
 mod protocol;
 mod random;

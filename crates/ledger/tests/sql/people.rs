@@ -12,7 +12,7 @@ const TABLE: &str = "create schema s; create table s.t (id int primary key, n in
                      select countersign.track('s.t')";
 
 /// An undo as a person does it.
-async fn undo_by_person(session: &Client, writes: &[Uuid]) -> Result<Uuid, Value> {
+pub(crate) async fn undo_by_person(session: &Client, writes: &[Uuid]) -> Result<Uuid, Value> {
     let call = Call { tool: "undo_mutation".to_owned(), ..Call::undo(writes) };
     let sql = format!(
         "begin isolation level read committed; select verdict from countersign.admit_undo('{}', {}, 'olga@example', 'undo_mutation', '{{}}', '{{}}', '{}', 'digest'); commit and chain; \
@@ -112,12 +112,12 @@ async fn a_frozen_account_writes_nothing_from_that_moment_on() {
     }
 }
 
-async fn plan(session: &Client, writes: &[Uuid], mode: &str) -> Value {
+pub(crate) async fn plan(session: &Client, writes: &[Uuid], mode: &str) -> Value {
     let sql = format!("select countersign.undo_plan({}, '{mode}')", array(writes));
     serde_json::from_str(&run(session, &sql).await.unwrap()[0]).unwrap()
 }
 
-fn ids(plan: &Value, field: &str) -> Vec<Uuid> {
+pub(crate) fn ids(plan: &Value, field: &str) -> Vec<Uuid> {
     plan[field].as_array().unwrap().iter().map(|id| Uuid::parse_str(id.as_str().unwrap()).unwrap()).collect()
 }
 
