@@ -32,6 +32,9 @@ async fn the_demo_shows_every_step_and_ends_with_a_configuration_that_works() {
         "-> unlike_tweet",
         "-> get_recent_mutations",
         "-> get_mutation_detail",
+        "\"undo_conflict\"",
+        "$ countersign undo plan --session ",
+        "ok: every row is what it was, in one transaction",
         "claude_desktop_config.json",
     ] {
         assert!(first.contains(part), "{part}: {first}");

@@ -9,11 +9,10 @@ use std::path::Path;
 use anyhow::Context;
 use mcp::Client;
 use serde_json::{Value, json};
-use tokio::process::Command;
 
 use crate::cli::DemoArgs;
 use crate::demo_data;
-use crate::steps::Session;
+use crate::steps::{Session, this_program};
 use crate::terminal::{Style, say};
 
 pub(crate) async fn run(arguments: DemoArgs) -> anyhow::Result<()> {
@@ -22,18 +21,12 @@ pub(crate) async fn run(arguments: DemoArgs) -> anyhow::Result<()> {
     say("");
     let database = demo_data::prepare(arguments.fresh, |step| say(&format!("   {step}"))).await?;
     let program = std::env::current_exe().context("the path of this program is not known")?;
-    let mut server = Command::new(&program);
+    let mut server = this_program()?;
     server.args(["--log", "warn", "serve", "--demo"]);
-    // Whatever this shell is configured for, the demo is not about it.
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("COUNTERSIGN_")) {
-        if name != "COUNTERSIGN_PG_BINDIR" && name != "COUNTERSIGN_DEMO_DIR" {
-            server.env_remove(name);
-        }
-    }
     let client = Client::start(server).await.context("the demo's server did not start")?;
     say(&format!("   an MCP client is connected to {} serve --demo", program.display()));
 
-    let played = play(&mut Session::new(&client, style)).await;
+    let played = play(&mut Session::new(&client, style), &database.owner_url()).await;
     let closed = client.close().await;
     drop(database);
     played?;
@@ -43,7 +36,7 @@ pub(crate) async fn run(arguments: DemoArgs) -> anyhow::Result<()> {
 }
 
 /// The steps. Each says what must come back; the first that does not ends the demo with an error.
-async fn play(session: &mut Session<'_>) -> anyhow::Result<()> {
+async fn play(session: &mut Session<'_>, owner_url: &str) -> anyhow::Result<()> {
     session.list_tools(&["query_database", "like_tweet", "unlike_tweet", "get_mutation_detail"]).await?;
 
     let query = "select t.id, a.handle, t.text from social.tweet t join social.account a using (account_id) \
@@ -116,7 +109,38 @@ async fn play(session: &mut Session<'_>) -> anyhow::Result<()> {
         detail["data"]["reversed_by"] == Value::from(vec![undone["meta"]["correlation_id"].clone()]),
         "the record names the write that reversed it",
     )?;
+    take_back(session, owner_url).await?;
     agree(session).await
+}
+
+/// Undo by effects: a conflict, and a plan over everything that this session did.
+async fn take_back(session: &mut Session<'_>, owner_url: &str) -> anyhow::Result<()> {
+    let text = json!({"text": "Something to take back."});
+    let posted = session.succeeds("Another write", "post_tweet", text).await?;
+    let on_it = json!({"tweet_id": posted["data"]["id"]});
+    let liked = session.succeeds("And one that stands on it", "like_tweet", on_it).await?;
+    session
+        .is_refused(
+            "Undoing the first one alone is refused: the like refers to the tweet",
+            "undo_mutation",
+            json!({"correlation_id": posted["meta"]["correlation_id"]}),
+            "undo_conflict",
+        )
+        .await?;
+    let receipt = json!({"correlation_id": liked["meta"]["correlation_id"]});
+    let detail = session.succeeds("Which rows a write changed is on record", "get_mutation_detail", receipt).await?;
+    let own = detail["data"]["client"]["session_id"].as_str().context("the record has no session")?;
+    let planned = session
+        .runs(
+            "A person takes back all that this session did: first a plan, which changes nothing",
+            owner_url,
+            &["undo", "plan", "--session", own, "--from", "1h"],
+        )
+        .await?;
+    let run = planned.lines().find_map(|line| line.split_once("countersign ")).context("the plan cannot run")?.1;
+    let run: Vec<&str> = run.split(' ').collect();
+    let undone = session.runs("Then exactly what was shown", owner_url, &run).await?;
+    session.expect(undone.starts_with("Undone: the plan"), "every row is what it was, in one transaction")
 }
 
 /// Writes that wait for somebody.

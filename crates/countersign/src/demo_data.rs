@@ -33,7 +33,12 @@ pub(crate) struct DemoDatabase {
 
 impl DemoDatabase {
     fn owner(&self) -> anyhow::Result<Target> {
-        Ok(Target::parse(&self.cluster.connection_string(DATABASE))?)
+        Ok(Target::parse(&self.owner_url())?)
+    }
+
+    /// The connection string of the person who owns it.
+    pub(crate) fn owner_url(&self) -> String {
+        self.cluster.connection_string(DATABASE)
     }
 
     /// The database, as the login that `init` made for servers.

@@ -1,8 +1,9 @@
 //! The demo's session: each call is shown with its answer, and checked.
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use mcp::Client;
 use serde_json::{Map, Value};
+use tokio::process::Command;
 
 use crate::terminal::{Style, say};
 
@@ -65,6 +66,18 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// Runs a command of this program as a person would, over this connection string; what it prints.
+    pub(crate) async fn runs(&mut self, title: &str, url: &str, arguments: &[&str]) -> anyhow::Result<String> {
+        self.title(title);
+        say(&self.style.faint(&format!("   $ countersign {}", arguments.join(" "))));
+        let mut command = this_program()?;
+        let output = command.args(arguments).env("DATABASE_URL", url).output().await?;
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        printed.lines().for_each(|line| say(&format!("   {line}")));
+        ensure!(output.status.success(), "it should have succeeded: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(printed)
+    }
+
     /// Something that must hold, said aloud.
     pub(crate) fn expect(&self, holds: bool, what: &str) -> anyhow::Result<()> {
         ensure!(holds, "not so: {what}");
@@ -84,6 +97,17 @@ impl<'a> Session<'a> {
         say(&if answer.is_error { self.style.bad(&shown) } else { shown });
         Ok(answer.envelope)
     }
+}
+
+/// A command of this program. Whatever this shell is configured for, the demo is not about it.
+pub(crate) fn this_program() -> anyhow::Result<Command> {
+    let mut command = Command::new(std::env::current_exe().context("the path of this program is not known")?);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("COUNTERSIGN_")) {
+        if name != "COUNTERSIGN_PG_BINDIR" && name != "COUNTERSIGN_DEMO_DIR" {
+            command.env_remove(name);
+        }
+    }
+    Ok(command)
 }
 
 fn indented(prefix: &str, value: &Value) -> String {
