@@ -5,6 +5,7 @@
 )]
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use anyhow::Context;
 use mcp::Client;
@@ -113,12 +114,14 @@ async fn play(session: &mut Session<'_>, owner_url: &str) -> anyhow::Result<()> 
     agree(session).await
 }
 
-/// Undo by effects: a conflict, and a plan over everything that this session did.
+/// Undo by effects: a conflict, and a plan.
 async fn take_back(session: &mut Session<'_>, owner_url: &str) -> anyhow::Result<()> {
-    let text = json!({"text": "Something to take back."});
+    // An earlier run has taken its own back, and the same text would be superseded.
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_millis();
+    let text = json!({"text": format!("Something to take back ({since}).")});
     let posted = session.succeeds("Another write", "post_tweet", text).await?;
     let on_it = json!({"tweet_id": posted["data"]["id"]});
-    let liked = session.succeeds("And one that stands on it", "like_tweet", on_it).await?;
+    session.succeeds("And one that stands on it", "like_tweet", on_it).await?;
     session
         .is_refused(
             "Undoing the first one alone is refused: the like refers to the tweet",
@@ -127,14 +130,15 @@ async fn take_back(session: &mut Session<'_>, owner_url: &str) -> anyhow::Result
             "undo_conflict",
         )
         .await?;
-    let receipt = json!({"correlation_id": liked["meta"]["correlation_id"]});
+    let receipt = json!({"correlation_id": posted["meta"]["correlation_id"]});
     let detail = session.succeeds("Which rows a write changed is on record", "get_mutation_detail", receipt).await?;
-    let own = detail["data"]["client"]["session_id"].as_str().context("the record has no session")?;
+    let (own, from) = (&detail["data"]["client"]["session_id"], &detail["data"]["created_at"]);
+    let (own, from) = own.as_str().zip(from.as_str()).context("the record has no session, or no time")?;
     let planned = session
         .runs(
-            "A person takes back all that this session did: first a plan, which changes nothing",
+            "A person takes back what this session did since then: first a plan, which changes nothing",
             owner_url,
-            &["undo", "plan", "--session", own, "--from", "1h"],
+            &["undo", "plan", "--session", own, "--from", from],
         )
         .await?;
     let run = planned.lines().find_map(|line| line.split_once("countersign ")).context("the plan cannot run")?.1;

@@ -126,7 +126,7 @@ fn without_ids(text: &str) -> String {
             || word.starts_with("20") && word.contains('T')
     };
     let line = |line: &str| {
-        let words = line.split_whitespace().map(|word| if is_id(word) { "ID" } else { word });
+        let words = line.split(' ').filter(|word| !word.is_empty()).map(|word| if is_id(word) { "ID" } else { word });
         words
             .collect::<Vec<_>>()
             .join(" ")
