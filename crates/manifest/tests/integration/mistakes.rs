@@ -244,12 +244,12 @@ const SINGLE: &[(&str, &str, &str)] = &[
     ),
     (
         "values ($1, $2, $3) returning id, size, at",
-        "values ($1, $2, $3) returning id, size, at, countersign.claim(gen_random_uuid(), 5) is null as claimed",
+        "values ($1, $2, $3) returning id, size, at, countersign.superseded(gen_random_uuid()) is null as claimed",
         "m0.toml:15:7: tool put: sql touches schema countersign",
     ),
     (
         "select id, label::varchar from social.note",
-        "select (countersign.claim(gen_random_uuid(), 5) is null)::int::bigint as id, label::varchar from social.note",
+        "select (countersign.superseded(gen_random_uuid()) is null)::int::bigint as id, label::varchar from social.note",
         "m0.toml:35:10: tool drop: before touches schema countersign",
     ),
     (
