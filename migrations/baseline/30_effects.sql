@@ -286,7 +286,8 @@ create function countersign.tracking_problems() returns table (name text, proble
 language sql stable set search_path = pg_catalog, pg_temp as $$
     with current as (
         -- Not to_regclass, which asks for rights on the schema.
-        select t.*, c.relname, c.relkind, c.relpersistence, c.relowner, c.relrowsecurity, format('%I.%I', n.nspname, c.relname) as name_now
+        select t.*, c.relname, c.relkind, c.relpersistence, c.relowner, c.relrowsecurity,
+               case when c.relname is not null then format('%I.%I', n.nspname, c.relname) end as name_now
         from countersign.tracked t
         left join pg_class c on c.oid = t.relation left join pg_namespace n on n.oid = c.relnamespace
         where t.is_current

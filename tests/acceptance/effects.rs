@@ -24,6 +24,14 @@ rows = "one"
 param = [{ name = "id", description = "Which." }, { name = "status", description = "What." }]
 
 [[tool]]
+name = "set_secret"
+access = "write"
+description = "Set the secret of an order."
+sql = "update shop.orders set secret = $2 where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }, { name = "secret", description = "What.", sensitive = true }]
+
+[[tool]]
 name = "set_all"
 access = "write"
 description = "Set the status of all orders."
@@ -58,13 +66,20 @@ async fn a_record_shows_what_its_write_changed_by_table_and_key() {
     let dropped = server.succeed("drop_order", json!({"id": 1})).await;
     let effects = server.record(&dropped).await["effects"].clone();
     assert_eq!(effects["count"], 3);
-    let rows = effects["rows"].as_array().unwrap();
+    let mut rows = effects["rows"].as_array().unwrap().clone();
+    rows.iter_mut().for_each(|row| drop(row.as_object_mut().unwrap().remove("has_sensitive_changes")));
     let item = json!({"table": "shop.item", "key": {"line": 1, "order_id": 1}, "change": "delete",
                       "columns": {"order_id": "1", "line": "1", "name": "pen"}});
     assert!(rows.contains(&item), "{effects}");
     let order = rows.iter().find(|row| row["table"] == "shop.orders").unwrap();
     assert_eq!((&order["change"], &order["columns"]["status"]), (&json!("delete"), &json!("open")));
     assert!(!effects.to_string().contains("hunter2") && order["columns"].get("secret").is_none(), "{effects}");
+
+    // That a sensitive column has changed is said, and not to what.
+    let hidden = server.succeed("set_secret", json!({"id": 3, "secret": "swordfish"})).await;
+    let effects = server.record(&hidden).await["effects"].clone();
+    let expected = json!({"table": "shop.orders", "key": {"id": 3}, "change": "update", "columns": {}, "has_sensitive_changes": true});
+    assert_eq!(effects["rows"], json!([expected]));
 
     // Of many effects the first hundred are shown, and how many there are.
     let all = server.succeed("set_all", json!({"status": "sent"})).await;

@@ -70,7 +70,7 @@ async fn a_write_is_proposed_shown_confirmed_and_only_then_made_with_its_record(
     assert_eq!(proposal["preview"]["rows_affected"], 1);
     assert_eq!(proposal["preview"]["before"][0]["price"].to_string(), "120.00");
     assert_eq!(proposal["preview"]["after"][0]["price"].to_string(), "150.00", "every digit");
-    assert_eq!(proposal["preview"]["rollback"]["undo_tool"], "upsert_package");
+    assert_eq!(proposal["preview"]["rollback"]["undo_tool"], "undo_mutation");
     assert_eq!(proposal["digest"].as_str().unwrap().len(), 64);
     assert!(proposal["description"].as_str().unwrap().contains("1 row"), "{proposal}");
     assert_eq!(db.value(PRICE).await, "120.00", "nothing was written");
@@ -81,7 +81,7 @@ async fn a_write_is_proposed_shown_confirmed_and_only_then_made_with_its_record(
     assert_eq!((db.value(PRICE).await, shown().await), ("150.00".to_owned(), "150.00".to_owned()), "nothing is stale");
     assert_eq!((&done["data"]["status"], &done["data"]["action"]), (&json!("executed"), &json!("upsert_package")));
     assert_eq!(done["data"]["result"]["price"].to_string(), "150.00");
-    assert_eq!(done["meta"]["rollback"]["undo_params"]["price"].to_string(), "120.00");
+    assert_eq!(done["meta"]["rollback"]["undo_params"]["correlation_id"], done["meta"]["correlation_id"]);
     let receipt = done["meta"]["correlation_id"].as_str().unwrap();
     let stored = server.succeed("get_proposal", json!({"proposal_id": proposal["proposal_id"]})).await["data"].clone();
     assert_eq!((&stored["status"], &stored["correlation_id"]), (&json!("executed"), &json!(receipt)));

@@ -109,7 +109,7 @@ async fn a_person_sees_everything_approves_it_and_it_is_carried_out_once() {
         "rows touched     1, when it was tried and rolled back\n".to_owned(),
         "rows             1 gone\n".to_owned(),
         "  - title             \"Spare\"\n".to_owned(),
-        "undo             cannot be undone: A deleted package is gone for good".to_owned(),
+        "undo             with undo_mutation: ".to_owned(),
         format!("digest           {digest}\n"),
     ] {
         assert!(shown.contains(&part), "{part:?} is missing in:\n{shown}");

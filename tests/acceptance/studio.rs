@@ -33,9 +33,15 @@ const TABLES: [(&str, &str); 5] = [
     ),
 ];
 
-/// A session of the servers' login.
+/// A session with the rights of the servers' login, which itself changes tracked tables only within recorded writes.
 async fn writer(db: &Database) -> Client {
-    let (client, connection) = tokio_postgres::connect(&db.writer_url(), NoTls).await.unwrap();
+    let role = format!("writer_{}", db.name());
+    db.run(&format!(
+        "do $$ begin create role {role} login in role countersign_writer; exception when duplicate_object then end $$"
+    ))
+    .await;
+    let url = db.url().replace("user=postgres", &format!("user={role}"));
+    let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }

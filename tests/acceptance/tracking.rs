@@ -16,6 +16,12 @@ const SHOP: &str = "create schema shop;
 /// A database with a shop, and the connection string of its owner: a member of countersign_owner without CREATEROLE.
 async fn shop() -> (Database, String) {
     let db = database().await;
+    // As if no table had been tracked before.
+    db.run(
+        "select countersign.untrack(t.relation) from countersign.tracked t; delete from countersign.tracked;
+         alter table countersign.tracked alter column shape restart",
+    )
+    .await;
     let anna = login(&db, "anna").await;
     db.run(&format!("grant countersign_owner to {anna}; grant create on database {0} to {anna}", db.name())).await;
     db.run(&format!("set role {anna}; {SHOP}; grant usage on schema shop to public")).await;
@@ -370,4 +376,29 @@ async fn a_role_that_owns_the_ledger_itself_has_its_tables_tracked() {
     assert_eq!(db.value(owner).await, solo);
     // Once more, now that there is a function to replace.
     succeed(&url, &["track", "shop.orders", "--all-writers"]).await;
+}
+
+const SECRETIVE: &str = r#"
+[[tool]]
+name = "set_note"
+access = "write"
+description = "Set the note of an order."
+sql = "update shop.orders set note = $2 where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }, { name = "note", description = "What.", sensitive = true }]
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_warns_of_a_sensitive_value_that_would_be_recorded_with_its_row() {
+    let (db, anna) = shop().await;
+    db.run("grant all on all tables in schema shop to countersign_writer").await;
+    succeed(&anna, &["track", "shop.orders"]).await;
+    let manifest = TestManifest::new(SECRETIVE);
+    let warned = check(&db, &manifest).await;
+    assert_eq!(warned.code, 0, "{}", warned.err);
+    let said = "tool set_note: \"note\" is sensitive, and shop.orders is tracked without a sensitive column";
+    assert!(format!("{}{}", warned.out, warned.err).contains(said), "{}{}", warned.out, warned.err);
+    succeed(&anna, &["track", "shop.orders", "--sensitive", "note"]).await;
+    let quiet = check(&db, &manifest).await;
+    assert!(!format!("{}{}", quiet.out, quiet.err).contains(said), "{}{}", quiet.out, quiet.err);
 }

@@ -34,11 +34,18 @@ pub(crate) fn change(row: &Value, full: bool) -> String {
         let columns = columns.into_iter().flatten().map(|(name, value)| format(&visible(name), value));
         columns.collect::<Vec<_>>().join(", ")
     };
-    match row.get("change").and_then(Value::as_str) {
+    let is = |flag: &str| row.get(flag) == Some(&Value::Bool(true));
+    let more = match (is("is_cut"), is("has_sensitive_changes")) {
+        (true, _) => " (too long to be shown)",
+        (_, true) => " (and sensitive columns)",
+        _ => "",
+    };
+    let said = match row.get("change").and_then(Value::as_str) {
         Some("insert") => format!("added, with {}", each(&|name, value| format!("{name} {}", said(Some(value))))),
         Some("delete") => format!("removed, with {}", each(&|name, value| format!("{name} {}", said(Some(value))))),
         _ => each(&|name, value| format!("{name} {} -> {}", said(value.get("before")), said(value.get("after")))),
-    }
+    };
+    format!("{said}{more}")
 }
 
 /// `id=7, line=2`; a table without a key has none.

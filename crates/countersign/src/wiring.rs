@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::Context;
 use contract::{Describe, DescribeError, Principal, StatementShape};
 use ledger::read::{ReadLimits, Reader, SearchPath, UntrustedSchema};
-use ledger::{CoveredTable, Ledger, LoginSetting, Target};
-use manifest::{Catalog, Mistakes, ServerNames, Source, Undo};
+use ledger::{Coverage, CoveredTable, Ledger, LoginSetting, Target};
+use manifest::{Catalog, Mistakes, ServerNames, Source, ToolSpec, Undo};
 use mcp::{Asking, StateCodec, StateKey};
 use tools::{Backends, ExecuteSqlSettings, Metrics, Profile, Registry, Shelves, Toolbox, Unavailable};
 
@@ -83,10 +83,11 @@ fn not_fitting(mistakes: Vec<manifest::Mistake>) -> anyhow::Error {
 /// Finds the write tools whose effects are recorded. The mistakes are of those that declare no undo and are none of these.
 async fn find_recorded(ledger: &Ledger, catalog: &mut Catalog) -> anyhow::Result<Vec<manifest::Mistake>> {
     let tracking = ledger.tracking();
-    let mut mistakes = Vec::new();
+    let (mut mistakes, mut warnings) = (Vec::new(), Vec::new());
     for tool in catalog.tools.iter().filter(|tool| tool.access.writes()) {
         let coverage =
             tracking.coverage(tool.written_tables()).await.context("which tables are tracked cannot be asked")?;
+        warnings.extend(recorded_in_clear(tool, &coverage));
         if coverage.is_undoable() {
             catalog.recorded.insert(tool.name.clone());
             continue;
@@ -106,7 +107,23 @@ async fn find_recorded(ledger: &Ledger, catalog: &mut Catalog) -> anyhow::Result
             ),
         });
     }
+    catalog.warnings.extend(warnings);
     Ok(mistakes)
+}
+
+/// That the value of a sensitive parameter may be recorded with the rows of a tracked table, no column of which is.
+fn recorded_in_clear(tool: &ToolSpec, coverage: &Coverage) -> Option<manifest::Mistake> {
+    let param = tool.sensitive_params().next()?;
+    let table = coverage.tables.iter().find(|table| table.gap.is_none() && !table.hides)?;
+    let (name, table) = (&param.name, &table.name);
+    Some(manifest::Mistake {
+        at: tool.declared_at.clone(),
+        tool: Some(tool.name.clone()),
+        message: format!(
+            "\"{name}\" is sensitive, and {table} is tracked without a sensitive column: if the tool stores the value there, the ledger records \
+             it with the row. Track the table again with --sensitive and the column"
+        ),
+    })
 }
 
 fn refuse_any(mistakes: Vec<manifest::Mistake>) -> anyhow::Result<()> {

@@ -8,19 +8,20 @@ use tokio::time::Instant;
 /// The most effects that one answer has; it says how many there are.
 pub(crate) const MOST_SHOWN: u32 = 100;
 
-/// The most bytes of row images that are read for one answer.
-const MOST_BYTES: usize = 1 << 20;
-
 const EFFECTS_SQL: &str = "\
-select t.name, e.op::pg_catalog.text, coalesce(e.key_before, e.key), e.before, e.after, \
-    pg_catalog.array_to_json(coalesce(e.unchanged, '{}')), pg_catalog.array_to_json(t.columns), pg_catalog.array_to_json(t.sensitive), \
+select t.name, e.op::pg_catalog.text, coalesce(e.key_before, e.key), case when e.bytes <= 1048576 then e.before end, \
+    case when e.bytes <= 1048576 then e.after end, e.bytes operator(pg_catalog.>) 1048576, \
+    e.secret_before is distinct from e.secret_after, pg_catalog.array_to_json(coalesce(e.unchanged, '{}')), pg_catalog.array_to_json(t.columns), pg_catalog.array_to_json(t.sensitive), \
     (select pg_catalog.count(*) from countersign.effect c where c.correlation_id operator(pg_catalog.=) $1) \
-from countersign.effect e join countersign.tracked t on t.shape operator(pg_catalog.=) e.shape \
-where e.correlation_id operator(pg_catalog.=) $1 order by e.position limit $2::pg_catalog.int8";
+from (select f.*, pg_catalog.sum(coalesce(pg_catalog.octet_length(f.before), 0) operator(pg_catalog.+) \
+          coalesce(pg_catalog.octet_length(f.after), 0)) over (order by f.position) as bytes \
+      from countersign.effect f where f.correlation_id operator(pg_catalog.=) $1 order by f.position limit $2::pg_catalog.int8) e \
+join countersign.tracked t on t.shape operator(pg_catalog.=) e.shape order by e.position";
 
 /// The effects of a write as JSON: `{"count": 2, "rows": [{"table", "key", "change": "update", "columns": {"status": {"before", "after"}}}]}`,
 /// the first [`MOST_SHOWN`] in the order in which they were made. Of an update `columns` has those that changed; of an insert or a delete
-/// those that are not null, each with its value. Values are PostgreSQL's text. `None`: none is on record.
+/// those that are not null, each with its value. Values are PostgreSQL's text. Beyond 1 MiB of row images `columns` is empty and
+/// `is_cut` true; `has_sensitive_changes` stands for the columns that are not shown. `None`: none is on record.
 ///
 /// # Errors
 /// Whatever the database says.
@@ -31,18 +32,14 @@ pub(crate) async fn of_write(
 ) -> Result<Option<Value>, pg::Error> {
     let params = [Some(write.to_string()), Some(MOST_SHOWN.to_string())];
     let outcome = writer.ask(EFFECTS_SQL, &params, deadline).await?;
-    let (mut count, mut bytes, mut rows) = (0, 0, Vec::new());
+    let (mut count, mut rows) = (0, Vec::new());
     for row in outcome.rows {
-        let Ok([table, op, key, before, after, unchanged, columns, sensitive, all]) =
-            <[Option<String>; 9]>::try_from(row)
+        let Ok([table, op, key, before, after, is_cut, is_hidden, unchanged, columns, sensitive, all]) =
+            <[Option<String>; 11]>::try_from(row)
         else {
             continue;
         };
         count = all.and_then(|all| all.parse::<u64>().ok()).unwrap_or_default();
-        bytes += before.as_ref().map_or(0, String::len) + after.as_ref().map_or(0, String::len);
-        if bytes > MOST_BYTES {
-            break;
-        }
         let list = |json: Option<String>| -> Vec<String> {
             json.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default()
         };
@@ -50,7 +47,13 @@ pub(crate) async fn of_write(
         let columns = Columns { names: list(columns), sensitive: list(sensitive), unchanged };
         let key: Value = key.and_then(|key| serde_json::from_str(&key).ok()).unwrap_or_default();
         let (change, columns) = columns.change(op.as_deref(), before.as_deref(), after.as_deref());
-        rows.push(json!({"table": table, "key": key, "change": change, "columns": columns}));
+        let mut shown = json!({"table": table, "key": key, "change": change, "columns": columns});
+        let is = |flag: Option<String>| flag.as_deref() == Some("t");
+        if let Some(shown) = shown.as_object_mut() {
+            shown.extend(is(is_cut).then(|| ("is_cut".to_owned(), true.into())));
+            shown.extend(is(is_hidden).then(|| ("has_sensitive_changes".to_owned(), true.into())));
+        }
+        rows.push(shown);
     }
     Ok((count > 0).then(|| json!({"count": count, "rows": rows})))
 }

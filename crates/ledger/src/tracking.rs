@@ -31,6 +31,7 @@ select t.name, nullif(t.via, '') as via, \
                 then 'its trigger is disabled' \
             when not countersign.has_shape(k) then 'its columns have changed since it was tracked' \
             when k.key_columns is null and not k.is_log then 'no key' end as gap, \
+       coalesce(cardinality(k.sensitive) > 0, false) as hides, \
        (select json_agg(g.tgname::text order by g.tgname) from pg_trigger g \
         where g.tgrelid = t.oid and not g.tgisinternal and g.tgenabled <> 'D' \
           and g.tgname not in ('!countersign', '!countersign_truncate') \
@@ -62,6 +63,8 @@ pub struct CoveredTable {
     pub via: Option<String>,
     /// Why its recorded changes cannot undo the write; `None` if they can.
     pub gap: Option<String>,
+    /// Whether some of its columns are recorded as hashes only (`track --sensitive`).
+    pub hides: bool,
 }
 
 impl Coverage {
@@ -90,7 +93,8 @@ impl Tracking {
             let triggers =
                 row.get("triggers").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
             coverage.triggers.extend(triggers.map(|trigger| format!("trigger {trigger} of {name}")));
-            coverage.tables.push(CoveredTable { via: text(&row, "via"), gap: text(&row, "gap"), name });
+            let hides = row.get("hides") == Some(&Value::Bool(true));
+            coverage.tables.push(CoveredTable { via: text(&row, "via"), gap: text(&row, "gap"), hides, name });
         }
         Ok(coverage)
     }

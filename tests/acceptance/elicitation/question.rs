@@ -33,7 +33,7 @@ It would touch 1 row:
   price: 120.00 → 99.00
   as it is: title "Portrait, one hour", description "One person, one backdrop, ten edited pictures.", duration_minutes 60
 
-It can be undone with upsert_package. Call upsert_package with the values from before. A package that was added is taken back with delete_package.
+It can be undone with undo_mutation. Call undo_mutation to take it back, as long as its rows are as it left them.
 Nothing is written unless you accept."#;
     assert_eq!(question("upsert_package", change()).await, expected);
 }
@@ -46,7 +46,7 @@ async fn what_goes_and_what_moves_is_shown_row_by_row() {
         "It would touch 3 rows:",
         "photo_id 2: position: 2 → 1",
         "photo_id 3: position: 3 → 2",
-        "It cannot be undone. A deleted photo is gone for good",
+        "It cannot be undone. No tool adds a photo.",
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }

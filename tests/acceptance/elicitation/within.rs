@@ -38,8 +38,7 @@ async fn a_user_who_accepts_has_the_write_done_within_the_call() {
         assert_eq!(envelope["data"]["price"].to_string(), "99.00");
         assert_eq!((&envelope["meta"]["rows_affected"], price(&db).await), (&json!(1), "99.00".to_owned()));
         let rollback = &envelope["meta"]["rollback"];
-        assert_eq!(rollback["undo_tool"], "upsert_package", "{envelope}");
-        assert_eq!(rollback["undo_params"]["price"].to_string(), "120.00", "{envelope}");
+        assert_eq!(rollback["undo_tool"], "undo_mutation", "{envelope}");
         assert_eq!(proposals(&db).await, [["executed", "elicitation", "NULL"]]);
         let approval = "select p.status, a.status, a.approval->>'decided_via', a.approval->>'decided_by', a.approval->>'tier' \
                         from countersign.proposal p join countersign.mutation a on a.correlation_id = p.correlation_id \
@@ -48,7 +47,7 @@ async fn a_user_who_accepts_has_the_write_done_within_the_call() {
         let receipt = db.value("select correlation_id from countersign.proposal").await;
         assert_eq!(envelope["meta"]["correlation_id"], receipt);
         // And the undo asks again, since it is a write like any other.
-        let question = asked(&mut server, 8, "upsert_package", rollback["undo_params"].clone()).await;
+        let question = asked(&mut server, 8, "undo_mutation", rollback["undo_params"].clone()).await;
         say(&mut server, &question, json!({"action": "accept"})).await;
         assert_eq!(server.receive().await["id"], 8);
         assert_eq!(price(&db).await, "120.00");

@@ -2,7 +2,7 @@
 
 use manifest::{Catalog, ServerNames, Source};
 use testkit::{Database, repository};
-use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// The manifest, compiled against a database.
 pub(super) struct Studio {
@@ -52,12 +52,10 @@ impl Studio {
 
     /// A session of whoever runs them.
     pub(super) async fn open(&self, by: As<'_>) -> Client {
-        let (url, account) = match by {
-            As::Account(account) => (self.db.writer_url(), account),
-            As::Superuser => (self.db.url(), ""),
+        let (client, account) = match by {
+            As::Account(account) => (super::writer(&self.db).await, account),
+            As::Superuser => (self.db.connect().await, ""),
         };
-        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
-        tokio::spawn(connection);
         client.batch_execute(&format!("set countersign.account_id = '{account}'")).await.unwrap();
         client
     }
