@@ -323,7 +323,7 @@ async fn a_mechanism_that_is_missing_is_noticed() {
                     "from countersign.reversal r where r.correlation_id = stands_as;",
                     "from countersign.reversal r where false;",
                 ),
-                ("where e.correlation_id = stands_as and l.position > e.position", "where false"),
+                ("where e.correlation_id = standing.stands_as and l.position > e.position", "where false"),
             ],
         ),
     ];
