@@ -151,6 +151,12 @@ async fn a_plan_is_shown_before_it_runs_and_runs_as_it_was_shown_or_not_at_all()
     let refused = undo(&url, &["run", id, "--digest", digest]).await;
     assert_eq!(refused.code, 2, "{}{}", refused.out, refused.err);
     assert!(refused.out.contains("changed_since  shop.orders id=2"), "{}", refused.out);
+    // Also when the row looks as before: others have it in hand.
+    server.succeed("set_status", json!({"id": 2, "status": "paid", "idempotency_key": "back"})).await;
+    let refused = undo(&url, &["run", id, "--digest", digest]).await;
+    assert_eq!((refused.code, refused.out.contains("needed_by  shop.orders id=2")), (2, true), "{}", refused.out);
+    let back = db.value("select correlation_id from countersign.record where idempotency_key = 'back'").await;
+    server.succeed("undo_mutation", json!({"correlation_id": back})).await;
     let strict = undo(&url, &["plan", "--tool", "set_status", "--from", "1h", "--to", "0001-01-01"]).await;
     assert_eq!((strict.code, strict.out.contains("There is nothing to undo.")), (0, true), "{}", strict.out);
 

@@ -200,8 +200,12 @@ impl Operator {
             return Ok(Progress::Before);
         }
         let report = self.report(&writes, PlanMode::Strict).await?;
-        // Conflicts are reported by the undo itself, which names them.
-        if is_ready(&report) && report.get("digest").and_then(Value::as_str) != Some(&part.digest) {
+        // The undo itself compares the rows alone, and would pass over a change that others have made and taken back.
+        if !is_ready(&report) {
+            let conflicts = report.get("conflicts").and_then(Value::as_array).cloned().unwrap_or_default();
+            return Ok(Progress::Done(UndoOutcome::Conflicts { correlation_id: None, conflicts, rows: part.rows }));
+        }
+        if report.get("digest").and_then(Value::as_str) != Some(&part.digest) {
             return Ok(Progress::Stale);
         }
         let arguments = json!({"plan_id": plan.plan_id, "digest": plan.digest});
