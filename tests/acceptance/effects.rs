@@ -7,7 +7,7 @@ const SHOP: &str = "
 create schema shop;
 create table shop.orders (id int primary key, status text not null default 'open', secret text, note text);
 create table shop.item (order_id int references shop.orders on delete cascade, line int, name text, primary key (order_id, line));
-insert into shop.orders select g, 'open', 'hunter2', repeat(md5(g::text), 30) from generate_series(1, 300) g;
+insert into shop.orders select g, 'open', 'hunter2', repeat(md5(g::text), 15) from generate_series(1, 300) g;
 insert into shop.item values (1, 1, 'pen'), (1, 2, 'ink');
 select countersign.track('shop.orders', sensitive => '{secret}'), countersign.track('shop.item', all_writers => true);
 grant usage on schema shop to countersign_writer;
@@ -63,9 +63,11 @@ async fn a_record_shows_what_its_write_changed_by_table_and_key() {
     let changed = json!([{"table": "shop.orders", "key": {"id": 2}, "change": "update",
                           "columns": {"status": {"before": "open", "after": "paid"}}}]);
     assert_eq!(server.record(&paid).await["effects"], json!({"count": 1, "rows": changed}));
+    let preview = json!({"tool": "drop_order", "params": {"id": 1}});
+    let previewed = server.succeed("preview_mutation", preview).await["data"]["effects"].clone();
     let dropped = server.succeed("drop_order", json!({"id": 1})).await;
     let effects = server.record(&dropped).await["effects"].clone();
-    assert_eq!(effects["count"], 3);
+    assert_eq!((&effects["count"], &previewed), (&json!(3), &effects), "a preview shows what the write then does");
     let mut rows = effects["rows"].as_array().unwrap().clone();
     rows.iter_mut().for_each(|row| drop(row.as_object_mut().unwrap().remove("has_sensitive_changes")));
     let item = json!({"table": "shop.item", "key": {"line": 1, "order_id": 1}, "change": "delete",

@@ -232,6 +232,12 @@ async fn an_undo_needs_the_agreement_that_the_write_needed() {
         (&undo["data"]["requires_approval"], &undo["data"]["proposal"]["tier"]),
         (&json!(true), &json!("approve"))
     );
+    // Two orders (NaN stays NaN) and the total that the trigger keeps.
+    let shown = &undo["data"]["proposal"]["preview"]["effects"];
+    let tables: Vec<&str> =
+        shown["rows"].as_array().unwrap().iter().map(|row| row["table"].as_str().unwrap()).collect();
+    assert_eq!(tables.iter().filter(|table| **table == "shop.orders").count(), 2, "{shown}");
+    assert!(tables.contains(&"shop.customer"), "{shown}");
     assert_ne!(contents(&db).await, before, "it waits");
     approve(&undo).await;
     assert_eq!(contents(&db).await, before);

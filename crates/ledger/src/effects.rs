@@ -1,7 +1,7 @@
 //! The effects of a write, for people and agents: by table and key, with the columns before and after.
 
 use contract::CorrelationId;
-use pg::Writer;
+use pg::{Step, Writer};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -30,10 +30,24 @@ pub(crate) async fn of_write(
     write: CorrelationId,
     deadline: Instant,
 ) -> Result<Option<Value>, pg::Error> {
-    let params = [Some(write.to_string()), Some(MOST_SHOWN.to_string())];
-    let outcome = writer.ask(EFFECTS_SQL, &params, deadline).await?;
+    let outcome = writer.ask(EFFECTS_SQL, &params(write), deadline).await?;
+    Ok(shown(outcome.rows))
+}
+
+/// What reads the effects of a write within its own transaction; [`shown`] takes the answer.
+pub(crate) fn step(params: &[Option<String>]) -> Step<'_> {
+    Step { sql: EFFECTS_SQL, params, param_types: &[] }
+}
+
+/// The arguments of [`step`].
+pub(crate) fn params(write: CorrelationId) -> [Option<String>; 2] {
+    [Some(write.to_string()), Some(MOST_SHOWN.to_string())]
+}
+
+/// The answer to [`step`] as [`of_write`] has it.
+pub(crate) fn shown(answer: Vec<Vec<Option<String>>>) -> Option<Value> {
     let (mut count, mut rows) = (0, Vec::new());
-    for row in outcome.rows {
+    for row in answer {
         let Ok([table, op, key, before, after, is_cut, is_hidden, unchanged, columns, sensitive, all]) =
             <[Option<String>; 11]>::try_from(row)
         else {
@@ -55,7 +69,22 @@ pub(crate) async fn of_write(
         }
         rows.push(shown);
     }
-    Ok((count > 0).then(|| json!({"count": count, "rows": rows})))
+    (count > 0).then(|| json!({"count": count, "rows": rows}))
+}
+
+/// The longest value that a preview shows, in characters.
+const MOST_PREVIEWED: usize = 500;
+
+/// Effects for a preview, which a person looks at: long values are cut, with a mark.
+pub(crate) fn shortened(effects: Value) -> Value {
+    match effects {
+        Value::String(text) if text.chars().count() > MOST_PREVIEWED => {
+            text.chars().take(MOST_PREVIEWED).chain(['…']).collect::<String>().into()
+        }
+        Value::Array(items) => items.into_iter().map(shortened).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, shortened(value))).collect(),
+        value => value,
+    }
 }
 
 /// A row of `countersign.effect` with its table, as an object: what its images say instead of them.

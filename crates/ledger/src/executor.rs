@@ -201,10 +201,10 @@ pub(crate) enum Opening<'a> {
     },
     /// The ledger has said that the attempt may run.
     Claim { intent: &'a Intent, timeout_ms: String },
-    /// A preview has no attempt: a time limit in milliseconds, and the account.
-    Preview([Option<String>; 2]),
+    /// A preview has an attempt of its own transaction: a time limit in milliseconds, the account, and the name of the attempt.
+    Preview([Option<String>; 3]),
     /// The same in a transaction that is open already.
-    OpenPreview([Option<String>; 2]),
+    OpenPreview([Option<String>; 3]),
 }
 
 /// Why a transaction could not be opened. Nothing of the work has run.
@@ -226,7 +226,7 @@ const ADMISSION_SQL: &str = "insert into countersign.admission (slot, correlatio
     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
 const CLAIM_SQL: &str = "select countersign.claim($1, $2, $3, $4)";
 /// The attempt of a preview is made in its own transaction: it is rolled back with it.
-const PREVIEW_SQL: &str = "select countersign.claim_preview(pg_catalog.gen_random_uuid(), $2, null, 'preview', $1)";
+const PREVIEW_SQL: &str = "select countersign.claim_preview($3, $2, null, 'preview', $1)";
 
 impl<'a> WriteTx<'a> {
     pub(crate) fn new(lease: &'a mut Lease, writer: &'a Writer, account: &AccountId, opening: Opening<'a>) -> Self {
@@ -234,7 +234,7 @@ impl<'a> WriteTx<'a> {
             Opening::Admit { intent, timeout_ms, .. } | Opening::Claim { intent, timeout_ms } => {
                 (Some(intent.correlation_id.to_string()), timeout_ms.clone())
             }
-            Opening::Preview([timeout_ms, _]) | Opening::OpenPreview([timeout_ms, _]) => {
+            Opening::Preview([timeout_ms, ..]) | Opening::OpenPreview([timeout_ms, ..]) => {
                 (None, timeout_ms.clone().unwrap_or_default())
             }
         };

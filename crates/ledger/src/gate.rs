@@ -152,12 +152,17 @@ impl Gate {
         self.running.spawn(work);
     }
 
-    /// What the executor would do with this order: it is run in a transaction that is always rolled back, and
-    /// leaves no record. Dropping the future ends it.
+    /// What the executor would do with this order, and its effects as [`crate::Records::detail`] has them: it is run in a transaction
+    /// that is always rolled back, and leaves no record. Dropping the future ends it.
     ///
     /// # Errors
     /// What the write would fail with, or why it could not be shown.
-    pub async fn preview(&self, executor: &dyn Executor, order: &Order, deadline: Instant) -> Result<Work, Failure> {
+    pub async fn preview(
+        &self,
+        executor: &dyn Executor,
+        order: &Order,
+        deadline: Instant,
+    ) -> Result<(Work, Option<Value>), Failure> {
         Trials { writer: &self.writer, executor, order, deadline }.work().await
     }
 

@@ -10,11 +10,13 @@
 
 use std::time::Duration;
 
-use contract::{ErrorCode, Failure};
+use contract::{CorrelationId, ErrorCode, Failure};
 use pg::{Lease, Step, Writer};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::definitions::{self, Definition};
+use crate::effects;
 use crate::executor::{Executor, Opening, Order, Refusal, Work, WriteTx, sql_failure, too_large};
 use crate::gate::CANCEL_GRACE;
 
@@ -22,6 +24,8 @@ use crate::gate::CANCEL_GRACE;
 #[derive(Debug, Clone)]
 pub(crate) struct Trial {
     pub(crate) work: Work,
+    /// As [`effects::of_write`] has them.
+    pub(crate) effects: Option<Value>,
     /// What it depends on.
     pub(crate) definitions: Vec<Definition>,
 }
@@ -39,9 +43,9 @@ const EXPORT_SQL: &str = "select pg_catalog.pg_export_snapshot()";
 const IDLE_LIMIT_SQL: &str = "select pg_catalog.set_config('idle_in_transaction_session_timeout', $1, true)";
 
 impl Trials<'_> {
-    /// What the write would come to.
-    pub(crate) async fn work(self) -> Result<Work, Failure> {
-        self.attempt(None, false).await.map(|trial| trial.work)
+    /// What the write would come to, and the rows of tracked tables that it would change.
+    pub(crate) async fn work(self) -> Result<(Work, Option<Value>), Failure> {
+        self.attempt(None, false).await.map(|trial| (trial.work, trial.effects))
     }
 
     /// The same with the definitions that it depends on.
@@ -68,7 +72,7 @@ impl Trials<'_> {
     }
 
     async fn export_snapshot(self, holder: &mut Lease) -> Result<String, Failure> {
-        let [timeout_ms, _] = self.limits();
+        let [timeout_ms, ..] = self.limits(CorrelationId::new());
         let timeout = [timeout_ms];
         let steps = [Step { sql: IDLE_LIMIT_SQL, params: &timeout, param_types: &[] }, Step::plain(EXPORT_SQL)];
         let outcomes = match tokio::time::timeout_at(self.deadline, holder.session().begin(None, &steps)).await {
@@ -80,11 +84,11 @@ impl Trials<'_> {
         snapshot.ok_or_else(|| Failure::new(ErrorCode::InternalError, "PostgreSQL has exported no snapshot"))
     }
 
-    /// The time limit in milliseconds, and the account.
-    fn limits(self) -> [Option<String>; 2] {
+    /// The time limit in milliseconds, the account, and the name of the attempt.
+    fn limits(self, attempt: CorrelationId) -> [Option<String>; 3] {
         let left = self.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let account = self.order.principal.account_id.as_str().to_owned();
-        [Some(left.as_millis().min(i32::MAX as u128).to_string()), Some(account)]
+        [Some(left.as_millis().min(i32::MAX as u128).to_string()), Some(account), Some(attempt.to_string())]
     }
 
     async fn attempt(self, snapshot: Option<&str>, with_definitions: bool) -> Result<Trial, Failure> {
@@ -113,11 +117,12 @@ impl Trials<'_> {
         snapshot: Option<&str>,
         with_definitions: bool,
     ) -> Result<Trial, Refusal> {
+        let id = CorrelationId::new();
         let opening = match snapshot {
-            None => Opening::Preview(self.limits()),
+            None => Opening::Preview(self.limits(id)),
             Some(snapshot) => {
                 lease.session().begin_with_snapshot(snapshot).await.map_err(Refusal::Lost)?;
-                Opening::OpenPreview(self.limits())
+                Opening::OpenPreview(self.limits(id))
             }
         };
         let mut tx = WriteTx::new(lease, self.writer, &self.order.principal.account_id, opening);
@@ -126,7 +131,10 @@ impl Trials<'_> {
             refused => refused,
         };
         let trial = match work {
-            Ok(work) => self.settle(lease, with_definitions).await.map(|definitions| Trial { work, definitions }),
+            Ok(work) => {
+                let settled = self.settle(lease, id, with_definitions).await;
+                settled.map(|(effects, definitions)| Trial { work, effects, definitions })
+            }
             Err(refusal) => Err(refusal),
         };
         if matches!(trial, Err(Refusal::Lost(_))) {
@@ -136,15 +144,26 @@ impl Trials<'_> {
         trial
     }
 
-    /// What is deferred happens, and the definitions are searched for: every relation that the write uses is locked now.
-    async fn settle(self, lease: &mut Lease, with_definitions: bool) -> Result<Vec<Definition>, Refusal> {
+    /// What is deferred happens, the effects are read, and the definitions are searched for: every relation that the write uses is
+    /// locked now.
+    async fn settle(
+        self,
+        lease: &mut Lease,
+        attempt: CorrelationId,
+        with_definitions: bool,
+    ) -> Result<(Option<Value>, Vec<Definition>), Refusal> {
         let search = definitions::search(self.executor, self.order);
-        let mut steps = vec![Step::plain("set constraints all immediate")];
+        let params = effects::params(attempt);
+        let mut steps = vec![Step::plain("set constraints all immediate"), effects::step(&params)];
         if with_definitions {
             steps.push(definitions::search_step(&search));
         }
         match lease.session().run(&steps).await {
-            Ok(outcomes) => Ok(outcomes.into_iter().nth(1).map(definitions::found).unwrap_or_default()),
+            Ok(outcomes) => {
+                let mut outcomes = outcomes.into_iter().skip(1);
+                let effects = outcomes.next().and_then(|outcome| effects::shown(outcome.rows)).map(effects::shortened);
+                Ok((effects, outcomes.next().map(definitions::found).unwrap_or_default()))
+            }
             Err(failed) => Err(match failed.error {
                 pg::Error::Server(error) => sql_failure(&error).into(),
                 error => Refusal::Lost(error),

@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::args::ShowArgs;
 use super::{find, open};
-use crate::diff;
 use crate::person::{Decider, decided_by};
 use crate::settings::Settings;
 use crate::terminal::{Style, say};
 use crate::text::{Shown, beside, field, json_line};
+use crate::{diff, effects};
 
 pub(crate) async fn run(arguments: &ShowArgs, settings: &Settings) -> anyhow::Result<()> {
     let proposal = find(&open(settings).await?.proposals(), &arguments.id).await?;
@@ -68,6 +68,9 @@ fn preview(preview: &Preview, shown: Shown, style: &Style) -> Vec<String> {
     let mut lines = beside("rows touched", [rows]);
     for warning in &preview.warnings {
         lines.extend(beside("warning", [style.bad(&visible(warning))]));
+    }
+    if let Some(effects) = &preview.effects {
+        lines.extend(beside("changed rows", effects::lines(effects, shown.full)));
     }
     match (&preview.before, &preview.after) {
         (Some(before), Some(after)) => {

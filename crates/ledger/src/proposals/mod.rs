@@ -143,7 +143,7 @@ impl Proposals {
         for _ in 0..TRIES {
             match trials.twice().await {
                 Ok([first, second]) => {
-                    if let Some(preview) = Preview::of_both(first, &second.work) {
+                    if let Some(preview) = Preview::of_both(first, &second) {
                         return Ok(Preview { row_key: executor.row_key().to_vec(), ..preview });
                     }
                 }

@@ -33,6 +33,9 @@ pub struct Preview {
     /// The same rows after it; those that would be gone are absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
+    /// Every row of tracked tables that it would change, by table and key, with `(generated)` in place of what the database makes anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effects: Option<Value>,
     /// The columns that tell the rows of `before` and `after` apart; empty if that is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub row_key: Vec<String>,
@@ -59,13 +62,14 @@ impl Preview {
         Self { rows_affected: None, ..Self::of(trial) }
     }
 
-    fn of(Trial { work, definitions }: Trial) -> Self {
+    fn of(Trial { work, effects, definitions }: Trial) -> Self {
         let rollback = Rollback { undo_params: None, undo_calls: Vec::new(), ..work.rollback };
         Self {
             rows_affected: Some(work.rows_affected),
             result: work.data,
             before: work.before,
             after: work.after,
+            effects,
             row_key: Vec::new(),
             generated: Vec::new(),
             rollback,
@@ -76,8 +80,10 @@ impl Preview {
 
     /// Of a write that was tried twice; `None` if the two differ in more than what the database makes anew.
     #[must_use]
-    pub(crate) fn of_both(trial: Trial, second: &Work) -> Option<Self> {
-        let first = &trial.work;
+    pub(crate) fn of_both(trial: Trial, second: &Trial) -> Option<Self> {
+        let effects = trial.effects.as_ref().zip(second.effects.as_ref());
+        let effects = effects.map(|(first, second)| without_generated(first, second));
+        let (first, second) = (&trial.work, &second.work);
         if first.rows_affected != second.rows_affected || !same(part(first, "before"), part(second, "before"), &[]) {
             return None;
         }
@@ -87,7 +93,7 @@ impl Preview {
                 differing(part(first, name), part(second, name))?.into_iter().map(|key| format!("{name}.{key}")),
             );
         }
-        let mut preview = Self { generated, ..Self::of(trial) };
+        let mut preview = Self { generated, effects, ..Self::of(trial) };
         for name in PARTS {
             let keys = preview.generated_in(name);
             let blanked = |value: &mut Value| rows_mut(value).into_iter().for_each(|row| blank(row, &keys));
@@ -121,6 +127,24 @@ impl Preview {
     fn generated_in(&self, part: &str) -> Vec<String> {
         let key = |name: &String| name.split_once('.').filter(|(of, _)| *of == part).map(|(_, key)| key.to_owned());
         self.generated.iter().filter_map(key).collect()
+    }
+}
+
+/// The first value with a mark wherever the second one has another.
+fn without_generated(first: &Value, second: &Value) -> Value {
+    match (first, second) {
+        (Value::Object(one), Value::Object(other)) => {
+            let value = |(key, value): (&String, &Value)| {
+                (key.clone(), without_generated(value, other.get(key).unwrap_or(&Value::Null)))
+            };
+            one.iter().map(value).collect()
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            let others = other.iter().chain(std::iter::repeat(&Value::Null));
+            one.iter().zip(others).map(|(value, other)| without_generated(value, other)).collect()
+        }
+        (one, other) if one == other => one.clone(),
+        _ => GENERATED.into(),
     }
 }
 
@@ -233,7 +257,8 @@ mod tests {
     }
 
     fn of_both(first: Work, second: &Work) -> Option<Preview> {
-        Preview::of_both(Trial { work: first, definitions: Vec::new() }, second)
+        let trial = |work| Trial { work, effects: None, definitions: Vec::new() };
+        Preview::of_both(trial(first), &trial(second.clone()))
     }
 
     #[test]

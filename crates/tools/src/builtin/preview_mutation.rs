@@ -61,6 +61,9 @@ struct PreviewData {
     /// The same rows after it, those that would be gone left out; or null.
     #[schemars(with = "Anything")]
     after: Option<Value>,
+    /// Every row of tracked tables that the write would change, by table and key; null if there is none.
+    #[schemars(with = "Anything")]
+    effects: Option<Value>,
     /// How many rows the write would touch.
     rows_affected: u64,
     /// How the write could be undone.
@@ -176,7 +179,7 @@ impl Tool for PreviewMutation {
             let executor = target.executor();
             executor.check(&order)?;
             let work = self.gate.preview(executor.as_ref(), &order, call.deadline).await;
-            let work = work.map_err(|failure| failure.redacted(&redaction))?;
+            let (work, effects) = work.map_err(|failure| failure.redacted(&redaction))?;
             let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
             let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
             Answer::read(&PreviewData {
@@ -186,6 +189,7 @@ impl Tool for PreviewMutation {
                 rollback: redaction.value(&shown(&work.rollback)?),
                 before: kept(work.before),
                 after: kept(work.after),
+                effects: kept(effects),
                 warnings,
                 message: "Nothing was written.",
                 tool: arguments.tool,
