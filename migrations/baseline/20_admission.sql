@@ -151,6 +151,10 @@ begin
         ignored := set_config('statement_timeout', timeout_ms::text, true) || set_config('lock_timeout', timeout_ms::text, true)
                    || set_config('idle_in_transaction_session_timeout', timeout_ms::text, true);
     end if;
+    -- A statement whose server has died ends, and with it the claim. Only PostgreSQL on Linux is asked: others may refuse the setting.
+    if version() like '%linux%' then
+        ignored := set_config('client_connection_check_interval', '1000', true);
+    end if;
     return at;
 end $$;
 comment on function countersign.claim(uuid, bytea, integer, boolean) is

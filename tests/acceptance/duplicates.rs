@@ -1,6 +1,7 @@
 //! Which calls are the same call, and what the second one is answered (promises A1, A4; attacks ID01 to ID08).
 
 mod arguments;
+mod killed;
 
 use serde_json::{Value, json};
 use testkit::social::{likes, untouched_tweet};
