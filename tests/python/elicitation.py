@@ -43,7 +43,8 @@ async def main(arguments: list[str]) -> None:
             action = "accept"
             done = await change(client, price - 2)
             assert done["data"]["price"] == price - 2, done
-            assert done["meta"]["rollback"]["undo_params"]["price"] == price, done
+            receipt = done["meta"]["correlation_id"]
+            assert done["meta"]["rollback"]["undo_params"]["correlation_id"] == receipt, done
             assert f"price: {price}.00 → {price - 2}.00" in questions[-1], questions
         async with Client(to, mode=mode) as client:
             proposed = await change(client, price - 3)
