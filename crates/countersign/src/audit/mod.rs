@@ -12,13 +12,16 @@ mod verify;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use contract::{CorrelationId, IdPrefix};
 use ledger::Ledger;
 use ledger::audit::Audit;
 
 use self::args::AuditCommand;
 use crate::connection;
 use crate::settings::Settings;
+use crate::short_id;
 use crate::terminal::say;
+use crate::text::cell;
 
 pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
     match command {
@@ -39,6 +42,23 @@ async fn open(settings: &Settings) -> anyhow::Result<Audit> {
     let target = connection::configured(settings)?;
     ledger::check(&target).await?;
     Ok(Ledger::new(target, settings.ledger.clone()).audit())
+}
+
+/// The record whose correlation id begins like this.
+pub(crate) async fn find(audit: &Audit, prefix: &IdPrefix) -> anyhow::Result<CorrelationId> {
+    let matches = audit.find(prefix, short_id::LOOKED_FOR).await?;
+    let one = short_id::only(prefix, matches, |one| {
+        ["correlation_id", "created_at", "status", "tool_name"].map(|column| cell(one.get(column))).join(" ")
+    })?;
+    let id = one.and_then(|one| CorrelationId::parse(one.get("correlation_id")?.as_str()?));
+    id.ok_or_else(|| unknown(prefix))
+}
+
+fn unknown(prefix: &IdPrefix) -> anyhow::Error {
+    anyhow::anyhow!(
+        "no record has the correlation id {}: this ledger never gave it out, or the record was pruned",
+        prefix.as_str()
+    )
 }
 
 async fn seal(settings: &Settings) -> anyhow::Result<()> {

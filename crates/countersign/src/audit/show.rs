@@ -1,12 +1,10 @@
 //! `countersign audit show`: a record and the records that it is tied to.
 
-use contract::CorrelationId;
 use serde_json::{Map, Value};
 
 use super::args::ShowArgs;
-use super::open;
+use super::{find, open, unknown};
 use crate::settings::Settings;
-use crate::short_id;
 use crate::terminal::{Style, say};
 use crate::text;
 use crate::text::{Shown, beside, cell, json_line};
@@ -45,21 +43,8 @@ const FIELDS: [(&str, &str); 26] = [
 pub(crate) async fn run(arguments: ShowArgs, settings: &Settings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
     let prefix = &arguments.correlation_id;
-    let matches = audit.find(prefix, short_id::LOOKED_FOR).await?;
-    let one = short_id::only(prefix, matches, |one| {
-        ["correlation_id", "created_at", "status", "tool_name"].map(|column| cell(one.get(column))).join(" ")
-    })?;
-    let id = one.and_then(|one| CorrelationId::parse(one.get("correlation_id")?.as_str()?));
-    let found = match id {
-        Some(id) => audit.show(id).await?,
-        None => None,
-    };
-    let record = found.ok_or_else(|| {
-        anyhow::anyhow!(
-            "no record has the correlation id {}: this ledger never gave it out, or the record was pruned",
-            prefix.as_str()
-        )
-    })?;
+    let id = find(&audit, prefix).await?;
+    let record = audit.show(id).await?.ok_or_else(|| unknown(prefix))?;
     if arguments.json {
         say(&json_line(&Value::Object(record)));
         return Ok(());

@@ -7,7 +7,6 @@ mod report;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use contract::{CorrelationId, IdPrefix};
 use ledger::operator::{UndoError, UndoOutcome};
 use ledger::{Ledger, SchemaError};
 use serde_json::json;
@@ -15,8 +14,8 @@ use serde_json::json;
 use self::args::{OneArgs, UndoArgs, UndoCommand};
 use crate::settings::Settings;
 use crate::terminal::say;
-use crate::text::{cell, json_line};
-use crate::{connection, effects, person, short_id};
+use crate::text::json_line;
+use crate::{audit, connection, effects, person};
 
 /// Nothing was changed, because of conflicts.
 const CONFLICTS: u8 = 2;
@@ -32,7 +31,7 @@ pub(crate) async fn run(arguments: UndoArgs, settings: &Settings) -> anyhow::Res
 
 async fn one(ledger: &Ledger, arguments: &OneArgs) -> anyhow::Result<ExitCode> {
     let prefix = arguments.correlation_id.as_ref().ok_or_else(|| anyhow!("give the correlation id of a write"))?;
-    let write = find(ledger, prefix).await?;
+    let write = audit::find(&ledger.audit(), prefix).await?;
     let operator = ledger.operator();
     let outcome = if arguments.dry_run {
         operator.try_undo(&[write], &person::name()).await
@@ -83,16 +82,6 @@ fn tell_json(outcome: &UndoOutcome) {
         UndoOutcome::WouldUndo { rows } => say(&json_line(&json!({"status": "would_undo", "rows": rows}))),
         UndoOutcome::Conflicts { conflicts, .. } => conflicts.iter().for_each(|conflict| say(&json_line(conflict))),
     }
-}
-
-/// The write whose id begins like this.
-async fn find(ledger: &Ledger, prefix: &IdPrefix) -> anyhow::Result<CorrelationId> {
-    let matches = ledger.audit().find(prefix, short_id::LOOKED_FOR).await?;
-    let one = short_id::only(prefix, matches, |one| {
-        ["correlation_id", "created_at", "status", "tool_name"].map(|column| cell(one.get(column))).join(" ")
-    })?;
-    let id = one.and_then(|one| CorrelationId::parse(one.get("correlation_id")?.as_str()?));
-    id.ok_or_else(|| anyhow!("no record has the correlation id {}", prefix.as_str()))
 }
 
 /// The ledger of the configured database, which must have been made for it: in a copy an undo would change the copy.
