@@ -92,16 +92,21 @@ fn info(settings: &ExecuteSqlSettings) -> ToolInfo {
         description: DESCRIPTION.to_owned(),
         version: TOOL_VERSION.to_owned(),
         access: Access::Admin,
-        tier: Some(match settings.tier {
-            None => manifest::Tier::Auto,
-            Some(Tier::Confirm) => manifest::Tier::Confirm,
-            Some(Tier::Approve) => manifest::Tier::Approve,
-        }),
+        tier: Some(tier(settings)),
         input_schema,
         output_schema: super::answer_schema::<ExecuteData>(),
         hints: Hints { read_only: false, destructive: true, idempotent: true },
         meta: Map::new(),
         sensitive: Vec::new(),
+    }
+}
+
+/// Who has to agree, in the words of a manifest.
+pub(super) const fn tier(settings: &ExecuteSqlSettings) -> manifest::Tier {
+    match settings.tier {
+        None => manifest::Tier::Auto,
+        Some(Tier::Confirm) => manifest::Tier::Confirm,
+        Some(Tier::Approve) => manifest::Tier::Approve,
     }
 }
 

@@ -59,14 +59,8 @@ type Tiers = Arc<BTreeMap<String, Tier>>;
 
 fn tiers(backends: &Backends, catalog: &Catalog) -> Tiers {
     let declared = catalog.tools.iter().filter(|spec| spec.access.writes()).map(|spec| (spec.name.clone(), spec.tier));
-    let any_statement = backends.execute_sql.as_ref().map(|settings| {
-        let tier = match settings.tier {
-            None => Tier::Auto,
-            Some(ledger::proposals::Tier::Confirm) => Tier::Confirm,
-            Some(ledger::proposals::Tier::Approve) => Tier::Approve,
-        };
-        (execute_sql::NAME.to_owned(), tier)
-    });
+    let any_statement = backends.execute_sql.as_ref();
+    let any_statement = any_statement.map(|settings| (execute_sql::NAME.to_owned(), execute_sql::tier(settings)));
     Arc::new(declared.chain(any_statement).collect())
 }
 
