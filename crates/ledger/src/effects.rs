@@ -54,20 +54,22 @@ pub(crate) fn shown(answer: Vec<Vec<Option<String>>>) -> Option<Value> {
             continue;
         };
         count = all.and_then(|all| all.parse::<u64>().ok()).unwrap_or_default();
-        let list = |json: Option<String>| -> Vec<String> {
-            json.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default()
-        };
-        let unchanged: Vec<usize> = unchanged.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
-        let columns = Columns { names: list(columns), sensitive: list(sensitive), unchanged };
-        let key: Value = key.and_then(|key| serde_json::from_str(&key).ok()).unwrap_or_default();
-        let (change, columns) = columns.change(op.as_deref(), before.as_deref(), after.as_deref());
-        let mut shown = json!({"table": table, "key": key, "change": change, "columns": columns});
-        let is = |flag: Option<String>| flag.as_deref() == Some("t");
-        if let Some(shown) = shown.as_object_mut() {
-            shown.extend(is(is_cut).then(|| ("is_cut".to_owned(), true.into())));
-            shown.extend(is(is_hidden).then(|| ("has_sensitive_changes".to_owned(), true.into())));
-        }
-        rows.push(shown);
+        let json =
+            |text: Option<String>| text.and_then(|text| serde_json::from_str::<Value>(&text).ok()).unwrap_or_default();
+        let flag = |text: Option<String>| Value::Bool(text.as_deref() == Some("t"));
+        let row = [
+            ("name", table.into()),
+            ("op", op.into()),
+            ("key", key.into()),
+            ("before", before.into()),
+            ("after", after.into()),
+            ("is_cut", flag(is_cut)),
+            ("has_sensitive_changes", flag(is_hidden)),
+            ("unchanged", json(unchanged)),
+            ("columns", json(columns)),
+            ("sensitive", json(sensitive)),
+        ];
+        rows.push(of_row(row.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()));
     }
     (count > 0).then(|| json!({"count": count, "rows": rows}))
 }
@@ -100,6 +102,7 @@ pub(crate) fn of_row(mut row: Map<String, Value>) -> Map<String, Value> {
     let (before, after, op) = (image(take("before")), image(take("after")), image(take("op")));
     let key = image(take("key")).and_then(|key| serde_json::from_str::<Value>(&key).ok()).unwrap_or_default();
     let table = take("name").unwrap_or_default();
+    let flags = ["is_cut", "has_sensitive_changes"].map(|flag| (flag.to_owned(), take(flag).unwrap_or_default()));
     let (change, columns) = columns.change(op.as_deref(), before.as_deref(), after.as_deref());
     row.extend([
         ("table".to_owned(), table),
@@ -107,6 +110,7 @@ pub(crate) fn of_row(mut row: Map<String, Value>) -> Map<String, Value> {
         ("change".to_owned(), change.into()),
         ("columns".to_owned(), columns.into()),
     ]);
+    row.extend(flags.into_iter().filter(|(_, is_set)| *is_set == Value::Bool(true)));
     row
 }
 

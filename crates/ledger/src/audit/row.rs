@@ -49,7 +49,7 @@ const HISTORY_SQL: &str = concat!(
     "select e.correlation_id, r.tool_name, r.account_id, r.actor, r.client_name, ",
     rfc3339!("coalesce(r.completed_at, e.changed_at)"),
     " as changed_at, e.origin, t.name, e.op::text as op, coalesce(e.key_before, e.key) as key, e.before, e.after, \
-     to_json(coalesce(e.unchanged, '{}')) as unchanged, to_json(t.columns) as columns, to_json(t.sensitive) as sensitive \
+     e.secret_before is distinct from e.secret_after as has_sensitive_changes, to_json(coalesce(e.unchanged, '{}')) as unchanged, to_json(t.columns) as columns, to_json(t.sensitive) as sensitive \
      from (select * from countersign.effect a where a.relation = $1::oid and a.key = $2 and hashtextextended(a.key, 0) = hashtextextended($2, 0) \
            union select * from countersign.effect a where a.relation = $1::oid and a.key_before = $2 \
                and hashtextextended(a.key_before, 0) = hashtextextended($2, 0)) e \

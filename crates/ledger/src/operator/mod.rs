@@ -11,6 +11,7 @@ mod plan;
 use std::time::Duration;
 
 use contract::{CorrelationId, ErrorCode, Rollback, UNDO_TOOL};
+use pg::value::text_array;
 use pg::{Lease, Step, StepError, Writer};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -309,10 +310,9 @@ fn error(failed: StepError) -> pg::Error {
     failed.error
 }
 
-/// As PostgreSQL writes an array of `uuid`.
+/// The receipts as an array.
 fn array(writes: &[CorrelationId]) -> String {
-    let ids: Vec<String> = writes.iter().map(ToString::to_string).collect();
-    format!("{{{}}}", ids.join(","))
+    text_array(&writes.iter().map(ToString::to_string).collect::<Vec<_>>())
 }
 
 fn timeout_ms() -> String {
