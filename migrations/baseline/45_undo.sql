@@ -439,8 +439,10 @@ begin
     end if;
     if exists (select from countersign.effect e where e.correlation_id = any (a.undo_of)) then
         perform countersign.prove_inverse(a.undo_of, undos);
-    elsif part is null and not countersign.is_declared_undo(a, null)
-          and exists (select from countersign.record r where r.correlation_id = any (a.undo_of) and r.rows_affected is distinct from 0)
+    end if;
+    if part is null and not (cardinality(a.undo_of) = 1 and countersign.is_declared_undo(a, null))
+       and exists (select from countersign.record r where r.correlation_id = any (a.undo_of) and r.rows_affected is distinct from 0
+                   and not exists (select from countersign.effect e where e.correlation_id = r.correlation_id))
     then
         raise exception 'no effects of the write are on record, and the call is not the undo that it declares'
             using errcode = 'CS002', detail = '[{"code": "image_missing"}]';

@@ -44,7 +44,8 @@ comment on function countersign.later_changes(uuid[]) is
     'Changes by others that came after one of the writes on the same row. A write and its undo cancel each other.';
 
 create function countersign.undo_plan(
-    writes uuid[], mode text default 'strict', path text default pg_catalog.current_setting('search_path')
+    writes uuid[], mode text default 'strict', of_account text default null,
+    path text default pg_catalog.current_setting('search_path')
 ) returns json
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
@@ -62,7 +63,9 @@ begin
     end if;
     loop
         if mode = 'cascade' then
-            more := array(select distinct c.by from countersign.later_changes(chosen) c where c.by is not null);
+            more := array(select distinct r.correlation_id from countersign.later_changes(chosen) c
+                          join countersign.record r on r.correlation_id = c.by
+                          where of_account is null or r.account_id = of_account);
             if more <> '{}' then
                 chosen := chosen || more;
                 added := added || more;
@@ -97,12 +100,14 @@ begin
                       (select json_agg(json_build_array(t.name, w.key, w.before, w.after) order by t.name, w.key)
                        from unnest(net) w join countersign.tracked t on t.shape = w.shape))::text, 'UTF8')), 'hex'));
 end $$;
-comment on function countersign.undo_plan(uuid[], text, text) is
+comment on function countersign.undo_plan(uuid[], text, text, text) is
     'What undoing these writes would mean. strict: each conflict is reported. skip: whole writes that conflict are left out, with the selected '
-    'writes that they stand on. cascade: recorded later writes on the same rows are undone as well. Changes from outside are never undone.';
+    'writes that they stand on. cascade: recorded later writes on the same rows are undone as well, of this account only if one is given. '
+    'Changes from outside are never undone.';
 
 create table countersign.stored_plan (
     plan_id     uuid         primary key default gen_random_uuid(),
+    account_id  text,
     selection   json         not null,
     parts       json         not null,
     report      json         not null,
@@ -111,21 +116,32 @@ create table countersign.stored_plan (
     made_login  name         not null default session_user,
     made_at     timestamptz  not null default clock_timestamp()
 );
-comment on table countersign.stored_plan is 'Plans of `countersign undo plan`, as they were shown. Rows are kept.';
+comment on table countersign.stored_plan is
+    'Plans as they were shown: of people (`countersign undo plan`), which are kept, and of accounts (the tool undo_plan), kept for a day.';
+comment on column countersign.stored_plan.account_id is 'The account whose plan it is, over its own writes; null for a plan of a person.';
 comment on column countersign.stored_plan.selection is 'Which writes were asked for, with both ends of the time.';
 comment on column countersign.stored_plan.parts is
     'What is undone in one transaction each: [{writes, digest, rows}]. Parts share no rows, so each can be undone without the others.';
 comment on column countersign.stored_plan.report is 'What countersign.undo_plan said, with the conflicts of the trial.';
-comment on column countersign.stored_plan.made_by is 'The user of the operating system.';
+comment on column countersign.stored_plan.made_by is 'The user of the operating system; for the plan of an account, its actor or else the account.';
+create index stored_plan_of_accounts on countersign.stored_plan (made_at) where account_id is not null;
 
-create function countersign.store_plan(chosen json, plan_parts json, plan_report json, plan_digest text, who text) returns uuid
+create function countersign.store_plan(
+    of_account text, chosen json, plan_parts json, plan_report json, plan_digest text, who text
+) returns uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     made  uuid;
 begin
     perform countersign.refuse_within_a_write();
-    insert into countersign.stored_plan (selection, parts, report, digest, made_by)
-    values (chosen, plan_parts, plan_report, plan_digest, who) returning plan_id into made;
+    -- A server must not put a plan among those of people.
+    if of_account is null and exists (select from countersign.writer_login w where w.role_name = session_user) then
+        raise exception 'a server stores plans of accounts only' using errcode = '42501';
+    end if;
+    delete from countersign.stored_plan p where p.account_id is not null and p.made_at < clock_timestamp() - interval '1 day';
+    insert into countersign.stored_plan (account_id, selection, parts, report, digest, made_by)
+    values (of_account, chosen, plan_parts, plan_report, plan_digest, who) returning plan_id into made;
     return made;
 end $$;
-comment on function countersign.store_plan(json, json, json, text, text) is 'Keeps a plan for `countersign undo run`.';
+comment on function countersign.store_plan(text, json, json, json, text, text) is
+    'Keeps a plan for `countersign undo run`, or for the tool undo_run of the account.';

@@ -4,7 +4,8 @@
 grant usage on schema countersign to {writer}, countersign_approver, countersign_operator;
 grant select on countersign.record, countersign.mutation, countersign.effect, countersign.reversal,
     countersign.reversal_part, countersign.tracked, countersign.freeze,
-    countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal, countersign.seal
+    countersign.writer_login, countersign.fingerprint_key, countersign.identity, countersign.proposal, countersign.seal,
+    countersign.stored_plan
     to {writer}, countersign_approver, countersign_operator;
 
 -- Servers.
@@ -42,7 +43,6 @@ grant execute on function countersign.begin_decision(uuid), countersign.decide_a
     to countersign_approver;
 
 -- Operators.
-grant select on countersign.stored_plan to countersign_operator;
 grant execute on function
     countersign.admit_undo(uuid, uuid[], text, text, json, text, text, text),
     countersign.claim(uuid, bytea, integer, boolean),
@@ -50,8 +50,6 @@ grant execute on function
     countersign.finish(uuid, json, text, bigint, json, json, json, interval),
     countersign.fail(uuid, bytea, text, text, text, json, text),
     countersign.resolve(uuid, bytea, integer),
-    countersign.store_plan(json, json, json, text, text),
-    countersign.selected_writes(text, text, text, text, text, text, timestamp with time zone, timestamp with time zone),
     countersign.freeze(text, text, text, text),
     countersign.unfreeze(text, text, text)
     to countersign_operator;
@@ -61,7 +59,9 @@ grant execute on function
     countersign.superseded(uuid),
     countersign.standing_of(uuid),
     countersign.changed_since(uuid, text),
-    countersign.undo_plan(uuid[], text, text),
+    countersign.undo_plan(uuid[], text, text, text),
+    countersign.store_plan(text, json, json, json, text, text),
+    countersign.selected_writes(text, text, text, text, text, text, timestamp with time zone, timestamp with time zone),
     countersign.later_changes(uuid[]),
     countersign.effects_of_row(oid, text),
     countersign.undo(uuid[], boolean, text),

@@ -39,6 +39,7 @@ mod intent;
 mod login_settings;
 mod memory;
 pub mod operator;
+pub mod plans;
 mod preview;
 pub mod proposals;
 pub mod read;
@@ -180,6 +181,12 @@ impl Ledger {
     #[must_use]
     pub fn operator(&self) -> operator::Operator {
         operator::Operator::new(self.writer.clone(), self.records())
+    }
+
+    /// Undo of many writes.
+    #[must_use]
+    pub fn plans(&self) -> plans::Plans {
+        plans::Plans::new(self.writer.clone(), self.records())
     }
 
     /// Which changes are recorded.

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use contract::IdPrefix;
-use ledger::operator::PlanMode;
+use ledger::plans::PlanMode;
 
 use crate::cli::ConnectionKeys;
 use crate::short_id;

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use contract::visible;
-use ledger::operator::{Plan, Progress, Selection, StoredPlan, UndoOutcome};
+use ledger::operator::{Progress, UndoOutcome};
+use ledger::plans::{Plan, Selection, StoredPlan};
 use ledger::{FreezeScope, Ledger};
 use serde_json::{Map, Value, json};
 
@@ -37,17 +38,17 @@ pub(super) async fn make(ledger: &Ledger, arguments: PlanArgs) -> anyhow::Result
         to: arguments.to,
     };
     let operator = ledger.operator();
-    let plan = operator.plan(&selection, arguments.mode.into(), arguments.max_rows, &who).await.map_err(refused)?;
+    let (plan, stored) =
+        operator.plan(&selection, arguments.mode.into(), arguments.max_rows, &who).await.map_err(refused)?;
     if arguments.json {
         say(&json_line(&json!({
-            "plan_id": plan.plan_id, "digest": plan.digest, "selection": plan.selection, "writes": plan.writes,
-            "report": plan.report, "parts": plan.parts, "not_undone": NEVER_UNDONE,
+            "plan_id": stored.plan_id, "digest": stored.digest, "selection": plan.selection, "writes": plan.writes,
+            "report": plan.report, "parts": stored.parts, "not_undone": NEVER_UNDONE,
         })));
     } else {
-        shown(&plan).iter().for_each(|line| say(line));
+        shown(&plan, &stored).iter().for_each(|line| say(line));
     }
-    let has_conflicts = !conflicts(&plan.report).is_empty();
-    Ok(if has_conflicts { ExitCode::from(CONFLICTS) } else { ExitCode::SUCCESS })
+    Ok(if !plan.conflicts().is_empty() { ExitCode::from(CONFLICTS) } else { ExitCode::SUCCESS })
 }
 
 async fn freeze(ledger: &Ledger, account: Option<&str>, actor: Option<&str>, who: &str) -> anyhow::Result<()> {
@@ -62,12 +63,11 @@ async fn freeze(ledger: &Ledger, account: Option<&str>, actor: Option<&str>, who
     Ok(())
 }
 
-fn shown(plan: &Plan) -> Vec<String> {
+fn shown(plan: &Plan, stored: &StoredPlan) -> Vec<String> {
     let inside = |write: &&Map<String, Value>| write.get("is_inside") == Some(&Value::Bool(true));
     let outside: Vec<&Map<String, Value>> = plan.writes.iter().filter(|write| !inside(write)).collect();
     let list = |name: &str| plan.report.get(name).and_then(Value::as_array).map_or(0, Vec::len);
-    let rows = plan.report.get("rows").and_then(Value::as_u64).unwrap_or_default();
-    let conflicts = conflicts(&plan.report);
+    let (rows, conflicts) = (plan.rows(), plan.conflicts());
     let mut lines = vec![format!(
         "Writes{} that were completed from {} until before {}:",
         described(&plan.selection),
@@ -90,24 +90,24 @@ fn shown(plan: &Plan) -> Vec<String> {
         list("writes"),
         remark(added, "of them added because they came later on the same rows"),
         remark(left_out, "left out because of conflicts"),
-        report::summary(&conflicts, rows)
+        report::summary(conflicts, rows)
     ));
     if !conflicts.is_empty() {
-        lines.extend(report::lines("this plan", &conflicts, rows).into_iter().skip(2));
+        lines.extend(report::lines("this plan", conflicts, rows).into_iter().skip(2));
         lines.push(String::new());
         lines.push(
             "The plan cannot run: --mode skip leaves out what conflicts, --mode cascade undoes later writes as well."
                 .to_owned(),
         );
-    } else if plan.parts.is_empty() {
+    } else if stored.parts.is_empty() {
         lines.push("There is nothing to undo.".to_owned());
     } else {
-        let parts = plan.parts.len();
+        let parts = stored.parts.len();
         let several = if parts > 1 { format!(" in {parts} transactions") } else { String::new() };
         lines.push(format!(
             "To undo them{several}: countersign undo run {} --digest {}",
-            short(&plan.plan_id),
-            plan.digest
+            short(&stored.plan_id),
+            stored.digest
         ));
     }
     lines.push(NEVER_UNDONE.to_owned());
@@ -129,10 +129,6 @@ fn described(selection: &Selection) -> String {
 fn one_write(write: &Map<String, Value>) -> String {
     let text = |name: &str| cell(write.get(name));
     format!("{}  {}  {}", short(&text("correlation_id")), to_the_second(&text("completed_at")), text("tool_name"))
-}
-
-fn conflicts(report: &Value) -> Vec<Value> {
-    report.get("conflicts").and_then(Value::as_array).cloned().unwrap_or_default()
 }
 
 pub(super) async fn run(ledger: &Ledger, arguments: &RunArgs) -> anyhow::Result<ExitCode> {

@@ -4,24 +4,24 @@
 //! admit_undo | BEGIN, claim, undo | SET CONSTRAINTS ALL IMMEDIATE, finish, COMMIT
 //!                                 | or, with conflicts: ROLLBACK, fail
 //! ```
-//! `plan` is the undo of many writes.
+//! `parts` is the undo of many writes (`crate::plans`).
 
-mod plan;
+mod parts;
 
 use std::time::Duration;
 
 use contract::{CorrelationId, ErrorCode, Rollback, UNDO_TOOL};
-use pg::value::text_array;
 use pg::{Lease, Step, StepError, Writer};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-pub use plan::{Part, Plan, PlanMode, Progress, Selection, StoredPlan};
+pub use parts::Progress;
 
 use crate::conflicts::{refused_inverse, undo_failure};
 use crate::effects;
 use crate::fingerprint::sha256_hex;
+use crate::plans::{Plans, array};
 use crate::records::{Records, summary};
 
 /// How long one undo may take: it may have thousands of rows.
@@ -46,7 +46,7 @@ const RESOLVE_SQL: &str = "select final_status, final_code, final_message from c
 #[derive(Debug, Clone)]
 pub struct Operator {
     writer: Writer,
-    records: Records,
+    plans: Plans,
 }
 
 /// What an undo came to.
@@ -113,7 +113,7 @@ struct Answer {
 
 impl Operator {
     pub(crate) fn new(writer: Writer, records: Records) -> Self {
-        Self { writer, records }
+        Self { plans: Plans::new(writer.clone(), records), writer }
     }
 
     /// Undoes one write, whose account it is does not matter. `who` is recorded: the user of the operating system.
@@ -308,11 +308,6 @@ fn step<'a>(sql: &'a str, params: &'a [Option<String>]) -> Step<'a> {
 
 fn error(failed: StepError) -> pg::Error {
     failed.error
-}
-
-/// The receipts as an array.
-fn array(writes: &[CorrelationId]) -> String {
-    text_array(&writes.iter().map(ToString::to_string).collect::<Vec<_>>())
 }
 
 fn timeout_ms() -> String {
