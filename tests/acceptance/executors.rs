@@ -134,6 +134,7 @@ async fn what_no_rollback_takes_back_is_shown_by_its_own_preview_and_done_once_i
         reader: None,
         gate: ledger.gate(),
         records: ledger.records(),
+        plans: ledger.plans(),
         proposals: ledger.proposals(),
         states: ledger.states(),
         metrics: tools::Metrics::new(),

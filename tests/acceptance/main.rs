@@ -74,6 +74,7 @@ mod tool_list;
 mod tracking;
 mod undo;
 mod undo_cli;
+mod undo_many;
 mod undo_matrix;
 mod unwritable_ledger;
 mod values;

@@ -62,6 +62,7 @@ pub(crate) fn without_reader(ledger: &Ledger) -> Backends {
         reader: None,
         gate: ledger.gate(),
         records: ledger.records(),
+        plans: ledger.plans(),
         call_deadline: Duration::from_secs(20),
         proposals: ledger.proposals(),
         states: ledger.states(),

@@ -197,6 +197,7 @@ impl Workshop {
             reader,
             gate: ledger.gate(),
             records: ledger.records(),
+            plans: ledger.plans(),
             call_deadline: settings.call_deadline,
             proposals: ledger.proposals(),
             states: ledger.states(),

@@ -28,7 +28,7 @@ const CODES: [(&str, &str); 12] = [
 
 /// What an agent is told of an undo that is refused because of these conflicts (docs/ledger.md, "One undo").
 #[must_use]
-pub fn undo_failure(mut conflicts: Vec<Value>) -> Failure {
+pub(crate) fn undo_failure(mut conflicts: Vec<Value>) -> Failure {
     let code_of = |conflict: &Value| conflict.get("code").and_then(Value::as_str).unwrap_or_default().to_owned();
     if let Some(undone) = conflicts.iter().find(|conflict| code_of(conflict) == "already_reversed") {
         return already_reversed(undone.pointer("/changed_by/correlation_id").and_then(Value::as_str));

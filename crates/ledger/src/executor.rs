@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use contract::{AccountId, Column, ErrorCode, Failure, Principal, Rollback};
+use contract::{AccountId, Column, CorrelationId, ErrorCode, Failure, Principal, Rollback};
 use pg::{Lease, Outcome, ServerError, Step, StepError, Writer};
 use serde_json::{Map, Value};
 
@@ -79,6 +79,13 @@ pub trait Executor: Send + Sync + 'static {
     /// The columns that tell the rows of [`Work::before`] and [`Work::after`] apart; empty if that is not known.
     fn row_key(&self) -> &[String] {
         &[]
+    }
+
+    /// The writes that it takes back, in the order in which the record names them; empty for any other write. A call whose key is that of
+    /// an undo ([`crate::undone_by`]) takes back the write of the key.
+    fn undoes(&self, order: &Order) -> Vec<CorrelationId> {
+        let _ = order;
+        Vec::new()
     }
 
     /// For how long an identical call without a key counts as the same call.

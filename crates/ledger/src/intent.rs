@@ -3,8 +3,10 @@
 use contract::{AccountId, CorrelationId};
 use serde_json::Value;
 
+use crate::executor::{Executor, Order};
 use crate::fingerprint::{Fingerprint, canonical_json, sha256_hex};
 use crate::gate::{Attempt, undone_by};
+use crate::plans::array;
 use crate::records::summary;
 
 /// What is known of an attempt before anything of it is done: the columns of `countersign.admission`, in their order, as texts.
@@ -32,8 +34,10 @@ impl Intent {
         let params = Value::Object(attempt.redaction.params(&attempt.order.params));
         let principal = &attempt.order.principal;
         let (account, client) = (principal.account_id.as_str(), &principal.client);
-        let undo_of = undone_by(attempt.idempotency_key.as_deref()).map(|(write, _)| format!("{{{write}}}"));
-        let slot = slot(&principal.account_id, &attempt.tool, attempt.idempotency_key.as_deref(), fingerprint);
+        let key = attempt.idempotency_key.as_deref();
+        let undoes = undoes(key, attempt.executor.as_ref(), &attempt.order);
+        let slot = slot(&principal.account_id, &attempt.tool, key, &undoes, fingerprint);
+        let undo_of = (!undoes.is_empty()).then(|| array(&undoes));
         let columns = [
             Some(slot),
             Some(correlation_id.to_string()),
@@ -70,22 +74,32 @@ impl Intent {
     }
 }
 
+/// The writes that a call takes back.
+pub(crate) fn undoes(idempotency_key: Option<&str>, executor: &dyn Executor, order: &Order) -> Vec<CorrelationId> {
+    match undone_by(idempotency_key) {
+        Some((write, _)) => vec![write],
+        None => executor.undoes(order),
+    }
+}
+
 /// What counts as the same call, as `bytea` in text form: SHA-256 as the constraint `slot_names_the_call` of
 /// `countersign.attempt` has it.
 pub(crate) fn slot(
     account: &AccountId,
     tool: &str,
     idempotency_key: Option<&str>,
+    undoes: &[CorrelationId],
     fingerprint: &Fingerprint,
 ) -> String {
-    let call = match undone_by(idempotency_key) {
-        Some((write, part)) => format!("undo {write}{part}"),
-        None => {
-            let account = account.as_str();
-            let (accounts, tools) = (account.chars().count(), tool.chars().count());
-            let same = idempotency_key.map_or_else(|| format!("f{}", fingerprint.as_str()), |key| format!("k{key}"));
-            format!("{accounts} {tools} {account}{tool}{same}")
-        }
+    let call = if undoes.is_empty() {
+        let account = account.as_str();
+        let (accounts, tools) = (account.chars().count(), tool.chars().count());
+        let same = idempotency_key.map_or_else(|| format!("f{}", fingerprint.as_str()), |key| format!("k{key}"));
+        format!("{accounts} {tools} {account}{tool}{same}")
+    } else {
+        let part = undone_by(idempotency_key).map_or("", |(_, part)| part);
+        let writes: Vec<String> = undoes.iter().map(ToString::to_string).collect();
+        format!("undo {}{part}", writes.join(" "))
     };
     format!("\\x{}", sha256_hex(&call))
 }

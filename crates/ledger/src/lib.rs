@@ -55,10 +55,10 @@ mod state_keys;
 mod states;
 mod sweep;
 mod tracking;
+pub mod undo;
 
 pub use any_statement::{Answered, Foreseen, Undone};
 pub use baseline::{BASELINE, BASELINE_GRANTS};
-pub use conflicts::undo_failure;
 pub use definitions::Definition;
 pub use doctor::{Doctor, MOST_FOUND};
 pub use executor::{DEDUP_WINDOW, Executor, Order, Refusal, Rows, Statement, Work, Working, WriteTx, outdated};

@@ -67,6 +67,18 @@ pub struct Part {
     pub rows: u64,
 }
 
+impl Part {
+    /// These writes, of which `countersign.undo_plan` has this report.
+    #[must_use]
+    pub fn of(writes: &[CorrelationId], report: &Value) -> Self {
+        Self {
+            writes: writes.iter().map(ToString::to_string).collect(),
+            digest: report.get("digest").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            rows: report.get("rows").and_then(Value::as_u64).unwrap_or_default(),
+        }
+    }
+}
+
 /// What undoing some writes would mean.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -182,8 +194,7 @@ impl Plans {
         who: &str,
         deadline: Instant,
     ) -> Result<StoredPlan, pg::Error> {
-        let digests: Vec<&str> = parts.iter().map(|part| part.digest.as_str()).collect();
-        let digest = sha256_hex(&format!("countersign plan {}", digests.join(" ")));
+        let digest = digest_of(&parts);
         let params = [
             account.map(|account| account.as_str().to_owned()),
             Some(json!(plan.selection).to_string()),
@@ -252,14 +263,11 @@ impl Plans {
     }
 }
 
-/// All of it as one part: undone in one transaction.
+/// What whoever runs these parts agrees to.
 #[must_use]
-pub fn part(writes: &[CorrelationId], report: &Value) -> Part {
-    Part {
-        writes: writes.iter().map(ToString::to_string).collect(),
-        digest: report.get("digest").and_then(Value::as_str).unwrap_or_default().to_owned(),
-        rows: report.get("rows").and_then(Value::as_u64).unwrap_or_default(),
-    }
+pub fn digest_of(parts: &[Part]) -> String {
+    let digests: Vec<&str> = parts.iter().map(|part| part.digest.as_str()).collect();
+    sha256_hex(&format!("countersign plan {}", digests.join(" ")))
 }
 
 pub(crate) fn is_ready(report: &Value) -> bool {

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::effects;
 use crate::executor::as_object;
+use crate::plans::array;
 
 /// The states of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,12 +40,12 @@ impl Status {
     }
 }
 
-/// A write that somebody wants to undo.
+/// Writes that somebody wants to undo.
 #[derive(Debug, Clone)]
 pub struct Undoable {
     /// Only a success can be undone.
     pub status: Status,
-    /// The tools that wrote what the undo would take back: that of the write itself, or those of the writes whose undo it is.
+    /// The tools that wrote what the undo would take back: those of the writes themselves, or of the writes whose undo they are.
     pub tools: Vec<String>,
 }
 
@@ -101,7 +102,7 @@ const DETAIL_SQL: &str = concat!(
 const UNDOABLE_SQL: &str = "\
 with recursive written as ( \
     select m.correlation_id, m.tool_name, m.status, m.undo_of from countersign.mutation m \
-    where m.account_id = $1 and m.correlation_id = $2::uuid \
+    where m.account_id = $1 and m.correlation_id = any ($2::uuid[]) \
     union \
     select r.correlation_id, r.tool_name, w.status, r.undo_of from written w \
     join countersign.record r on r.correlation_id = any (w.undo_of) where w.tool_name in ('undo_mutation', 'undo_run')) \
@@ -144,22 +145,20 @@ impl Records {
         self.with_effects(found, correlation_id).await
     }
 
-    /// A write of the account with what has to be known before it is undone; `None` if the account has no such write.
+    /// What has to be known of writes of the account before they are undone, for each status that one of them has; empty if the
+    /// account has no such write.
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn undoable(
-        &self,
-        account: &AccountId,
-        correlation_id: CorrelationId,
-    ) -> Result<Option<Undoable>, pg::Error> {
-        let params = [Some(account.as_str().to_owned()), Some(correlation_id.to_string())];
+    pub async fn undoable(&self, account: &AccountId, writes: &[CorrelationId]) -> Result<Vec<Undoable>, pg::Error> {
+        let params = [Some(account.as_str().to_owned()), Some(array(writes))];
         let answer = self.writer.ask(UNDOABLE_SQL, &params, Instant::now() + self.deadline).await?;
-        let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 2]>::try_from(row).ok());
-        let Some([status, tools]) = row else { return Ok(None) };
-        let status = Status::ALL.into_iter().find(|known| Some(known.as_str()) == status.as_deref());
-        let tools = tools.and_then(|tools| serde_json::from_str(&tools).ok()).unwrap_or_default();
-        Ok(status.map(|status| Undoable { status, tools }))
+        let undoable = |row: Vec<Option<String>>| {
+            let [status, tools] = <[Option<String>; 2]>::try_from(row).ok()?;
+            let status = Status::ALL.into_iter().find(|known| Some(known.as_str()) == status.as_deref())?;
+            Some(Undoable { status, tools: serde_json::from_str(&tools?).ok()? })
+        };
+        Ok(answer.rows.into_iter().filter_map(undoable).collect())
     }
 
     /// The record with its effects, if it has some.

@@ -99,6 +99,9 @@ pub(crate) struct Tool {
     /// Who must agree before a write runs: `auto` (nobody), `confirm` (the caller's user) or `approve` (somebody else).
     #[schemars(with = "Option<Tier>")]
     pub(crate) tier: Option<Spanned<Tier>>,
+    /// Who must agree before `undo_mutation` or `undo_run` takes a write of the tool back; as `tier` unless given.
+    #[schemars(with = "Option<Tier>")]
+    pub(crate) undo_tier: Option<Spanned<Tier>>,
     /// For the agent: what the tool does, what it needs, what makes it fail.
     #[serde(default = "missing::<String>")]
     #[schemars(with = "String", !default)]

@@ -78,6 +78,8 @@ pub struct ToolSpec {
     pub access: Access,
     /// Who must agree before a write runs. Whether its executor exists is the registry's to say.
     pub tier: Tier,
+    /// Who must agree before one of its writes is taken back by its effects.
+    pub undo_tier: Tier,
     /// `$1`, `$2`, ... of every statement, in this order.
     pub params: Vec<Param>,
     /// Captures the row images that the write is about to overwrite, in the same transaction, first.

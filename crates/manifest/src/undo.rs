@@ -85,6 +85,7 @@ mod tests {
             declared_at: Location { path: "m.toml".into(), line: 1, column: 1 },
             access: Access::Write,
             tier: Tier::Auto,
+            undo_tier: Tier::Auto,
             params: Vec::new(),
             before: None,
             after: None,

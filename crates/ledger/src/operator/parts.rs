@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{DEADLINE, Operator, UndoError, UndoOutcome};
-use crate::plans::{Part, Plan, PlanMode, Selection, StoredPlan, array, is_ready, part};
+use crate::plans::{Part, Plan, PlanMode, Selection, StoredPlan, array, is_ready};
 
 /// What came of one part of a plan.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,7 +92,7 @@ impl Operator {
             return Ok(Vec::new());
         }
         if plan.rows() <= max_rows {
-            return Ok(vec![part(chosen, &plan.report)]);
+            return Ok(vec![Part::of(chosen, &plan.report)]);
         }
         let answer = self.writer.ask(KEYS_SQL, &[Some(array(chosen))], Instant::now() + DEADLINE).await?;
         let pairs = answer.rows.into_iter().filter_map(|row| {
@@ -102,7 +102,7 @@ impl Operator {
         let mut parts = Vec::new();
         for writes in connected(pairs) {
             let report = self.plans.report(&writes, PlanMode::Strict, None, Instant::now() + DEADLINE).await?;
-            parts.push(part(&writes, &report));
+            parts.push(Part::of(&writes, &report));
         }
         Ok(parts)
     }

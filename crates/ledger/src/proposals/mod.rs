@@ -41,7 +41,7 @@ use crate::conflicts;
 use crate::executor::Executor;
 use crate::fingerprint::{Fingerprints, sha256_hex};
 use crate::gate::{Gate, internal_error};
-use crate::intent::slot;
+use crate::intent::{slot, undoes};
 use crate::preview::Trials;
 use crate::records::{Records, rfc3339};
 use crate::standing::{self, Standing};
@@ -116,7 +116,9 @@ impl Proposals {
     pub async fn standing(&self, draft: &Draft, deadline: Instant) -> Result<Option<(CorrelationId, Value)>, Failure> {
         let fingerprint = self.fingerprints.of(&draft.tool, &draft.order.params);
         let account = &draft.order.principal.account_id;
-        let slot = slot(account, &draft.tool, draft.idempotency_key.as_deref(), &fingerprint);
+        let key = draft.idempotency_key.as_deref();
+        let undoes = undoes(key, draft.executor.as_ref(), &draft.order);
+        let slot = slot(account, &draft.tool, key, &undoes, &fingerprint);
         let standing = standing::standing(&self.writer, Some(slot), Some(fingerprint.as_str().to_owned()), deadline);
         match standing.await.map_err(|error| ledger_failure(&error))? {
             None => Ok(None),

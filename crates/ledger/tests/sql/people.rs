@@ -54,7 +54,7 @@ async fn people_undo_the_writes_of_any_account_and_the_record_names_them() {
         assert_eq!(run(&person, statement).await.unwrap_err().code, "42501", "{statement}");
     }
     for statement in [
-        "select * from countersign.selected_writes(null, null, null, null, null, null, now(), now())",
+        "select countersign.store_plan(null, '{}', '[]', '{}', 'digest', 'x')",
         "select countersign.unfreeze('all', '', 'x')",
     ] {
         assert_eq!(run(&session, statement).await.unwrap_err().code, "42501", "{statement}");

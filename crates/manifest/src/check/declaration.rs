@@ -117,4 +117,7 @@ fn only_for_writes(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
     if let Some(tier) = tool.tier.as_ref().filter(|tier| *tier.get_ref() > Tier::Auto) {
         mistakes.0.push(draft.mistake(tier.span(), "nobody needs to agree to a read: tier is for writes"));
     }
+    if let Some(undo_tier) = &tool.undo_tier {
+        mistakes.0.push(draft.mistake(undo_tier.span(), "a read leaves nothing to undo: undo_tier is for writes"));
+    }
 }

@@ -21,6 +21,7 @@ pub(super) fn spec(draft: Draft<'_>, inferred: Inferred) -> Option<ToolSpec> {
     let tool = draft.tool?;
     let access = tool.access?.into_inner();
     let tier = tool.tier.map(serde_spanned::Spanned::into_inner).unwrap_or_default();
+    let undo_tier = tool.undo_tier.map_or(tier, serde_spanned::Spanned::into_inner);
     let unless_said = if tool.executor.is_some() { RowsRule::One } else { RowsRule::Any };
     let rows = tool.rows.map_or(unless_said, serde_spanned::Spanned::into_inner);
     let columns = inferred.result().and_then(|shape| shape.columns.as_deref()).unwrap_or_default();
@@ -34,6 +35,7 @@ pub(super) fn spec(draft: Draft<'_>, inferred: Inferred) -> Option<ToolSpec> {
         declared_at,
         access,
         tier,
+        undo_tier,
         input_schema: input_schema(access, &params),
         output_schema: output_schema(access, rows, columns),
         params,

@@ -12,11 +12,15 @@ mod preview_mutation;
 mod query_database;
 mod reject_proposal;
 mod undo_mutation;
+mod undo_plan;
+mod undo_run;
+mod undo_tiers;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use contract::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
+use ledger::plans::Plans;
 use ledger::proposals::{Proposals, Tier};
 use ledger::read::{ReadError, ReadLimits, Reader, TruncatedBy};
 use ledger::{DuplicateExecutor, Executors, Gate, Records, States};
@@ -27,6 +31,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use self::undo_tiers::UndoTiers;
 use crate::discovery::Describer;
 use crate::metrics::Metrics;
 use crate::tool::{Hints, Tool, ToolInfo};
@@ -40,6 +45,8 @@ pub struct Backends {
     pub gate: Gate,
     /// The ledger's records.
     pub records: Records,
+    /// The undo of many writes.
+    pub plans: Plans,
     /// How long any call may take.
     pub call_deadline: Duration,
     /// The writes that wait for somebody to agree.
@@ -67,8 +74,9 @@ pub(crate) fn register(
     catalog: &Catalog,
     executors: &mut Executors,
 ) -> Result<(), DuplicateExecutor> {
-    let undo = undo_mutation::UndoExecutor::new(backends, catalog);
-    executors.register(undo_mutation::NAME, Arc::new(undo))?;
+    let tiers = UndoTiers::new(backends, catalog);
+    executors.register(undo_mutation::NAME, Arc::new(undo_mutation::UndoExecutor::new(tiers.clone())))?;
+    executors.register(undo_run::NAME, Arc::new(undo_run::PlanExecutor::new(tiers)))?;
     match &backends.execute_sql {
         Some(settings) => executors.register(execute_sql::NAME, Arc::new(execute_sql::SqlExecutor::new(settings))),
         None => Ok(()),
@@ -96,11 +104,17 @@ pub(crate) fn all(
     if let (Some(settings), Some(executor)) = (&backends.execute_sql, executors.get(execute_sql::NAME)) {
         tools.push(Box::new(execute_sql::ExecuteSql::new(backends, settings, Arc::clone(executor))));
     }
+    let tiers = UndoTiers::new(backends, catalog);
     if let Some(executor) = executors.get(undo_mutation::NAME) {
-        tools.push(Box::new(undo_mutation::UndoMutation::new(backends, catalog, Arc::clone(executor))));
+        let executor = Arc::clone(executor);
+        tools.push(Box::new(undo_mutation::UndoMutation::new(backends, tiers.clone(), executor)));
     }
-    tools.push(Box::new(preview_mutation::PreviewMutation::new(backends, catalog, executors)?));
-    let asks = catalog.tools.iter().any(|spec| spec.tier > manifest::Tier::Auto);
+    if let Some(executor) = executors.get(undo_run::NAME) {
+        tools.push(Box::new(undo_plan::UndoPlan::new(backends, tiers.clone(), Arc::clone(executor))));
+        tools.push(Box::new(undo_run::UndoRun::new(backends, tiers.clone(), Arc::clone(executor))));
+    }
+    tools.push(Box::new(preview_mutation::PreviewMutation::new(backends, catalog, executors, &tiers)?));
+    let asks = catalog.tools.iter().any(|spec| spec.tier.max(spec.undo_tier) > manifest::Tier::Auto);
     if asks || backends.execute_sql.as_ref().is_some_and(|settings| settings.tier.is_some()) {
         let proposals = &backends.proposals;
         tools.push(Box::new(list_proposals::ListProposals::new(proposals.clone())));
@@ -117,7 +131,7 @@ pub(crate) fn reading_infos(limits: &ReadLimits) -> [ToolInfo; 3] {
 }
 
 /// Names that no manifest may take, whether the tool is served or not.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 14] = [
     query_database::NAME,
     describe_database::NAME,
     explain_query::NAME,
@@ -125,6 +139,8 @@ pub const NAMES: [&str; 12] = [
     get_mutation_detail::NAME,
     preview_mutation::NAME,
     undo_mutation::NAME,
+    undo_plan::NAME,
+    undo_run::NAME,
     execute_sql::NAME,
     list_proposals::NAME,
     get_proposal::NAME,

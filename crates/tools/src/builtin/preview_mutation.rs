@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::undo_mutation::UndoMutation;
+use super::undo_run::{self, UndoRun};
+use super::undo_tiers::UndoTiers;
 use super::{Anything, Backends, execute_sql, reading_info};
 use crate::Registry;
 use crate::arguments::{Checker, redaction};
@@ -87,6 +89,7 @@ pub(super) struct PreviewMutation {
 enum Target {
     Manifest(ManifestWrite),
     Undo(UndoMutation),
+    UndoRun(UndoRun),
 }
 
 impl Target {
@@ -109,6 +112,10 @@ impl Target {
                 tool.tier(call, write).await?;
                 Ok((order, Redaction::default(), Vec::new()))
             }
+            Self::UndoRun(tool) => {
+                let planned = tool.planned(arguments.clone(), call).await?;
+                Ok((planned.order, Redaction::default(), Vec::new()))
+            }
         }
     }
 
@@ -116,6 +123,7 @@ impl Target {
         match self {
             Self::Manifest(tool) => tool.executor(),
             Self::Undo(tool) => tool.executor(),
+            Self::UndoRun(tool) => tool.executor(),
         }
     }
 }
@@ -123,17 +131,26 @@ impl Target {
 impl PreviewMutation {
     /// # Errors
     /// The name of a tool whose argument schema cannot be used, and why.
-    pub(super) fn new(backends: &Backends, catalog: &Catalog, executors: &Executors) -> Result<Self, (String, String)> {
+    pub(super) fn new(
+        backends: &Backends,
+        catalog: &Catalog,
+        executors: &Executors,
+        tiers: &UndoTiers,
+    ) -> Result<Self, (String, String)> {
         let mut targets = BTreeMap::new();
         let written = catalog.tools.iter().filter(|spec| spec.access.writes()).filter_map(|spec| {
             let tool = ManifestWrite::new(Arc::clone(spec), Arc::clone(executors.get(&spec.name)?), backends);
             Some((tool.info().clone(), Target::Manifest(tool)))
         });
         let undo = executors.get(UNDO_TOOL).map(|executor| {
-            let tool = UndoMutation::new(backends, catalog, Arc::clone(executor));
+            let tool = UndoMutation::new(backends, tiers.clone(), Arc::clone(executor));
             (tool.info().clone(), Target::Undo(tool))
         });
-        for (info, target) in written.chain(undo) {
+        let undo_run = executors.get(undo_run::NAME).map(|executor| {
+            let tool = UndoRun::new(backends, tiers.clone(), Arc::clone(executor));
+            (tool.info().clone(), Target::UndoRun(tool))
+        });
+        for (info, target) in written.chain(undo).chain(undo_run) {
             let checker = Checker::new(&info.input_schema, &info.sensitive).map_err(|why| (info.name.clone(), why))?;
             targets.insert(info.name, (target, checker));
         }

@@ -1,0 +1,62 @@
+//! The undo of writes within a transaction of the gate, for the executors of undo tools.
+
+use contract::{CorrelationId, ErrorCode, Failure};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::conflicts::undo_failure;
+use crate::executor::{Order, Refusal, Statement, WriteTx};
+use crate::plans::{self, Part, array};
+
+const UNDO_SQL: &str = "select countersign.undo($1::pg_catalog.uuid[]) as outcome";
+const PLAN_SQL: &str = "select countersign.undo_plan($1::pg_catalog.uuid[], 'strict', $2) as outcome";
+
+/// What `countersign.undo` says.
+#[derive(Debug, Deserialize)]
+struct Undo {
+    #[serde(default)]
+    rows: u64,
+    #[serde(default)]
+    conflicts: Vec<Value>,
+}
+
+/// Puts back every row that the writes have changed, or none; how many rows these are.
+///
+/// # Errors
+/// [`ErrorCode::UndoConflict`] or [`ErrorCode::AlreadyReversed`], or whatever the database says.
+pub async fn undo(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<u64, Refusal> {
+    let undo: Undo = ask(tx, UNDO_SQL, &[Some(array(writes))]).await?;
+    if undo.conflicts.is_empty() { Ok(undo.rows) } else { Err(undo_failure(undo.conflicts).into()) }
+}
+
+/// Undoes the writes of a plan of the order's account, if it would change what was shown under this digest.
+///
+/// # Errors
+/// As [`undo`]: the undo compares the rows alone, and would pass over a change that others have made and taken back.
+pub async fn undo_plan(
+    tx: &mut WriteTx<'_>,
+    order: &Order,
+    writes: &[CorrelationId],
+    digest: &str,
+) -> Result<u64, Refusal> {
+    let account = order.principal.account_id.as_str().to_owned();
+    let mut report: Value = ask(tx, PLAN_SQL, &[Some(array(writes)), Some(account)]).await?;
+    if !plans::is_ready(&report) {
+        let conflicts = report.get_mut("conflicts").map(Value::take);
+        return Err(undo_failure(serde_json::from_value(conflicts.unwrap_or_default()).unwrap_or_default()).into());
+    }
+    if plans::digest_of(&[Part::of(writes, &report)]) != digest {
+        let message = "the plan is stale, since other rows would be changed now; nothing was changed";
+        return Err(Failure::new(ErrorCode::UndoConflict, message).hint("Make another plan with undo_plan.").into());
+    }
+    undo(tx, writes).await
+}
+
+/// What a function of the ledger answers as `outcome`.
+async fn ask<T: DeserializeOwned>(tx: &mut WriteTx<'_>, sql: &str, params: &[Option<String>]) -> Result<T, Refusal> {
+    let rows = tx.run(&[Statement { sql, params, param_types: &[] }]).await?;
+    let outcome = rows.into_iter().next().and_then(|rows| rows.rows.into_iter().next()?.remove("outcome"));
+    serde_json::from_value(outcome.unwrap_or_default())
+        .map_err(|error| Failure::new(ErrorCode::InternalError, format!("{sql}: {error}")).into())
+}
