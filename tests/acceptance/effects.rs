@@ -145,3 +145,68 @@ async fn auditors_see_the_effects_of_a_record_and_the_history_of_a_row() {
         assert!(refused.code != 0 && refused.err.contains(said), "{arguments:?}: {}", refused.err);
     }
 }
+
+const ASKING: &str = r#"
+[[tool]]
+name = "drop_order"
+access = "write"
+tier = "confirm"
+description = "Drop an order with its items."
+before = "select id, status from shop.orders where id = $1 for update"
+sql = "delete from shop.orders where id = $1 returning id"
+rows = "one"
+param = [{ name = "id", description = "Which." }]
+
+[[tool]]
+name = "add_item"
+access = "write"
+tier = "confirm"
+description = "Add an item."
+sql = "insert into shop.item values ($1, $2, 'cup') returning line"
+rows = "one"
+param = [{ name = "id", description = "Which order." }, { name = "line", description = "Which line." }]
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proposal_is_not_carried_out_if_it_would_change_other_rows_than_were_shown() {
+    let db = database().await;
+    db.run(SHOP).await;
+    db.run(
+        "create table shop.count (one int primary key, items bigint); insert into shop.count values (1, 2); \
+         create function shop.count_items() returns trigger language plpgsql security definer as \
+         $$ begin update shop.count set items = (select count(*) from shop.item); return null; end $$; \
+         create trigger count_items after insert or delete on shop.item for each statement execute function shop.count_items(); \
+         select countersign.track('shop.count')",
+    )
+    .await;
+    let server = TestManifest::new(ASKING).serve(&db).await;
+    let confirm = async |proposal: &Value, expected: Option<&str>| {
+        let proposal = &proposal["data"]["proposal"];
+        let arguments = json!({"proposal_id": proposal["proposal_id"], "digest": proposal["digest"]});
+        match expected {
+            None => server.succeed("confirm_proposal", arguments).await,
+            Some(code) => server.fail("confirm_proposal", arguments, code).await,
+        }
+    };
+    let drop_order = async || server.succeed("drop_order", json!({"id": 1})).await;
+    let orders = "select count(*) from shop.orders where id = 1";
+
+    // The order itself is as it was shown; what goes with it is not.
+    for (change, because) in [
+        ("insert into shop.item values (1, 3, 'cup')", "it would change 5 row(s) of tracked tables now, and 4 were shown"),
+        ("update shop.item set name = 'gold' where line = 1", "other rows or columns of shop.item would be changed"),
+        ("update shop.item set line = 9 where line = 1", "other rows or columns of shop.item would be changed"),
+    ] {
+        let proposal = drop_order().await;
+        db.run(change).await;
+        let refused = confirm(&proposal, Some("proposal_stale")).await;
+        assert!(refused["message"].as_str().unwrap().contains(because), "{change}: {refused}");
+        assert_eq!(db.value(orders).await, "1", "{change}");
+    }
+    // A total that a trigger keeps may have moved since: it is the same row and the same column.
+    let proposal = server.succeed("add_item", json!({"id": 2, "line": 1})).await;
+    db.run("insert into shop.item values (3, 1, 'pen'), (3, 2, 'ink')").await;
+    confirm(&proposal, None).await;
+    confirm(&drop_order().await, None).await;
+    assert_eq!(db.value(orders).await, "0");
+}

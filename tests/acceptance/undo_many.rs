@@ -233,7 +233,8 @@ async fn bad_input_is_named_and_other_profiles_do_not_have_the_tools() {
     let writer = shop.manifest.serve(&shop.db).await;
     assert!(writer.tool_names().await.iter().all(|name| name != "undo_plan" && name != "undo_run"));
 
-    let text = TOOLS.replace("access = \"write\"\nundo_tier = \"approve\"", "access = \"read\"\nundo_tier = \"approve\"");
+    let text =
+        TOOLS.replace("access = \"write\"\nundo_tier = \"approve\"", "access = \"read\"\nundo_tier = \"approve\"");
     let error = TestManifest::new(&text).compile_error(&shop.db).await;
     assert!(error.contains("a read leaves nothing to undo: undo_tier is for writes"), "{error}");
 }

@@ -9,6 +9,7 @@ use pg::{Lease, Outcome, ServerError, Step, StepError, Writer};
 use serde_json::{Map, Value};
 
 use crate::admit::FENCED;
+use crate::effects;
 use crate::intent::Intent;
 use crate::proposals::Tier;
 
@@ -283,6 +284,28 @@ impl<'a> WriteTx<'a> {
         let outcome = self.run_in_transaction(statements).await;
         self.gone = matches!(outcome, Err(Refusal::Lost(_)));
         outcome
+    }
+
+    /// The effects of the work, as [`effects::of_write`] has them for a preview: with what was deferred, which happens now.
+    pub(crate) async fn effects(&mut self) -> Result<Option<Value>, Refusal> {
+        self.open().await?;
+        let write = self.claimed.as_deref().and_then(CorrelationId::parse);
+        let params = effects::params(write.ok_or_else(gone)?);
+        let steps = [Step::plain("set constraints all immediate"), effects::step(&params)];
+        match self.lease.session().run(&steps).await {
+            Ok(outcomes) => {
+                let rows = outcomes.into_iter().next_back().map(|outcome| outcome.rows).unwrap_or_default();
+                Ok(effects::shown(rows).map(effects::shortened))
+            }
+            Err(StepError { error: pg::Error::Server(error), .. }) => {
+                self.violated = ConstraintName::of(&error);
+                Err(statement_failure(&error).into())
+            }
+            Err(failed) => {
+                self.gone = true;
+                Err(Refusal::Lost(failed.error))
+            }
+        }
     }
 
     async fn run_in_transaction(&mut self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, Refusal> {

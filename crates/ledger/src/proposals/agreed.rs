@@ -42,6 +42,10 @@ impl Agreed {
             if let Some(difference) = self.preview.difference(&work) {
                 return Err(stale(&difference).into());
             }
+            let effects = tx.effects().await?;
+            if let Some(difference) = self.preview.difference_of_effects(effects.as_ref()) {
+                return Err(stale(&difference).into());
+            }
             // A definition that was replaced while the write ran.
             self.check_definitions(tx).await?;
         }

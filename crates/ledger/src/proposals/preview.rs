@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::canonical_json;
 use crate::definitions::Definition;
+use crate::effects::MOST_SHOWN;
 use crate::executor::Work;
 use crate::preview::Trial;
 
@@ -124,10 +125,65 @@ impl Preview {
         })
     }
 
+    /// Why these are not the effects that were shown; `None` if they are. The same rows have to be changed in the same columns, and what is
+    /// inserted or deleted has to be the same. What an update finds in a row that the tool does not show may be another value by now,
+    /// such as a total that a trigger keeps.
+    #[must_use]
+    pub(crate) fn difference_of_effects(&self, effects: Option<&Value>) -> Option<String> {
+        let count =
+            |effects: Option<&Value>| effects.and_then(|effects| effects.get("count")?.as_u64()).unwrap_or_default();
+        let rows = |effects: Option<&Value>| {
+            let rows = effects.and_then(|effects| effects.get("rows")?.as_array());
+            rows.into_iter().flatten().cloned().collect::<Vec<_>>()
+        };
+        let (shown, now) = (count(self.effects.as_ref()), count(effects));
+        if shown != now {
+            return Some(format!("it would change {now} row(s) of tracked tables now, and {shown} were shown"));
+        }
+        // Beyond the most that are shown, others may be the first ones now.
+        if shown > u64::from(MOST_SHOWN) {
+            return None;
+        }
+        let mut left = rows(effects);
+        for row in rows(self.effects.as_ref()) {
+            match left.iter().position(|other| is_same_change(&row, other)) {
+                Some(place) => left.swap_remove(place),
+                None => {
+                    let table = row.get("table").and_then(Value::as_str).unwrap_or_default();
+                    return Some(format!("other rows or columns of {table} would be changed"));
+                }
+            };
+        }
+        None
+    }
+
     fn generated_in(&self, part: &str) -> Vec<String> {
         let key = |name: &String| name.split_once('.').filter(|(of, _)| *of == part).map(|(_, key)| key.to_owned());
         self.generated.iter().filter_map(key).collect()
     }
+}
+
+/// Whether two effects change the same row in the same way. What the database makes anew is the same as anything.
+fn is_same_change(shown: &Value, now: &Value) -> bool {
+    fn fits(shown: &Value, now: &Value) -> bool {
+        match (shown, now) {
+            (Value::String(mark), _) if mark == GENERATED => true,
+            (Value::Object(one), Value::Object(other)) => {
+                one.len() == other.len()
+                    && one.iter().all(|(name, value)| other.get(name).is_some_and(|now| fits(value, now)))
+            }
+            (one, other) => one == other,
+        }
+    }
+    let columns = |row: &Value| row.get("columns").and_then(Value::as_object).cloned().unwrap_or_default();
+    let (one, other) = (columns(shown), columns(now));
+    ["table", "change", "key"]
+        .iter()
+        .all(|name| fits(shown.get(name).unwrap_or(&Value::Null), now.get(name).unwrap_or(&Value::Null)))
+        && match shown.get("change").and_then(Value::as_str) {
+            Some("update") => one.len() == other.len() && one.keys().all(|name| other.contains_key(name)),
+            _ => fits(&Value::Object(one), &Value::Object(other)),
+        }
 }
 
 /// The first value with a mark wherever the second one has another.

@@ -124,9 +124,17 @@ async fn no_statement_of_a_write_takes_another_identity() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_undo_is_marked_without_its_proof() {
     let database = ledger("unproved").await;
-    database.run("create schema s; create table s.t (id int primary key, n int); insert into s.t values (1, 0), (2, 0); select countersign.track('s.t')").await;
+    database.run("create schema s; create table s.t (id int primary key, n int); insert into s.t values (1, 0), (2, 0); select countersign.track('s.t'); \
+        create table s.untracked (n int); insert into s.untracked values (0)").await;
     let session = server(&database).await;
     let written = crate::support::write(&session, "update s.t set n = 5 where id = 1").await;
+    // A write without effects is not marked along with one whose undo is proved.
+    let other = Call::new("t", "untracked").touching(1);
+    other.run(&session, "update s.untracked set n = 1").await.unwrap();
+    let both = Call::undo(&[written, other.correlation_id]);
+    let refused = both.run(&session, "update s.t set n = 0 where id = 1").await.unwrap_err();
+    assert_eq!((refused.code.as_str(), refused.detail.as_str()), ("CS002", r#"[{"code": "image_missing"}]"#));
+    run(&session, &both.fail("x", "{}")).await.unwrap();
     for statement in [
         "select 1",
         "update s.t set n = 1 where id = 1",

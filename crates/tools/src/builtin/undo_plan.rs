@@ -63,8 +63,7 @@ struct Arguments {
     #[serde(default)]
     #[schemars(with = "String")]
     table: Option<String>,
-    /// What becomes of writes that conflict: strict (the plan cannot run), skip (they are left out) or cascade (later writes of this
-    /// account on the same rows are taken back as well).
+    /// If a write conflicts: strict (nothing is undone), skip (it is left out), cascade (later writes on its rows are undone too).
     #[serde(default)]
     #[schemars(with = "Mode", default)]
     mode: Mode,
