@@ -27,13 +27,17 @@ begin
 end $$;
 comment on function countersign.commit_durably() is 'Lets the COMMIT of this transaction wait for the disk.';
 
-create function countersign.slot_of(account text, tool text, caller_key text, print text) returns bytea
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select sha256(convert_to(char_length(account) || ' ' || char_length(tool) || ' ' || account || tool
-                             || coalesce('k' || caller_key, 'f' || print), 'UTF8'))
-$$;
-comment on function countersign.slot_of(text, text, text, text) is
-    'The slot of a call, as attempt.slot_names_the_call demands it; servers compute the same.';
+-- No SET, which would cost more than the rest: it is called with the search_path of the functions here.
+create function countersign.slot_of(account text, tool text, caller_key text, print text, undoes uuid[] default null) returns bytea
+language plpgsql stable as $$
+begin
+    return sha256(convert_to(
+        case when undoes is null
+             then char_length(account) || ' ' || char_length(tool) || ' ' || account || tool || coalesce('k' || caller_key, 'f' || print)
+             else 'undo ' || array_to_string(undoes, ' ')
+                  || coalesce(substring(caller_key from '^undo:[0-9a-f-]{36}(/[0-9]{1,4})$'), '') end, 'UTF8'));
+end $$;
+comment on function countersign.slot_of(text, text, text, text, uuid[]) is 'The slot of a call; servers compute the same, and `claim` compares.';
 
 create function countersign.end_attempt(
     a countersign.attempt, outcome text, code text, state text, message text, original uuid, detail json, decision json default null
@@ -43,7 +47,8 @@ declare
     is_unfinished  boolean := exists (select from countersign.effect e where e.correlation_id = a.correlation_id);
     -- A caller's key stays bound to its arguments after a failure; a refusal binds nothing. The newest record of a slot counts, so this
     -- one must not come after a success that holds it: an identical call that was admitted, and whose server died, would hide it.
-    binds          boolean := a.idempotency_key is not null and a.undo_of is null and outcome = 'failure'
+    binds          boolean := a.slot = countersign.slot_of(a.account_id, a.tool_name, a.idempotency_key, a.fingerprint, a.undo_of)
+                              and a.idempotency_key is not null and a.undo_of is null and outcome = 'failure'
                               and code not in ('idempotency_key_reused', 'superseded', 'account_frozen')
                               and coalesce((select r.status <> 'success' or r.holds_until <= clock_timestamp()
                                             from countersign.record r where r.slot = a.slot order by r.id desc limit 1), true);
@@ -133,7 +138,9 @@ begin
     -- One statement locks the attempt and looks for what holds its slot. Its snapshot is younger than T1, so it sees the record of
     -- any identical call that had the slot before.
     select a.account_id, a.ctid,
-           case when not a.by_operator and exists (
+           case when a.slot <> countersign.slot_of(a.account_id, a.tool_name, a.idempotency_key, a.fingerprint, a.undo_of)
+                     or octet_length(a.fingerprint) <> 64 or cardinality(a.undo_of) = 0 then 'forged'
+                when not a.by_operator and exists (
                     select from countersign.freeze f
                     where f.unfrozen_at is null and (f.kind = 'account' and f.name = a.account_id
                           or f.kind = 'actor' and f.name = a.actor or f.kind = 'all')) then 'frozen'
@@ -141,7 +148,9 @@ begin
                                            where r.slot = call_slot order by r.id desc limit 1) then 'held' end
     into account, at, refusal
     from countersign.attempt a where a.slot = call_slot and a.correlation_id = correlation for update of a;
-    if account is null or refusal is not null then
+    if refusal = 'forged' then
+        raise exception 'mutation % does not have the slot of its call', correlation using errcode = '42501';
+    elsif account is null or refusal is not null then
         raise exception 'mutation % is not to be executed here', correlation
             using errcode = 'CS001', detail = coalesce(refusal, 'fenced');
     end if;
@@ -376,7 +385,8 @@ declare
     a  countersign.attempt;
 begin
     perform countersign.refuse_within_a_write();
-    a.slot := call_slot;
+    -- Without the slot, which is not this call's: an identical one may have succeeded and not be committed yet, and the newest record of a
+    -- slot counts.
     a.correlation_id := correlation;
     a.account_id := account;
     a.actor := who;

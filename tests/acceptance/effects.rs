@@ -193,7 +193,10 @@ async fn a_proposal_is_not_carried_out_if_it_would_change_other_rows_than_were_s
 
     // The order itself is as it was shown; what goes with it is not.
     for (change, because) in [
-        ("insert into shop.item values (1, 3, 'cup')", "it would change 5 row(s) of tracked tables now, and 4 were shown"),
+        (
+            "insert into shop.item values (1, 3, 'cup')",
+            "it would change 5 row(s) of tracked tables now, and 4 were shown",
+        ),
         ("update shop.item set name = 'gold' where line = 1", "other rows or columns of shop.item would be changed"),
         ("update shop.item set line = 9 where line = 1", "other rows or columns of shop.item would be changed"),
     ] {

@@ -82,8 +82,8 @@ pub(crate) fn undoes(idempotency_key: Option<&str>, executor: &dyn Executor, ord
     }
 }
 
-/// What counts as the same call, as `bytea` in text form: SHA-256 as the constraint `slot_names_the_call` of
-/// `countersign.attempt` has it.
+/// What counts as the same call, as `bytea` in text form: SHA-256, as `countersign.slot_of`
+/// has it.
 pub(crate) fn slot(
     account: &AccountId,
     tool: &str,

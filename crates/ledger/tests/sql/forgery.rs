@@ -120,6 +120,34 @@ async fn no_statement_of_a_write_takes_another_identity() {
     assert_eq!(outcome(&database, other.correlation_id).await, "success");
 }
 
+/// An attempt with the slot of another call could run beside that one, or keep it from running.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_with_the_slot_of_another_call_is_not_claimed_and_binds_nothing() {
+    let database = ledger("slots").await;
+    database.run("create schema s; create table s.t (n int); insert into s.t values (0)").await;
+    let session = server(&database).await;
+    let (victim, made_up) = (Call::new("t", "victim"), Call::new("t", "made up").keyed("k"));
+    for (number, (from, to)) in [
+        (made_up.slot(), victim.slot()),
+        (made_up.slot(), "'\\x00'".to_owned()),
+        (format!("'{}'", made_up.fingerprint()), "'short'".to_owned()),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let call = made_up.again();
+        let forged = call.protocol("update s.t set n = n + 1").replace(&from, &to);
+        let refused = run(&session, &forged).await.unwrap_err();
+        assert_eq!(refused.code, "42501", "{number}");
+        run(&session, &format!("rollback; {}", call.fail("x", "{}").replace(&from, &to))).await.unwrap();
+    }
+    assert_eq!(database.value("select n from s.t").await, "0");
+    assert_eq!(database.value("select count(*) from countersign.attempt").await, "0");
+    let bound = format!("select count(*) from countersign.record where slot <> {}", made_up.slot());
+    assert_eq!(database.value(&bound).await, "0");
+    victim.run(&session, "update s.t set n = n + 1").await.unwrap();
+}
+
 /// A login marks nothing as reversed that was not.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_undo_is_marked_without_its_proof() {

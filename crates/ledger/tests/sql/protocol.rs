@@ -204,6 +204,27 @@ async fn a_dead_duplicate_does_not_hide_the_success_that_it_met() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_duplicate_that_never_arrived_does_not_hide_the_success_that_it_met() {
+    let database = ledger("never_arrived").await;
+    database.run("create schema s; create table s.t (n int); insert into s.t values (0)").await;
+    let (session, other) = (server(&database).await, server(&database).await);
+    let call = Call::new("t", "once").keyed("key");
+    // The success is on record and not committed yet when the identical call is recorded as aborted.
+    let (before_commit, _) = call
+        .protocol("update s.t set n = n + 1")
+        .rsplit_once("; commit")
+        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        .unwrap();
+    run(&session, &before_commit).await.unwrap();
+    run(&other, &call.again().record_aborted()).await.unwrap();
+    run(&session, "commit").await.unwrap();
+    let again = call.again();
+    assert_eq!(again.run(&other, "update s.t set n = n + 1").await.unwrap_err().code, "CS001");
+    assert_eq!(run(&other, &again.admit()).await.unwrap(), [format!("standing {}", call.correlation_id)]);
+    assert_eq!(database.value("select n from s.t").await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_preview_shows_every_effect_and_leaves_nothing() {
     let database = ledger("preview").await;
     database

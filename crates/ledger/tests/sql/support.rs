@@ -181,7 +181,7 @@ impl Call {
         hex(&Sha256::digest(format!("{} {}", self.tool, self.params)))
     }
 
-    /// `attempt.slot_names_the_call`.
+    /// As `countersign.slot_of` has it.
     pub(crate) fn slot(&self) -> String {
         let text = if self.undo_of.is_empty() {
             let (account, tool) = (self.account.chars().count(), self.tool.chars().count());
