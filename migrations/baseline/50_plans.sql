@@ -105,6 +105,24 @@ comment on function countersign.undo_plan(uuid[], text, text, text) is
     'writes that they stand on. cascade: recorded later writes on the same rows are undone as well, of this account only if one is given. '
     'Changes from outside are never undone.';
 
+create function countersign.trial_conflicts(writes uuid[]) returns json
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+declare
+    trial      uuid;
+    conflicts  text;
+begin
+    select a.correlation_id into trial from countersign.attempt a
+    where a.ctid = nullif(current_setting('countersign.at', true), '')::tid and a.xmax = pg_current_xact_id()::xid;
+    perform countersign.prove_inverse(writes, array[trial]);
+    return '[]'::json;
+exception
+    when sqlstate 'CS002' then
+        get stacked diagnostics conflicts = pg_exception_detail;
+        return conflicts::json;
+end $$;
+comment on function countersign.trial_conflicts(uuid[]) is
+    'After an undo that will be rolled back, and what it deferred: what `finish` would refuse of it.';
+
 create table countersign.stored_plan (
     plan_id     uuid         primary key default gen_random_uuid(),
     account_id  text,

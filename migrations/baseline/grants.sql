@@ -60,6 +60,7 @@ grant execute on function
     countersign.standing_of(uuid),
     countersign.changed_since(uuid, text),
     countersign.undo_plan(uuid[], text, text, text),
+    countersign.trial_conflicts(uuid[]),
     countersign.store_plan(text, json, json, json, text, text),
     countersign.selected_writes(text, text, text, text, text, text, timestamp with time zone, timestamp with time zone),
     countersign.later_changes(uuid[]),

@@ -129,6 +129,29 @@ async fn a_conflict_names_the_row_its_values_and_who_changed_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_trial_finds_what_only_shows_when_the_rows_have_been_put_back() {
+    let (db, server, url) = shop().await;
+    db.run(
+        "create function shop.shout() returns trigger language plpgsql as $$ begin new.status := upper(new.status); return new; end $$; \
+         create trigger shout before update on shop.orders for each row execute function shop.shout()",
+    )
+    .await;
+    let write = receipt(&server.succeed("set_status", json!({"id": 1, "status": "paid"})).await);
+    let now = db.contents("shop").await;
+    for arguments in
+        [vec![write.as_str(), "--dry-run"], vec![&write], vec!["plan", "--tool", "set_status", "--from", "1h"]]
+    {
+        let refused = undo(&url, &arguments).await;
+        assert_eq!((refused.code, refused.err.as_str()), (2, ""), "{arguments:?}: {}", refused.out);
+        assert!(refused.out.contains("side_effects  shop.orders id=1"), "{arguments:?}: {}", refused.out);
+    }
+    let preview = json!({"tool": "undo_mutation", "params": {"correlation_id": write}});
+    let refused = server.fail("preview_mutation", preview, "undo_conflict").await;
+    assert_eq!(refused["conflicts"][0]["code"], "side_effects", "{refused}");
+    assert_eq!(db.contents("shop").await, now);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_plan_is_shown_before_it_runs_and_runs_as_it_was_shown_or_not_at_all() {
     let (db, server, url) = shop().await;
     let before = db.contents("shop").await;

@@ -11,6 +11,8 @@ use crate::plans::{self, Part, array};
 
 const UNDO_SQL: &str = "select countersign.undo($1::pg_catalog.uuid[]) as outcome";
 const PLAN_SQL: &str = "select countersign.undo_plan($1::pg_catalog.uuid[], 'strict', $2) as outcome";
+const TRIAL_SQL: &str = "select countersign.trial_conflicts($1::pg_catalog.uuid[]) as outcome";
+const DEFERRED_SQL: &str = "set constraints all immediate";
 
 /// What `countersign.undo` says.
 #[derive(Debug, Deserialize)]
@@ -51,6 +53,16 @@ pub async fn undo_plan(
         return Err(Failure::new(ErrorCode::UndoConflict, message).hint("Make another plan with undo_plan.").into());
     }
     undo(tx, writes).await
+}
+
+/// After an undo that will be rolled back: what the ledger would refuse of it, such as a row that a trigger has changed again.
+///
+/// # Errors
+/// As [`undo`].
+pub async fn refuse_trial(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<(), Refusal> {
+    tx.run(&[Statement { sql: DEFERRED_SQL, params: &[], param_types: &[] }]).await?;
+    let conflicts: Vec<Value> = ask(tx, TRIAL_SQL, &[Some(array(writes))]).await?;
+    if conflicts.is_empty() { Ok(()) } else { Err(undo_failure(conflicts).into()) }
 }
 
 /// What a function of the ledger answers as `outcome`.

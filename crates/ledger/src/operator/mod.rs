@@ -38,6 +38,7 @@ const CLAIM_SQL: &str = "select countersign.claim($1, $2, $3, true)";
 const PREVIEW_SQL: &str = "select countersign.claim_preview(pg_catalog.gen_random_uuid(), \
     (select pg_catalog.max(r.account_id) from countersign.record r where r.correlation_id operator(pg_catalog.=) any ($1::pg_catalog.uuid[])), $2, $3, $4)";
 const UNDO_SQL: &str = "select countersign.undo($1::pg_catalog.uuid[])";
+const TRIAL_SQL: &str = "select countersign.trial_conflicts($1::pg_catalog.uuid[])";
 const FINISH_SQL: &str = "select countersign.finish($1, $2, $3, $4, null, null, $5)";
 const FAIL_SQL: &str = "select countersign.fail($1, $2, $3, null, $4, $5)";
 const RESOLVE_SQL: &str = "select final_status, final_code, final_message from countersign.resolve($1, $2, $3)";
@@ -132,14 +133,23 @@ impl Operator {
         let mut lease = self.lease().await?;
         let preview = [Some(array(writes)), Some(who.to_owned()), Some(UNDO_TOOL.to_owned()), Some(timeout_ms())];
         let undo = [Some(array(writes))];
-        let steps = [step(PREVIEW_SQL, &preview), step(UNDO_SQL, &undo), Step::plain("set constraints all immediate")];
-        let tried = lease.session().begin(None, &steps).await;
+        let tried = lease.session().begin(None, &[step(PREVIEW_SQL, &preview), step(UNDO_SQL, &undo)]).await;
+        let tried = tried.map(|outcomes| answer(outcomes.into_iter().nth(1).unwrap_or_default().rows));
+        let proved = match &tried {
+            Ok(answer) if answer.conflicts.is_empty() => {
+                lease.session().run(&[Step::plain("set constraints all immediate"), step(TRIAL_SQL, &undo)]).await
+            }
+            _ => Ok(Vec::new()),
+        };
         lease.session().run(&[Step::plain("rollback")]).await.map_err(error)?;
-        let answer = answer(tried.map_err(error)?.into_iter().nth(1).unwrap_or_default().rows);
-        Ok(match answer {
-            Answer { rows, conflicts } if conflicts.is_empty() => UndoOutcome::WouldUndo { rows },
-            Answer { rows, conflicts } => UndoOutcome::Conflicts { correlation_id: None, conflicts, rows },
-        })
+        let Answer { rows, mut conflicts } = tried.map_err(error)?;
+        let proved = proved.map_err(error)?.into_iter().next_back().map(|outcome| outcome.rows).unwrap_or_default();
+        let found = proved.into_iter().flatten().flatten().next();
+        conflicts.extend(found.and_then(|found| serde_json::from_str::<Vec<Value>>(&found).ok()).unwrap_or_default());
+        if conflicts.is_empty() {
+            return Ok(UndoOutcome::WouldUndo { rows });
+        }
+        Ok(UndoOutcome::Conflicts { correlation_id: None, conflicts, rows })
     }
 
     /// Undoes these writes in one transaction.

@@ -151,6 +151,15 @@ impl Executor for UndoExecutor {
         })
     }
 
+    /// An undo that the ledger would refuse is not shown as one that can be made.
+    fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
+        Box::pin(async move {
+            let work = self.execute(tx, order).await?;
+            ledger::undo::refuse_trial(tx, &[undone(order)?]).await?;
+            Ok(work)
+        })
+    }
+
     fn definition(&self) -> String {
         json!([NAME, TOOL_VERSION, self.tiers.definition()]).to_string()
     }
