@@ -5,9 +5,11 @@
 //! like. In the end the checker compares tables, ledger and answers. The control shows that it can see: the same run,
 //! with the outcome written in a transaction of its own.
 //!
-//! The same once more with PgBouncer in transaction mode between the servers and PostgreSQL.
+//! A person takes back by plans what agents write into tables of their own, and is interrupted in all ways meanwhile (`operator`).
 //!
-//! Each run plays every fault once, and in its long form goes on for some seconds. `COUNTERSIGN_CHAOS_SECONDS` makes it longer,
+//! The same once more with PgBouncer in transaction mode between the servers and PostgreSQL, and with one server.
+//!
+//! Each run plays every fault and every way to run a plan once, and in its long form goes on for some seconds. `COUNTERSIGN_CHAOS_SECONDS` makes it longer,
 //! `COUNTERSIGN_CHAOS_SEED` plays the same faults again.
 
 mod checker;
@@ -15,6 +17,7 @@ mod control;
 mod faults;
 mod fleet;
 mod load;
+mod operator;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -23,7 +26,11 @@ use std::time::Duration;
 use testkit::{Database, External, external, lone_database, long_form, skip_without};
 
 use fleet::Fleet;
-use load::Load;
+use load::{Journal, Load};
+use operator::{Operations, Operator};
+
+/// How many servers there are, but for the run with one.
+const SERVERS: usize = 3;
 
 /// What is pending for longer is swept. The server itself waits for a minute; this short, the sweep also meets records
 /// whose server is alive, and has to fence them.
@@ -32,7 +39,14 @@ const OLD_ENOUGH: Duration = Duration::from_millis(300);
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_acknowledged_happened_once_through_kills_crashes_and_cuts() {
     let db = lone_database().await;
-    let broken = run("chaos", &db, Fleet::start(&db).await, at_least()).await;
+    let broken = run("chaos", &db, Fleet::start(&db, SERVERS).await, at_least()).await;
+    assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_holds_with_one_server() {
+    let db = lone_database().await;
+    let broken = run("chaos with one server", &db, Fleet::start(&db, 1).await, at_least()).await;
     assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));
 }
 
@@ -42,7 +56,7 @@ async fn the_same_holds_behind_a_pooler_that_is_killed_as_well() {
         return;
     }
     let db = lone_database().await;
-    let broken = run("chaos behind PgBouncer", &db, Fleet::start_pooled(&db).await, at_least()).await;
+    let broken = run("chaos behind PgBouncer", &db, Fleet::start_pooled(&db, SERVERS).await, at_least()).await;
     assert!(broken.is_empty(), "{} promises broken:\n{}", broken.len(), some_of(&broken));
 }
 
@@ -53,10 +67,31 @@ async fn the_same_run_with_the_outcome_in_a_second_transaction_is_caught() {
         return external::skip(&format!("PostgreSQL has no extension dblink: {reason}"));
     }
     // The first cut alone makes a success record without its row.
-    let broken = run("control", &db, Fleet::start(&db).await, Duration::ZERO).await;
+    let broken = run("control", &db, Fleet::start(&db, SERVERS).await, Duration::ZERO).await;
     let sees = |what: &str| broken.iter().any(|sentence| sentence.contains(what));
     assert!(!broken.is_empty(), "a success that is not atomic with its write went unnoticed");
     assert!(sees("has no such row") || sees("has no effects"), "{}", some_of(&broken));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_that_undoes_other_rows_than_it_marks_is_caught() {
+    let db = lone_database().await;
+    let fleet = Fleet::start(&db, 1).await;
+    control::mark_one_write_more(&db).await;
+    let broken = run_without_faults("control that marks one write more", &db, fleet).await;
+    for sentence in
+        ["is marked as reversed by what is not its undo", "stands and is not there, or was taken back and is there"]
+    {
+        assert!(broken.iter().any(|one| one.contains(sentence)), "{sentence}:\n{}", some_of(&broken));
+    }
+
+    let db = lone_database().await;
+    let fleet = Fleet::start(&db, 1).await;
+    control::leave_a_row_out(&db).await;
+    let broken = run_without_faults("control that leaves a row out", &db, fleet).await;
+    for sentence in ["a row of it was not put back", "stands and is not there, or was taken back and is there"] {
+        assert!(broken.iter().any(|one| one.contains(sentence)), "{sentence}:\n{}", some_of(&broken));
+    }
 }
 
 /// For how long faults follow each other once every fault has been played.
@@ -71,28 +106,67 @@ fn some_of(broken: &[String]) -> String {
 
 /// The promises that were broken.
 async fn run(name: &str, db: &Database, fleet: Fleet, at_least: Duration) -> Vec<String> {
-    let seed = long_form::variable("COUNTERSIGN_CHAOS_SEED").unwrap_or_else(|| fastrand::u64(..));
-    say(&format!("{name}: COUNTERSIGN_CHAOS_SEED={seed}"));
-    let mut rng = fastrand::Rng::with_seed(seed);
-    db.run("select countersign.track(t) from unnest('{social.tweet, social.tweet_like}'::regclass[]) t").await;
+    let mut rng = seeded(name);
     let fleet = Arc::new(fleet);
-    let load = Load::start(&fleet, &mut rng);
+    let load = start_load(db, &fleet, &mut rng).await;
     faults::cut_before_a_success(&fleet).await;
+    let operator = Operator::start(db, load.journal(), &mut rng);
     let sweeping = tokio::spawn(keep_swept(db.clone()));
     let played = faults::play(db, &fleet, &mut rng, at_least).await;
+    // While the agents still write what its plans are about.
+    let operations = operator.finish().await;
     let journal = load.finish().await;
+    sweeping.abort();
+    judge(name, db, fleet, &journal, &operations, &format!("{played:?}")).await
+}
+
+/// The same where only the operator is interrupted.
+async fn run_without_faults(name: &str, db: &Database, fleet: Fleet) -> Vec<String> {
+    let mut rng = seeded(name);
+    let fleet = Arc::new(fleet);
+    let load = start_load(db, &fleet, &mut rng).await;
+    let operations = Operator::start(db, load.journal(), &mut rng).finish().await;
+    let journal = load.finish().await;
+    judge(name, db, fleet, &journal, &operations, "no faults").await
+}
+
+fn seeded(name: &str) -> fastrand::Rng {
+    let seed = long_form::variable("COUNTERSIGN_CHAOS_SEED").unwrap_or_else(|| fastrand::u64(..));
+    say(&format!("{name}: COUNTERSIGN_CHAOS_SEED={seed}"));
+    fastrand::Rng::with_seed(seed)
+}
+
+async fn start_load(db: &Database, fleet: &Arc<Fleet>, rng: &mut fastrand::Rng) -> Load {
+    db.run("select countersign.track(t) from unnest('{social.tweet, social.tweet_like}'::regclass[]) t").await;
+    Load::start(fleet, rng)
+}
+
+/// Ends the servers, checks everything, and says the figures.
+async fn judge(
+    name: &str,
+    db: &Database,
+    fleet: Arc<Fleet>,
+    journal: &Journal,
+    operations: &Operations,
+    played: &str,
+) -> Vec<String> {
     let calls = fleet.calls();
     Arc::into_inner(fleet).expect("no agent is left").close().await;
-    sweeping.abort();
     // Nothing is on its way any more: what is pending now was abandoned.
     db.run("select countersign.sweep(interval '0', 1000)").await;
-    let broken = checker::check(db, &journal).await;
+    let broken = checker::check(db, journal, operations).await;
     let counts = "select string_agg(n || ' ' || status, ', ' order by status) || ', ' || sum(n) || ' admissions' \
                   from (select status, count(*) as n from countersign.mutation group by 1) as s";
-    let counts = db.value(counts).await;
+    let undos = "select string_agg(n || ' ' || tool_name || ' of ' || writes || ' writes', ', ' order by tool_name) \
+                 from (select tool_name, count(*) as n, sum(cardinality(undo_of)) as writes from countersign.record \
+                       where status = 'success' and undo_of is not null group by 1) as s";
+    let (counts, undos) = (db.value(counts).await, db.value(undos).await);
     let (answers, lost) = (journal.answers.len(), journal.lost_answers);
+    let (plans, ready, runs) = (operations.plans, operations.writes.len(), operations.runs.len());
     say(&format!(
-        "{name}: {calls} calls, {answers} answers, {lost} lost; {counts}; {played:?}; {} promises broken",
+        "{name}: {calls} calls, {answers} answers, {lost} lost; {counts}; {undos}; {plans} plans, {ready} of them run by {runs} commands \
+         {:?}; {played}; {} promises broken",
+        operations.played,
         broken.len()
     ));
     broken

@@ -1,4 +1,5 @@
-//! The mechanism taken away: the outcome is recorded by a transaction of its own, as a log table beside the work would.
+//! The mechanisms taken away: the outcome is recorded by a transaction of its own, as a log table beside the work would; an undo marks
+//! what it has not undone; it leaves a row out, and nobody compares.
 
 use testkit::Database;
 
@@ -29,4 +30,30 @@ pub(super) async fn write_outcomes_in_a_second_transaction(db: &Database) -> Res
     // A superuser's function: dblink asks everybody else for a password.
     db.run("alter function countersign.finish owner to current_user").await;
     Ok(())
+}
+
+/// What the operator undoes marks one more write, which stands.
+pub(super) async fn mark_one_write_more(db: &Database) {
+    let marked = "select w, a.correlation_id from unnest(a.undo_of) w;";
+    let more = "select w, a.correlation_id from unnest(a.undo_of || case when a.by_operator then array(
+                    select r.correlation_id from countersign.record r
+                    where r.status = 'success' and r.tool_name in ('add_entry', 'add_to_total') and r.correlation_id <> all (a.undo_of)
+                      and not exists (select from countersign.reversal v where v.correlation_id = r.correlation_id)
+                    order by r.id desc limit 1) else '{}' end) w;";
+    replace(db, "countersign.prove_undo", marked, more).await;
+}
+
+/// An undo of several rows leaves one out, and is not compared with what it undoes.
+pub(super) async fn leave_a_row_out(db: &Database) {
+    let all = "array(select w from countersign.net_of(writes) w)";
+    let fewer =
+        "array(select w from countersign.net_of(writes) w offset case when cardinality(writes) > 1 then 1 else 0 end)";
+    replace(db, "countersign.undo", all, fewer).await;
+    replace(db, "countersign.prove_inverse", "wrong is not null", "false").await;
+}
+
+async fn replace(db: &Database, function: &str, text: &str, by: &str) {
+    let definition = db.value(&format!("select pg_get_functiondef('{function}'::regproc)")).await;
+    assert!(definition.contains(text), "{definition}");
+    db.run(&definition.replacen(text, by, 1)).await;
 }

@@ -1,4 +1,4 @@
-//! Three servers on one database, behind one proxy, and perhaps a pooler before it: what is killed is replaced.
+//! Servers on one database, behind one proxy, and perhaps a pooler before it: what is killed is replaced.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,9 +9,10 @@ use mcp::{Client, ClientError};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use testkit::{Database, PgBouncer, Proxy, Server, arguments};
-use tokio::process::Command;
+use testkit::{Database, PgBouncer, Proxy, Server, TestManifest, arguments};
 use tokio::sync::RwLock;
+
+use super::operator;
 
 /// Longer than any call may take: its deadline, the grace, and the time to find out its outcome.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,30 +21,42 @@ pub(super) struct Fleet {
     db: Database,
     proxy: Proxy,
     pooler: Option<PgBouncer>,
-    servers: [RwLock<Arc<Client>>; 3],
+    manifest: TestManifest,
+    servers: Vec<RwLock<Arc<Client>>>,
     calls: AtomicUsize,
 }
 
 impl Fleet {
-    pub(super) async fn start(db: &Database) -> Self {
-        let proxy = Proxy::before(db);
-        let way = |_| Server::command_through(&proxy, db);
-        let servers = join_all((0..3).map(way).map(start)).await;
-        Self::of(db, proxy, None, servers)
+    pub(super) async fn start(db: &Database, servers: usize) -> Self {
+        Self::with(db, Proxy::before(db), None, servers).await
     }
 
     /// The servers are before a pooler, and the proxy is behind it. There are fewer backends than agents.
-    pub(super) async fn start_pooled(db: &Database) -> Self {
+    pub(super) async fn start_pooled(db: &Database, servers: usize) -> Self {
         let proxy = Proxy::before(db);
         let pooler = PgBouncer::before(&proxy, db, &[("default_pool_size", "4")]).await;
-        let servers = join_all((0..3).map(|_| Server::command_pooled(&pooler)).map(start)).await;
-        Self::of(db, proxy, Some(pooler), servers)
+        Self::with(db, proxy, Some(pooler), servers).await
     }
 
-    fn of(db: &Database, proxy: Proxy, pooler: Option<PgBouncer>, servers: Vec<Client>) -> Self {
-        let servers = servers.into_iter().map(|server| RwLock::new(Arc::new(server))).collect::<Vec<_>>();
-        let servers = servers.try_into().expect("three");
-        Self { db: db.clone(), proxy, pooler, servers, calls: AtomicUsize::new(0) }
+    async fn with(db: &Database, proxy: Proxy, pooler: Option<PgBouncer>, servers: usize) -> Self {
+        db.run(operator::SCHEMA).await;
+        let manifest = TestManifest::new(operator::TOOLS);
+        let mut fleet =
+            Self { db: db.clone(), proxy, pooler, manifest, servers: Vec::new(), calls: AtomicUsize::new(0) };
+        let started = join_all((0..servers).map(|_| fleet.start_one())).await;
+        fleet.servers = started.into_iter().map(|server| RwLock::new(Arc::new(server))).collect();
+        fleet
+    }
+
+    async fn start_one(&self) -> Client {
+        let mut command = match &self.pooler {
+            Some(pooler) => Server::command_pooled(pooler),
+            None => Server::command_through(&self.proxy, &self.db),
+        };
+        command.args(self.manifest.arguments()).env("COUNTERSIGN_ACTOR", operator::ACTOR);
+        // The loss of connections is what this is about: nobody wants to read of every single one.
+        command.args(["--log", "off"]);
+        Client::start(command).await.expect("an MCP session")
     }
 
     pub(super) fn is_pooled(&self) -> bool {
@@ -90,15 +103,11 @@ impl Fleet {
     /// Starts another one in the place of one that was killed.
     pub(super) async fn replace(&self, server: usize) {
         let mut place = self.servers[server].write().await;
-        let command = match &self.pooler {
-            Some(pooler) => {
-                // A server does not start without its database.
-                pooler.until_it_serves().await;
-                Server::command_pooled(pooler)
-            }
-            None => Server::command_through(&self.proxy, &self.db),
-        };
-        *place = Arc::new(start(command).await);
+        if let Some(pooler) = &self.pooler {
+            // A server does not start without its database.
+            pooler.until_it_serves().await;
+        }
+        *place = Arc::new(self.start_one().await);
     }
 
     /// Ends them all in good order, so that nothing is on its way any more.
@@ -108,10 +117,4 @@ impl Fleet {
             client.close().await.expect("a server that ends well");
         }
     }
-}
-
-async fn start(mut command: Command) -> Client {
-    // The loss of connections is what this is about: nobody wants to read of every single one.
-    command.args(["--log", "off"]);
-    Client::start(command).await.expect("an MCP session")
 }

@@ -23,6 +23,8 @@ pub(super) struct Journal {
     pub(super) answers: Vec<Answer>,
     /// How many rows there must be of each text.
     pub(super) tweets: BTreeMap<String, usize>,
+    /// The keys of writes that must have happened once. Whether they still stand is up to the operator.
+    pub(super) written: Vec<String>,
     /// Which tweets the account must like.
     pub(super) likes: BTreeMap<i64, bool>,
     /// Acknowledgements that no agent should get.
@@ -54,6 +56,10 @@ impl Load {
         Self { agents, journal, stopping }
     }
 
+    pub(super) fn journal(&self) -> &Arc<Mutex<Journal>> {
+        &self.journal
+    }
+
     /// Lets every agent finish what it has begun.
     pub(super) async fn finish(self) -> Journal {
         self.stopping.store(true, Ordering::Relaxed);
@@ -77,8 +83,10 @@ impl Agent {
             if stopping.load(Ordering::Relaxed) {
                 return;
             }
-            match (self.rng.u8(..10), tweet) {
+            match (self.rng.u8(..14), tweet) {
                 (0..4, Some(tweet)) => self.like_or_unlike(tweet).await,
+                (4..6, _) => self.add_entry(count).await,
+                (6..8, _) => self.add_to_total(count).await,
                 _ => tweet = self.post(count).await,
             }
         }
@@ -132,6 +140,24 @@ impl Agent {
         if self.until_acknowledged(tool, &json!({"tweet_id": tweet, "idempotency_key": key})).await.is_some() {
             self.journal.lock().unwrap().likes.insert(tweet, !likes);
         }
+    }
+
+    async fn add_entry(&mut self, count: usize) {
+        let key = format!("entry-{}-{count}", self.number);
+        self.write_once("add_entry", json!({"text": key, "idempotency_key": key}), key).await;
+    }
+
+    /// To one that half of the agents add to, for a while.
+    async fn add_to_total(&mut self, count: usize) {
+        let key = format!("total-{}-{count}", self.number);
+        let (total, amount) = (count / 16 * 2 + self.number % 2, self.rng.u8(1..10));
+        self.write_once("add_to_total", json!({"id": total, "amount": amount, "idempotency_key": key}), key).await;
+    }
+
+    /// Writes what the operator may take back at any moment: then a repeated call is refused, because it has happened.
+    async fn write_once(&mut self, tool: &str, arguments: Value, key: String) {
+        self.until_answered(tool, &arguments, "superseded").await;
+        self.journal.lock().unwrap().written.push(key);
     }
 
     fn expect_tweets(&self, text: &str, rows: usize) {
