@@ -282,7 +282,7 @@ end $$;
 comment on function countersign.renew_tracking() is
     'Tells the triggers of all tracked tables which logins servers have now. For `init`, after it added one.';
 
-create function countersign.tracking_problems() returns table (name text, problem text)
+create function countersign.tracking_problems() returns table (name text, problem text, is_limit boolean)
 language sql stable set search_path = pg_catalog, pg_temp as $$
     with current as (
         -- Not to_regclass, which asks for rights on the schema.
@@ -297,44 +297,44 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         join pg_class k on k.oid = p.relid
         where c.relname is not null
     )
-    select c.name, 'the table does not exist' from current c where c.relname is null
+    select c.name, 'the table does not exist', false from current c where c.relname is null
     union all
-    select c.name, 'the table has another name now: run `countersign track` again' from current c
+    select c.name, 'the table has another name now: run `countersign track` again', false from current c
     where c.relname is not null and c.name <> c.name_now
     union all
-    select c.name, 'columns have changed: run `countersign track` again' from current c
+    select c.name, 'columns have changed: run `countersign track` again', false from current c
     join countersign.tracked t on t.shape = c.shape
     where c.relname is not null and not countersign.has_shape(t)
     union all
-    select c.name, 'the key has changed: run `countersign track` again' from current c
+    select c.name, 'the key has changed: run `countersign track` again', false from current c
     where c.relname is not null and c.key_columns is distinct from countersign.key_columns(c.relation)
     union all
-    select c.name, 'no key: changes are recorded, and cannot be undone' from current c where c.key_columns is null and not c.is_log
+    select c.name, 'no key: changes are recorded, and cannot be undone', false from current c where c.key_columns is null and not c.is_log
     union all
-    select p.name, format('%s has no enabled trigger %I: run `countersign track` again', p.relid::regclass, w.trigger)
+    select p.name, format('%s has no enabled trigger %I: run `countersign track` again', p.relid::regclass, w.trigger), false
     from part p cross join (values ('!countersign'), ('!countersign_truncate')) w (trigger)
     where not exists (select from pg_trigger g where g.tgrelid = p.relid and g.tgname = w.trigger and g.tgenabled = 'A')
     union all
-    select c.name, format('the triggers do not know the login %I: run `countersign track` again', w.role_name)
+    select c.name, format('the triggers do not know the login %I: run `countersign track` again', w.role_name), false
     from current c cross join countersign.writer_login w where w.role_name <> all (c.writers)
     union all
-    select c.name, format('the login %I owns the table, and can disable its triggers', w.role_name)
+    select c.name, format('the login %I owns the table, and can disable its triggers', w.role_name), false
     from current c join countersign.writer_login w on to_regrole(quote_ident(w.role_name)) is not null
     where c.relname is not null and pg_has_role(w.role_name, c.relowner, 'member')
     union all
-    select c.name, 'row level security: an undo sees and changes the rows that policies leave to its login'
+    select c.name, 'row level security: an undo sees and changes the rows that policies leave to its login', true
     from current c where c.relrowsecurity
     union all
-    select c.name, 'the table is UNLOGGED: a crash empties it, and no record says so' from current c where c.relpersistence = 'u'
+    select c.name, 'the table is UNLOGGED: a crash empties it, and no record says so', false from current c where c.relpersistence = 'u'
     union all
-    select c.name, format('%s inherits from it and is not tracked', i.inhrelid::regclass)
+    select c.name, format('%s inherits from it and is not tracked', i.inhrelid::regclass), false
     from current c join pg_inherits i on i.inhparent = c.relation
     where c.relkind = 'r' and not exists (select from current o where o.relation = i.inhrelid)
     union all
-    select c.name, format('foreign key %I of %s, which is not tracked, follows its changes', f.conname, f.conrelid::regclass)
+    select c.name, format('foreign key %I of %s, which is not tracked, follows its changes', f.conname, f.conrelid::regclass), false
     from current c join pg_constraint f on f.contype = 'f' and f.confrelid = c.relation and f.conparentid = 0
     where (f.confdeltype in ('c', 'n', 'd') or f.confupdtype in ('c', 'n', 'd'))
       and not exists (select from current o where o.relation = f.conrelid)
 $$;
 comment on function countersign.tracking_problems() is
-    'What keeps the changes of tracked tables from being recorded or undone. For `doctor`, `track` and `check`.';
+    'What keeps the changes of tracked tables from being recorded or undone. For `doctor`, `track` and `check`. is_limit: it is meant to be so.';

@@ -99,12 +99,13 @@ impl Tracking {
         Ok(coverage)
     }
 
-    /// What keeps the changes of tracked tables from being recorded or undone: `name`, `problem`.
+    /// What keeps the changes of tracked tables from being recorded or undone: `name`, `problem`, and `is_limit` for what is meant to be so.
     ///
     /// # Errors
     /// Whatever the database says.
     pub async fn problems(&self) -> Result<Vec<Map<String, Value>>, pg::Error> {
-        self.records.objects("select p.name, p.problem from countersign.tracking_problems() p order by 1, 2", &[]).await
+        const SQL: &str = "select p.name, p.problem, p.is_limit from countersign.tracking_problems() p order by 1, 2";
+        self.records.objects(SQL, &[]).await
     }
 
     /// How many tables are tracked.

@@ -128,7 +128,12 @@ impl<'a> World<'a> {
                 same(&self.rows().await, &now, &format!("refused {context}"))?;
                 // A deferred constraint speaks at the end, with its own code.
                 let is_late = conflict["code"].as_str().is_some_and(|code| code.starts_with("23"));
-                if found.is_empty() && !is_late { Err(format!("{context}: {conflict:#}")) } else { Ok(()) }
+                let names_a_change = ["changed_since", "deleted_since"].iter().any(|code| found.contains(code));
+                // Rows that are as the write left them are no change; and one that is not has to be named.
+                if names_a_change != is_in_the_way || found.is_empty() && !is_late {
+                    return Err(format!("{context}: {conflict:#}"));
+                }
+                Ok(())
             }
         }
     }
