@@ -231,23 +231,24 @@ begin
         variants := variants || E'\n        perform countersign.check_outside_change(tg_relid);\n    end if;';
     end if;
 
-    return format($body$
-create or replace function countersign.%1$I() returns trigger language plpgsql security definer%2$s as $trigger$
-declare
-    %3$s
-begin
-    if tg_op operator(pg_catalog.=) 'UPDATE' and old operator(pg_catalog.*=) new then
-        return null;
-    end if;
-    %4$s
-    %5$s%6$s
-    return null;
-end $trigger$ $body$,
+    -- A literal, and not a text between dollar signs, which the name of a column could end.
+    return format(E'\ncreate or replace function countersign.%I() returns trigger language plpgsql security definer%s as %L',
         'effect_of_' || t.relation,
         -- Each setting costs on every row: every name is qualified instead of a search_path, and what the text of a value depends on is
         -- fixed where the table has such types.
         case when is_plain then '' else ' set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres'
             ' set extra_float_digits = 1 set bytea_output = hex set lc_monetary = ''C'' set xmlbinary = base64' end,
+        format($body$
+declare
+    %1$s
+begin
+    if tg_op operator(pg_catalog.=) 'UPDATE' and old operator(pg_catalog.*=) new then
+        return null;
+    end if;
+    %2$s
+    %3$s%4$s
+    return null;
+end $body$,
         declared,
         prepare,
         case when large is null then
@@ -260,7 +261,7 @@ end $trigger$ $body$,
                                                c, array_position(t.columns, c)), '') from unnest(large) c),
                      format(image, 'shown'), format(image, case when hides is null then 'old' else 'o' end))
              end,
-        variants);
+        variants));
 end $fn$;
 comment on function countersign.tracking_function(integer, boolean) is
     'The text of the trigger function of a tracked table, with its key and its columns as constants.';
