@@ -38,9 +38,9 @@ comment on function countersign.key_columns(oid) is 'Null for a table without a 
 create function countersign.has_shape(t countersign.tracked) returns boolean
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
-    return (select t.columns is not distinct from array_agg(a.attname::text order by a.attnum)
-               and t.types is not distinct from array_agg(format_type(a.atttypid, a.atttypmod) order by a.attnum)
-            from pg_attribute a where a.attrelid = t.relation and a.attnum > 0 and not a.attisdropped);
+    return (select t.columns is not distinct from array_agg(a.name) and t.types is not distinct from array_agg(a.type)
+            from (select a.attname::text as name, format_type(a.atttypid, a.atttypmod) as type
+                  from pg_attribute a where a.attrelid = t.relation and a.attnum > 0 and not a.attisdropped order by a.attnum) a);
 end $$;
 comment on function countersign.has_shape(countersign.tracked) is 'Whether the columns of the table are what they were.';
 
@@ -56,6 +56,8 @@ declare
     unknown   text;
     leaf      regclass;
     condition text;
+    made      record;
+    undoer    name;
 begin
     select c.* into strict rel from pg_class c where c.oid = target;
     if rel.relkind not in ('r', 'p') or rel.relpersistence = 't' or rel.relnamespace = 'countersign'::regnamespace then
@@ -98,10 +100,25 @@ begin
     end if;
 
     execute countersign.tracking_function(new.shape, is_plain);
-    -- The ledger belongs to the role that ran `init` where that role could not make countersign_owner.
-    execute format('alter function countersign.%I() owner to %I', 'effect_of_' || target::oid,
-        (select n.nspowner::regrole::name from pg_namespace n where n.nspname = 'countersign'));
-    execute format('revoke all on function countersign.%I() from public', 'effect_of_' || target::oid);
+    execute format('drop function if exists countersign.%I(integer, text, text, text)', 'restore_of_' || target::oid);
+    if new.key_columns is not null then
+        execute countersign.restoring_function(new.shape);
+    end if;
+    for made in
+        select p.oid::regprocedure, p.prosecdef from pg_proc p
+        where p.pronamespace = 'countersign'::regnamespace and p.proname in ('effect_of_' || target::oid, 'restore_of_' || target::oid)
+    loop
+        -- The ledger belongs to the role that ran `init` where that role could not make countersign_owner.
+        execute format('alter function %s owner to %I', made.oid,
+            (select n.nspowner::regrole::name from pg_namespace n where n.nspname = 'countersign'));
+        execute format('revoke all on function %s from public', made.oid);
+        -- A login that has no right to it undoes in the way of several rows.
+        for undoer in
+            select r from unnest(new.writers || name 'countersign_operator') r where not made.prosecdef and to_regrole(quote_ident(r)) is not null
+        loop
+            execute format('grant execute on function %s to %I', made.oid, undoer);
+        end loop;
+    end loop;
 
     -- Everybody else pays for one comparison. No SQL of a session changes its session_user; people who undo have the setting.
     condition := format('session_user = any (%L::name[])', new.writers);
@@ -214,23 +231,24 @@ begin
         variants := variants || E'\n        perform countersign.check_outside_change(tg_relid);\n    end if;';
     end if;
 
-    return format($body$
-create or replace function countersign.%1$I() returns trigger language plpgsql security definer%2$s as $trigger$
-declare
-    %3$s
-begin
-    if tg_op operator(pg_catalog.=) 'UPDATE' and old operator(pg_catalog.*=) new then
-        return null;
-    end if;
-    %4$s
-    %5$s%6$s
-    return null;
-end $trigger$ $body$,
+    -- A literal, and not a text between dollar signs, which the name of a column could end.
+    return format(E'\ncreate or replace function countersign.%I() returns trigger language plpgsql security definer%s as %L',
         'effect_of_' || t.relation,
         -- Each setting costs on every row: every name is qualified instead of a search_path, and what the text of a value depends on is
         -- fixed where the table has such types.
         case when is_plain then '' else ' set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres'
             ' set extra_float_digits = 1 set bytea_output = hex set lc_monetary = ''C'' set xmlbinary = base64' end,
+        format($body$
+declare
+    %1$s
+begin
+    if tg_op operator(pg_catalog.=) 'UPDATE' and old operator(pg_catalog.*=) new then
+        return null;
+    end if;
+    %2$s
+    %3$s%4$s
+    return null;
+end $body$,
         declared,
         prepare,
         case when large is null then
@@ -243,7 +261,7 @@ end $trigger$ $body$,
                                                c, array_position(t.columns, c)), '') from unnest(large) c),
                      format(image, 'shown'), format(image, case when hides is null then 'old' else 'o' end))
              end,
-        variants);
+        variants));
 end $fn$;
 comment on function countersign.tracking_function(integer, boolean) is
     'The text of the trigger function of a tracked table, with its key and its columns as constants.';
@@ -260,6 +278,7 @@ begin
         end loop;
     end if;
     execute format('drop function if exists countersign.%I()', 'effect_of_' || target::oid);
+    execute format('drop function if exists countersign.%I(integer, text, text, text)', 'restore_of_' || target::oid);
     update countersign.tracked t set is_current = false where t.relation = target and t.is_current;
     return found;
 end $$;

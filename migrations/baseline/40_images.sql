@@ -92,3 +92,24 @@ begin
     where h.times > 1 and (n.before is not null or n.after is not null);
 end $$;
 comment on function countersign.net_of(uuid[]) is 'The net effect of writes, by table and key; rows that are as they were are left out, and so are log tables.';
+
+create function countersign.single_change(writes uuid[]) returns countersign.net_row
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
+set plan_cache_mode = force_generic_plan set jit = off as $$
+declare
+    change  countersign.net_row;
+begin
+    if cardinality(writes) = 1 then
+        select e.relation, e.shape, e.key, e.before, e.after, e.secret_before, e.secret_after, false, e.position, e.correlation_id
+        into change
+        from countersign.effect e
+        where e.correlation_id = writes[1] and e.key_before is null and e.unchanged is null
+          and (select count(*) from (select from countersign.effect o where o.correlation_id = writes[1] limit 2) o) = 1
+          and (select not t.is_log from countersign.tracked t where t.shape = e.shape)
+          and (select r.status from countersign.record r where r.correlation_id = writes[1]) = 'success'
+          and not exists (select from countersign.reversal v where v.correlation_id = writes[1]);
+    end if;
+    return change;
+end $$;
+comment on function countersign.single_change(uuid[]) is
+    'The net effect of one success that was not undone and that changed one row once, and not its key; null for any other.';

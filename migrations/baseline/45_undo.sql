@@ -24,13 +24,26 @@ begin
 end $$;
 comment on function countersign.image_columns(countersign.tracked, text) is 'SQL: names for the columns of an image.';
 
+create function countersign.shown_row(t countersign.tracked) returns text
+language plpgsql immutable set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off as $$
+begin
+    if t.sensitive = '{}' and t.unstored = '{}' then
+        return '"!t"';
+    end if;
+    return (select 'row(' || string_agg(case when c = any (t.sensitive || t.unstored) then 'null' else format('"!t".%I', c) end, ', ' order by o) || ')'
+            from unnest(t.columns) with ordinality u (c, o));
+end $$;
+comment on function countersign.shown_row(countersign.tracked) is 'SQL: what of a row is in its image.';
+
 create function countersign.cast_images(of_type anyelement, images text[]) returns anyarray
 language plpgsql stable set search_path = pg_catalog, pg_temp set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
 set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 as $$
 declare
     result  alias for $0;
 begin
-    execute format('select $1::%s[]', pg_typeof(of_type)) into result using images;
+    -- An assignment casts by input functions where nothing else does, and its plan is kept for each type.
+    result := images;
     return result;
 end $$;
 comment on function countersign.cast_images(anyelement, text[]) is 'Images as rows of their table, whatever the settings of the session.';
@@ -41,13 +54,10 @@ language plpgsql set search_path = pg_catalog, pg_temp set timezone = utc set da
 set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64
 set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
-    shown  text := (select case when t.sensitive || t.unstored = '{}' then '"!t"'
-                                else 'row(' || string_agg(case when c = any (t.sensitive || t.unstored) then 'null' else format('"!t".%I', c) end, ', ' order by o) || ')' end
-                    from unnest(t.columns) with ordinality u (c, o));
     query  text := format(
         'select u.ord, pg_catalog.textin(pg_catalog.record_out(%s)), %s '
         'from rows from (pg_catalog.unnest(countersign.cast_images(null::%s, $1))) with ordinality u (%s, ord) join %s "!t" on %s order by %s %s',
-        shown, case when current_setting('track_commit_timestamp') = 'on' then 'pg_catalog.pg_xact_commit_timestamp("!t".xmin)' else 'null::timestamptz' end,
+        countersign.shown_row(t), case when current_setting('track_commit_timestamp') = 'on' then 'pg_catalog.pg_xact_commit_timestamp("!t".xmin)' else 'null::timestamptz' end,
         t.name, countersign.image_columns(t, 'c'), t.name, countersign.key_match(t, 'c'),
         (select string_agg(format('"!t".%I', k), ', ') from unnest(t.key_columns) k), case when is_locking then 'for update of "!t"' else '' end);
 begin
@@ -116,6 +126,124 @@ end $$;
 comment on function countersign.apply_images(countersign.tracked, text, text[], text[], text) is
     'On the rows with the keys of `matched`: D deletes, U sets the columns in which the images differ. I inserts the images.';
 
+-- The search_path is that of the session, as in `rows_now`.
+create function countersign.image_of(shown record) returns text
+language plpgsql stable set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
+set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 as $$
+begin
+    return pg_catalog.textin(pg_catalog.record_out(shown));
+end $$;
+comment on function countersign.image_of(record) is 'The image of a row, whatever the settings of the session.';
+
+-- A function for each table, so that its statements are planned once a session. One statement compares and changes the row. The casts have
+-- the ledger's search_path, and the statement, whose triggers may look names up, has that of the session.
+create function countersign.restoring_function(of_shape integer) returns text
+language plpgsql stable set search_path = pg_catalog, pg_temp as $fn$
+declare
+    t         countersign.tracked;
+    settable  text[];
+    -- SQL: the row has the key of the image after the change, or before; a column is another one in both, and then this is said.
+    is_same   text := '"!t".%1$I = "!after".%1$I';
+    is_taken  text := '"!t".%1$I = "!before".%1$I';
+    differs   text := 'case when pg_catalog.record_image_ne(row("!before".%1$I), row("!after".%1$I)) then %2$L end';
+begin
+    select k.* into strict t from countersign.tracked k where k.shape = of_shape;
+    settable := array(select c from unnest(t.columns) with ordinality u (c, o) where c <> all (t.fixed || t.sensitive || t.key_columns) order by o);
+    select string_agg(format(is_same, k), ' and '), string_agg(format(is_taken, k), ' and ') into is_same, is_taken from unnest(t.key_columns) k;
+    is_same := is_same || ' and countersign.image_of(' || countersign.shown_row(t) || ') operator(pg_catalog.=) after';
+    return format($definition$
+create or replace function countersign.%I(of_shape integer, before text, after text, path text) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp as %L$definition$, 'restore_of_' || t.relation, format($body$
+#variable_conflict use_variable
+declare
+    "!before"   %1$s;
+    "!after"    %1$s;
+    "!columns"  text;     -- What the write changed: no trigger OF another column fires, and no right to it is needed.
+    "!done"     bigint;
+begin
+    if of_shape <> %2$s then
+        return false;
+    end if;
+    if before is not null then
+        "!before" := (countersign.cast_images(null::%1$s, array[before]))[1];
+    end if;
+    if after is not null then
+        "!after" := (countersign.cast_images(null::%1$s, array[after]))[1];
+    end if;
+    if before is not null and after is not null then
+        "!columns" := concat_ws(', ', %3$s);
+    end if;
+    path := set_config('search_path', path, true);
+    if before is null then
+        delete from %1$s "!t" where %4$s;
+    elsif after is null then
+        insert into %1$s (%5$s) overriding system value
+        select %6$s where not exists (select from %1$s "!t" where %7$s);%8$s
+    else
+        return false;
+    end if;
+    get diagnostics "!done" = row_count;
+    return "!done" operator(pg_catalog.=) 1;
+end $body$,
+        t.name, t.shape,
+        coalesce((select string_agg(format(differs, c, quote_ident(c)), ', ' order by o) from unnest(settable) with ordinality u (c, o)), 'null'),
+        is_same,
+        (select string_agg(quote_ident(c), ', ' order by o) from unnest(t.columns) with ordinality u (c, o) where c <> all (t.computed)),
+        (select string_agg(format('"!before".%I', c), ', ' order by o) from unnest(t.columns) with ordinality u (c, o) where c <> all (t.computed)),
+        is_taken,
+        -- One column is the most frequent case. The statement for several is planned each time.
+        (select string_agg(format(E'\n    elsif "!columns" operator(pg_catalog.=) %L then\n        update %s "!t" set %I = "!before".%3$I where %s;',
+                                  quote_ident(c), t.name, c, is_same), '' order by o)
+                || format(E'\n    elsif "!columns" operator(pg_catalog.<>) '''' then\n        execute pg_catalog.concat(%L, "!columns", '') = row ('', '
+                          'pg_catalog.concat_ws('', '', %s), %L)\n        using "!before", "!after", after;',
+                          format('update %s "!t" set (', t.name), string_agg(format(differs, c, '($1).' || quote_ident(c)), ', ' order by o),
+                          ') where ' || (select string_agg(format('"!t".%1$I = ($2).%1$I', k), ' and ') from unnest(t.key_columns) k)
+                          || ' and countersign.image_of(' || countersign.shown_row(t) || ') operator(pg_catalog.=) $3')
+         from unnest(settable) with ordinality u (c, o))));
+end $fn$;
+comment on function countersign.restoring_function(integer) is
+    'The text of the function that restores a row of a tracked table, if it is still what a write left. Null for a table without a key.';
+
+create function countersign.restore_row(w countersign.net_row, path text) returns boolean
+language plpgsql set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan set jit = off as $$
+declare
+    t        countersign.tracked;
+    is_done  boolean;
+    image    text;
+begin
+    select k.* into t from countersign.tracked k where k.shape = w.shape;
+    -- The statements for sets of rows lock them FOR UPDATE, which needs a right to UPDATE and the policies for it.
+    if w.is_broken or w.before is not null and w.secret_before is distinct from w.secret_after or t.key_columns is null or not t.is_current
+       or to_regclass(t.name) is distinct from t.relation::regclass or not countersign.has_shape(t)
+       or row_security_active(t.relation) or not has_any_column_privilege(t.relation, 'UPDATE')
+    then
+        return false;
+    end if;
+    begin
+        execute format('select countersign.restore_of_%s($1, $2, $3, $4)', t.relation) into is_done using w.shape, w.before, w.after, path;
+        -- A trigger may have changed the row after it was put back.
+        if is_done and w.before is not null
+           and exists (select from pg_trigger g where g.tgrelid = t.relation and not g.tgisinternal and g.tgname not like '!countersign%')
+        then
+            select r.image into image from countersign.rows_now(t, array[w.before], false, path) r;
+            is_done := not found or countersign.same_image(t.shape, image, w.before, t.sensitive || t.maintained);
+        end if;
+        if is_done is not true then
+            raise exception 'the row is not as the write left it' using errcode = 'CS002';
+        end if;
+        return true;
+    exception
+        when transaction_rollback or lock_not_available then
+            raise;
+        -- The statements for sets of rows know the conflicts, and do the work for a login that may not call the function.
+        when others then
+            return false;
+    end;
+end $$;
+comment on function countersign.restore_row(countersign.net_row, text) is
+    'Restores a row that is still what a write left, with the rights of the caller. False: nothing was changed, for whatever reason.';
+
 create function countersign.describe_write(write uuid) returns json
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     select json_build_object('correlation_id', r.correlation_id, 'completed_at', r.completed_at, 'tool_name', r.tool_name,
@@ -123,6 +251,25 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     from countersign.record r where r.correlation_id = write
 $$;
 comment on function countersign.describe_write(uuid) is 'A write, as a conflict names it.';
+
+-- The sub-selects look each write up by an index, however many others the ledger has.
+create function countersign.refused_writes(writes uuid[]) returns json[]
+language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off
+set plan_cache_mode = force_generic_plan set jit = off as $$
+begin
+    return (
+        select array_agg(json_build_object('code', case when r.status is null then 'image_missing' when r.reversed_by is not null then 'already_reversed'
+                                                        when r.status <> 'success' then 'irreversible' else 'image_missing' end,
+                                           'write', coalesce(countersign.describe_write(r.write), json_build_object('correlation_id', r.write)),
+                                           'changed_by', countersign.describe_write(r.reversed_by)))
+        from (select w.write, r.status, r.rows_affected,
+                     (select v.reversed_by from countersign.reversal v where v.correlation_id = w.write) as reversed_by,
+                     (select e.position from countersign.effect e where e.correlation_id = w.write limit 1) as position
+              from unnest(writes) w (write) left join countersign.record r on r.correlation_id = w.write offset 0) r
+        where r.status is distinct from 'success' or r.reversed_by is not null or r.position is null and r.rows_affected is distinct from 0);
+end $$;
+comment on function countersign.refused_writes(uuid[]) is
+    'Writes that are no success, were undone before, or have no effects on record, as conflicts; null for none.';
 
 create function countersign.describe_conflict(
     t countersign.tracked, w countersign.net_row, code text, image_now text, changed_at timestamptz, writes uuid[]
@@ -222,7 +369,8 @@ create function countersign.undo(
 language plpgsql set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
-    net          countersign.net_row[] := array(select w from countersign.net_of(writes) w);
+    single       countersign.net_row := case when carry_out then countersign.single_change(writes) end;
+    net          countersign.net_row[];
     conflicts    json[];
     touched      integer[];
     moves        jsonb;
@@ -239,17 +387,13 @@ declare
     broken_name  text;
     broken_code  text;
 begin
+    if single.relation is not null and countersign.restore_row(single, path) then
+        return json_build_object('status', 'ok', 'rows', 1);
+    end if;
+
     -- 1. Is there anything to undo, and is it all as the writes left it?
-    select array_agg(json_build_object('code', case when r.correlation_id is null then 'image_missing' when v.correlation_id is not null then 'already_reversed'
-                                                    when r.status <> 'success' then 'irreversible' else 'image_missing' end,
-                                       'write', coalesce(countersign.describe_write(w), json_build_object('correlation_id', w)),
-                                       'changed_by', countersign.describe_write(v.reversed_by)))
-    into conflicts
-    from unnest(writes) w
-    left join countersign.record r on r.correlation_id = w
-    left join countersign.reversal v on v.correlation_id = w
-    where r.status is distinct from 'success' or v.correlation_id is not null
-       or not exists (select from countersign.effect e where e.correlation_id = w) and r.rows_affected is distinct from 0;
+    net := array(select w from countersign.net_of(writes) w);
+    conflicts := countersign.refused_writes(writes);
     if conflicts is null then
         conflicts := countersign.undo_conflicts(writes, net, carry_out, path);
     end if;
@@ -402,6 +546,21 @@ end $$;
 comment on function countersign.prove_inverse(uuid[], uuid[]) is
     'CS002 unless the recorded effects of undos are the exact inverse of what they undo, but for maintained columns and log tables.';
 
+create function countersign.is_single_inverse(undone uuid[], undo uuid) returns boolean
+language plpgsql stable set search_path = pg_catalog, pg_temp set enable_seqscan = off
+set plan_cache_mode = force_generic_plan set jit = off as $$
+begin
+    return cardinality(undone) = 1
+       and (select count(*) from (select from countersign.effect e where e.correlation_id = any (undone || undo) limit 3) e) = 2
+       and exists (select from countersign.effect d join countersign.effect u on u.correlation_id = undo
+                   where d.correlation_id = undone[1] and d.relation = u.relation and d.key = u.key
+                     and d.key_before is null and u.key_before is null and d.unchanged is null and u.unchanged is null
+                     and (d.before, d.after, d.secret_before, d.secret_after)
+                         is not distinct from (u.after, u.before, u.secret_after, u.secret_before));
+end $$;
+comment on function countersign.is_single_inverse(uuid[], uuid) is
+    'Whether a write made one change, and its undo the exact inverse and nothing else: the most frequent case of `prove_inverse`.';
+
 create function countersign.prove_undo(a countersign.attempt) returns void
 language plpgsql set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set plan_cache_mode = force_generic_plan set jit = off as $$
@@ -437,15 +596,17 @@ begin
         end if;
         undos := array(select p.reversed_by from countersign.reversal_part p where p.correlation_id = a.undo_of[1]);
     end if;
-    if exists (select from countersign.effect e where e.correlation_id = any (a.undo_of)) then
-        perform countersign.prove_inverse(a.undo_of, undos);
-    end if;
-    if part is null and not (cardinality(a.undo_of) = 1 and countersign.is_declared_undo(a, null))
-       and exists (select from countersign.record r where r.correlation_id = any (a.undo_of) and r.rows_affected is distinct from 0
-                   and not exists (select from countersign.effect e where e.correlation_id = r.correlation_id))
-    then
-        raise exception 'no effects of the write are on record, and the call is not the undo that it declares'
-            using errcode = 'CS002', detail = '[{"code": "image_missing"}]';
+    if part is not null or not countersign.is_single_inverse(a.undo_of, a.correlation_id) then
+        if exists (select from countersign.effect e where e.correlation_id = any (a.undo_of)) then
+            perform countersign.prove_inverse(a.undo_of, undos);
+        end if;
+        if part is null and not (cardinality(a.undo_of) = 1 and countersign.is_declared_undo(a, null))
+           and exists (select from countersign.record r where r.correlation_id = any (a.undo_of) and r.rows_affected is distinct from 0
+                       and not exists (select from countersign.effect e where e.correlation_id = r.correlation_id))
+        then
+            raise exception 'no effects of the write are on record, and the call is not the undo that it declares'
+                using errcode = 'CS002', detail = '[{"code": "image_missing"}]';
+        end if;
     end if;
     -- 23505 of reversal_pkey: it was undone meanwhile.
     insert into countersign.reversal (correlation_id, reversed_by) select w, a.correlation_id from unnest(a.undo_of) w;

@@ -1,7 +1,7 @@
 -- What there is in the schema `countersign`, one line an object, in a form that every version of PostgreSQL writes alike. The texts of
 -- views, defaults and CHECKs are hashed without white space, parentheses and the names of tables before columns, which some versions
--- write and some do not. What an index computes is not in it: `foreign.sql` looks at what these depend on. The trigger functions of
--- tracked tables differ from database to database: they are passed over, where `tracked` has the table.
+-- write and some do not. What an index computes is not in it: `foreign.sql` looks at what these depend on. The functions made
+-- for tracked tables differ from database to database: they are passed over, where `tracked` has the table.
 with texts (class, object, text) as (
     select 'pg_class'::regclass, c.oid, pg_get_viewdef(c.oid)
     from pg_class c where c.relnamespace = 'countersign'::regnamespace and c.relkind = 'v'
@@ -50,5 +50,7 @@ with texts (class, object, text) as (
                      nullif(array_to_string(p.proconfig, ';'), ''), encode(sha256(convert_to(p.prosrc, 'UTF8')), 'hex'))
     from pg_proc p join pg_language l on l.oid = p.prolang where p.pronamespace = 'countersign'::regnamespace
       and not (p.prorettype = 'trigger'::regtype and p.proname in (select 'effect_of_' || t.relation from countersign.tracked t))
+      and not (not p.prosecdef and oidvectortypes(p.proargtypes) = 'integer, text, text, text'
+               and p.proname in (select 'restore_of_' || t.relation from countersign.tracked t))
 )
 select o.line from objects o order by o.line collate "C"

@@ -127,9 +127,19 @@ impl Privilege {
             grant.kind == self.kind && grant.name == self.name && grant.privilege == self.privilege
         };
         self.role != "PUBLIC"
-            && (listed.iter().filter(same).any(|grant| grant.role == role)
+            && (self.is_restoring(role)
+                || listed.iter().filter(same).any(|grant| grant.role == role)
                 || self.kind == "schema" && self.privilege == "USAGE"
                 || self.kind == "table" && self.privilege == "SELECT" && listed.iter().any(|grant| same(&grant)))
+    }
+
+    /// Whether `track` has granted it: EXECUTE on the function that restores a row of a tracked table.
+    fn is_restoring(&self, role: &str) -> bool {
+        let of_table =
+            self.name.strip_prefix("restore_of_").and_then(|rest| rest.strip_suffix("(integer, text, text, text)"));
+        self.kind == "function"
+            && of_table.is_some_and(|oid| oid.bytes().all(|byte| byte.is_ascii_digit()))
+            && (role == WRITER || role == OPERATOR)
     }
 
     fn object(&self) -> String {

@@ -125,8 +125,8 @@ const PROBLEMS_SQL: &str = "select p.name, p.problem from countersign.tracking_p
 /// The definitions that `track` has made for a table.
 const MADE_SQL: &str = "\
 select d.text from ( \
-    select 0, '', pg_get_functiondef(p.oid) from pg_proc p \
-    where p.pronamespace = 'countersign'::regnamespace and p.proname = 'effect_of_' || $1 \
+    select 0, p.proname, pg_get_functiondef(p.oid) from pg_proc p \
+    where p.pronamespace = 'countersign'::regnamespace and p.proname in ('effect_of_' || $1, 'restore_of_' || $1) \
     union all \
     select 1, g.tgrelid::regclass || g.tgname, pg_get_triggerdef(g.oid) || ';' || chr(10) \
            || format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I;', g.tgrelid::regclass, g.tgname) \

@@ -19,4 +19,5 @@ mod random;
 mod retention;
 mod server;
 mod shapes;
+mod single;
 mod support;
