@@ -37,17 +37,17 @@ pub(super) async fn mark_one_write_more(db: &Database) {
     let marked = "select w, a.correlation_id from unnest(a.undo_of) w;";
     let more = "select w, a.correlation_id from unnest(a.undo_of || case when a.by_operator then array(
                     select r.correlation_id from countersign.record r
-                    where r.status = 'success' and r.tool_name in ('add_entry', 'add_to_total') and r.correlation_id <> all (a.undo_of)
+                    where r.status = 'success' and r.tool_name = 'add_entry' and r.correlation_id <> all (a.undo_of)
                       and not exists (select from countersign.reversal v where v.correlation_id = r.correlation_id)
                     order by r.id desc limit 1) else '{}' end) w;";
     replace(db, "countersign.prove_undo", marked, more).await;
 }
 
-/// An undo of several rows leaves one out, and is not compared with what it undoes.
+/// Each undo by the operator leaves a row out, and no undo is compared with what it undoes.
 pub(super) async fn leave_a_row_out(db: &Database) {
     let all = "array(select w from countersign.net_of(writes) w)";
     let fewer =
-        "array(select w from countersign.net_of(writes) w offset case when cardinality(writes) > 1 then 1 else 0 end)";
+        "array(select w from countersign.net_of(writes) w offset case session_user when 'olga' then 1 else 0 end)";
     replace(db, "countersign.undo", all, fewer).await;
     replace(db, "countersign.prove_inverse", "wrong is not null", "false").await;
 }

@@ -47,6 +47,8 @@ impl Shop {
         }
         shop.run("grant usage on schema shop to countersign_writer; grant select, update on shop.orders to countersign_writer")
             .await;
+        // As it is from version 15 on: `check` warns otherwise.
+        shop.run("revoke create on schema public from public").await;
         shop
     }
 
