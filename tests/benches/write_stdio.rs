@@ -66,11 +66,11 @@ async fn main() {
     }
     by_hand[0]
         .batch_execute(&format!(
-            "create table public.item (id bigint primary key, n bigint); insert into public.item select g from generate_series(1, {ROWS}) g;
-             vacuum analyze public.item"
+            "create table public.item (id bigint primary key, n bigint); insert into public.item select g from generate_series(1, {ROWS}) g"
         ))
         .await
         .unwrap();
+    by_hand[0].batch_execute("vacuum analyze public.item").await.unwrap();
     let manifest = TestManifest::new(TOOLS);
     let mut command = Command::new(countersign());
     command.env("DATABASE_URL", &url).args(["--log", "off", "serve"]).args(manifest.arguments()).kill_on_drop(true);
@@ -115,7 +115,10 @@ async fn main() {
         times.sort_unstable();
         times[times.len() / 2].as_secs_f64() * 1e6
     });
-    println!("one by one, p50: UPDATE by hand {hand:.0} us, the tool over stdio {tool:.0} us, ratio {:.2}", tool / hand);
+    println!(
+        "one by one, p50: UPDATE by hand {hand:.0} us, the tool over stdio {tool:.0} us, ratio {:.2}",
+        tool / hand
+    );
     let [hand, tool] = together.map(|took| took.as_secs_f64());
     println!("{IN_FLIGHT} in flight: throughput of the tool to that of the UPDATE {:.2}", hand / tool);
 }

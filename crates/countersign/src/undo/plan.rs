@@ -156,9 +156,10 @@ pub(super) async fn run(ledger: &Ledger, arguments: &RunArgs) -> anyhow::Result<
                 continue;
             }
             Progress::Stale => {
-                say(&format!(
+                let text = format!(
                     "Nothing was changed: {subject} is stale, since other rows would be changed now. Make another plan."
-                ));
+                );
+                tell_plan(arguments, &plan, "stale", text);
                 return Ok(ExitCode::from(CONFLICTS));
             }
             Progress::Done(outcome) => outcome,
@@ -173,11 +174,21 @@ pub(super) async fn run(ledger: &Ledger, arguments: &RunArgs) -> anyhow::Result<
         }
     }
     if done_before == plan.parts.len() {
-        say(&format!("The plan {} was carried out before; nothing was changed.", short(&plan.plan_id)));
+        let text = format!("The plan {} was carried out before; nothing was changed.", short(&plan.plan_id));
+        tell_plan(arguments, &plan, "undone_before", text);
         return Ok(ExitCode::from(CONFLICTS));
     }
-    if done_before > 0 {
+    if done_before > 0 && !arguments.json {
         say(&format!("{done_before} parts had been undone before."));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What became of a plan of which nothing was undone now.
+fn tell_plan(arguments: &RunArgs, plan: &StoredPlan, status: &str, text: String) {
+    say(&if arguments.json {
+        json_line(&json!({"status": status, "plan_id": plan.plan_id, "message": text}))
+    } else {
+        text
+    });
 }
