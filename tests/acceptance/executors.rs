@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use contract::{ErrorCode, Principal, Redaction, Rollback};
-use ledger::{Attempt, Executor, Ledger, Order, Settings, Statement, Stopped, Target, Work, Working, WriteTx};
+use ledger::{
+    Attempt, Ledger, Settings, Statement, Target, Work, WriteError, WriteExecutor, WriteFuture, WriteRequest, WriteTx,
+};
 use serde_json::{Map, json};
 use testkit::{Database, database};
 
@@ -14,12 +16,12 @@ struct Careless {
     statements: &'static [&'static str],
 }
 
-impl Executor for Careless {
+impl WriteExecutor for Careless {
     fn definition(&self) -> String {
         String::new()
     }
 
-    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, _: &'a Order) -> Working<'a> {
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, _: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
             for &sql in self.statements {
                 let _swallowed = tx.run(&[Statement { sql, params: &[], param_types: &[] }]).await;
@@ -31,11 +33,11 @@ impl Executor for Careless {
 }
 
 /// What the gate makes of it, and the record that it leaves.
-async fn perform(db: &Database, statements: &'static [&'static str]) -> (Stopped, Vec<Vec<String>>) {
+async fn perform(db: &Database, statements: &'static [&'static str]) -> (WriteError, Vec<Vec<String>>) {
     let target = Target::parse(&db.writer_url()).unwrap();
     let attempt = Attempt {
         tool: "careless".to_owned(),
-        order: Order { principal: Principal::default(), params: Map::new() },
+        request: WriteRequest { principal: Principal::default(), params: Map::new() },
         redaction: Redaction::default(),
         idempotency_key: None,
         deadline: tokio::time::Instant::now() + Duration::from_secs(20),
@@ -84,17 +86,17 @@ fn burnt() -> Work {
     Work { data: json!({"burnt": true}), rows_affected: 0, before: None, after: None, rollback }
 }
 
-impl Executor for Outside {
+impl WriteExecutor for Outside {
     fn definition(&self) -> String {
         "burn 1".to_owned()
     }
 
-    fn execute<'a>(&'a self, _: &'a mut WriteTx<'_>, _: &'a Order) -> Working<'a> {
+    fn execute<'a>(&'a self, _: &'a mut WriteTx<'_>, _: &'a WriteRequest) -> WriteFuture<'a> {
         self.done.fetch_add(1, Ordering::SeqCst);
         Box::pin(async { Ok(burnt()) })
     }
 
-    fn preview<'a>(&'a self, _: &'a mut WriteTx<'_>, _: &'a Order) -> Working<'a> {
+    fn preview<'a>(&'a self, _: &'a mut WriteTx<'_>, _: &'a WriteRequest) -> WriteFuture<'a> {
         self.shown.fetch_add(1, Ordering::SeqCst);
         Box::pin(async { Ok(burnt()) })
     }
@@ -128,7 +130,7 @@ async fn what_no_rollback_takes_back_is_shown_by_its_own_preview_and_done_once_i
     let names = manifest::ServerNames { builtin: &tools::builtin::NAMES, executors: &["burn"] };
     let catalog = manifest::compile(&[source], &names, &ledger).await.unwrap();
     let outside = Arc::new(Outside::default());
-    let mut native = ledger::Executors::default();
+    let mut native = ledger::ExecutorRegistry::default();
     native.register("burn", outside.clone()).unwrap();
     let backends = tools::Backends {
         reader: None,

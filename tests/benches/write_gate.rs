@@ -22,7 +22,10 @@ use std::time::{Duration, Instant};
 
 use contract::{CorrelationId, Principal, Redaction, Rollback, UndoCall};
 use embedded::{Cluster, Options};
-use ledger::{Attempt, Executor, Gate, Ledger, Order, Settings, Settled, Statement, Target, Work, Working, WriteTx};
+use ledger::{
+    Attempt, Gate, Ledger, Settings, Statement, Target, Work, WriteExecutor, WriteFuture, WriteOutcome, WriteRequest,
+    WriteTx,
+};
 use serde_json::{Value, json};
 use tokio_postgres::{Client, NoTls};
 
@@ -134,12 +137,12 @@ struct Run {
     params: Vec<Option<String>>,
 }
 
-impl Executor for Run {
+impl WriteExecutor for Run {
     fn definition(&self) -> String {
         String::new()
     }
 
-    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, _: &'a Order) -> Working<'a> {
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, _: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
             let statement = Statement { sql: self.sql, params: &self.params, param_types: &[] };
             let rows = tx.run(&[statement]).await?.remove(0);
@@ -157,7 +160,7 @@ impl Executor for Run {
 async fn perform(gate: &Gate, tool: &str, params: Value, key: Option<String>, run: Run) -> CorrelationId {
     let attempt = Attempt {
         tool: tool.to_owned(),
-        order: Order { principal: Principal::default(), params: params.as_object().unwrap().clone() },
+        request: WriteRequest { principal: Principal::default(), params: params.as_object().unwrap().clone() },
         redaction: Redaction::default(),
         idempotency_key: key,
         deadline: tokio::time::Instant::now() + Duration::from_secs(30),
@@ -165,8 +168,8 @@ async fn perform(gate: &Gate, tool: &str, params: Value, key: Option<String>, ru
         agreed: None,
     };
     match gate.perform(attempt).await.expect("a write") {
-        Settled::Executed { correlation_id, .. } => correlation_id,
-        duplicate @ Settled::Duplicate { .. } => panic!("{duplicate:?}"),
+        WriteOutcome::Executed { correlation_id, .. } => correlation_id,
+        duplicate @ WriteOutcome::Duplicate { .. } => panic!("{duplicate:?}"),
     }
 }
 

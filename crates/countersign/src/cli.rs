@@ -334,9 +334,9 @@ mod tests {
             }
             let all = ["database_url", "database_url_file", "pooler", "connect_timeout_ms"];
             assert_eq!(names, all, "{}", command.get_name());
-            let order = [at("Options"), at("Connection options"), at("Global options")];
-            assert!(order.is_sorted() && order[0].is_some(), "{help}");
-            let between = help.get(order[1].unwrap() + 1..order[2].unwrap()).unwrap();
+            let request = [at("Options"), at("Connection options"), at("Global options")];
+            assert!(request.is_sorted() && request[0].is_some(), "{help}");
+            let between = help.get(request[1].unwrap() + 1..request[2].unwrap()).unwrap();
             let headings = between.lines().filter(|line| line.ends_with(':') && !line.starts_with(' '));
             assert_eq!(headings.count(), 1, "connection options come last but for the global ones: {help}");
         }

@@ -15,9 +15,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::conflicts;
-use crate::gate::{Attempt, RESOLVE_TIMEOUT, Stopped};
+use crate::gate::{Attempt, RESOLVE_TIMEOUT, WriteError};
 use crate::intent::Intent;
-use crate::memory::Memory;
+use crate::memory::DedupCache;
 use crate::resolve;
 
 /// What T1 found.
@@ -56,14 +56,14 @@ pub(crate) const STILL_RUNNING: &str =
 /// An attempt that the ledger has to judge.
 pub(crate) struct Admission<'a> {
     pub(crate) writer: &'a Writer,
-    pub(crate) memory: &'a Memory,
+    pub(crate) memory: &'a DedupCache,
     pub(crate) intent: &'a Intent,
     pub(crate) attempt: &'a Attempt,
 }
 
 impl Admission<'_> {
     /// Waits for an identical call that is still running; what to do then.
-    pub(crate) async fn admit(&self) -> Result<Verdict, Stopped> {
+    pub(crate) async fn admit(&self) -> Result<Verdict, WriteError> {
         let deadline = self.attempt.deadline;
         let mut pause = FIRST_PAUSE;
         loop {
@@ -77,7 +77,7 @@ impl Admission<'_> {
         }
     }
 
-    async fn give_up(&self) -> Result<Verdict, Stopped> {
+    async fn give_up(&self) -> Result<Verdict, WriteError> {
         let mut params = self.intent.columns().to_vec();
         params.push(Some(ErrorCode::DuplicateInFlight.as_str().to_owned()));
         params.push(Some(STILL_RUNNING.to_owned()));
@@ -88,7 +88,7 @@ impl Admission<'_> {
     }
 
     /// `None`: the identical call is still running.
-    async fn ask(&self) -> Result<Option<Verdict>, Stopped> {
+    async fn ask(&self) -> Result<Option<Verdict>, WriteError> {
         let deadline = self.attempt.deadline;
         let answer = match self.writer.ask(ADMIT_SQL, self.intent.columns(), deadline).await {
             Ok(answer) => answer,
@@ -135,7 +135,7 @@ impl Admission<'_> {
     }
 
     /// As far as the ledger knows the write stands: its rows have the last word.
-    async fn answer(&self, original: CorrelationId) -> Result<Verdict, Stopped> {
+    async fn answer(&self, original: CorrelationId) -> Result<Verdict, WriteError> {
         match self.try_answer(original).await {
             Ok(verdict) => Ok(verdict),
             Err(error) => Err(self.abandoned(error).await),
@@ -167,7 +167,7 @@ impl Admission<'_> {
 
     /// The ledger could not be asked, after the attempt may have been admitted: it gets its end all the same, or the next
     /// identical call would have to wait.
-    async fn abandoned(&self, error: pg::Error) -> Stopped {
+    async fn abandoned(&self, error: pg::Error) -> WriteError {
         self.forget();
         // Nothing has been executed, so whatever it says, nothing was written.
         let call = (self.intent, self.attempt);
@@ -175,7 +175,7 @@ impl Admission<'_> {
         match (resolved, &error) {
             // Another server has ended it: the record says so itself.
             (Err(failure), pg::Error::Server(server)) if server.sqlstate == FENCED => {
-                Stopped { correlation_id: Some(self.intent.correlation_id), failure: failure.into() }
+                WriteError { correlation_id: Some(self.intent.correlation_id), failure: failure.into() }
             }
             _ => unanswered(Some(self.intent.correlation_id), &error),
         }
@@ -228,8 +228,8 @@ pub(crate) fn key_reused() -> Failure {
     .hint("Repeat the call with the very same arguments, or choose a new idempotency_key for a new write.")
 }
 
-pub(crate) fn unanswered(correlation_id: Option<CorrelationId>, error: &pg::Error) -> Stopped {
-    Stopped { correlation_id, failure: ledger_failure(error).into() }
+pub(crate) fn unanswered(correlation_id: Option<CorrelationId>, error: &pg::Error) -> WriteError {
+    WriteError { correlation_id, failure: ledger_failure(error).into() }
 }
 
 /// What an agent is told when the ledger cannot be used. The error itself is for the log: it may name tables and hosts.

@@ -5,7 +5,7 @@ use pg::{Outcome, Step};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::executor::{Executor, Order, Refusal, Statement, WriteTx};
+use crate::executor::{Refusal, Statement, WriteExecutor, WriteRequest, WriteTx};
 
 /// A definition, and its version when a write was previewed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,9 +23,9 @@ const CURRENT_SQL: &str = "select * from countersign.current_definitions($1)";
 pub(crate) const CHANGED_SQL: &str = "select countersign.changed_definitions($1) as definition";
 
 /// The step that lists the definitions that the transaction depends on so far, and its parameters.
-pub(crate) fn search(executor: &dyn Executor, order: &Order) -> [Option<String>; 1] {
+pub(crate) fn search(executor: &dyn WriteExecutor, request: &WriteRequest) -> [Option<String>; 1] {
     // A native executor or a statement of the caller's own may name functions in its parameters only.
-    let texts = [executor.definition(), Value::Object(order.params.clone()).to_string()];
+    let texts = [executor.definition(), Value::Object(request.params.clone()).to_string()];
     [Some(pg::value::text_array(&texts))]
 }
 

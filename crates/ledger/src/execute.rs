@@ -16,13 +16,13 @@ use tokio::time::Instant;
 
 use crate::admit::{self, FENCED};
 use crate::conflicts;
-use crate::executor::{ConstraintName, Opening, Refusal, Unopened, Work, WriteTx, sql_failure};
+use crate::executor::{ConstraintName, Refusal, TransactionOpening, Unopened, Work, WriteTx, sql_failure};
 use crate::gate::Attempt;
 use crate::intent::{Intent, MAX_OUTCOME_BYTES};
 use crate::records::summary;
 
 /// T2 did not succeed.
-pub(crate) enum Unfinished {
+pub(crate) enum CommitError {
     /// Nothing of the work has run.
     Unopened(Unopened),
     /// The record says why; nothing was written.
@@ -62,18 +62,18 @@ pub(crate) async fn execute(
     intent: &Intent,
     attempt: &Attempt,
     way: Way,
-) -> Result<Work, Unfinished> {
+) -> Result<Work, CommitError> {
     let left = attempt.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let timeout_ms = left.as_millis().min(i32::MAX as u128).to_string();
     let opening = match way {
-        Way::Admit { is_durable } => Opening::Admit { intent, is_durable, timeout_ms },
-        Way::Claim => Opening::Claim { intent, timeout_ms },
+        Way::Admit { is_durable } => TransactionOpening::Admit { intent, is_durable, timeout_ms },
+        Way::Claim => TransactionOpening::Claim { intent, timeout_ms },
     };
-    let mut tx = WriteTx::new(lease, writer, &attempt.order.principal.account_id, opening);
+    let mut tx = WriteTx::new(lease, writer, &attempt.request.principal.account_id, opening);
     let executor = attempt.executor.as_ref();
     let executed = match &attempt.agreed {
-        None => executor.execute(&mut tx, &attempt.order).await,
-        Some(agreed) => agreed.execute(executor, &mut tx, &attempt.order).await,
+        None => executor.execute(&mut tx, &attempt.request).await,
+        Some(agreed) => agreed.execute(executor, &mut tx, &attempt.request).await,
     };
     let executed = executed.map(|work| {
         let rollback = work.rollback.of_write(&intent.correlation_id.to_string());
@@ -86,7 +86,7 @@ pub(crate) async fn execute(
         lost => lost,
     };
     if let Some(unopened) = tx.unopened.take() {
-        return Err(Unfinished::Unopened(unopened));
+        return Err(CommitError::Unopened(unopened));
     }
     let violated = tx.violated.take();
     match work {
@@ -101,13 +101,13 @@ pub(crate) async fn execute(
                 fail(lease, intent, attempt, sql_failure(&error), violated).await
             }
             Err(SucceedError::Finish(failure)) => fail(lease, intent, attempt, *failure, None).await,
-            Err(SucceedError::Commit(error)) => Err(Unfinished::Refused(error)),
+            Err(SucceedError::Commit(error)) => Err(CommitError::Refused(error)),
             Err(SucceedError::Other(error)) => Err(unfinished(error)),
         },
         Err(Refusal::Failure(failure)) => fail(lease, intent, attempt, failure, violated).await,
         // Not this attempt's any more: the record says what became of it.
         Err(Refusal::Lost(pg::Error::Server(error))) if error.sqlstate == FENCED => {
-            Err(Unfinished::InDoubt(pg::Error::Server(error)))
+            Err(CommitError::InDoubt(pg::Error::Server(error)))
         }
         Err(Refusal::Lost(error)) => Err(unfinished(error)),
     }
@@ -188,7 +188,7 @@ async fn fail(
     attempt: &Attempt,
     failure: Failure,
     violated: Option<ConstraintName>,
-) -> Result<Work, Unfinished> {
+) -> Result<Work, CommitError> {
     let mut failure = failure.redacted(&attempt.redaction);
     // Of an executor that went on after the error, and failed for another reason.
     let violated = violated.filter(|_| failure.hint.is_none() && failure.code == ErrorCode::SqlError);
@@ -201,7 +201,7 @@ async fn fail(
             if violated.is_some() {
                 failure.hint = outcomes.into_iter().nth(1).and_then(|found| found.rows.into_iter().flatten().next()?);
             }
-            Err(Unfinished::Recorded(failure))
+            Err(CommitError::Recorded(failure))
         }
         Err(StepError { error, .. }) => Err(unfinished(error)),
     }
@@ -221,11 +221,11 @@ pub(crate) fn fail_params(intent: &Intent, attempt: &Attempt, failure: &Failure)
     ]
 }
 
-fn unfinished(error: pg::Error) -> Unfinished {
+fn unfinished(error: pg::Error) -> CommitError {
     match error {
         // The session goes on after it, so this is PostgreSQL's last word on the transaction.
-        pg::Error::Server(error) => Unfinished::Undone(error),
-        error => Unfinished::InDoubt(error),
+        pg::Error::Server(error) => CommitError::Undone(error),
+        error => CommitError::InDoubt(error),
     }
 }
 

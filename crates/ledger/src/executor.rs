@@ -1,4 +1,4 @@
-//! What carries out a write: an [`Executor`] gets a [`WriteTx`], which only the gate can make.
+//! What carries out a write: an [`WriteExecutor`] gets a [`WriteTx`], which only the gate can make.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use crate::proposals::Tier;
 
 /// Who wants what: all that an executor needs to know of a call.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct WriteRequest {
     /// On whose behalf.
     pub principal: Principal,
     /// Every effective parameter by name: defaults and server-filled ones included.
@@ -23,7 +23,7 @@ pub struct Order {
 }
 
 /// What an executor has begun.
-pub type Working<'a> = Pin<Box<dyn Future<Output = Result<Work, Refusal>> + Send + 'a>>;
+pub type WriteFuture<'a> = Pin<Box<dyn Future<Output = Result<Work, Refusal>> + Send + 'a>>;
 
 /// For how long an identical call without a key counts as the same call, where nobody says otherwise.
 pub const DEDUP_WINDOW: Duration = Duration::from_secs(300);
@@ -33,13 +33,13 @@ pub const DEDUP_WINDOW: Duration = Duration::from_secs(300);
 ///
 /// An order may come from a proposal that was stored long ago, so an executor relies on nothing that it has not checked
 /// itself, and goes by the account of the principal, never by one among the parameters.
-pub trait Executor: Send + Sync + 'static {
+pub trait WriteExecutor: Send + Sync + 'static {
     /// Whether the order makes sense to it, before anything is recorded.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidParams`] with what is wrong.
-    fn check(&self, order: &Order) -> Result<(), Failure> {
-        let _ = order;
+    fn check(&self, request: &WriteRequest) -> Result<(), Failure> {
+        let _ = request;
         Ok(())
     }
 
@@ -47,15 +47,15 @@ pub trait Executor: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Refusal`]: nothing of the work stays.
-    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a>;
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a>;
 
     /// What the work would come to. The transaction is rolled back, so this is the work itself, unless some of it
     /// cannot be taken back or must not happen before somebody has agreed.
     ///
     /// # Errors
-    /// As [`Executor::execute`].
-    fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
-        self.execute(tx, order)
+    /// As [`WriteExecutor::execute`].
+    fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
+        self.execute(tx, request)
     }
 
     /// Whether its preview says what the work will come to, so that a work that comes to something else is refused.
@@ -84,8 +84,8 @@ pub trait Executor: Send + Sync + 'static {
 
     /// The writes that it takes back, in the order in which the record names them; empty for any other write. A call whose key is that of
     /// an undo ([`crate::undone_by`]) takes back the write of the key.
-    fn undoes(&self, order: &Order) -> Vec<CorrelationId> {
-        let _ = order;
+    fn undoes(&self, request: &WriteRequest) -> Vec<CorrelationId> {
+        let _ = request;
         Vec::new()
     }
 
@@ -173,7 +173,7 @@ pub struct WriteTx<'a> {
     /// On whose behalf.
     pub(crate) account: String,
     /// What opens the transaction, sent together with the first statements: one round trip less.
-    opening: Option<Opening<'a>>,
+    opening: Option<TransactionOpening<'a>>,
     /// Why the transaction could not be opened.
     pub(crate) unopened: Option<Unopened>,
     /// Statements of the caller's own have run: nothing of ours is prepared any more, and settings may be theirs.
@@ -198,7 +198,7 @@ impl ConstraintName {
 
 /// What opens the transaction.
 #[derive(Debug, Clone)]
-pub(crate) enum Opening<'a> {
+pub(crate) enum TransactionOpening<'a> {
     /// The attempt is admitted in a transaction of its own, and claimed behind that.
     Admit {
         intent: &'a Intent,
@@ -237,12 +237,17 @@ const CLAIM_SQL: &str = "select countersign.claim($1, $2, $3, $4)";
 const PREVIEW_SQL: &str = "select countersign.claim_preview($3, $2, null, 'preview', $1)";
 
 impl<'a> WriteTx<'a> {
-    pub(crate) fn new(lease: &'a mut Lease, writer: &'a Writer, account: &AccountId, opening: Opening<'a>) -> Self {
+    pub(crate) fn new(
+        lease: &'a mut Lease,
+        writer: &'a Writer,
+        account: &AccountId,
+        opening: TransactionOpening<'a>,
+    ) -> Self {
         let (claimed, timeout_ms) = match &opening {
-            Opening::Admit { intent, timeout_ms, .. } | Opening::Claim { intent, timeout_ms } => {
+            TransactionOpening::Admit { intent, timeout_ms, .. } | TransactionOpening::Claim { intent, timeout_ms } => {
                 (Some(intent.correlation_id.to_string()), timeout_ms.clone())
             }
-            Opening::Preview([timeout_ms, ..]) | Opening::OpenPreview([timeout_ms, ..]) => {
+            TransactionOpening::Preview([timeout_ms, ..]) | TransactionOpening::OpenPreview([timeout_ms, ..]) => {
                 (None, timeout_ms.clone().unwrap_or_default())
             }
         };
@@ -361,12 +366,12 @@ impl WriteTx<'_> {
     /// opening's last step in front.
     async fn open_and_run(
         &mut self,
-        opening: &Opening<'_>,
+        opening: &TransactionOpening<'_>,
         steps: &[Step<'_>],
     ) -> (usize, Result<Vec<Outcome>, StepError>) {
         let session = self.lease.session();
         let (before, outcome) = match opening {
-            Opening::Admit { intent, is_durable, timeout_ms } => {
+            TransactionOpening::Admit { intent, is_durable, timeout_ms } => {
                 let claim = claim_params(intent, timeout_ms, false);
                 let admission = Step { sql: ADMISSION_SQL, params: intent.columns(), param_types: &[] };
                 let first = [Step::plain(UNDURABLE_SQL), admission];
@@ -375,17 +380,17 @@ impl WriteTx<'_> {
                 let second: Vec<Step<'_>> = claim.into_iter().chain(steps.iter().copied()).collect();
                 (first.len() + 2, session.commit_and_begin(first, &second).await)
             }
-            Opening::Claim { intent, timeout_ms } => {
+            TransactionOpening::Claim { intent, timeout_ms } => {
                 let claim = claim_params(intent, timeout_ms, true);
                 let claim = [Step { sql: CLAIM_SQL, params: &claim, param_types: &[] }];
                 let all: Vec<Step<'_>> = claim.into_iter().chain(steps.iter().copied()).collect();
                 (1, session.begin(None, &all).await)
             }
-            Opening::Preview(params) | Opening::OpenPreview(params) => {
+            TransactionOpening::Preview(params) | TransactionOpening::OpenPreview(params) => {
                 let limits = [Step { sql: PREVIEW_SQL, params, param_types: &[] }];
                 let all: Vec<Step<'_>> = limits.into_iter().chain(steps.iter().copied()).collect();
                 let outcome = match opening {
-                    Opening::OpenPreview(_) => session.run(&all).await,
+                    TransactionOpening::OpenPreview(_) => session.run(&all).await,
                     _ => session.begin(None, &all).await,
                 };
                 (1, outcome)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use crate::executor::Executor;
+use crate::executor::WriteExecutor;
 
 /// Two executors of one name: the second would silently take the place of the first.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,16 +14,20 @@ pub struct DuplicateExecutor(pub String);
 
 /// Executors by name. Filled when a server starts, before anything is answered, and never changed afterwards.
 #[derive(Clone, Default)]
-pub struct Executors {
-    by_name: BTreeMap<String, Arc<dyn Executor>>,
+pub struct ExecutorRegistry {
+    by_name: BTreeMap<String, Arc<dyn WriteExecutor>>,
 }
 
-impl Executors {
+impl ExecutorRegistry {
     /// Makes an executor available.
     ///
     /// # Errors
     /// [`DuplicateExecutor`] if the name is taken.
-    pub fn register(&mut self, name: impl Into<String>, executor: Arc<dyn Executor>) -> Result<(), DuplicateExecutor> {
+    pub fn register(
+        &mut self,
+        name: impl Into<String>,
+        executor: Arc<dyn WriteExecutor>,
+    ) -> Result<(), DuplicateExecutor> {
         match self.by_name.entry(name.into()) {
             Entry::Vacant(free) => {
                 free.insert(executor);
@@ -35,7 +39,7 @@ impl Executors {
 
     /// The executor of this name.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Arc<dyn Executor>> {
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn WriteExecutor>> {
         self.by_name.get(name)
     }
 
@@ -45,7 +49,7 @@ impl Executors {
     }
 }
 
-impl std::fmt::Debug for Executors {
+impl std::fmt::Debug for ExecutorRegistry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.names()).finish()
     }
@@ -54,12 +58,12 @@ impl std::fmt::Debug for Executors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executor::{Order, Working, WriteTx};
+    use crate::executor::{WriteFuture, WriteRequest, WriteTx};
 
     struct Idle;
 
-    impl Executor for Idle {
-        fn execute<'a>(&'a self, _: &'a mut WriteTx<'_>, _: &'a Order) -> Working<'a> {
+    impl WriteExecutor for Idle {
+        fn execute<'a>(&'a self, _: &'a mut WriteTx<'_>, _: &'a WriteRequest) -> WriteFuture<'a> {
             unreachable!("it is only looked up")
         }
 
@@ -71,7 +75,7 @@ mod tests {
     #[test]
     fn what_is_registered_is_found_what_is_not_is_none_and_a_second_one_of_a_name_is_refused() {
         // C2-02, C2-03, C2-09
-        let mut executors = Executors::default();
+        let mut executors = ExecutorRegistry::default();
         executors.register("idle", Arc::new(Idle)).unwrap();
         assert_eq!(executors.get("idle").map(|executor| executor.definition()).as_deref(), Some("idle"));
         assert!(executors.get("Idle").is_none());

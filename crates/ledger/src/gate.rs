@@ -13,11 +13,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::admit::{self, Verdict};
 use crate::execute::Way;
-use crate::executor::{Executor, Order, Unopened, Work, sql_failure, too_large};
+use crate::executor::{Unopened, Work, WriteExecutor, WriteRequest, sql_failure, too_large};
 use crate::intent::{Intent, MAX_PARAMS_BYTES};
-use crate::memory::{CallKey, Entered, Memory, Ticket};
+use crate::memory::{CallKey, DedupCache, InFlightGuard, Lookup};
 use crate::preview::Trials;
-use crate::proposals::Agreed;
+use crate::proposals::ConfirmedProposal;
 use crate::standing::{self, Standing};
 use crate::{Settings, execute, resolve};
 
@@ -25,7 +25,7 @@ use crate::{Settings, execute, resolve};
 #[derive(Clone)]
 pub struct Attempt {
     /// Who wants what.
-    pub order: Order,
+    pub request: WriteRequest,
     /// The tool.
     pub tool: String,
     /// What of the parameters must not be kept: it stays out of the record, of logs and of later answers. The
@@ -36,9 +36,9 @@ pub struct Attempt {
     /// From the call to the answer.
     pub deadline: Instant,
     /// What carries it out.
-    pub executor: Arc<dyn Executor>,
+    pub executor: Arc<dyn WriteExecutor>,
     /// The proposal that it carries out, if it was one.
-    pub agreed: Option<Agreed>,
+    pub agreed: Option<ConfirmedProposal>,
 }
 
 /// The write that a call with this key undoes: the key of an undo is `undo:` and the receipt of that write. What follows, `/` and a
@@ -55,7 +55,7 @@ pub fn undone_by(idempotency_key: Option<&str>) -> Option<(CorrelationId, &str)>
 
 /// A write that stands.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Settled {
+pub enum WriteOutcome {
     /// This call wrote.
     Executed {
         /// The receipt.
@@ -80,14 +80,14 @@ pub enum Settled {
 
 /// A write that did not happen. `correlation_id` is there once the gate was passed, that is: a record tells of it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stopped {
+pub struct WriteError {
     /// The receipt.
     pub correlation_id: Option<CorrelationId>,
     /// Why.
     pub failure: Box<Failure>,
 }
 
-impl From<Failure> for Stopped {
+impl From<Failure> for WriteError {
     fn from(failure: Failure) -> Self {
         Self { correlation_id: None, failure: failure.into() }
     }
@@ -98,7 +98,7 @@ impl From<Failure> for Stopped {
 pub struct Gate {
     writer: Writer,
     settings: Settings,
-    memory: Memory,
+    memory: DedupCache,
     /// What is on its way: clones of a gate share it.
     running: TaskTracker,
 }
@@ -114,7 +114,7 @@ pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 impl Gate {
     pub(crate) fn new(writer: Writer, settings: Settings) -> Self {
-        let memory = Memory::new(settings.duplicate_memory);
+        let memory = DedupCache::new(settings.duplicate_memory);
         Self { writer, settings, memory, running: TaskTracker::new() }
     }
 
@@ -122,8 +122,8 @@ impl Gate {
     /// caller that goes away must not leave a record without an outcome.
     ///
     /// # Errors
-    /// [`Stopped`]: nothing was written, unless the code is [`ErrorCode::CommitOutcomeUnknown`].
-    pub async fn perform(&self, attempt: Attempt) -> Result<Settled, Stopped> {
+    /// [`WriteError`]: nothing was written, unless the code is [`ErrorCode::CommitOutcomeUnknown`].
+    pub async fn perform(&self, attempt: Attempt) -> Result<WriteOutcome, WriteError> {
         let correlation_id = attempt.agreed.as_ref().map_or_else(CorrelationId::new, |agreed| agreed.correlation_id);
         let protocol = Protocol {
             writer: self.writer.clone(),
@@ -139,11 +139,11 @@ impl Gate {
     pub(crate) async fn spawn<T: Send + 'static>(
         &self,
         correlation_id: Option<CorrelationId>,
-        work: impl Future<Output = Result<T, Stopped>> + Send + 'static,
-    ) -> Result<T, Stopped> {
+        work: impl Future<Output = Result<T, WriteError>> + Send + 'static,
+    ) -> Result<T, WriteError> {
         self.running.spawn(work).await.unwrap_or_else(|error| {
             tracing::error!(?correlation_id, %error, "the write protocol itself failed");
-            Err(Stopped { correlation_id, failure: internal_error().into() })
+            Err(WriteError { correlation_id, failure: internal_error().into() })
         })
     }
 
@@ -159,11 +159,11 @@ impl Gate {
     /// What the write would fail with, or why it could not be shown.
     pub async fn preview(
         &self,
-        executor: &dyn Executor,
-        order: &Order,
+        executor: &dyn WriteExecutor,
+        request: &WriteRequest,
         deadline: Instant,
     ) -> Result<(Work, Option<Value>), Failure> {
-        Trials { writer: &self.writer, executor, order, deadline }.work().await
+        Trials { writer: &self.writer, executor, request, deadline }.work().await
     }
 
     /// How the pool of the sessions that write stands now.
@@ -189,14 +189,14 @@ pub(crate) fn internal_error() -> Failure {
 struct Protocol {
     writer: Writer,
     settings: Settings,
-    memory: Memory,
+    memory: DedupCache,
     attempt: Attempt,
     correlation_id: CorrelationId,
 }
 
 /// What one try came to.
 enum Executed {
-    Ended(Result<Settled, Stopped>),
+    Ended(Result<WriteOutcome, WriteError>),
     /// Nothing of the work has run.
     Unopened(Unopened),
     /// Nothing was written, and that is not recorded yet.
@@ -207,16 +207,16 @@ enum Executed {
 
 /// Whether the memory layer has the answer.
 enum Remembered {
-    Answer(Result<Settled, Stopped>),
-    Unknown(Ticket),
+    Answer(Result<WriteOutcome, WriteError>),
+    Unknown(InFlightGuard),
 }
 
 impl Protocol {
-    #[tracing::instrument(name = "mutation", skip_all, fields(correlation_id = %self.correlation_id, tool = self.attempt.tool, account = self.attempt.order.principal.account_id.as_str()))]
-    async fn run(self) -> Result<Settled, Stopped> {
-        let fingerprint = self.settings.fingerprints.of(&self.attempt.tool, &self.attempt.order.params);
+    #[tracing::instrument(name = "mutation", skip_all, fields(correlation_id = %self.correlation_id, tool = self.attempt.tool, account = self.attempt.request.principal.account_id.as_str()))]
+    async fn run(self) -> Result<WriteOutcome, WriteError> {
+        let fingerprint = self.settings.fingerprints.of(&self.attempt.tool, &self.attempt.request.params);
         let call = CallKey {
-            account: self.attempt.order.principal.account_id.clone(),
+            account: self.attempt.request.principal.account_id.clone(),
             fingerprint: fingerprint.as_str().to_owned(),
             idempotency_key: self.attempt.idempotency_key.clone(),
         };
@@ -227,7 +227,7 @@ impl Protocol {
                 intent.params_bytes()
             );
             let failure = Failure::new(ErrorCode::InvalidParams, message).hint("Write less in one call.");
-            return Err(Stopped { correlation_id: None, failure: failure.into() });
+            return Err(WriteError { correlation_id: None, failure: failure.into() });
         }
         let ticket = match self.remembered(&call, &intent).await {
             Remembered::Answer(answer) => return answer,
@@ -235,7 +235,7 @@ impl Protocol {
         };
         let outcome = self.go(&intent).await;
         match &outcome {
-            Ok(Settled::Executed { correlation_id: original, .. } | Settled::Duplicate { original, .. }) => {
+            Ok(WriteOutcome::Executed { correlation_id: original, .. } | WriteOutcome::Duplicate { original, .. }) => {
                 ticket.succeeded(*original);
             }
             Err(_) => drop(ticket),
@@ -247,22 +247,22 @@ impl Protocol {
     async fn remembered(&self, call: &CallKey, intent: &Intent) -> Remembered {
         loop {
             let original = match self.memory.enter(call) {
-                Entered::First(ticket) => return Remembered::Unknown(ticket),
-                Entered::Running(mut ended) => {
+                Lookup::First(ticket) => return Remembered::Unknown(ticket),
+                Lookup::Running(mut ended) => {
                     // The sender says nothing; it goes away.
                     if tokio::time::timeout_at(self.attempt.deadline, ended.changed()).await.is_err() {
                         let failure = Failure::new(ErrorCode::DuplicateInFlight, admit::STILL_RUNNING);
-                        return Remembered::Answer(Err(Stopped { correlation_id: None, failure: failure.into() }));
+                        return Remembered::Answer(Err(WriteError { correlation_id: None, failure: failure.into() }));
                     }
                     continue;
                 }
-                Entered::Done(original) => original,
+                Lookup::Done(original) => original,
             };
             let standing = standing::standing(&self.writer, intent.slot(), intent.fingerprint(), self.attempt.deadline);
             match standing.await {
                 Ok(Some(Standing::Executed(standing, cached_result))) if standing == original => {
                     tracing::info!(%original, "duplicate, from memory");
-                    return Remembered::Answer(Ok(Settled::Duplicate {
+                    return Remembered::Answer(Ok(WriteOutcome::Duplicate {
                         correlation_id: original,
                         original,
                         cached_result,
@@ -278,7 +278,7 @@ impl Protocol {
     }
 
     /// The way through the ledger.
-    async fn go(&self, intent: &Intent) -> Result<Settled, Stopped> {
+    async fn go(&self, intent: &Intent) -> Result<WriteOutcome, WriteError> {
         let mut way = Way::Admit { is_durable: self.settings.durable_admission };
         let mut lost = false;
         loop {
@@ -330,7 +330,11 @@ impl Protocol {
                 Verdict::Run => way = Way::Claim,
                 Verdict::Duplicate { original, cached_result } => {
                     tracing::info!(%original, "duplicate");
-                    return Ok(Settled::Duplicate { correlation_id: self.correlation_id, original, cached_result });
+                    return Ok(WriteOutcome::Duplicate {
+                        correlation_id: self.correlation_id,
+                        original,
+                        cached_result,
+                    });
                 }
                 Verdict::Refused(failure) => return Err(self.stopped(failure)),
             }
@@ -346,27 +350,27 @@ impl Protocol {
         match outcome {
             Ok(Ok(Ok(done))) => {
                 tracing::info!(rows_affected = done.rows_affected, "executed");
-                Executed::Ended(Ok(Settled::Executed {
+                Executed::Ended(Ok(WriteOutcome::Executed {
                     correlation_id: self.correlation_id,
                     data: done.data,
                     rows_affected: done.rows_affected,
                     rollback: done.rollback,
                 }))
             }
-            Ok(Ok(Err(execute::Unfinished::Unopened(unopened)))) => Executed::Unopened(unopened),
-            Ok(Ok(Err(execute::Unfinished::Recorded(failure)))) => {
+            Ok(Ok(Err(execute::CommitError::Unopened(unopened)))) => Executed::Unopened(unopened),
+            Ok(Ok(Err(execute::CommitError::Recorded(failure)))) => {
                 tracing::info!(code = %failure.code, "failed");
                 Executed::Ended(Err(self.stopped(failure)))
             }
-            Ok(Ok(Err(execute::Unfinished::Undone(error)))) => {
+            Ok(Ok(Err(execute::CommitError::Undone(error)))) => {
                 tracing::warn!(error = self.attempt.redaction.text(&error.to_string()), "the outcome was refused");
                 Executed::Undone(self.unrecorded(&error))
             }
-            Ok(Ok(Err(execute::Unfinished::Refused(error)))) => {
+            Ok(Ok(Err(execute::CommitError::Refused(error)))) => {
                 tracing::info!(error = self.attempt.redaction.text(&error.to_string()), "COMMIT was refused");
                 Executed::Undone(sql_failure(&error).redacted(&self.attempt.redaction))
             }
-            Ok(Ok(Err(execute::Unfinished::InDoubt(error)))) => {
+            Ok(Ok(Err(execute::CommitError::InDoubt(error)))) => {
                 tracing::warn!(error = self.attempt.redaction.text(&error.to_string()), "the outcome is in doubt");
                 Executed::Doubtful(matches!(error, pg::Error::MessageTooLarge { .. }).then(too_large))
             }
@@ -382,7 +386,7 @@ impl Protocol {
     }
 
     /// There is no session to write on. An attempt that is admitted gets its end.
-    async fn without_session(&self, intent: &Intent, way: Way, error: &pg::Error) -> Stopped {
+    async fn without_session(&self, intent: &Intent, way: Way, error: &pg::Error) -> WriteError {
         match way {
             Way::Admit { .. } => admit::unanswered(None, error),
             Way::Claim => self.undone(intent, admit::ledger_failure(error)).await,
@@ -390,7 +394,7 @@ impl Protocol {
     }
 
     /// `cause` is what the caller is told, and the record says, when it turns out that nothing was written.
-    async fn resolve(&self, intent: &Intent, cause: Option<Failure>) -> Result<Settled, Stopped> {
+    async fn resolve(&self, intent: &Intent, cause: Option<Failure>) -> Result<WriteOutcome, WriteError> {
         self.writer.forget_idle();
         self.memory.forget_all();
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
@@ -413,14 +417,14 @@ impl Protocol {
     }
 
     /// Nothing was written; the record should say so, if the ledger takes it.
-    async fn undone(&self, intent: &Intent, failure: Failure) -> Stopped {
+    async fn undone(&self, intent: &Intent, failure: Failure) -> WriteError {
         let deadline = Instant::now() + UNDONE_TIMEOUT;
         let recorded = resolve::resolve(&self.writer, (intent, &self.attempt), Some(&failure), deadline).await;
         tracing::debug!(?recorded, "the record of a write that was undone");
         self.stopped(failure)
     }
 
-    fn stopped(&self, failure: Failure) -> Stopped {
-        Stopped { correlation_id: Some(self.correlation_id), failure: failure.into() }
+    fn stopped(&self, failure: Failure) -> WriteError {
+        WriteError { correlation_id: Some(self.correlation_id), failure: failure.into() }
     }
 }

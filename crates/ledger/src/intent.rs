@@ -3,7 +3,7 @@
 use contract::{AccountId, CorrelationId};
 use serde_json::Value;
 
-use crate::executor::{Executor, Order};
+use crate::executor::{WriteExecutor, WriteRequest};
 use crate::fingerprint::{Fingerprint, canonical_json, sha256_hex};
 use crate::gate::{Attempt, undone_by};
 use crate::plans::array;
@@ -31,11 +31,11 @@ impl Intent {
     }
 
     pub(crate) fn new(correlation_id: CorrelationId, attempt: &Attempt, fingerprint: &Fingerprint) -> Self {
-        let params = Value::Object(attempt.redaction.params(&attempt.order.params));
-        let principal = &attempt.order.principal;
+        let params = Value::Object(attempt.redaction.params(&attempt.request.params));
+        let principal = &attempt.request.principal;
         let (account, client) = (principal.account_id.as_str(), &principal.client);
         let key = attempt.idempotency_key.as_deref();
-        let undoes = undoes(key, attempt.executor.as_ref(), &attempt.order);
+        let undoes = undoes(key, attempt.executor.as_ref(), &attempt.request);
         let slot = slot(&principal.account_id, &attempt.tool, key, &undoes, fingerprint);
         let undo_of = (!undoes.is_empty()).then(|| array(&undoes));
         let columns = [
@@ -75,10 +75,14 @@ impl Intent {
 }
 
 /// The writes that a call takes back.
-pub(crate) fn undoes(idempotency_key: Option<&str>, executor: &dyn Executor, order: &Order) -> Vec<CorrelationId> {
+pub(crate) fn undoes(
+    idempotency_key: Option<&str>,
+    executor: &dyn WriteExecutor,
+    request: &WriteRequest,
+) -> Vec<CorrelationId> {
     match undone_by(idempotency_key) {
         Some((write, _)) => vec![write],
-        None => executor.undoes(order),
+        None => executor.undoes(request),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The audited write path. Whoever wants to write brings an [`Executor`] to the [`Gate`]; nobody gets a transaction
+//! The audited write path. Whoever wants to write brings an [`WriteExecutor`] to the [`Gate`]; nobody gets a transaction
 //! that writes in any other way.
 //!
 //! ```text
@@ -61,16 +61,19 @@ pub use any_statement::{Answered, Foreseen, Undone};
 pub use baseline::{BASELINE, BASELINE_GRANTS};
 pub use definitions::Definition;
 pub use doctor::{Doctor, MOST_FOUND};
-pub use executor::{DEDUP_WINDOW, Executor, Order, Refusal, Rows, Statement, Work, Working, WriteTx, outdated};
-pub use executors::{DuplicateExecutor, Executors};
+pub use executor::{
+    DEDUP_WINDOW, Refusal, Rows, Statement, Work, WriteExecutor, WriteFuture, WriteRequest, WriteTx, outdated,
+};
+pub use executors::{DuplicateExecutor, ExecutorRegistry};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
 pub use freezes::{FreezeScope, Freezes};
-pub use gate::{Attempt, Gate, Settled, Stopped, undone_by};
+pub use gate::{Attempt, Gate, WriteError, WriteOutcome, undone_by};
 pub use identity::{Fork, check_identity, fork};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use records::{RecordFilter, Records, Status, Undoable};
 pub use roles::{
-    APPROVER, DEFAULT_WRITER, Excess, OPERATOR, OWNER, excess_of_all_servers, excess_of_login, excess_of_server,
+    APPROVER, DEFAULT_WRITER, ExcessPrivileges, OPERATOR, OWNER, excess_of_all_servers, excess_of_login,
+    excess_of_server,
 };
 pub use schema::{SchemaError, check, exists};
 pub use settings::Settings;
@@ -79,7 +82,7 @@ pub use setup::{
     TrackReport, TrackedTable, deviations, examine_roles, init, load_once, track, untrack,
 };
 pub use state_keys::{StateKey, StateKeys};
-pub use states::{Counted, States};
+pub use states::{LedgerCounts, LedgerGauges};
 pub use tracking::{Coverage, CoveredTable, Tracking};
 
 use contract::{Describe, DescribeError, StatementShape};
@@ -100,7 +103,7 @@ pub const SCHEMA: &str = "countersign";
 pub struct Ledger {
     writer: Writer,
     gate: Gate,
-    states: States,
+    states: LedgerGauges,
     settings: Settings,
 }
 
@@ -108,7 +111,7 @@ impl Ledger {
     /// The ledger in this database. Opens no connection yet; see [`check`] for whether it is there.
     #[must_use]
     pub fn new(target: Target, settings: Settings) -> Self {
-        let states = States::new(target.clone());
+        let states = LedgerGauges::new(target.clone());
         let writer = Writer::new(target, settings.sessions);
         Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
     }
@@ -116,7 +119,7 @@ impl Ledger {
     /// The same for statements that a person writes down: they are read with the role's own search path.
     #[must_use]
     pub fn of_person(target: Target, settings: Settings) -> Self {
-        let states = States::new(target.clone());
+        let states = LedgerGauges::new(target.clone());
         let writer = Writer::of_person(target, settings.sessions);
         Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
     }
@@ -167,7 +170,7 @@ impl Ledger {
 
     /// How many records and proposals are in the states that matter: for monitoring.
     #[must_use]
-    pub fn states(&self) -> States {
+    pub fn states(&self) -> LedgerGauges {
         self.states.clone()
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct CallKey {
 
 /// The calls of the last seconds. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct Memory {
+pub(crate) struct DedupCache {
     window: Duration,
     calls: Arc<Mutex<Calls>>,
 }
@@ -49,35 +49,35 @@ enum Known {
 const MAX_FINISHED: usize = 10_000;
 
 /// What is known of a call.
-pub(crate) enum Entered {
+pub(crate) enum Lookup {
     /// Nothing: the caller is the one that runs it, and holds the ticket meanwhile.
-    First(Ticket),
+    First(InFlightGuard),
     /// It runs; the receiver reports an error once it has ended, whichever way.
     Running(watch::Receiver<()>),
     /// It had succeeded, as this record.
     Done(CorrelationId),
 }
 
-impl Memory {
+impl DedupCache {
     /// Remembers successes for `window`; zero switches the layer off.
     pub(crate) fn new(window: Duration) -> Self {
         Self { window, calls: Arc::default() }
     }
 
     /// What is known of this call; if nothing is, it runs from now on.
-    pub(crate) fn enter(&self, call: &CallKey) -> Entered {
+    pub(crate) fn enter(&self, call: &CallKey) -> Lookup {
         if self.window.is_zero() {
-            return Entered::First(Ticket { running: None });
+            return Lookup::First(InFlightGuard { running: None });
         }
         let mut calls = lock(&self.calls);
         calls.forget_older_than(self.window);
         match calls.known.get(call) {
-            Some(Known::Running(ended)) => Entered::Running(ended.clone()),
-            Some(Known::Done(original)) => Entered::Done(*original),
+            Some(Known::Running(ended)) => Lookup::Running(ended.clone()),
+            Some(Known::Done(original)) => Lookup::Done(*original),
             None => {
                 let (ends, ended) = watch::channel(());
                 calls.known.insert(call.clone(), Known::Running(ended));
-                Entered::First(Ticket { running: Some((self.clone(), call.clone(), ends)) })
+                Lookup::First(InFlightGuard { running: Some((self.clone(), call.clone(), ends)) })
             }
         }
     }
@@ -119,13 +119,13 @@ impl Calls {
     }
 }
 
-/// Held by the call that runs. Dropped without [`Ticket::succeeded`], nothing of the call is remembered.
+/// Held by the call that runs. Dropped without [`InFlightGuard::succeeded`], nothing of the call is remembered.
 #[derive(Debug)]
-pub(crate) struct Ticket {
-    running: Option<(Memory, CallKey, watch::Sender<()>)>,
+pub(crate) struct InFlightGuard {
+    running: Option<(DedupCache, CallKey, watch::Sender<()>)>,
 }
 
-impl Ticket {
+impl InFlightGuard {
     /// The call has succeeded, or had before, as this record.
     pub(crate) fn succeeded(mut self, original: CorrelationId) {
         if let Some((memory, call, _ends)) = self.running.take() {
@@ -136,7 +136,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         if let Some((memory, call, _ends)) = self.running.take() {
             lock(&memory.calls).known.remove(&call);
@@ -152,22 +152,22 @@ mod tests {
         CallKey { account: AccountId::default(), fingerprint: fingerprint.to_owned(), idempotency_key: None }
     }
 
-    fn memory() -> Memory {
-        Memory::new(Duration::from_secs(30))
+    fn memory() -> DedupCache {
+        DedupCache::new(Duration::from_secs(30))
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_is_first_then_running_then_done_and_forgotten_after_the_window() {
         let (memory, original) = (memory(), CorrelationId::new());
-        let Entered::First(ticket) = memory.enter(&call("a")) else { panic!("first") };
-        let Entered::Running(mut ended) = memory.enter(&call("a")) else { panic!("running") };
-        assert!(matches!(memory.enter(&call("b")), Entered::First(_)), "another call is another call");
+        let Lookup::First(ticket) = memory.enter(&call("a")) else { panic!("first") };
+        let Lookup::Running(mut ended) = memory.enter(&call("a")) else { panic!("running") };
+        assert!(matches!(memory.enter(&call("b")), Lookup::First(_)), "another call is another call");
         ticket.succeeded(original);
         assert!(ended.changed().await.is_err(), "whoever waits is woken");
         tokio::time::advance(Duration::from_millis(29_999)).await;
-        assert!(matches!(memory.enter(&call("a")), Entered::Done(done) if done == original));
+        assert!(matches!(memory.enter(&call("a")), Lookup::Done(done) if done == original));
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert!(matches!(memory.enter(&call("a")), Entered::First(_)));
+        assert!(matches!(memory.enter(&call("a")), Lookup::First(_)));
     }
 
     #[tokio::test]
@@ -175,32 +175,32 @@ mod tests {
         // X-09, ID08
         let memory = memory();
         drop(memory.enter(&call("a")));
-        let Entered::First(ticket) = memory.enter(&call("a")) else { panic!("a failure is forgotten at once") };
+        let Lookup::First(ticket) = memory.enter(&call("a")) else { panic!("a failure is forgotten at once") };
         let (original, other) = (CorrelationId::new(), CorrelationId::new());
         ticket.succeeded(original);
         memory.forget(&call("a"), other);
-        assert!(matches!(memory.enter(&call("a")), Entered::Done(_)), "only the one that was asked about");
+        assert!(matches!(memory.enter(&call("a")), Lookup::Done(_)), "only the one that was asked about");
         memory.forget(&call("a"), original);
-        let Entered::First(ticket) = memory.enter(&call("a")) else { panic!("forgotten") };
+        let Lookup::First(ticket) = memory.enter(&call("a")) else { panic!("forgotten") };
         ticket.succeeded(original);
         let running = memory.enter(&call("b"));
         memory.forget_all();
-        assert!(matches!(memory.enter(&call("b")), Entered::Running(_)), "what runs here is known for certain");
+        assert!(matches!(memory.enter(&call("b")), Lookup::Running(_)), "what runs here is known for certain");
         drop(running);
-        assert!(matches!(memory.enter(&call("a")), Entered::First(_)));
+        assert!(matches!(memory.enter(&call("a")), Lookup::First(_)));
     }
 
     #[tokio::test]
     async fn it_is_bounded_and_can_be_switched_off() {
         let memory = memory();
         for number in 0..MAX_FINISHED + 5 {
-            let Entered::First(ticket) = memory.enter(&call(&number.to_string())) else { panic!("first") };
+            let Lookup::First(ticket) = memory.enter(&call(&number.to_string())) else { panic!("first") };
             ticket.succeeded(CorrelationId::new());
         }
         drop(memory.enter(&call("more")));
         assert_eq!(lock(&memory.calls).known.len(), MAX_FINISHED);
-        let off = Memory::new(Duration::ZERO);
+        let off = DedupCache::new(Duration::ZERO);
         let (_one, two) = (off.enter(&call("a")), off.enter(&call("a")));
-        assert!(matches!(two, Entered::First(_)));
+        assert!(matches!(two, Lookup::First(_)));
     }
 }

@@ -17,7 +17,9 @@ use tokio::time::Instant;
 
 use crate::definitions::{self, Definition};
 use crate::effects;
-use crate::executor::{Executor, Opening, Order, Refusal, Work, WriteTx, sql_failure, too_large};
+use crate::executor::{
+    Refusal, TransactionOpening, Work, WriteExecutor, WriteRequest, WriteTx, sql_failure, too_large,
+};
 use crate::gate::CANCEL_GRACE;
 
 /// A write that was tried and rolled back.
@@ -34,8 +36,8 @@ pub(crate) struct Trial {
 #[derive(Clone, Copy)]
 pub(crate) struct Trials<'a> {
     pub(crate) writer: &'a Writer,
-    pub(crate) executor: &'a dyn Executor,
-    pub(crate) order: &'a Order,
+    pub(crate) executor: &'a dyn WriteExecutor,
+    pub(crate) request: &'a WriteRequest,
     pub(crate) deadline: Instant,
 }
 
@@ -87,7 +89,7 @@ impl Trials<'_> {
     /// The time limit in milliseconds, the account, and the name of the attempt.
     fn limits(self, attempt: CorrelationId) -> [Option<String>; 3] {
         let left = self.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let account = self.order.principal.account_id.as_str().to_owned();
+        let account = self.request.principal.account_id.as_str().to_owned();
         [Some(left.as_millis().min(i32::MAX as u128).to_string()), Some(account), Some(attempt.to_string())]
     }
 
@@ -119,14 +121,14 @@ impl Trials<'_> {
     ) -> Result<Trial, Refusal> {
         let id = CorrelationId::new();
         let opening = match snapshot {
-            None => Opening::Preview(self.limits(id)),
+            None => TransactionOpening::Preview(self.limits(id)),
             Some(snapshot) => {
                 lease.session().begin_with_snapshot(snapshot).await.map_err(Refusal::Lost)?;
-                Opening::OpenPreview(self.limits(id))
+                TransactionOpening::OpenPreview(self.limits(id))
             }
         };
-        let mut tx = WriteTx::new(lease, self.writer, &self.order.principal.account_id, opening);
-        let work = match self.executor.preview(&mut tx, self.order).await {
+        let mut tx = WriteTx::new(lease, self.writer, &self.request.principal.account_id, opening);
+        let work = match self.executor.preview(&mut tx, self.request).await {
             Ok(work) => tx.open().await.map(|()| work),
             refused => refused,
         };
@@ -152,7 +154,7 @@ impl Trials<'_> {
         attempt: CorrelationId,
         with_definitions: bool,
     ) -> Result<(Option<Value>, Vec<Definition>), Refusal> {
-        let search = definitions::search(self.executor, self.order);
+        let search = definitions::search(self.executor, self.request);
         let params = effects::params(attempt);
         let mut steps = vec![Step::plain("set constraints all immediate"), effects::step(&params)];
         if with_definitions {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::execute::fail_params;
-use crate::gate::{Attempt, Settled};
+use crate::gate::{Attempt, WriteOutcome};
 use crate::intent::Intent;
 
 /// Waits for whoever works on the attempt, as `resolve` does.
@@ -34,7 +34,7 @@ pub(crate) async fn resolve(
     (intent, attempt): (&Intent, &Attempt),
     cause: Option<&Failure>,
     deadline: Instant,
-) -> Result<Settled, Failure> {
+) -> Result<WriteOutcome, Failure> {
     let correlation_id = intent.correlation_id;
     let mut pause = FIRST_PAUSE;
     loop {
@@ -91,7 +91,7 @@ async fn ask(
     (intent, attempt): (&Intent, &Attempt),
     cause: Option<&Failure>,
     deadline: Instant,
-) -> Result<Result<Settled, Failure>, pg::Error> {
+) -> Result<Result<WriteOutcome, Failure>, pg::Error> {
     if let Some(cause) = cause
         && end(writer, (intent, attempt), cause, deadline).await?
     {
@@ -136,7 +136,7 @@ pub(crate) async fn ask_record(
     writer: &Writer,
     correlation_id: CorrelationId,
     deadline: Instant,
-) -> Result<Option<Result<Settled, Failure>>, pg::Error> {
+) -> Result<Option<Result<WriteOutcome, Failure>>, pg::Error> {
     outcome(writer, RECORD_SQL, &[Some(correlation_id.to_string())], correlation_id, deadline).await
 }
 
@@ -146,7 +146,7 @@ async fn outcome(
     params: &[Option<String>],
     correlation_id: CorrelationId,
     deadline: Instant,
-) -> Result<Option<Result<Settled, Failure>>, pg::Error> {
+) -> Result<Option<Result<WriteOutcome, Failure>>, pg::Error> {
     let row = writer.ask(sql, params, deadline).await?.rows.into_iter().next();
     let Some([status, code, message, result, rows, undo]) =
         row.and_then(|row| <[Option<String>; 6]>::try_from(row).ok())
@@ -159,7 +159,7 @@ async fn outcome(
     let json =
         |text: Option<String>| text.and_then(|text| serde_json::from_str::<Value>(&text).ok()).unwrap_or_default();
     Ok(Some(match status.as_deref() {
-        Some("success") => Ok(Settled::Executed {
+        Some("success") => Ok(WriteOutcome::Executed {
             correlation_id,
             data: json(result),
             rows_affected: rows.and_then(|rows| rows.parse().ok()).unwrap_or_default(),

@@ -49,7 +49,7 @@ const SERVERS_SQL: &str = "s.rolname in (select w.role_name from countersign.wri
 
 /// A login, and what it can do beyond what a server needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Excess {
+pub struct ExcessPrivileges {
     /// The login.
     pub role: String,
     /// Sentences without a subject: `may create roles`. Empty for a login that is as it should be.
@@ -62,14 +62,16 @@ pub struct Excess {
 /// That the database cannot be asked.
 pub async fn excess_of_server(target: &Target) -> Result<Option<String>, pg::Error> {
     let excess = excess_of_login(target).await?.filter(|excess| !excess.powers.is_empty());
-    Ok(excess.map(|Excess { role, powers }| format!("the server logs in as \"{role}\", which {}", powers.join(", "))))
+    Ok(excess.map(|ExcessPrivileges { role, powers }| {
+        format!("the server logs in as \"{role}\", which {}", powers.join(", "))
+    }))
 }
 
 /// The login of this connection.
 ///
 /// # Errors
 /// That the database cannot be asked.
-pub async fn excess_of_login(target: &Target) -> Result<Option<Excess>, pg::Error> {
+pub async fn excess_of_login(target: &Target) -> Result<Option<ExcessPrivileges>, pg::Error> {
     Ok(excess(target, THIS_SQL).await?.into_iter().next())
 }
 
@@ -77,11 +79,11 @@ pub async fn excess_of_login(target: &Target) -> Result<Option<Excess>, pg::Erro
 ///
 /// # Errors
 /// That the database cannot be asked.
-pub async fn excess_of_all_servers(target: &Target) -> Result<Vec<Excess>, pg::Error> {
+pub async fn excess_of_all_servers(target: &Target) -> Result<Vec<ExcessPrivileges>, pg::Error> {
     excess(target, SERVERS_SQL).await
 }
 
-async fn excess(target: &Target, which: &str) -> Result<Vec<Excess>, pg::Error> {
+async fn excess(target: &Target, which: &str) -> Result<Vec<ExcessPrivileges>, pg::Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let sql = format!("{EXCESS_SQL}{which}");
     let outcomes = session.run(&[Step::plain(&sql)]).await.map_err(|failed| failed.error)?;
@@ -90,7 +92,7 @@ async fn excess(target: &Target, which: &str) -> Result<Vec<Excess>, pg::Error> 
     let excess = rows.filter_map(|row| match <[Option<String>; 2]>::try_from(row).ok()? {
         [Some(role), powers] => {
             let powers = powers.and_then(|powers| serde_json::from_str(&powers).ok()).unwrap_or_default();
-            Some(Excess { role, powers })
+            Some(ExcessPrivileges { role, powers })
         }
         _ => None,
     });

@@ -10,13 +10,13 @@ use crate::proposals::ProposalStatus;
 
 /// Counts in one ledger.
 #[derive(Debug, Clone)]
-pub struct States {
+pub struct LedgerGauges {
     writer: Writer,
 }
 
 /// What there is. An age is that of the oldest; zero if there is none.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Counted {
+pub struct LedgerCounts {
     /// Writes that are recorded and have no outcome yet.
     pub pending_records: u64,
     /// Since that one was recorded.
@@ -48,7 +48,7 @@ const SQL: &str = include_str!("states.sql");
 /// Whoever monitors does not wait for long.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-impl States {
+impl LedgerGauges {
     /// Opens no connection yet.
     pub(crate) fn new(target: Target) -> Self {
         Self { writer: Writer::new(target, 1) }
@@ -58,7 +58,7 @@ impl States {
     ///
     /// # Errors
     /// Whatever the database says, or that it did not in time.
-    pub async fn count(&self) -> Result<Counted, pg::Error> {
+    pub async fn count(&self) -> Result<LedgerCounts, pg::Error> {
         let deadline = Instant::now() + DEADLINE;
         let outcome = match self.writer.ask(SQL, &[], deadline).await {
             Err(pg::Error::Lost(_)) => {
@@ -78,7 +78,7 @@ impl States {
 }
 
 /// The row of the statement.
-fn counted(row: &[Option<String>]) -> Option<Counted> {
+fn counted(row: &[Option<String>]) -> Option<LedgerCounts> {
     let [pending, oldest_pending, waiting, confirmed, oldest_confirmed, unsealed, oldest_unsealed, ended] = row else {
         return None;
     };
@@ -87,7 +87,7 @@ fn counted(row: &[Option<String>]) -> Option<Counted> {
     for (_, count) in &mut ended_proposals {
         *count = ended.next()??;
     }
-    Some(Counted {
+    Some(LedgerCounts {
         pending_records: number(pending)?,
         oldest_pending_record: age(oldest_pending)?,
         pending_proposals: number(waiting)?,

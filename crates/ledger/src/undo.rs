@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::conflicts::undo_failure;
-use crate::executor::{Order, Refusal, Statement, WriteTx};
+use crate::executor::{Refusal, Statement, WriteRequest, WriteTx};
 use crate::plans::{self, Part, array};
 
 const UNDO_SQL: &str = "select countersign.undo($1::pg_catalog.uuid[]) as outcome";
@@ -38,11 +38,11 @@ pub async fn undo(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<u64,
 /// As [`undo`]: the undo compares the rows alone, and would pass over a change that others have made and taken back.
 pub async fn undo_plan(
     tx: &mut WriteTx<'_>,
-    order: &Order,
+    request: &WriteRequest,
     writes: &[CorrelationId],
     digest: &str,
 ) -> Result<u64, Refusal> {
-    let account = order.principal.account_id.as_str().to_owned();
+    let account = request.principal.account_id.as_str().to_owned();
     let mut report: Value = ask(tx, PLAN_SQL, &[Some(array(writes)), Some(account)]).await?;
     if !plans::is_ready(&report) {
         let conflicts = report.get_mut("conflicts").map(Value::take);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use contract::{ErrorCode, Failure};
-use ledger::{Executor, Order, Refusal, Rows, Work, Working, WriteTx, read};
+use ledger::{Refusal, Rows, Work, WriteExecutor, WriteFuture, WriteRequest, WriteTx, read};
 use manifest::{ParamSource, Tier, ToolSpec};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ use crate::images::Images;
 pub(crate) struct ManifestExecutor {
     spec: Arc<ToolSpec>,
     /// Instead of statements.
-    native: Option<Arc<dyn Executor>>,
+    native: Option<Arc<dyn WriteExecutor>>,
     /// Whether the effects of its writes are recorded, so that an undo is checked against them.
     is_recorded: bool,
 }
@@ -43,7 +43,7 @@ struct Done {
 }
 
 impl ManifestExecutor {
-    pub(crate) fn new(spec: Arc<ToolSpec>, native: Option<Arc<dyn Executor>>, is_recorded: bool) -> Self {
+    pub(crate) fn new(spec: Arc<ToolSpec>, native: Option<Arc<dyn WriteExecutor>>, is_recorded: bool) -> Self {
         Self { spec, native, is_recorded }
     }
 
@@ -67,8 +67,8 @@ impl ManifestExecutor {
     }
 
     /// Runs `before`, the work and `after`: in one round trip if it is statements.
-    async fn run(&self, tx: &mut WriteTx<'_>, order: &Order, run: Run) -> Result<(Done, Images), Refusal> {
-        let encoded = self.encode(&order.params)?;
+    async fn run(&self, tx: &mut WriteTx<'_>, request: &WriteRequest, run: Run) -> Result<(Done, Images), Refusal> {
+        let encoded = self.encode(&request.params)?;
         match &self.native {
             None => {
                 let mut answers = self.run_statements(tx, &encoded).await?;
@@ -82,8 +82,8 @@ impl ManifestExecutor {
                     return Err(Failure::new(ErrorCode::NotFound, why.clone()).into());
                 }
                 let working = match run {
-                    Run::Execute => native.execute(tx, order),
-                    Run::Preview => native.preview(tx, order),
+                    Run::Execute => native.execute(tx, request),
+                    Run::Preview => native.preview(tx, request),
                 };
                 let Work { data, rows_affected, .. } = working.await?;
                 tx.run(&[SETTLE]).await?;
@@ -136,9 +136,9 @@ impl ManifestExecutor {
         Ok(Done { data, rows, rows_affected })
     }
 
-    fn work(&self, order: &Order, done: Done, images: Images) -> Result<Work, Failure> {
+    fn work(&self, request: &WriteRequest, done: Done, images: Images) -> Result<Work, Failure> {
         let captured = images.before.as_deref().unwrap_or_default();
-        let mut rollback = manifest::rollback(&self.spec, &order.params, &done.rows, captured);
+        let mut rollback = manifest::rollback(&self.spec, &request.params, &done.rows, captured);
         rollback.checked = rollback.undo_tool.as_ref().map(|_| self.is_recorded);
         let (before, after) = images.into_json(&self.spec.name)?;
         Ok(Work { data: done.data, rows_affected: done.rows_affected, before, after, rollback })
@@ -182,38 +182,38 @@ async fn capture(
     Ok(answers.into_iter().next().map(|answer| answer.rows))
 }
 
-impl Executor for ManifestExecutor {
+impl WriteExecutor for ManifestExecutor {
     /// Every parameter of the tool and no other, each of its type, and what the server fills filled with who calls.
-    fn check(&self, order: &Order) -> Result<(), Failure> {
+    fn check(&self, request: &WriteRequest) -> Result<(), Failure> {
         let spec = &self.spec;
         let wrong = |why: String| Failure::new(ErrorCode::InvalidParams, format!("{}: {why}", spec.name));
-        if let Some(unknown) = order.params.keys().find(|name| spec.param(name).is_none()) {
+        if let Some(unknown) = request.params.keys().find(|name| spec.param(name).is_none()) {
             return Err(wrong(format!("unknown argument \"{unknown}\"")));
         }
         for param in &spec.params {
-            let value = order.params.get(&param.name);
+            let value = request.params.get(&param.name);
             let value = value.ok_or_else(|| wrong(format!("missing argument \"{}\"", param.name)))?;
             if let ParamSource::Principal(field) = &param.source
-                && value.as_str() != order.principal.field(field)
+                && value.as_str() != request.principal.field(field)
             {
                 return Err(wrong(format!("\"{}\" is another account's", param.name)));
             }
         }
-        self.encode(&order.params)?;
-        self.native.as_ref().map_or(Ok(()), |native| native.check(order))
+        self.encode(&request.params)?;
+        self.native.as_ref().map_or(Ok(()), |native| native.check(request))
     }
 
-    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
-            let (done, images) = self.run(tx, order, Run::Execute).await?;
-            self.work(order, done, images).map_err(Refusal::from)
+            let (done, images) = self.run(tx, request, Run::Execute).await?;
+            self.work(request, done, images).map_err(Refusal::from)
         })
     }
 
-    fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
+    fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
-            let (done, images) = self.run(tx, order, Run::Preview).await?;
-            self.work(order, done, images).map_err(Refusal::from)
+            let (done, images) = self.run(tx, request, Run::Preview).await?;
+            self.work(request, done, images).map_err(Refusal::from)
         })
     }
 

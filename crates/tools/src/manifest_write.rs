@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use contract::Principal;
 use ledger::proposals::{Draft, Tier};
-use ledger::{Attempt, Executor, Gate, Order, Settled, Stopped};
+use ledger::{Attempt, Gate, WriteError, WriteExecutor, WriteOutcome, WriteRequest};
 use manifest::{ToolSpec, Undo};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -21,14 +21,14 @@ use crate::tool::{Answer, Call, Hints, Outcome, Refused, Success, Tool, ToolInfo
 pub(crate) struct ManifestWrite {
     info: ToolInfo,
     spec: Arc<ToolSpec>,
-    executor: Arc<dyn Executor>,
+    executor: Arc<dyn WriteExecutor>,
     gate: Gate,
     /// Who has to agree, and how they are asked; `None` for nobody.
     proposing: Option<(Tier, Proposing)>,
 }
 
 impl ManifestWrite {
-    pub(crate) fn new(spec: Arc<ToolSpec>, executor: Arc<dyn Executor>, backends: &Backends) -> Self {
+    pub(crate) fn new(spec: Arc<ToolSpec>, executor: Arc<dyn WriteExecutor>, backends: &Backends) -> Self {
         let hints = Hints {
             read_only: false,
             destructive: matches!(spec.undo, Undo::Irreversible { .. }),
@@ -47,13 +47,13 @@ impl ManifestWrite {
     }
 
     /// What carries it out.
-    pub(crate) fn executor(&self) -> &Arc<dyn Executor> {
+    pub(crate) fn executor(&self) -> &Arc<dyn WriteExecutor> {
         &self.executor
     }
 
     /// What is ordered with these arguments, which have been checked against the schema.
-    pub(crate) fn order(&self, arguments: &Map<String, Value>, principal: &Principal) -> Order {
-        Order { params: effective(&self.spec, arguments, principal), principal: principal.clone() }
+    pub(crate) fn request(&self, arguments: &Map<String, Value>, principal: &Principal) -> WriteRequest {
+        WriteRequest { params: effective(&self.spec, arguments, principal), principal: principal.clone() }
     }
 }
 
@@ -90,30 +90,30 @@ impl Tool for ManifestWrite {
 
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move {
-            let order = self.order(&call.arguments, &call.principal);
+            let request = self.request(&call.arguments, &call.principal);
             let idempotency_key = key_of(&call.arguments);
             let (tool, executor) = (self.spec.name.clone(), Arc::clone(&self.executor));
             if let Some((tier, proposing)) = &self.proposing {
-                let warnings = scripts::warnings(&self.spec, &order.params);
+                let warnings = scripts::warnings(&self.spec, &request.params);
                 let tool_version = self.spec.version.clone();
-                let draft = Draft { order, tool, tool_version, tier: *tier, idempotency_key, executor };
+                let draft = Draft { request, tool, tool_version, tier: *tier, idempotency_key, executor };
                 return proposing.call(&call, draft, warnings).await;
             }
             refuse_answer(&call)?;
             // Before the gate: what does not fit leaves no record (A1-17).
-            executor.check(&order)?;
-            let redaction = redaction(&self.spec, &order.params);
+            executor.check(&request)?;
+            let redaction = redaction(&self.spec, &request.params);
             let deadline = call.deadline;
-            let attempt = Attempt { order, tool, redaction, idempotency_key, deadline, executor, agreed: None };
+            let attempt = Attempt { request, tool, redaction, idempotency_key, deadline, executor, agreed: None };
             answer(&self.spec.name, self.gate.perform(attempt).await)
         })
     }
 }
 
 /// The answer of any tool that writes: what came of its attempt at the gate.
-pub(crate) fn answer(tool: &str, outcome: Result<Settled, Stopped>) -> Outcome {
+pub(crate) fn answer(tool: &str, outcome: Result<WriteOutcome, WriteError>) -> Outcome {
     match outcome {
-        Ok(Settled::Executed { correlation_id, data, rows_affected, rollback }) => {
+        Ok(WriteOutcome::Executed { correlation_id, data, rows_affected, rollback }) => {
             Answer::read(&data).map(|answer| Answer {
                 correlation_id: Some(correlation_id),
                 rows_affected: Some(rows_affected),
@@ -121,7 +121,7 @@ pub(crate) fn answer(tool: &str, outcome: Result<Settled, Stopped>) -> Outcome {
                 ..answer
             })
         }
-        Ok(Settled::Duplicate { correlation_id, original, cached_result }) => {
+        Ok(WriteOutcome::Duplicate { correlation_id, original, cached_result }) => {
             let data = DuplicateData {
                 duplicate: true,
                 original_correlation_id: original,

@@ -8,8 +8,8 @@
 //! the user [`Said`]. A transport that cannot ask leaves it at the answer, which says how to go on.
 
 use contract::{ErrorCode, Failure, ProposalId};
-use ledger::proposals::{Carried, Draft, Proposal, ProposalStatus, Proposals, Tier, Via};
-use ledger::{Settled, Stopped};
+use ledger::proposals::{DecisionChannel, Draft, ExecutedProposal, Proposal, ProposalStatus, Proposals, Tier};
+use ledger::{WriteError, WriteOutcome};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -69,18 +69,18 @@ pub(crate) struct Proposing {
 impl Proposing {
     /// Proposes the write of this call; or goes on with what the user said to that.
     pub(crate) async fn call(&self, call: &Call, draft: Draft, warnings: Vec<String>) -> Outcome {
-        draft.executor.check(&draft.order)?;
+        draft.executor.check(&draft.request)?;
         if let Some(said) = &call.said {
             return self.go_on(call, &draft, said).await;
         }
         if let Some((original, cached_result)) = self.proposals.standing(&draft, call.deadline).await? {
-            let settled = Settled::Duplicate { correlation_id: original, original, cached_result };
+            let settled = WriteOutcome::Duplicate { correlation_id: original, original, cached_result };
             return answer(&draft.tool, Ok(settled));
         }
         let mut preview = self.proposals.preview(&draft, call.deadline).await?;
         preview.warnings.extend(warnings);
         preview.warnings.extend(words::no_key(&preview));
-        let description = words::description(&self.title, &draft.order.params, &preview);
+        let description = words::description(&self.title, &draft.request.params, &preview);
         let proposal = self.proposals.store(&draft, &preview, &description, call.deadline).await?;
         tracing::info!(proposal_id = %proposal.proposal_id, tool = draft.tool, tier = draft.tier.as_str(), "proposed");
         self.requires_approval(call, proposal)
@@ -125,7 +125,7 @@ pub(crate) async fn decide(
     call: &Call,
     proposal: &Proposal,
     said: &Said,
-) -> Result<Carried, Refused> {
+) -> Result<ExecutedProposal, Refused> {
     let account = &call.principal.account_id;
     let id = proposal.proposal_id;
     if !matches!(proposal.status, ProposalStatus::Pending) {
@@ -135,13 +135,14 @@ pub(crate) async fn decide(
         UserAnswer::Accept => {
             let digest = said.digest.clone();
             let executors = call.tools.executors();
-            let carried = proposals.confirm(account, id, digest, Via::Elicitation, executors, call.deadline).await;
+            let carried =
+                proposals.confirm(account, id, digest, DecisionChannel::Elicitation, executors, call.deadline).await;
             return carried.map_err(refused);
         }
         UserAnswer::Decline => "declined by the user",
         UserAnswer::Cancel => "the user closed the question without a choice",
     };
-    proposals.reject(account, id, Some(reason.to_owned()), Via::Elicitation, call.deadline).await?;
+    proposals.reject(account, id, Some(reason.to_owned()), DecisionChannel::Elicitation, call.deadline).await?;
     let failure = Failure::new(ErrorCode::ProposalRejected, format!("not written: {reason}"));
     Err(failure.hint("Do not propose it again unless the user asks for it.").into())
 }
@@ -155,7 +156,7 @@ pub(crate) fn question(title: &str, proposal: &Proposal) -> Question {
     }
 }
 
-pub(crate) fn refused(stopped: Stopped) -> Refused {
+pub(crate) fn refused(stopped: WriteError) -> Refused {
     Refused { correlation_id: stopped.correlation_id, failure: stopped.failure }
 }
 

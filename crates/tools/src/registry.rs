@@ -7,7 +7,7 @@ use std::time::Duration;
 use contract::{Envelope, ErrorCode, Failure, Meta};
 use futures_util::FutureExt;
 use ledger::read::Room;
-use ledger::{DuplicateExecutor, Executor, Executors};
+use ledger::{DuplicateExecutor, ExecutorRegistry, WriteExecutor};
 use manifest::{BuiltinTool, Catalog, ToolSpec};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
@@ -88,7 +88,7 @@ pub struct Registry {
     pub(crate) resources: Vec<Arc<dyn Resource>>,
     pub(crate) call_deadline: Duration,
     /// What carries the write tools out, by their names: of all tools, whatever the profile.
-    executors: Arc<Executors>,
+    executors: Arc<ExecutorRegistry>,
     /// For agents, from the manifests.
     instructions: Arc<[String]>,
 }
@@ -104,7 +104,7 @@ impl Registry {
     ///
     /// # Errors
     /// [`RegistryError`] if two of them have one name, an executor is missing, or a schema cannot be used.
-    pub fn new(backends: &Backends, catalog: &Catalog, native: &Executors) -> Result<Self, RegistryError> {
+    pub fn new(backends: &Backends, catalog: &Catalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
         let executors = Arc::new(executors(backends, catalog, native)?);
         let resources = resources::all(backends, catalog);
         let call_deadline = backends.call_deadline;
@@ -196,7 +196,7 @@ impl Registry {
 
     /// What carries out the write tools of this server, also those that this profile does not have.
     #[must_use]
-    pub const fn executors(&self) -> &Arc<Executors> {
+    pub const fn executors(&self) -> &Arc<ExecutorRegistry> {
         &self.executors
     }
 
@@ -250,8 +250,12 @@ impl Registry {
 
 /// What carries out each write tool, registered by the tool's name. Made of what the tools themselves say, so that none can be
 /// forgotten: a tool whose manifest names an executor that is not there stops the start.
-fn executors(backends: &Backends, catalog: &Catalog, native: &Executors) -> Result<Executors, RegistryError> {
-    let mut executors = Executors::default();
+fn executors(
+    backends: &Backends,
+    catalog: &Catalog,
+    native: &ExecutorRegistry,
+) -> Result<ExecutorRegistry, RegistryError> {
+    let mut executors = ExecutorRegistry::default();
     builtin::register(backends, catalog, &mut executors)?;
     for spec in catalog.tools.iter().filter(|spec| spec.access.writes()) {
         let native = native_executor(spec, native)?;
@@ -262,7 +266,10 @@ fn executors(backends: &Backends, catalog: &Catalog, native: &Executors) -> Resu
 }
 
 /// The executor in Rust that the tool names, if it names one.
-fn native_executor(spec: &ToolSpec, native: &Executors) -> Result<Option<Arc<dyn Executor>>, RegistryError> {
+fn native_executor(
+    spec: &ToolSpec,
+    native: &ExecutorRegistry,
+) -> Result<Option<Arc<dyn WriteExecutor>>, RegistryError> {
     let Some(name) = &spec.executor else { return Ok(None) };
     let missing = || RegistryError::NoExecutor { tool: spec.name.clone(), executor: name.clone() };
     native.get(name).cloned().map(Some).ok_or_else(missing)

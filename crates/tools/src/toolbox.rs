@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ledger::Executors;
+use ledger::ExecutorRegistry;
 use tokio::sync::watch;
 
 use crate::profile::Profile;
@@ -19,7 +19,7 @@ use crate::registry::Registry;
 pub struct Shelves {
     by_profile: HashMap<String, Arc<Registry>>,
     /// Of all tools.
-    executors: Option<Arc<Executors>>,
+    executors: Option<Arc<ExecutorRegistry>>,
 }
 
 impl Shelves {
@@ -58,7 +58,7 @@ impl Toolbox {
 
     /// What carries out the write tools that are served now, in whatever profile.
     #[must_use]
-    pub fn executors(&self) -> Option<Arc<Executors>> {
+    pub fn executors(&self) -> Option<Arc<ExecutorRegistry>> {
         self.shelves.borrow().executors.clone()
     }
 

@@ -147,12 +147,12 @@ pub(super) struct Operator {
 }
 
 /// The operator at work.
-pub(super) struct Working {
+pub(super) struct WriteFuture {
     task: JoinHandle<Operations>,
     stopping: Arc<AtomicBool>,
 }
 
-impl Working {
+impl WriteFuture {
     /// Lets every way be played once.
     pub(super) async fn finish(self) -> Operations {
         self.stopping.store(true, Ordering::Relaxed);
@@ -161,13 +161,13 @@ impl Working {
 }
 
 impl Operator {
-    pub(super) fn start(db: &Database, journal: &Arc<Mutex<Journal>>, rng: &mut fastrand::Rng) -> Working {
+    pub(super) fn start(db: &Database, journal: &Arc<Mutex<Journal>>, rng: &mut fastrand::Rng) -> WriteFuture {
         let stopping = Arc::<AtomicBool>::default();
         let proxy = Proxy::before(db);
         let url = proxy.url().replace("user=postgres", "user=olga");
         let journal = Arc::clone(journal);
         let operator = Self { db: db.clone(), proxy, url, rng: rng.fork(), journal, done: Operations::default() };
-        Working { task: tokio::spawn(operator.work(Arc::clone(&stopping))), stopping }
+        WriteFuture { task: tokio::spawn(operator.work(Arc::clone(&stopping))), stopping }
     }
 
     async fn work(mut self, stopping: Arc<AtomicBool>) -> Operations {

@@ -51,9 +51,9 @@ async fn what_is_wrong_with_the_manifests_ends_the_process_as_ever() {
 }
 
 /// Processes that stand still until this is dropped.
-struct Stopped(Vec<Pid>);
+struct WriteError(Vec<Pid>);
 
-impl Stopped {
+impl WriteError {
     fn stop(&mut self, pid: &str) {
         let pid = Pid::from_raw(pid.parse().unwrap());
         kill(pid, Signal::SIGSTOP).unwrap();
@@ -61,7 +61,7 @@ impl Stopped {
     }
 }
 
-impl Drop for Stopped {
+impl Drop for WriteError {
     fn drop(&mut self) {
         for pid in &self.0 {
             kill(*pid, Signal::SIGCONT).ok();
@@ -76,7 +76,7 @@ async fn a_database_that_hangs_is_said_to_hang() {
     let own = db.connect().await;
     let sessions = "select pid::text from pg_stat_activity where usename = 'countersign_writer'";
     let postmaster = db.value("select split_part(pg_read_file('postmaster.pid'), e'\\n', 1)").await;
-    let mut stopped = Stopped(Vec::new());
+    let mut stopped = WriteError(Vec::new());
     // It makes no sessions any more, and those that there are do not answer.
     stopped.stop(&postmaster);
     for row in own.query(sessions, &[]).await.unwrap() {

@@ -14,7 +14,9 @@ use agent_cli::executor::{
 };
 use contract::{CorrelationId, ErrorCode, Failure, Principal, Redaction, Rollback};
 use ledger::read::Error;
-use ledger::{Attempt, Executor, Gate, Order, Refusal, Settled, Stopped, Undone, Work, Working, WriteTx};
+use ledger::{
+    Attempt, Gate, Refusal, Undone, Work, WriteError, WriteExecutor, WriteFuture, WriteOutcome, WriteRequest, WriteTx,
+};
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -126,8 +128,8 @@ impl CliWrite {
     }
 }
 
-impl Executor for CliWrite {
-    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, _order: &'a Order) -> Working<'a> {
+impl WriteExecutor for CliWrite {
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, _order: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(self.run(tx))
     }
 
@@ -234,9 +236,9 @@ impl Audited {
         params: Map<String, Value>,
         write: &Arc<CliWrite>,
         within: Duration,
-    ) -> JoinHandle<Result<Settled, Stopped>> {
+    ) -> JoinHandle<Result<WriteOutcome, WriteError>> {
         let attempt = Attempt {
-            order: Order { principal: self.principal.clone(), params },
+            request: WriteRequest { principal: self.principal.clone(), params },
             tool: TOOL.to_owned(),
             redaction: Redaction::default(),
             // No two calls are the same call.
@@ -331,7 +333,7 @@ impl Audited {
 struct Open {
     correlation_id: Option<String>,
     step: mpsc::Sender<Step>,
-    settled: JoinHandle<Result<Settled, Stopped>>,
+    settled: JoinHandle<Result<WriteOutcome, WriteError>>,
     /// The longest statement timeout so far.
     longest: Duration,
 }
@@ -398,13 +400,13 @@ fn unanswered(correlation_id: Option<String>) -> Failed {
     Failed::CommitOutcomeUnknown { message, correlation_id }
 }
 
-type Outcome = Result<Result<Settled, Stopped>, tokio::task::JoinError>;
+type Outcome = Result<Result<WriteOutcome, WriteError>, tokio::task::JoinError>;
 
 /// The receipt of a write that stands.
-fn settled(outcome: Outcome) -> Result<Result<String, Stopped>, Failed> {
+fn settled(outcome: Outcome) -> Result<Result<String, WriteError>, Failed> {
     match outcome {
-        Ok(Ok(Settled::Executed { correlation_id, .. })) => Ok(Ok(correlation_id.to_string())),
-        Ok(Ok(Settled::Duplicate { .. })) => {
+        Ok(Ok(WriteOutcome::Executed { correlation_id, .. })) => Ok(Ok(correlation_id.to_string())),
+        Ok(Ok(WriteOutcome::Duplicate { .. })) => {
             Err(Failed::Internal("a write of its own was taken for another one".to_owned()))
         }
         Ok(Err(stopped)) => Ok(Err(stopped)),
@@ -412,7 +414,7 @@ fn settled(outcome: Outcome) -> Result<Result<String, Stopped>, Failed> {
     }
 }
 
-fn failed(stopped: &Stopped) -> Failed {
+fn failed(stopped: &WriteError) -> Failed {
     match stopped.failure.code {
         ErrorCode::CommitOutcomeUnknown => Failed::CommitOutcomeUnknown {
             message: stopped.failure.message.clone(),

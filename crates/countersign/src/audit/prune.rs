@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use ledger::audit::{Audit, Pruned, Survey};
+use ledger::audit::{Audit, PrunePlan, Pruned};
 use ledger::read::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -97,7 +97,7 @@ fn told(pruned: &Pruned) -> Vec<String> {
 }
 
 /// What is old and stays, and why.
-fn left_over(left: Survey) -> Vec<String> {
+fn left_over(left: PrunePlan) -> Vec<String> {
     let reasons = [
         (left.needed, "still needed: an identical call is answered from it, or its idempotency key is bound"),
         (left.pending, "pending"),

@@ -1,7 +1,7 @@
 //! Who may do what: the servers' logins, the reader's, and the approvers (docs/operators.md, "Roles").
 
 use ledger::read::{Reader, SearchPath, UntrustedSchema};
-use ledger::{Excess, Ledger, LoginSetting, ReaderRoleError, Target};
+use ledger::{ExcessPrivileges, Ledger, LoginSetting, ReaderRoleError, Target};
 
 use super::Finding;
 use crate::settings::Settings;
@@ -33,14 +33,14 @@ async fn servers(target: &Target, login: &str, settings: &Settings) -> Vec<Findi
             "run `countersign init` as a role that may create roles, and serve as countersign_writer",
         ));
     }
-    for Excess { role, powers } in &known {
+    for ExcessPrivileges { role, powers } in &known {
         findings.push(if powers.is_empty() {
             Finding::ok(AREA, format!("servers log in as \"{role}\", which may do what a server needs, and no more"))
         } else {
             too_much(settings, format!("servers log in as \"{role}\", which {}", powers.join(", ")))
         });
     }
-    if let Some(Excess { powers, .. }) = this.filter(|_| known.iter().all(|server| server.role != login)) {
+    if let Some(ExcessPrivileges { powers, .. }) = this.filter(|_| known.iter().all(|server| server.role != login)) {
         let what = if powers.is_empty() { "is not known as a server's login".to_owned() } else { powers.join(", ") };
         findings.push(Finding::warning(
             AREA,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail, ensure};
 use contract::visible;
 use ledger::Ledger;
-use ledger::proposals::{Choice, Proposal, ProposalStatus, Tier};
+use ledger::proposals::{Decision, Proposal, ProposalStatus, Tier};
 use tokio::time::Instant;
 
 use super::args::{ApproveArgs, RejectArgs};
@@ -26,7 +26,7 @@ pub(crate) async fn approve(arguments: ApproveArgs, settings: &Settings) -> anyh
     let who = person::name();
     let nonce = proposals.begin_decision(shown.proposal_id).await.map_err(|failure| refused(&failure))?;
     agree(&arguments, &shown, &who).await?;
-    let choice = Choice::Confirm { digest: shown.digest.clone() };
+    let choice = Decision::Confirm { digest: shown.digest.clone() };
     let decided = proposals.decide_as_person(shown.proposal_id, &who, &choice, nonce).await;
     let mut proposal = decided.map_err(|failure| refused(&failure))?;
     if shown.status == ProposalStatus::Pending {
@@ -93,7 +93,7 @@ async fn outcome(ledger: &Ledger, proposal: &Proposal) -> anyhow::Result<ExitCod
 pub(crate) async fn reject(arguments: RejectArgs, settings: &Settings) -> anyhow::Result<()> {
     let proposals = open_to_decide(settings).await?.proposals();
     let shown = find(&proposals, &arguments.id).await?;
-    let choice = Choice::Reject { reason: arguments.reason };
+    let choice = Decision::Reject { reason: arguments.reason };
     let nonce = proposals.begin_decision(shown.proposal_id).await.map_err(|failure| refused(&failure))?;
     let decided = proposals.decide_as_person(shown.proposal_id, &person::name(), &choice, nonce).await;
     let rejected = decided.map_err(|failure| refused(&failure))?;

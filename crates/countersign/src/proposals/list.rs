@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use contract::visible;
-use ledger::proposals::{ProposalFilter, ProposalLine, ProposalStatus};
+use ledger::proposals::{ProposalFilter, ProposalStatus, ProposalSummary};
 
 use super::args::ListArgs;
 use super::{open, refused};
@@ -42,7 +42,7 @@ fn show(heading: &[&str], rows: Vec<Vec<String>>, width: Option<usize>) {
     table(&sides, &rows, width).iter().for_each(|line| say(line));
 }
 
-fn decider(proposal: &ProposalLine) -> String {
+fn decider(proposal: &ProposalSummary) -> String {
     let decided =
         |who: &String| decided_by(who, proposal.decided_login.as_deref(), proposal.decided_via.as_deref()).short();
     proposal.decided_by.as_ref().map_or_else(|| "-".to_owned(), decided)
@@ -52,7 +52,7 @@ fn optional(text: Option<&str>) -> String {
     text.map_or_else(|| "-".to_owned(), visible)
 }
 
-fn narrow(proposal: &ProposalLine, now: SystemTime) -> Vec<String> {
+fn narrow(proposal: &ProposalSummary, now: SystemTime) -> Vec<String> {
     // What counts: of a proposal that waits, how long it still does; of any other, when it was decided on or ended.
     let when = match proposal.status {
         ProposalStatus::Pending => format!("ends {}", ago(&proposal.expires_at, now)),
@@ -72,7 +72,7 @@ fn narrow(proposal: &ProposalLine, now: SystemTime) -> Vec<String> {
     ]
 }
 
-fn wide(proposal: &ProposalLine) -> Vec<String> {
+fn wide(proposal: &ProposalSummary) -> Vec<String> {
     vec![
         to_the_second(&proposal.created_at),
         to_the_second(&proposal.expires_at),

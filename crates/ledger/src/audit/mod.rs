@@ -13,11 +13,11 @@ use std::time::Duration;
 use pg::{Lease, Session, Step, Writer};
 use tokio::time::Instant;
 
-pub use prune::{Pruned, Survey};
+pub use prune::{PrunePlan, Pruned};
 pub use read::RecordQuery;
 pub use row::{RowError, TrackedRow};
 pub use seal::Checkpoint;
-pub use verify::{Finding, Verified, Wrong};
+pub use verify::{Discrepancy, Finding, Verified};
 
 use crate::records::Records;
 

@@ -4,7 +4,7 @@ use super::{Audit, number, one_row};
 
 /// Old records by what keeps them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Survey {
+pub struct PrunePlan {
     /// Sealed, and they answer for no call any more.
     pub prunable: i64,
     /// They still answer for an identical call, or bind its key.
@@ -23,7 +23,7 @@ pub struct Pruned {
     /// Only records made before this were (RFC 3339).
     pub made_before: String,
     /// The old records that are there now.
-    pub left: Survey,
+    pub left: PrunePlan,
 }
 
 /// Records of one transaction.
@@ -47,7 +47,7 @@ impl Audit {
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn survey(&self, older_than_hours: u32) -> Result<(Survey, String), pg::Error> {
+    pub async fn survey(&self, older_than_hours: u32) -> Result<(PrunePlan, String), pg::Error> {
         let made_before = self.cutoff(older_than_hours).await?;
         Ok((self.survey_before(&made_before).await?, made_before))
     }
@@ -82,10 +82,10 @@ impl Audit {
         Ok(cutoff.unwrap_or_default())
     }
 
-    async fn survey_before(&self, made_before: &str) -> Result<Survey, pg::Error> {
+    async fn survey_before(&self, made_before: &str) -> Result<PrunePlan, pg::Error> {
         let rows = self.ask(SURVEY_SQL, &[Some(made_before.to_owned())]).await?;
         let [prunable, needed, pending, unsealed] = one_row(rows)?;
-        Ok(Survey {
+        Ok(PrunePlan {
             prunable: number(prunable.as_ref())?,
             needed: number(needed.as_ref())?,
             pending: number(pending.as_ref())?,

@@ -17,7 +17,7 @@ pub enum Finding {
         /// The entry that covers it; `None` for an id below all of them.
         entry: Option<i64>,
         /// How.
-        wrong: Wrong,
+        wrong: Discrepancy,
     },
     /// There is no entry of this number, though there are later ones.
     EntryMissing(i64),
@@ -37,7 +37,7 @@ pub enum Finding {
 
 /// How a record differs from what was sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wrong {
+pub enum Discrepancy {
     /// It says something else, or its effects do.
     Altered,
     /// It is gone, and no pruning says so.
@@ -57,10 +57,10 @@ impl std::fmt::Display for Finding {
                     write!(f, " (correlation id {correlation_id})")?;
                 }
                 f.write_str(match wrong {
-                    Wrong::Altered => " was altered after it was sealed",
-                    Wrong::Missing => " is missing: it was sealed and never pruned",
-                    Wrong::Inserted => " was inserted after its range of ids was sealed",
-                    Wrong::Returned => " is there, though a pruning says that it was removed",
+                    Discrepancy::Altered => " was altered after it was sealed",
+                    Discrepancy::Missing => " is missing: it was sealed and never pruned",
+                    Discrepancy::Inserted => " was inserted after its range of ids was sealed",
+                    Discrepancy::Returned => " is there, though a pruning says that it was removed",
                 })?;
                 entry.map_or(Ok(()), |entry| write!(f, " (entry {entry} of the chain)"))
             }
@@ -178,7 +178,7 @@ async fn follow(session: &mut Session, mut progress: Progress) -> Result<Result<
     if let Some(row) = ask(session, BELOW_SQL, &[]).await?.into_iter().next() {
         let [id, correlation_id] = one_row(vec![row])?;
         let id = number(id.as_ref())?;
-        return Ok(Err(Finding::Record { id, correlation_id, entry: None, wrong: Wrong::Inserted }));
+        return Ok(Err(Finding::Record { id, correlation_id, entry: None, wrong: Discrepancy::Inserted }));
     }
     let [removed] = one_row(ask(session, REMOVED_SQL, &[]).await?)?;
     loop {
@@ -223,10 +223,10 @@ impl Progress {
         }
         if let Some(what) = what {
             let wrong = match what.as_str() {
-                "altered" => Wrong::Altered,
-                "missing" => Wrong::Missing,
-                "inserted" => Wrong::Inserted,
-                "returned" => Wrong::Returned,
+                "altered" => Discrepancy::Altered,
+                "missing" => Discrepancy::Missing,
+                "inserted" => Discrepancy::Inserted,
+                "returned" => Discrepancy::Returned,
                 _ => return Err(unreadable()),
             };
             return Ok(Err(Finding::Record { id: number(id.as_ref())?, correlation_id, entry: Some(no), wrong }));

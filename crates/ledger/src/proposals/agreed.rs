@@ -5,11 +5,11 @@ use contract::{CorrelationId, ErrorCode, Failure, ProposalId};
 use super::preview::Preview;
 use super::state::{Status, closed};
 use crate::definitions;
-use crate::executor::{Executor, Order, Refusal, Statement, Work, WriteTx};
+use crate::executor::{Refusal, Statement, Work, WriteExecutor, WriteRequest, WriteTx};
 
 /// Which proposal an attempt carries out, as which mutation, and what was shown.
 #[derive(Debug, Clone)]
-pub struct Agreed {
+pub struct ConfirmedProposal {
     pub(crate) proposal_id: ProposalId,
     pub(crate) correlation_id: CorrelationId,
     pub(crate) preview: Preview,
@@ -20,18 +20,18 @@ const MOST_NAMED: usize = 5;
 
 const HOLD_SQL: &str = "select countersign.hold_proposal($1, $2) as verdict";
 
-impl Agreed {
+impl ConfirmedProposal {
     /// Does the work, and refuses it unless it comes to what was shown. The comparison is made in the transaction of
     /// the work itself, under every lock that it took: nothing can change any more before it commits.
     pub(crate) async fn execute(
         &self,
-        executor: &dyn Executor,
+        executor: &dyn WriteExecutor,
         tx: &mut WriteTx<'_>,
-        order: &Order,
+        request: &WriteRequest,
     ) -> Result<Work, Refusal> {
         self.hold(tx).await?;
         self.check_definitions(tx).await?;
-        let work = executor.execute(tx, order).await.map_err(|refusal| match refusal {
+        let work = executor.execute(tx, request).await.map_err(|refusal| match refusal {
             // When it was shown the rows were there.
             Refusal::Failure(failure) if matches!(failure.code, ErrorCode::RowCountMismatch | ErrorCode::NotFound) => {
                 stale(&failure.message).into()

@@ -6,23 +6,23 @@ use std::time::Duration;
 use contract::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId, Redaction};
 use tokio::time::Instant;
 
-use super::agreed::{Agreed, refused, stale};
-use super::decide::{Choice, Swapped, Via};
+use super::agreed::{ConfirmedProposal, refused, stale};
+use super::decide::{Decision, DecisionChannel, TransitionResult};
 use super::state::{Status, not_found};
 use super::{Proposal, Proposals, definition};
 use crate::admit::ledger_failure;
-use crate::executor::Executor;
-use crate::executors::Executors;
-use crate::gate::{Attempt, CANCEL_GRACE, RESOLVE_TIMEOUT, Settled, Stopped};
+use crate::executor::WriteExecutor;
+use crate::executors::ExecutorRegistry;
+use crate::gate::{Attempt, CANCEL_GRACE, RESOLVE_TIMEOUT, WriteError, WriteOutcome};
 use crate::resolve;
 
 /// What a proposal came to, and the write's own answer.
 #[derive(Debug)]
-pub struct Carried {
+pub struct ExecutedProposal {
     /// As it is afterwards.
     pub proposal: Proposal,
     /// What the write was answered with.
-    pub settled: Settled,
+    pub settled: WriteOutcome,
 }
 
 /// How often is looked whether another server has carried it out.
@@ -47,16 +47,16 @@ impl Proposals {
     /// The account confirms what has this digest, and it is carried out. The same again has the same answer.
     ///
     /// # Errors
-    /// [`Stopped`]: why it was not written. It may still be, if the proposal stays confirmed: the failure says so.
+    /// [`WriteError`]: why it was not written. It may still be, if the proposal stays confirmed: the failure says so.
     pub async fn confirm(
         &self,
         account: &AccountId,
         id: ProposalId,
         digest: String,
-        via: Via,
-        executors: &Arc<Executors>,
+        via: DecisionChannel,
+        executors: &Arc<ExecutorRegistry>,
         deadline: Instant,
-    ) -> Result<Carried, Stopped> {
+    ) -> Result<ExecutedProposal, WriteError> {
         // A caller that goes away must not leave it half done: the task goes on.
         let (this, account, executors) = (self.clone(), account.clone(), Arc::clone(executors));
         let work = async move { this.decide_and_carry_out(&account, id, digest, via, &executors, deadline).await };
@@ -68,26 +68,28 @@ impl Proposals {
         account: &AccountId,
         id: ProposalId,
         digest: String,
-        via: Via,
-        executors: &Executors,
+        via: DecisionChannel,
+        executors: &ExecutorRegistry,
         deadline: Instant,
-    ) -> Result<Carried, Stopped> {
+    ) -> Result<ExecutedProposal, WriteError> {
         let attempt = CorrelationId::new();
         let swapped =
-            self.swap(account, id, &Choice::Confirm { digest: digest.clone() }, via, Some(attempt), deadline).await?;
+            self.swap(account, id, &Decision::Confirm { digest: digest.clone() }, via, Some(attempt), deadline).await?;
         let proposal = self.get(Some(account), id).await.map_err(|failure| match swapped {
-            Swapped::Done => failure.hint(STILL_CONFIRMED),
-            Swapped::Is(_) => failure,
+            TransitionResult::Done => failure.hint(STILL_CONFIRMED),
+            TransitionResult::Is(_) => failure,
         })?;
         let proposal = proposal.ok_or_else(not_found)?;
         match swapped {
-            Swapped::Done => self.carry_out(&proposal, executors.get(&proposal.tool_name), attempt, deadline).await,
+            TransitionResult::Done => {
+                self.carry_out(&proposal, executors.get(&proposal.tool_name), attempt, deadline).await
+            }
             // What is agreed to is what was shown, also the second time.
-            Swapped::Is(Status::Confirmed | Status::Executed) if digest != proposal.digest => {
+            TransitionResult::Is(Status::Confirmed | Status::Executed) if digest != proposal.digest => {
                 Err(refused_digest().into())
             }
-            Swapped::Is(Status::Confirmed) => self.carried_elsewhere(account, id, deadline).await,
-            Swapped::Is(_) => self.carried_before(proposal).await,
+            TransitionResult::Is(Status::Confirmed) => self.carried_elsewhere(account, id, deadline).await,
+            TransitionResult::Is(_) => self.carried_before(proposal).await,
         }
     }
 
@@ -97,7 +99,7 @@ impl Proposals {
         account: &AccountId,
         id: ProposalId,
         deadline: Instant,
-    ) -> Result<Carried, Stopped> {
+    ) -> Result<ExecutedProposal, WriteError> {
         loop {
             let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
             if proposal.status != Status::Confirmed || Instant::now() + PAUSE >= deadline {
@@ -108,15 +110,15 @@ impl Proposals {
     }
 
     /// What it came to, from its record.
-    async fn carried_before(&self, proposal: Proposal) -> Result<Carried, Stopped> {
+    async fn carried_before(&self, proposal: Proposal) -> Result<ExecutedProposal, WriteError> {
         let correlation_id = proposal.correlation_id;
-        let stopped = Stopped { correlation_id, failure: proposal.closed().into() };
+        let stopped = WriteError { correlation_id, failure: proposal.closed().into() };
         let Some(correlation_id) = correlation_id.filter(|_| proposal.status == Status::Executed) else {
             return Err(stopped);
         };
         // Whoever asks may be out of time by now: another attempt has carried it out after that.
         match resolve::ask_record(&self.writer, correlation_id, Instant::now() + RESOLVE_TIMEOUT).await {
-            Ok(Some(Ok(settled))) => Ok(Carried { proposal, settled }),
+            Ok(Some(Ok(settled))) => Ok(ExecutedProposal { proposal, settled }),
             // Pruned, or it cannot be read now: executed it was.
             _ => Err(stopped),
         }
@@ -127,10 +129,10 @@ impl Proposals {
     pub(super) async fn carry_out(
         &self,
         proposal: &Proposal,
-        executor: Option<&Arc<dyn Executor>>,
+        executor: Option<&Arc<dyn WriteExecutor>>,
         attempt: CorrelationId,
         deadline: Instant,
-    ) -> Result<Carried, Stopped> {
+    ) -> Result<ExecutedProposal, WriteError> {
         let id = proposal.proposal_id;
         let executor = match self.fitting(proposal, executor) {
             Ok(executor) => executor,
@@ -144,22 +146,26 @@ impl Proposals {
         let performed = self
             .gate
             .perform(Attempt {
-                order: proposal.order(),
+                request: proposal.request(),
                 tool: proposal.tool_name.clone(),
                 // The compiler refuses sensitive parameters of tools that need agreement.
                 redaction: Redaction::default(),
                 idempotency_key: proposal.idempotency_key.clone(),
                 deadline,
                 executor,
-                agreed: Some(Agreed { proposal_id: id, correlation_id: attempt, preview: proposal.preview.clone() }),
+                agreed: Some(ConfirmedProposal {
+                    proposal_id: id,
+                    correlation_id: attempt,
+                    preview: proposal.preview.clone(),
+                }),
             })
             .await;
         match performed {
-            Ok(settled @ Settled::Executed { .. }) => {
+            Ok(settled @ WriteOutcome::Executed { .. }) => {
                 let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
-                Ok(Carried { proposal, settled })
+                Ok(ExecutedProposal { proposal, settled })
             }
-            Ok(Settled::Duplicate { original, .. }) => {
+            Ok(WriteOutcome::Duplicate { original, .. }) => {
                 let failure = stale(&format!("an identical write was executed since (correlation_id {original})"));
                 self.unfinished(proposal, attempt, failure.into(), may_be_repeated).await
             }
@@ -168,7 +174,11 @@ impl Proposals {
     }
 
     /// The executor of the tool, if that is still what was agreed to and takes these parameters.
-    fn fitting(&self, proposal: &Proposal, executor: Option<&Arc<dyn Executor>>) -> Result<Arc<dyn Executor>, Failure> {
+    fn fitting(
+        &self,
+        proposal: &Proposal,
+        executor: Option<&Arc<dyn WriteExecutor>>,
+    ) -> Result<Arc<dyn WriteExecutor>, Failure> {
         let tool = &proposal.tool_name;
         let executor = executor.ok_or_else(|| {
             let message = format!("no executor is registered for {tool}, so the proposal cannot be carried out");
@@ -178,12 +188,12 @@ impl Proposals {
         if definition(executor.as_ref()) != proposal.definition || !executor.agrees_with(proposal.tier) {
             return Err(stale("the tool itself has changed, or who has to agree to it"));
         }
-        let order = proposal.order();
-        if self.fingerprints.of(tool, &order.params).as_str() != proposal.params_hash {
+        let request = proposal.request();
+        if self.fingerprints.of(tool, &request.params).as_str() != proposal.params_hash {
             return Err(refused("altered"));
         }
         executor
-            .check(&order)
+            .check(&request)
             .map_err(|failure| Failure { message: format!("Invalid payload: {}", failure.message), ..failure })?;
         Ok(Arc::clone(executor))
     }
@@ -195,9 +205,9 @@ impl Proposals {
         &self,
         proposal: &Proposal,
         attempt: CorrelationId,
-        mut stopped: Stopped,
+        mut stopped: WriteError,
         may_be_repeated: bool,
-    ) -> Result<Carried, Stopped> {
+    ) -> Result<ExecutedProposal, WriteError> {
         let id = proposal.proposal_id;
         match self.get(None, id).await {
             Ok(Some(proposal)) if proposal.status == Status::Executed => {

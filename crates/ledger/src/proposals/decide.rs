@@ -11,7 +11,7 @@ use crate::gate::RESOLVE_TIMEOUT;
 
 /// What the account decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Choice {
+pub enum Decision {
     /// What has this digest shall happen.
     Confirm {
         /// Of what was shown.
@@ -26,7 +26,7 @@ pub enum Choice {
 
 /// How a decision was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Via {
+pub enum DecisionChannel {
     /// By a call of `confirm_proposal` or `reject_proposal`.
     Tool,
     /// By the user, whom the client has asked (MCP elicitation).
@@ -35,7 +35,7 @@ pub enum Via {
 
 /// What became of a decision.
 #[derive(Debug)]
-pub(super) enum Swapped {
+pub(super) enum TransitionResult {
     /// It counts.
     Done,
     /// It does not: the proposal is in this state.
@@ -54,16 +54,16 @@ impl Proposals {
         &self,
         account: &AccountId,
         id: ProposalId,
-        choice: &Choice,
-        via: Via,
+        choice: &Decision,
+        via: DecisionChannel,
         attempt: Option<CorrelationId>,
         deadline: Instant,
-    ) -> Result<Swapped, Failure> {
+    ) -> Result<TransitionResult, Failure> {
         let (outcome, told, digest, reason) = match choice {
-            Choice::Confirm { digest } => ("confirmed", "confirm_proposal", Some(digest.clone()), None),
-            Choice::Reject { reason } => ("rejected", "reject_proposal", None, reason.clone()),
+            Decision::Confirm { digest } => ("confirmed", "confirm_proposal", Some(digest.clone()), None),
+            Decision::Reject { reason } => ("rejected", "reject_proposal", None, reason.clone()),
         };
-        let told = if via == Via::Elicitation { "elicitation" } else { told };
+        let told = if via == DecisionChannel::Elicitation { "elicitation" } else { told };
         let params = [
             Some(id.to_string()),
             Some(account.as_str().to_owned()),
@@ -94,7 +94,7 @@ impl Proposals {
         account: &AccountId,
         id: ProposalId,
         attempt: Option<CorrelationId>,
-    ) -> Result<Swapped, Failure> {
+    ) -> Result<TransitionResult, Failure> {
         let params = [Some(id.to_string()), Some(account.as_str().to_owned())];
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
         let answer = self.writer.ask(STATE_SQL, &params, deadline).await.map_err(|error| {
@@ -107,14 +107,14 @@ impl Proposals {
         let Some([status, taken]) = row else { return Err(not_found()) };
         match status.as_deref().and_then(Status::parse) {
             Some(Status::Confirmed) if attempt.is_some() && taken == attempt.map(|it| it.to_string()) => {
-                Ok(Swapped::Done)
+                Ok(TransitionResult::Done)
             }
             Some(Status::Pending) => {
                 let message = "the connection to the ledger was lost, and so far the decision does not count";
                 let hint = "Ask get_proposal: while it is pending, decide again; once it is confirmed, a server carries it out.";
                 Err(Failure::new(ErrorCode::DbError, message).hint(hint))
             }
-            Some(status) => Ok(Swapped::Is(status)),
+            Some(status) => Ok(TransitionResult::Is(status)),
             None => Err(not_found()),
         }
     }
@@ -128,23 +128,23 @@ impl Proposals {
         account: &AccountId,
         id: ProposalId,
         reason: Option<String>,
-        via: Via,
+        via: DecisionChannel,
         deadline: Instant,
     ) -> Result<Proposal, Failure> {
-        let swapped = self.swap(account, id, &Choice::Reject { reason }, via, None, deadline).await?;
+        let swapped = self.swap(account, id, &Decision::Reject { reason }, via, None, deadline).await?;
         let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
         match swapped {
             // The same again is the same.
-            Swapped::Done | Swapped::Is(Status::Rejected) => Ok(proposal),
-            Swapped::Is(status) => Err(closed(status, proposal.error_message.as_deref())),
+            TransitionResult::Done | TransitionResult::Is(Status::Rejected) => Ok(proposal),
+            TransitionResult::Is(status) => Err(closed(status, proposal.error_message.as_deref())),
         }
     }
 }
 
 /// What the ledger said to a decision.
-pub(super) fn verdict_of(verdict: &str) -> Result<Swapped, Failure> {
+pub(super) fn verdict_of(verdict: &str) -> Result<TransitionResult, Failure> {
     match verdict {
-        "done" => Ok(Swapped::Done),
+        "done" => Ok(TransitionResult::Done),
         "not_yours" => Err(Failure::new(
             ErrorCode::NotPermitted,
             "a person who is not the proposer has to approve this, outside of the agent; nothing was written",
@@ -156,7 +156,7 @@ pub(super) fn verdict_of(verdict: &str) -> Result<Swapped, Failure> {
         )
         .hint("Read it with get_proposal, show that, and confirm with its digest.")),
         verdict => match Status::parse(verdict) {
-            Some(status) => Ok(Swapped::Is(status)),
+            Some(status) => Ok(TransitionResult::Is(status)),
             None => Err(refused(verdict)),
         },
     }

@@ -28,17 +28,17 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-pub use agreed::Agreed;
-pub use carry_out::Carried;
-pub use decide::{Choice, Via};
+pub use agreed::ConfirmedProposal;
+pub use carry_out::ExecutedProposal;
+pub use decide::{Decision, DecisionChannel};
 pub use people::DecisionNonce;
 pub use preview::Preview;
-pub use proposal::{Draft, Proposal, ProposalFilter, ProposalLine};
+pub use proposal::{Draft, Proposal, ProposalFilter, ProposalSummary};
 pub use state::{Status as ProposalStatus, Tier, not_found};
 
 use crate::admit::{key_reused, ledger_failure, superseded};
 use crate::conflicts;
-use crate::executor::Executor;
+use crate::executor::WriteExecutor;
 use crate::fingerprint::{Fingerprints, sha256_hex};
 use crate::gate::{Gate, internal_error};
 use crate::intent::{slot, undoes};
@@ -114,10 +114,10 @@ impl Proposals {
     /// What the call would be refused with, because of an identical write that does not stand any more or of a key that is bound; or that
     /// the ledger cannot be read.
     pub async fn standing(&self, draft: &Draft, deadline: Instant) -> Result<Option<(CorrelationId, Value)>, Failure> {
-        let fingerprint = self.fingerprints.of(&draft.tool, &draft.order.params);
-        let account = &draft.order.principal.account_id;
+        let fingerprint = self.fingerprints.of(&draft.tool, &draft.request.params);
+        let account = &draft.request.principal.account_id;
         let key = draft.idempotency_key.as_deref();
-        let undoes = undoes(key, draft.executor.as_ref(), &draft.order);
+        let undoes = undoes(key, draft.executor.as_ref(), &draft.request);
         let slot = slot(account, &draft.tool, key, &undoes, &fingerprint);
         let standing = standing::standing(&self.writer, Some(slot), Some(fingerprint.as_str().to_owned()), deadline);
         match standing.await.map_err(|error| ledger_failure(&error))? {
@@ -135,7 +135,7 @@ impl Proposals {
     /// What it would fail with, or why it could not be shown.
     pub async fn preview(&self, draft: &Draft, deadline: Instant) -> Result<Preview, Failure> {
         let executor = draft.executor.as_ref();
-        let trials = Trials { writer: &self.writer, executor, order: &draft.order, deadline };
+        let trials = Trials { writer: &self.writer, executor, request: &draft.request, deadline };
         if !executor.keeps_to_its_preview() {
             return Ok(Preview::untried(trials.once().await?));
         }
@@ -161,8 +161,8 @@ impl Proposals {
     #[must_use]
     pub fn is_of(&self, proposal: &Proposal, draft: &Draft) -> bool {
         proposal.tool_name == draft.tool
-            && proposal.account_id == draft.order.principal.account_id
-            && proposal.params_hash == self.fingerprints.of(&draft.tool, &draft.order.params).as_str()
+            && proposal.account_id == draft.request.principal.account_id
+            && proposal.params_hash == self.fingerprints.of(&draft.tool, &draft.request.params).as_str()
             && proposal.idempotency_key == draft.idempotency_key
     }
 
@@ -179,20 +179,20 @@ impl Proposals {
     ) -> Result<Proposal, Failure> {
         let shown = serde_json::to_string(preview)
             .map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
-        let arguments = Value::Object(draft.order.params.clone()).to_string();
+        let arguments = Value::Object(draft.request.params.clone()).to_string();
         too_large(arguments.len(), shown.len())?;
-        let client = &draft.order.principal.client;
+        let client = &draft.request.principal.client;
         let params = [
             Some(ProposalId::new().to_string()),
-            Some(draft.order.principal.account_id.as_str().to_owned()),
-            draft.order.principal.actor.clone(),
+            Some(draft.request.principal.account_id.as_str().to_owned()),
+            draft.request.principal.actor.clone(),
             Some(draft.tool.clone()),
             Some(draft.tool_version.clone()),
             Some(definition(draft.executor.as_ref())),
             Some(draft.tier.as_str().to_owned()),
             Some(description.to_owned()),
             Some(arguments),
-            Some(self.fingerprints.of(&draft.tool, &draft.order.params).as_str().to_owned()),
+            Some(self.fingerprints.of(&draft.tool, &draft.request.params).as_str().to_owned()),
             draft.idempotency_key.clone(),
             Some(shown),
             Some(self.lifetime.as_secs_f64().to_string()),
@@ -206,7 +206,7 @@ impl Proposals {
         let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 2]>::try_from(row).ok());
         match row {
             Some([_, Some(stored)]) => match ProposalId::parse(&stored) {
-                Some(id) => self.get(Some(&draft.order.principal.account_id), id).await?.ok_or_else(not_found),
+                Some(id) => self.get(Some(&draft.request.principal.account_id), id).await?.ok_or_else(not_found),
                 None => Err(not_found()),
             },
             _ => Err(Failure::new(
@@ -230,7 +230,7 @@ impl Proposals {
     ///
     /// # Errors
     /// That the ledger cannot be read.
-    pub async fn list(&self, filter: &ProposalFilter) -> Result<Vec<ProposalLine>, Failure> {
+    pub async fn list(&self, filter: &ProposalFilter) -> Result<Vec<ProposalSummary>, Failure> {
         let params = [
             filter.account.as_ref().map(|account| account.as_str().to_owned()),
             filter.status.map(|status| status.as_str().to_owned()),
@@ -243,7 +243,7 @@ impl Proposals {
     ///
     /// # Errors
     /// That the ledger cannot be read.
-    pub async fn find(&self, prefix: &IdPrefix, limit: u32) -> Result<Vec<ProposalLine>, Failure> {
+    pub async fn find(&self, prefix: &IdPrefix, limit: u32) -> Result<Vec<ProposalSummary>, Failure> {
         let [low, high] = prefix.range();
         self.read(LINE_SQL, FIND_SQL, &[Some(low), Some(high), Some(limit.to_string())]).await
     }
@@ -273,7 +273,7 @@ impl Proposals {
 }
 
 /// What the executor does, as the ledger keeps it.
-fn definition(executor: &dyn Executor) -> String {
+fn definition(executor: &dyn WriteExecutor) -> String {
     sha256_hex(&executor.definition())
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::{ErrorCode, Failure, ProposalId, Secret};
 use tokio::time::Instant;
 
-use super::decide::{Choice, Swapped, verdict_of};
+use super::decide::{Decision, TransitionResult, verdict_of};
 use super::state::{Status, closed, not_found};
 use super::{Proposal, Proposals};
 use crate::admit::ledger_failure;
@@ -42,12 +42,12 @@ impl Proposals {
         &self,
         id: ProposalId,
         who: &str,
-        choice: &Choice,
+        choice: &Decision,
         nonce: DecisionNonce,
     ) -> Result<Proposal, Failure> {
         let (outcome, digest, reason) = match choice {
-            Choice::Confirm { digest } => ("confirmed", Some(digest.clone()), None),
-            Choice::Reject { reason } => ("rejected", None, reason.clone()),
+            Decision::Confirm { digest } => ("confirmed", Some(digest.clone()), None),
+            Decision::Reject { reason } => ("rejected", None, reason.clone()),
         };
         let nonce = Some(nonce.0.expose().to_owned());
         let params = [Some(id.to_string()), Some(outcome.to_owned()), Some(who.to_owned()), digest, reason, nonce];
@@ -79,12 +79,14 @@ impl Proposals {
         };
         let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
         let again = match choice {
-            Choice::Confirm { .. } => [Status::Confirmed, Status::Executed],
-            Choice::Reject { .. } => [Status::Rejected; 2],
+            Decision::Confirm { .. } => [Status::Confirmed, Status::Executed],
+            Decision::Reject { .. } => [Status::Rejected; 2],
         };
         match swapped {
-            Swapped::Is(status) if !again.contains(&status) => Err(closed(status, proposal.error_message.as_deref())),
-            Swapped::Done | Swapped::Is(_) => Ok(proposal),
+            TransitionResult::Is(status) if !again.contains(&status) => {
+                Err(closed(status, proposal.error_message.as_deref()))
+            }
+            TransitionResult::Done | TransitionResult::Is(_) => Ok(proposal),
         }
     }
 

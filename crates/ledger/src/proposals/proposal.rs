@@ -8,13 +8,13 @@ use serde_json::{Map, Value};
 
 use super::preview::Preview;
 use super::state::{Status, Tier, closed};
-use crate::executor::{Executor, Order};
+use crate::executor::{WriteExecutor, WriteRequest};
 
 /// A write that is to be proposed.
 #[derive(Clone)]
 pub struct Draft {
     /// Who wants what.
-    pub order: Order,
+    pub request: WriteRequest,
     /// The tool.
     pub tool: String,
     /// `meta.tool_version` of its answers.
@@ -24,7 +24,7 @@ pub struct Draft {
     /// The caller's own key, if there is one.
     pub idempotency_key: Option<String>,
     /// What would carry it out.
-    pub executor: Arc<dyn Executor>,
+    pub executor: Arc<dyn WriteExecutor>,
 }
 
 /// A stored proposal. Times are RFC 3339, UTC.
@@ -87,7 +87,7 @@ pub struct Proposal {
 
 /// A proposal in short: without parameters and preview, which may be large.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ProposalLine {
+pub struct ProposalSummary {
     /// Its name.
     pub proposal_id: ProposalId,
     /// Whose write it is.
@@ -146,12 +146,12 @@ impl Proposal {
 
     /// On whose behalf it is carried out.
     #[must_use]
-    pub fn order(&self) -> Order {
+    pub fn request(&self) -> WriteRequest {
         let principal = Principal {
             account_id: self.account_id.clone(),
             actor: self.actor.clone(),
             client: self.client.clone().unwrap_or_default(),
         };
-        Order { principal, params: self.params.clone() }
+        WriteRequest { principal, params: self.params.clone() }
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use contract::{CorrelationId, ErrorCode, Failure, ProposalId};
 use tokio::time::Instant;
 
-use super::{Carried, Proposals};
+use super::{ExecutedProposal, Proposals};
 use crate::admit::ledger_failure;
-use crate::executors::Executors;
-use crate::gate::Stopped;
+use crate::executors::ExecutorRegistry;
+use crate::gate::WriteError;
 
 const CONFIRMED_SQL: &str = "select p.proposal_id from countersign.proposal p \
     where p.status = 'confirmed' and p.attempt_until <= clock_timestamp() and p.tool_name = any ($1::text[]) \
@@ -31,7 +31,7 @@ impl Proposals {
     ///
     /// # Errors
     /// That the ledger cannot be used.
-    pub async fn recover(&self, executors: &Arc<Executors>) -> Result<(), Failure> {
+    pub async fn recover(&self, executors: &Arc<ExecutorRegistry>) -> Result<(), Failure> {
         let names: Vec<String> = executors.names().map(|name| serde_json::Value::from(name).to_string()).collect();
         let names = vec![Some(format!("{{{}}}", names.join(",")))];
         let open = self.ask_words(CONFIRMED_SQL, names, Instant::now() + self.call_deadline).await?;
@@ -56,7 +56,11 @@ impl Proposals {
     }
 
     /// Carries it out, unless somebody else has it or it cannot be.
-    async fn take_up(&self, id: ProposalId, executors: &Executors) -> Option<Result<Carried, Stopped>> {
+    async fn take_up(
+        &self,
+        id: ProposalId,
+        executors: &ExecutorRegistry,
+    ) -> Option<Result<ExecutedProposal, WriteError>> {
         let deadline = Instant::now() + self.call_deadline;
         let attempt = CorrelationId::new();
         let lease = Some(self.lease().as_secs_f64().to_string());

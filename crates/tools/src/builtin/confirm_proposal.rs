@@ -3,8 +3,8 @@
 use std::pin::Pin;
 
 use contract::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
-use ledger::Settled;
-use ledger::proposals::{Proposal, ProposalStatus, Proposals, Tier, Via, not_found};
+use ledger::WriteOutcome;
+use ledger::proposals::{DecisionChannel, Proposal, ProposalStatus, Proposals, Tier, not_found};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -127,11 +127,12 @@ impl Tool for ConfirmProposal {
                         return Self::ask(&proposal, title.unwrap_or(&proposal.tool_name));
                     }
                     let (account, executors) = (&call.principal.account_id, call.tools.executors());
-                    let confirmed = self.proposals.confirm(account, id, digest, Via::Tool, executors, call.deadline);
+                    let confirmed =
+                        self.proposals.confirm(account, id, digest, DecisionChannel::Tool, executors, call.deadline);
                     confirmed.await.map_err(refused)?
                 }
             };
-            let Settled::Executed { correlation_id, data, rows_affected, rollback } = carried.settled else {
+            let WriteOutcome::Executed { correlation_id, data, rows_affected, rollback } = carried.settled else {
                 return Err(Failure::new(ErrorCode::InternalError, "the write has no answer of its own").into());
             };
             let data = ConfirmData {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use contract::{ErrorCode, Failure, Reach, Redaction, Rollback, TOOL_VERSION, TableUse};
 use ledger::proposals::{Draft, Tier};
-use ledger::{Attempt, Executor, Gate, Keep, Order, Work, Working, WriteTx};
+use ledger::{Attempt, Gate, Keep, Work, WriteExecutor, WriteFuture, WriteRequest, WriteTx};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,13 +67,13 @@ struct ExecuteData {
 pub(super) struct ExecuteSql {
     info: ToolInfo,
     gate: Gate,
-    executor: Arc<dyn Executor>,
+    executor: Arc<dyn WriteExecutor>,
     /// Who has to agree, and how they are asked; `None` for nobody.
     proposing: Option<(Tier, Proposing)>,
 }
 
 impl ExecuteSql {
-    pub(super) fn new(backends: &Backends, settings: &ExecuteSqlSettings, executor: Arc<dyn Executor>) -> Self {
+    pub(super) fn new(backends: &Backends, settings: &ExecuteSqlSettings, executor: Arc<dyn WriteExecutor>) -> Self {
         let proposing = settings
             .tier
             .map(|tier| (tier, Proposing { proposals: backends.proposals.clone(), title: TITLE.to_owned() }));
@@ -120,11 +120,11 @@ impl Tool for ExecuteSql {
             let Arguments { sql, params, idempotency_key } =
                 super::arguments(NAME, std::mem::take(&mut call.arguments))?;
             let recorded = [("sql".to_owned(), Value::from(sql)), ("params".to_owned(), params.into())];
-            let order = Order { principal: call.principal.clone(), params: recorded.into_iter().collect() };
+            let request = WriteRequest { principal: call.principal.clone(), params: recorded.into_iter().collect() };
             let executor = Arc::clone(&self.executor);
             if let Some((tier, proposing)) = &self.proposing {
                 let draft = Draft {
-                    order,
+                    request,
                     tool: NAME.to_owned(),
                     tool_version: TOOL_VERSION.to_owned(),
                     tier: *tier,
@@ -134,9 +134,9 @@ impl Tool for ExecuteSql {
                 return proposing.call(&call, draft, vec![UNTRIED.to_owned()]).await;
             }
             refuse_answer(&call)?;
-            executor.check(&order)?;
+            executor.check(&request)?;
             let attempt = Attempt {
-                order,
+                request,
                 tool: NAME.to_owned(),
                 redaction: Redaction::default(),
                 idempotency_key,
@@ -185,8 +185,8 @@ impl SqlExecutor {
     }
 }
 
-fn ordered(order: &Order) -> Result<Ordered, Failure> {
-    serde_json::from_value(Value::Object(order.params.clone()))
+fn ordered(request: &WriteRequest) -> Result<Ordered, Failure> {
+    serde_json::from_value(Value::Object(request.params.clone()))
         .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))
 }
 
@@ -196,9 +196,9 @@ fn work(data: &impl Serialize, rows_affected: u64) -> Result<Work, Failure> {
     Ok(Work { data, rows_affected, before: None, after: None, rollback })
 }
 
-impl Executor for SqlExecutor {
-    fn check(&self, order: &Order) -> Result<(), Failure> {
-        let sql = ordered(order)?.sql;
+impl WriteExecutor for SqlExecutor {
+    fn check(&self, request: &WriteRequest) -> Result<(), Failure> {
+        let sql = ordered(request)?.sql;
         if sql.contains('\0') || sql.len() > MAX_SQL_BYTES as usize {
             let message = format!("{NAME}: sql takes at most {MAX_SQL_BYTES} bytes without U+0000");
             return Err(Failure::new(ErrorCode::InvalidParams, message));
@@ -206,9 +206,9 @@ impl Executor for SqlExecutor {
         Ok(())
     }
 
-    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
-            let Ordered { sql, params } = ordered(order)?;
+            let Ordered { sql, params } = ordered(request)?;
             let answered = tx.run_any(&sql, &params, self.keep).await?;
             let result = QueryData::new(answered.result, |_| REST);
             Ok(work(&ExecuteData { command_tag: answered.command_tag, result }, answered.rows_affected)?)
@@ -217,9 +217,9 @@ impl Executor for SqlExecutor {
 
     /// It is not tried: nobody has agreed to it yet, and not everything that a statement does is rolled back. What it
     /// would return could also be what nobody wants an agent to read.
-    fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
+    fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
-            let Ordered { sql, params } = ordered(order)?;
+            let Ordered { sql, params } = ordered(request)?;
             let foreseen = tx.foresee(&sql, &params).await?;
             let tables = foreseen.reach.and_then(|reach| match reach {
                 Reach::Planned { tables, .. } => Some(tables),

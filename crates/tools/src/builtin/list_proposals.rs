@@ -50,14 +50,14 @@ impl JsonSchema for StatusName {
 #[derive(Debug, Serialize, JsonSchema)]
 struct ProposalsData {
     /// The proposals, newest first.
-    proposals: Vec<ProposalLine>,
+    proposals: Vec<ProposalSummary>,
     /// How many there are in `proposals`.
     count: usize,
 }
 
 /// A proposal in short.
 #[derive(Debug, Serialize, JsonSchema)]
-struct ProposalLine {
+struct ProposalSummary {
     /// What the other tools name it by.
     #[schemars(with = "String")]
     proposal_id: ProposalId,
@@ -85,8 +85,8 @@ struct ProposalLine {
     error_message: Option<String>,
 }
 
-impl From<proposals::ProposalLine> for ProposalLine {
-    fn from(proposal: proposals::ProposalLine) -> Self {
+impl From<proposals::ProposalSummary> for ProposalSummary {
+    fn from(proposal: proposals::ProposalSummary) -> Self {
         Self {
             proposal_id: proposal.proposal_id,
             action: proposal.tool_name,
@@ -127,7 +127,7 @@ impl Tool for ListProposals {
                 status: arguments.status.as_deref().and_then(ProposalStatus::parse),
                 limit: arguments.limit,
             };
-            let proposals: Vec<ProposalLine> =
+            let proposals: Vec<ProposalSummary> =
                 self.proposals.list(&filter).await?.into_iter().map(Into::into).collect();
             Answer::read(&ProposalsData { count: proposals.len(), proposals })
         })

@@ -23,7 +23,7 @@ use contract::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
 use ledger::plans::Plans;
 use ledger::proposals::{Proposals, Tier};
 use ledger::read::{ReadError, ReadLimits, Reader, TruncatedBy};
-use ledger::{DuplicateExecutor, Executors, Gate, Records, States};
+use ledger::{DuplicateExecutor, ExecutorRegistry, Gate, LedgerGauges, Records};
 use manifest::{Access, Catalog};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -52,7 +52,7 @@ pub struct Backends {
     /// The writes that wait for somebody to agree.
     pub proposals: Proposals,
     /// What of the ledger is open, for [`Metrics::render`].
-    pub states: States,
+    pub states: LedgerGauges,
     /// Where calls are counted: for as long as the process lives, whatever tools it serves.
     pub metrics: Metrics,
     /// `None` if execute_sql is not served.
@@ -72,7 +72,7 @@ pub struct ExecuteSqlSettings {
 pub(crate) fn register(
     backends: &Backends,
     catalog: &Catalog,
-    executors: &mut Executors,
+    executors: &mut ExecutorRegistry,
 ) -> Result<(), DuplicateExecutor> {
     let tiers = UndoTiers::new(backends, catalog);
     executors.register(undo_mutation::NAME, Arc::new(undo_mutation::UndoExecutor::new(tiers.clone())))?;
@@ -90,7 +90,7 @@ pub(crate) fn register(
 pub(crate) fn all(
     backends: &Backends,
     catalog: &Catalog,
-    executors: &Executors,
+    executors: &ExecutorRegistry,
 ) -> Result<Vec<Box<dyn Tool>>, (String, String)> {
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if let Some(reader) = &backends.reader {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use contract::{ErrorCode, Failure, Redaction, Rollback, UNDO_TOOL};
-use ledger::{Executor, Executors, Gate, Order};
+use ledger::{ExecutorRegistry, Gate, WriteExecutor, WriteRequest};
 use manifest::{Access, Catalog};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -94,32 +94,32 @@ enum Target {
 
 impl Target {
     /// What these arguments order, with what of it must not be shown and the warnings about it.
-    async fn order(
+    async fn request(
         &self,
         arguments: &Map<String, Value>,
         call: &Call,
-    ) -> Result<(Order, Redaction, Vec<String>), Failure> {
+    ) -> Result<(WriteRequest, Redaction, Vec<String>), Failure> {
         match self {
             Self::Manifest(tool) => {
-                let order = tool.order(arguments, &call.principal);
-                let redaction = redaction(tool.spec(), &order.params);
-                let warnings = scripts::warnings(tool.spec(), &order.params);
-                Ok((order, redaction, warnings))
+                let request = tool.request(arguments, &call.principal);
+                let redaction = redaction(tool.spec(), &request.params);
+                let warnings = scripts::warnings(tool.spec(), &request.params);
+                Ok((request, redaction, warnings))
             }
             Self::Undo(tool) => {
-                let (order, write) = UndoMutation::order(arguments.clone(), call)?;
+                let (request, write) = UndoMutation::request(arguments.clone(), call)?;
                 // Whose write it is, and whether there is anything to undo.
                 tool.tier(call, write).await?;
-                Ok((order, Redaction::default(), Vec::new()))
+                Ok((request, Redaction::default(), Vec::new()))
             }
             Self::UndoRun(tool) => {
                 let planned = tool.planned(arguments.clone(), call).await?;
-                Ok((planned.order, Redaction::default(), Vec::new()))
+                Ok((planned.request, Redaction::default(), Vec::new()))
             }
         }
     }
 
-    fn executor(&self) -> &Arc<dyn Executor> {
+    fn executor(&self) -> &Arc<dyn WriteExecutor> {
         match self {
             Self::Manifest(tool) => tool.executor(),
             Self::Undo(tool) => tool.executor(),
@@ -134,7 +134,7 @@ impl PreviewMutation {
     pub(super) fn new(
         backends: &Backends,
         catalog: &Catalog,
-        executors: &Executors,
+        executors: &ExecutorRegistry,
         tiers: &UndoTiers,
     ) -> Result<Self, (String, String)> {
         let mut targets = BTreeMap::new();
@@ -192,15 +192,15 @@ impl Tool for PreviewMutation {
             let arguments: Arguments = super::arguments(NAME, std::mem::take(&mut call.arguments))?;
             let (target, checker) = self.target(&arguments.tool, &call.tools)?;
             checker.check(&arguments.tool, &arguments.params)?;
-            let (order, redaction, warnings) = target.order(&arguments.params, &call).await?;
+            let (request, redaction, warnings) = target.request(&arguments.params, &call).await?;
             let executor = target.executor();
-            executor.check(&order)?;
-            let work = self.gate.preview(executor.as_ref(), &order, call.deadline).await;
+            executor.check(&request)?;
+            let work = self.gate.preview(executor.as_ref(), &request, call.deadline).await;
             let (work, effects) = work.map_err(|failure| failure.redacted(&redaction))?;
             let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
             let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
             Answer::read(&PreviewData {
-                params: redaction.params(&order.params),
+                params: redaction.params(&request.params),
                 result: redaction.value(&work.data),
                 rows_affected: work.rows_affected,
                 rollback: redaction.value(&shown(&work.rollback)?),

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use contract::{ProposalId, TOOL_VERSION};
-use ledger::proposals::{ProposalStatus, Proposals, Via};
+use ledger::proposals::{DecisionChannel, ProposalStatus, Proposals};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -79,7 +79,8 @@ impl Tool for RejectProposal {
             let arguments: Arguments = super::arguments(NAME, call.arguments)?;
             let id = proposal_id(NAME, &arguments.proposal_id)?;
             let account = &call.principal.account_id;
-            let rejected = self.proposals.reject(account, id, arguments.reason, Via::Tool, call.deadline).await?;
+            let rejected =
+                self.proposals.reject(account, id, arguments.reason, DecisionChannel::Tool, call.deadline).await?;
             Answer::read(&RejectData {
                 proposal_id: id,
                 action: rejected.tool_name,

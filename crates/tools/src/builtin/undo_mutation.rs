@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use contract::{CorrelationId, ErrorCode, Failure, Redaction, Rollback, TOOL_VERSION, UNDO_TOOL};
 use ledger::proposals::Draft;
-use ledger::{Attempt, Executor, Gate, Order, Records, Work, Working, WriteTx};
+use ledger::{Attempt, Gate, Records, Work, WriteExecutor, WriteFuture, WriteRequest, WriteTx};
 use manifest::{Access, Tier};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,13 +48,13 @@ pub(super) struct UndoMutation {
     info: ToolInfo,
     gate: Gate,
     records: Records,
-    executor: Arc<dyn Executor>,
+    executor: Arc<dyn WriteExecutor>,
     proposing: Proposing,
     tiers: UndoTiers,
 }
 
 impl UndoMutation {
-    pub(super) fn new(backends: &Backends, tiers: UndoTiers, executor: Arc<dyn Executor>) -> Self {
+    pub(super) fn new(backends: &Backends, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
         let info = ToolInfo {
             name: NAME.to_owned(),
             title: Some(TITLE.to_owned()),
@@ -75,19 +75,22 @@ impl UndoMutation {
     }
 
     /// What carries it out.
-    pub(super) fn executor(&self) -> &Arc<dyn Executor> {
+    pub(super) fn executor(&self) -> &Arc<dyn WriteExecutor> {
         &self.executor
     }
 
     /// The undo that these arguments order, and the write that it takes back.
-    pub(super) fn order(arguments: Map<String, Value>, call: &Call) -> Result<(Order, CorrelationId), Failure> {
+    pub(super) fn request(
+        arguments: Map<String, Value>,
+        call: &Call,
+    ) -> Result<(WriteRequest, CorrelationId), Failure> {
         let Arguments { correlation_id } = super::arguments(NAME, arguments)?;
         let params = Map::from_iter([("correlation_id".to_owned(), correlation_id.into())]);
-        let mut order = Order { principal: call.principal.clone(), params };
-        let write = undone(&order)?;
+        let mut request = WriteRequest { principal: call.principal.clone(), params };
+        let write = undone(&request)?;
         // As PostgreSQL writes it: the same call in other letters is the same call.
-        order.params.insert("correlation_id".to_owned(), write.to_string().into());
-        Ok((order, write))
+        request.params.insert("correlation_id".to_owned(), write.to_string().into());
+        Ok((request, write))
     }
 
     /// Who has to agree to this undo: as for the write, or the strictest of several.
@@ -104,18 +107,18 @@ impl Tool for UndoMutation {
     fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move {
             let arguments = std::mem::take(&mut call.arguments);
-            let (order, write) = Self::order(arguments, &call)?;
+            let (request, write) = Self::request(arguments, &call)?;
             let tier = self.tier(&call, write).await?;
             let (tool, executor) = (NAME.to_owned(), Arc::clone(&self.executor));
             let idempotency_key = Some(format!("undo:{write}"));
             if let Some(tier) = agreement(tier) {
                 let tool_version = TOOL_VERSION.to_owned();
-                let draft = Draft { order, tool, tool_version, tier, idempotency_key, executor };
+                let draft = Draft { request, tool, tool_version, tier, idempotency_key, executor };
                 return self.proposing.call(&call, draft, Vec::new()).await;
             }
             refuse_answer(&call)?;
             let (redaction, deadline) = (Redaction::default(), call.deadline);
-            let attempt = Attempt { order, tool, redaction, idempotency_key, deadline, executor, agreed: None };
+            let attempt = Attempt { request, tool, redaction, idempotency_key, deadline, executor, agreed: None };
             answer(NAME, self.gate.perform(attempt).await)
         })
     }
@@ -132,14 +135,14 @@ impl UndoExecutor {
     }
 }
 
-impl Executor for UndoExecutor {
-    fn check(&self, order: &Order) -> Result<(), Failure> {
-        undone(order).map(drop)
+impl WriteExecutor for UndoExecutor {
+    fn check(&self, request: &WriteRequest) -> Result<(), Failure> {
+        undone(request).map(drop)
     }
 
-    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
-            let write = undone(order)?;
+            let write = undone(request)?;
             let rows = ledger::undo::undo(tx, &[write]).await?;
             Ok(Work {
                 data: json!(UndoData { undone: write.to_string(), rows }),
@@ -152,10 +155,10 @@ impl Executor for UndoExecutor {
     }
 
     /// An undo that the ledger would refuse is not shown as one that can be made.
-    fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
+    fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
-            let work = self.execute(tx, order).await?;
-            ledger::undo::refuse_trial(tx, &[undone(order)?]).await?;
+            let work = self.execute(tx, request).await?;
+            ledger::undo::refuse_trial(tx, &[undone(request)?]).await?;
             Ok(work)
         })
     }
@@ -171,8 +174,8 @@ impl Executor for UndoExecutor {
 }
 
 /// The write that the order names.
-fn undone(order: &Order) -> Result<CorrelationId, Failure> {
-    let write = order.params.get("correlation_id").and_then(Value::as_str).and_then(CorrelationId::parse);
+fn undone(request: &WriteRequest) -> Result<CorrelationId, Failure> {
+    let write = request.params.get("correlation_id").and_then(Value::as_str).and_then(CorrelationId::parse);
     write.ok_or_else(|| {
         let message = format!("{NAME}: correlation_id must be a UUID like 3f0c1a52-9c1e-4c7e-8a55-0d9f6b1f2a34");
         Failure::new(ErrorCode::InvalidParams, message)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use contract::{ErrorCode, Failure};
 use ledger::plans::{Part, Plan, PlanMode, Plans, Selection, digest_of};
-use ledger::{Executor, Gate, Order, Records};
+use ledger::{Gate, Records, WriteExecutor, WriteRequest};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -132,12 +132,12 @@ pub(super) struct UndoPlan {
     gate: Gate,
     records: Records,
     plans: Plans,
-    executor: Arc<dyn Executor>,
+    executor: Arc<dyn WriteExecutor>,
     tiers: UndoTiers,
 }
 
 impl UndoPlan {
-    pub(super) fn new(backends: &Backends, tiers: UndoTiers, executor: Arc<dyn Executor>) -> Self {
+    pub(super) fn new(backends: &Backends, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
         Self {
             info: reading_info::<Arguments, PlanData>(NAME, "Plan the undo of many writes", DESCRIPTION, Access::Admin),
             gate: backends.gate.clone(),
@@ -183,8 +183,8 @@ impl UndoPlan {
         let digest = digest_of(std::slice::from_ref(part));
         let writes = part.writes.clone();
         let params = Map::from_iter([("digest".to_owned(), digest.into()), ("writes".to_owned(), writes.into())]);
-        let order = Order { principal: call.principal.clone(), params };
-        match self.gate.preview(self.executor.as_ref(), &order, call.deadline).await {
+        let request = WriteRequest { principal: call.principal.clone(), params };
+        match self.gate.preview(self.executor.as_ref(), &request, call.deadline).await {
             Ok(_) => Ok(true),
             Err(Failure { code: ErrorCode::UndoConflict, conflicts: Some(conflicts), .. }) => {
                 plan.refuse(serde_json::from_value(*conflicts).unwrap_or_default());

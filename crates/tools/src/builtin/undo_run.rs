@@ -6,7 +6,7 @@ use std::sync::Arc;
 use contract::{CorrelationId, ErrorCode, Failure, IdPrefix, Redaction, Rollback, TOOL_VERSION};
 use ledger::plans::Plans;
 use ledger::proposals::Draft;
-use ledger::{Attempt, Executor, Gate, Order, Records, Work, Working, WriteTx};
+use ledger::{Attempt, Gate, Records, Work, WriteExecutor, WriteFuture, WriteRequest, WriteTx};
 use manifest::{Access, Tier};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ struct RunData {
 
 /// A plan that is to be carried out.
 pub(super) struct Planned {
-    pub(super) order: Order,
+    pub(super) request: WriteRequest,
     digest: String,
     tier: Tier,
 }
@@ -59,13 +59,13 @@ pub(super) struct UndoRun {
     gate: Gate,
     records: Records,
     plans: Plans,
-    executor: Arc<dyn Executor>,
+    executor: Arc<dyn WriteExecutor>,
     proposing: Proposing,
     tiers: UndoTiers,
 }
 
 impl UndoRun {
-    pub(super) fn new(backends: &Backends, tiers: UndoTiers, executor: Arc<dyn Executor>) -> Self {
+    pub(super) fn new(backends: &Backends, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
         let info = ToolInfo {
             name: NAME.to_owned(),
             title: Some(TITLE.to_owned()),
@@ -92,7 +92,7 @@ impl UndoRun {
     }
 
     /// What carries it out.
-    pub(super) fn executor(&self) -> &Arc<dyn Executor> {
+    pub(super) fn executor(&self) -> &Arc<dyn WriteExecutor> {
         &self.executor
     }
 
@@ -124,9 +124,9 @@ impl UndoRun {
             ("digest".to_owned(), plan.digest.into()),
             ("writes".to_owned(), writes.into()),
         ]);
-        let order = Order { principal: call.principal.clone(), params };
-        let tier = self.tiers.strictest(call, &self.records, NAME, &undone(&order)?).await?;
-        Ok(Planned { order, digest, tier })
+        let request = WriteRequest { principal: call.principal.clone(), params };
+        let tier = self.tiers.strictest(call, &self.records, NAME, &undone(&request)?).await?;
+        Ok(Planned { request, digest, tier })
     }
 }
 
@@ -138,17 +138,17 @@ impl Tool for UndoRun {
     fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move {
             let arguments = std::mem::take(&mut call.arguments);
-            let Planned { order, digest, tier } = self.planned(arguments, &call).await?;
+            let Planned { request, digest, tier } = self.planned(arguments, &call).await?;
             let (tool, executor) = (NAME.to_owned(), Arc::clone(&self.executor));
             let idempotency_key = Some(format!("undo:{digest}"));
             if let Some(tier) = agreement(tier) {
                 let tool_version = TOOL_VERSION.to_owned();
-                let draft = Draft { order, tool, tool_version, tier, idempotency_key, executor };
+                let draft = Draft { request, tool, tool_version, tier, idempotency_key, executor };
                 return self.proposing.call(&call, draft, Vec::new()).await;
             }
             refuse_answer(&call)?;
             let (redaction, deadline) = (Redaction::default(), call.deadline);
-            let attempt = Attempt { order, tool, redaction, idempotency_key, deadline, executor, agreed: None };
+            let attempt = Attempt { request, tool, redaction, idempotency_key, deadline, executor, agreed: None };
             answer(NAME, self.gate.perform(attempt).await)
         })
     }
@@ -165,16 +165,16 @@ impl PlanExecutor {
     }
 }
 
-impl Executor for PlanExecutor {
-    fn check(&self, order: &Order) -> Result<(), Failure> {
-        undone(order).map(drop)
+impl WriteExecutor for PlanExecutor {
+    fn check(&self, request: &WriteRequest) -> Result<(), Failure> {
+        undone(request).map(drop)
     }
 
-    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
-            let writes = undone(order)?;
-            let digest = order.params.get("digest").and_then(Value::as_str).unwrap_or_default();
-            let rows = ledger::undo::undo_plan(tx, order, &writes, digest).await?;
+            let writes = undone(request)?;
+            let digest = request.params.get("digest").and_then(Value::as_str).unwrap_or_default();
+            let rows = ledger::undo::undo_plan(tx, request, &writes, digest).await?;
             Ok(Work {
                 data: json!(RunData { writes: writes.len(), rows }),
                 rows_affected: rows,
@@ -186,10 +186,10 @@ impl Executor for PlanExecutor {
     }
 
     /// An undo that the ledger would refuse is not shown as one that can be made.
-    fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
+    fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
-            let work = self.execute(tx, order).await?;
-            ledger::undo::refuse_trial(tx, &undone(order)?).await?;
+            let work = self.execute(tx, request).await?;
+            ledger::undo::refuse_trial(tx, &undone(request)?).await?;
             Ok(work)
         })
     }
@@ -203,14 +203,14 @@ impl Executor for PlanExecutor {
         true
     }
 
-    fn undoes(&self, order: &Order) -> Vec<CorrelationId> {
-        undone(order).unwrap_or_default()
+    fn undoes(&self, request: &WriteRequest) -> Vec<CorrelationId> {
+        undone(request).unwrap_or_default()
     }
 }
 
 /// The writes that the order names.
-fn undone(order: &Order) -> Result<Vec<CorrelationId>, Failure> {
-    let writes = order.params.get("writes").and_then(Value::as_array);
+fn undone(request: &WriteRequest) -> Result<Vec<CorrelationId>, Failure> {
+    let writes = request.params.get("writes").and_then(Value::as_array);
     let writes = writes.into_iter().flatten().map(|write| write.as_str().and_then(CorrelationId::parse));
     match writes.collect::<Option<Vec<_>>>() {
         Some(writes) if !writes.is_empty() => Ok(writes),

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::SystemTime;
 
-use ledger::Counted;
+use ledger::LedgerCounts;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
@@ -64,7 +64,7 @@ struct Shared {
     registry: Registry,
     calls: Calls,
     http: Http,
-    ledger: Cached<Counted>,
+    ledger: Cached<LedgerCounts>,
     /// Whether the ledger did not answer when it was last asked.
     is_silent: AtomicBool,
     /// When the process began, or soon after.

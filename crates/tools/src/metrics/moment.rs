@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ledger::read::PoolUse;
-use ledger::{Counted, States};
+use ledger::{LedgerCounts, LedgerGauges};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
@@ -30,7 +30,7 @@ struct StatusLabel {
 }
 
 /// Asks the ledger. The log says why there is no answer, the first time.
-pub(super) async fn count(states: States, is_silent: &AtomicBool) -> Option<Counted> {
+pub(super) async fn count(states: LedgerGauges, is_silent: &AtomicBool) -> Option<LedgerCounts> {
     let counted = states.count().await;
     let was_silent = is_silent.swap(counted.is_err(), Ordering::Relaxed);
     if let (Err(error), false) = (&counted, was_silent) {
@@ -40,7 +40,7 @@ pub(super) async fn count(states: States, is_silent: &AtomicBool) -> Option<Coun
 }
 
 /// The gauges of this moment; `counted` is what the ledger said.
-pub(super) fn registry(backends: &Backends, counted: Option<&Counted>) -> Registry {
+pub(super) fn registry(backends: &Backends, counted: Option<&LedgerCounts>) -> Registry {
     let mut registry = Registry::with_prefix(PREFIX);
     let read = backends.reader.as_ref().map(|reader| ("read", reader.usage()));
     let pools: Vec<(&'static str, PoolUse)> = read.into_iter().chain([("write", backends.gate.usage())]).collect();
@@ -67,7 +67,7 @@ fn register_pools(registry: &mut Registry, pools: &[(&'static str, PoolUse)]) {
     registry.register("pool_waiting", "Calls that wait for a session", waiting);
 }
 
-fn register_records(registry: &mut Registry, counted: &Counted) {
+fn register_records(registry: &mut Registry, counted: &LedgerCounts) {
     let number = |count: u64| ConstGauge::new(count);
     registry.register("records_pending", "Writes without an outcome", number(counted.pending_records));
     let help = "Since the oldest write without an outcome was recorded";
@@ -78,7 +78,7 @@ fn register_records(registry: &mut Registry, counted: &Counted) {
     age(registry, "oldest_unsealed_record", help, counted.oldest_unsealed_record);
 }
 
-fn register_proposals(registry: &mut Registry, counted: &Counted) {
+fn register_proposals(registry: &mut Registry, counted: &LedgerCounts) {
     let open = Family::default();
     set(&open, &StatusLabel { status: "pending" }, counted.pending_proposals);
     set(&open, &StatusLabel { status: "confirmed" }, counted.confirmed_proposals);

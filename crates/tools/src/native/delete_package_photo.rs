@@ -2,7 +2,7 @@
 //! photo becomes the cover when the cover goes.
 
 use contract::{ErrorCode, Failure, Rollback, TOOL_VERSION};
-use ledger::{Executor, Order, Refusal, Statement, Work, Working, WriteTx};
+use ledger::{Refusal, Statement, Work, WriteExecutor, WriteFuture, WriteRequest, WriteTx};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -45,15 +45,15 @@ struct Deleted {
 /// The executor.
 pub(super) struct DeletePackagePhoto;
 
-fn payload(order: &Order) -> Result<Payload, Failure> {
-    serde_json::from_value(Value::Object(order.params.clone()))
+fn payload(request: &WriteRequest) -> Result<Payload, Failure> {
+    serde_json::from_value(Value::Object(request.params.clone()))
         .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))
 }
 
 impl DeletePackagePhoto {
-    async fn delete(tx: &mut WriteTx<'_>, order: &Order) -> Result<Work, Refusal> {
-        let Payload { package_id, photo_id, .. } = payload(order)?;
-        let package = [Some(order.principal.account_id.as_str().to_owned()), Some(package_id.to_string())];
+    async fn delete(tx: &mut WriteTx<'_>, request: &WriteRequest) -> Result<Work, Refusal> {
+        let Payload { package_id, photo_id, .. } = payload(request)?;
+        let package = [Some(request.principal.account_id.as_str().to_owned()), Some(package_id.to_string())];
         let [tenant, number] = package.clone();
         let photo = [tenant, number, Some(photo_id.to_string())];
         let locked = tx.run(&[statement(LOCK_SQL, &package)]).await?;
@@ -90,13 +90,13 @@ const fn statement<'a>(sql: &'a str, params: &'a [Option<String>]) -> Statement<
     Statement { sql, params, param_types: &[] }
 }
 
-impl Executor for DeletePackagePhoto {
-    fn check(&self, order: &Order) -> Result<(), Failure> {
-        payload(order).map(drop)
+impl WriteExecutor for DeletePackagePhoto {
+    fn check(&self, request: &WriteRequest) -> Result<(), Failure> {
+        payload(request).map(drop)
     }
 
-    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, order: &'a Order) -> Working<'a> {
-        Box::pin(Self::delete(tx, order))
+    fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
+        Box::pin(Self::delete(tx, request))
     }
 
     fn definition(&self) -> String {
