@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use contract::{ErrorCode, Principal, Redaction, Rollback};
 use ledger::{
-    Attempt, Ledger, Settings, Statement, Target, Work, WriteError, WriteExecutor, WriteFuture, WriteRequest, WriteTx,
+    Attempt, Ledger, Settings, Statement, Target, WriteError, WriteExecutor, WriteFuture, WriteOutput, WriteRequest,
+    WriteTx,
 };
 use serde_json::{Map, json};
 use testkit::{Database, database};
@@ -27,7 +28,7 @@ impl WriteExecutor for Careless {
                 let _swallowed = tx.run(&[Statement { sql, params: &[], param_types: &[] }]).await;
             }
             let rollback = Rollback::irreversible("It is careless.");
-            Ok(Work { data: json!({}), rows_affected: 1, before: None, after: None, rollback })
+            Ok(WriteOutput { data: json!({}), rows_affected: 1, before: None, after: None, rollback })
         })
     }
 }
@@ -81,9 +82,9 @@ struct Outside {
     shown: AtomicU32,
 }
 
-fn burnt() -> Work {
+fn burnt() -> WriteOutput {
     let rollback = Rollback::irreversible("It is burnt.");
-    Work { data: json!({"burnt": true}), rows_affected: 0, before: None, after: None, rollback }
+    WriteOutput { data: json!({"burnt": true}), rows_affected: 0, before: None, after: None, rollback }
 }
 
 impl WriteExecutor for Outside {

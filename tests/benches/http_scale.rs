@@ -64,9 +64,9 @@ async fn main() {
 async fn line(db: &Database, servers: &[HttpServer], clients: usize, kind: Kind, length: Duration) {
     let visitors: Vec<Visitor> = (0..clients).map(|number| servers[number % servers.len()].visitor()).collect();
     play(&visitors, kind, Duration::from_millis(500)).await;
-    let before = Work::now(db, servers);
+    let before = WriteOutput::now(db, servers);
     let mut took = play(&visitors, kind, length).await;
-    let work = Work::now(db, servers).since(&before);
+    let work = WriteOutput::now(db, servers).since(&before);
     took.sort_unstable();
     let quantile = |percent: usize| took[(took.len() - 1) * percent / 100].as_secs_f64() * 1000.0;
     let s = length.as_secs_f64();
@@ -118,13 +118,13 @@ async fn call(visitor: &Visitor, kind: Kind) {
 }
 
 /// Seconds of a CPU, in all.
-struct Work {
+struct WriteOutput {
     servers: f64,
     postgresql: f64,
     clients: f64,
 }
 
-impl Work {
+impl WriteOutput {
     fn now(db: &Database, servers: &[HttpServer]) -> Self {
         let pid_file =
             std::fs::read_to_string(db.cluster().data_dir().join("postmaster.pid")).expect("PostgreSQL runs");

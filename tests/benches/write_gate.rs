@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 use contract::{CorrelationId, Principal, Redaction, Rollback, UndoCall};
 use embedded::{Cluster, Options};
 use ledger::{
-    Attempt, Gate, Ledger, Settings, Statement, Target, Work, WriteExecutor, WriteFuture, WriteOutcome, WriteRequest,
-    WriteTx,
+    Attempt, Gate, Ledger, Settings, Statement, Target, WriteExecutor, WriteFuture, WriteOutcome, WriteOutput,
+    WriteRequest, WriteTx,
 };
 use serde_json::{Value, json};
 use tokio_postgres::{Client, NoTls};
@@ -151,7 +151,7 @@ impl WriteExecutor for Run {
             let params = data.as_object().cloned().unwrap_or_default();
             let call = UndoCall { tool: "delete_item".to_owned(), params };
             let rollback = Rollback::reversible(vec![call], "Call delete_item to reverse.");
-            Ok(Work { data, rows_affected: 1, before: None, after: None, rollback })
+            Ok(WriteOutput { data, rows_affected: 1, before: None, after: None, rollback })
         })
     }
 }

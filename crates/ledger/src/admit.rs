@@ -15,13 +15,13 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::conflicts;
+use crate::dedup_cache::DedupCache;
 use crate::gate::{Attempt, RESOLVE_TIMEOUT, WriteError};
 use crate::intent::Intent;
-use crate::memory::DedupCache;
 use crate::resolve;
 
 /// What T1 found.
-pub(crate) enum Verdict {
+pub(crate) enum AdmitDecision {
     /// It is admitted: claim it.
     Run,
     /// It is done already.
@@ -63,7 +63,7 @@ pub(crate) struct Admission<'a> {
 
 impl Admission<'_> {
     /// Waits for an identical call that is still running; what to do then.
-    pub(crate) async fn admit(&self) -> Result<Verdict, WriteError> {
+    pub(crate) async fn admit(&self) -> Result<AdmitDecision, WriteError> {
         let deadline = self.attempt.deadline;
         let mut pause = FIRST_PAUSE;
         loop {
@@ -77,18 +77,18 @@ impl Admission<'_> {
         }
     }
 
-    async fn give_up(&self) -> Result<Verdict, WriteError> {
+    async fn give_up(&self) -> Result<AdmitDecision, WriteError> {
         let mut params = self.intent.columns().to_vec();
         params.push(Some(ErrorCode::DuplicateInFlight.as_str().to_owned()));
         params.push(Some(STILL_RUNNING.to_owned()));
         match self.writer.ask(GIVE_UP_SQL, &params, Instant::now() + GIVE_UP_TIMEOUT).await {
-            Ok(_) => Ok(Verdict::Refused(Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING))),
+            Ok(_) => Ok(AdmitDecision::Refused(Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING))),
             Err(error) => Err(unanswered(None, &error)),
         }
     }
 
     /// `None`: the identical call is still running.
-    async fn ask(&self) -> Result<Option<Verdict>, WriteError> {
+    async fn ask(&self) -> Result<Option<AdmitDecision>, WriteError> {
         let deadline = self.attempt.deadline;
         let answer = match self.writer.ask(ADMIT_SQL, self.intent.columns(), deadline).await {
             Ok(answer) => answer,
@@ -110,14 +110,14 @@ impl Admission<'_> {
         let original = original.as_deref().and_then(CorrelationId::parse);
         let detail = detail.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
         Ok(Some(match (verdict.as_deref(), original) {
-            (Some("run"), _) => Verdict::Run,
+            (Some("run"), _) => AdmitDecision::Run,
             (Some("in_flight"), _) => return Ok(None),
             (Some("standing"), Some(original)) => self.answer(original).await?,
-            (Some("superseded"), Some(original)) => Verdict::Refused(superseded(original, &detail)),
-            (Some("fenced"), _) => Verdict::Refused(self.recorded_failure().await),
-            (Some("already_reversed"), original) => Verdict::Refused(undone_before(original, &detail)),
-            (Some("key_reused"), _) => Verdict::Refused(key_reused()),
-            (Some("frozen"), _) => Verdict::Refused(frozen()),
+            (Some("superseded"), Some(original)) => AdmitDecision::Refused(superseded(original, &detail)),
+            (Some("fenced"), _) => AdmitDecision::Refused(self.recorded_failure().await),
+            (Some("already_reversed"), original) => AdmitDecision::Refused(undone_before(original, &detail)),
+            (Some("key_reused"), _) => AdmitDecision::Refused(key_reused()),
+            (Some("frozen"), _) => AdmitDecision::Refused(frozen()),
             _ => {
                 let said = "countersign.admit gave an answer of another version";
                 return Err(self.abandoned(pg::Error::Lost(std::io::Error::other(said))).await);
@@ -135,14 +135,14 @@ impl Admission<'_> {
     }
 
     /// As far as the ledger knows the write stands: its rows have the last word.
-    async fn answer(&self, original: CorrelationId) -> Result<Verdict, WriteError> {
+    async fn answer(&self, original: CorrelationId) -> Result<AdmitDecision, WriteError> {
         match self.try_answer(original).await {
             Ok(verdict) => Ok(verdict),
             Err(error) => Err(self.abandoned(error).await),
         }
     }
 
-    async fn try_answer(&self, original: CorrelationId) -> Result<Verdict, pg::Error> {
+    async fn try_answer(&self, original: CorrelationId) -> Result<AdmitDecision, pg::Error> {
         let deadline = self.attempt.deadline;
         let id = Some(original.to_string());
         let mut lease = self.writer.lease(deadline).await?;
@@ -157,12 +157,12 @@ impl Admission<'_> {
         ];
         lease.ask(ANSWER_SQL, &params, deadline).await?;
         if let Some(changed) = changed {
-            return Ok(Verdict::Refused(superseded(original, &changed)));
+            return Ok(AdmitDecision::Refused(superseded(original, &changed)));
         }
         let answer = lease.ask(RESULT_SQL, &[id], deadline).await?;
         let result = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
         let cached_result = result.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
-        Ok(Verdict::Duplicate { original, cached_result })
+        Ok(AdmitDecision::Duplicate { original, cached_result })
     }
 
     /// The ledger could not be asked, after the attempt may have been admitted: it gets its end all the same, or the next

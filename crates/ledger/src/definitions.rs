@@ -5,7 +5,7 @@ use pg::{Outcome, Step};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::executor::{Refusal, Statement, WriteExecutor, WriteRequest, WriteTx};
+use crate::executor::{ExecutorError, Statement, WriteExecutor, WriteRequest, WriteTx};
 
 /// A definition, and its version when a write was previewed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ pub(crate) fn found(outcome: Outcome) -> Vec<Definition> {
 }
 
 /// The definitions that have changed since, each by kind and name.
-pub(crate) async fn changed(tx: &mut WriteTx<'_>, definitions: &[Definition]) -> Result<Vec<String>, Refusal> {
+pub(crate) async fn changed(tx: &mut WriteTx<'_>, definitions: &[Definition]) -> Result<Vec<String>, ExecutorError> {
     let params = [Some(serde_json::to_string(definitions).unwrap_or_default())];
     let rows = tx.run(&[Statement { sql: CHANGED_SQL, params: &params, param_types: &[] }]).await?;
     let name = |row: &serde_json::Map<String, Value>| row.get("definition")?.as_str().map(str::to_owned);

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::admit::{self, FENCED};
 use crate::conflicts;
-use crate::executor::{ConstraintName, Refusal, TransactionOpening, Unopened, Work, WriteTx, sql_failure};
+use crate::executor::{ConstraintName, ExecutorError, TransactionOpening, Unopened, WriteOutput, WriteTx, sql_failure};
 use crate::gate::Attempt;
 use crate::intent::{Intent, MAX_OUTCOME_BYTES};
 use crate::records::summary;
@@ -62,7 +62,7 @@ pub(crate) async fn execute(
     intent: &Intent,
     attempt: &Attempt,
     way: Way,
-) -> Result<Work, CommitError> {
+) -> Result<WriteOutput, CommitError> {
     let left = attempt.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     let timeout_ms = left.as_millis().min(i32::MAX as u128).to_string();
     let opening = match way {
@@ -77,12 +77,12 @@ pub(crate) async fn execute(
     };
     let executed = executed.map(|work| {
         let rollback = work.rollback.of_write(&intent.correlation_id.to_string());
-        Work { rollback, ..work }
+        WriteOutput { rollback, ..work }
     });
     let work = match executed {
         // An executor that ran no statement at all still has its attempt to claim.
         Ok(work) => tx.open().await.map(|()| work),
-        Err(Refusal::Failure(failure)) => tx.open().await.and(Err(Refusal::Failure(failure))),
+        Err(ExecutorError::Rejected(failure)) => tx.open().await.and(Err(ExecutorError::Rejected(failure))),
         lost => lost,
     };
     if let Some(unopened) = tx.unopened.take() {
@@ -96,7 +96,7 @@ pub(crate) async fn execute(
         Ok(work) => match succeed(lease, intent, attempt, &work).await {
             Ok(()) => Ok(work),
             // A deferred constraint: the work is refused after all.
-            Err(SucceedError::Work(error)) => {
+            Err(SucceedError::WriteOutput(error)) => {
                 let violated = ConstraintName::of(&error);
                 fail(lease, intent, attempt, sql_failure(&error), violated).await
             }
@@ -104,23 +104,23 @@ pub(crate) async fn execute(
             Err(SucceedError::Commit(error)) => Err(CommitError::Refused(error)),
             Err(SucceedError::Other(error)) => Err(unfinished(error)),
         },
-        Err(Refusal::Failure(failure)) => fail(lease, intent, attempt, failure, violated).await,
+        Err(ExecutorError::Rejected(failure)) => fail(lease, intent, attempt, failure, violated).await,
         // Not this attempt's any more: the record says what became of it.
-        Err(Refusal::Lost(pg::Error::Server(error))) if error.sqlstate == FENCED => {
+        Err(ExecutorError::ConnectionLost(pg::Error::Server(error))) if error.sqlstate == FENCED => {
             Err(CommitError::InDoubt(pg::Error::Server(error)))
         }
-        Err(Refusal::Lost(error)) => Err(unfinished(error)),
+        Err(ExecutorError::ConnectionLost(error)) => Err(unfinished(error)),
     }
 }
 
 /// What of the work goes into the record, in bytes of JSON.
-fn outcome_bytes(work: &Work) -> usize {
+fn outcome_bytes(work: &WriteOutput) -> usize {
     let image = |image: &Option<Value>| image.as_ref().map_or(0, |image| image.to_string().len());
     let undo = serde_json::to_string(&work.rollback).map_or(0, |undo| undo.len());
     work.data.to_string().len() + image(&work.before) + image(&work.after) + undo
 }
 
-fn too_large_to_keep(work: &Work) -> Failure {
+fn too_large_to_keep(work: &WriteOutput) -> Failure {
     let message = format!(
         "the result of the write, with its images and undo calls, is {} bytes of JSON, and a record keeps \
          {MAX_OUTCOME_BYTES}; nothing was written",
@@ -132,7 +132,7 @@ fn too_large_to_keep(work: &Work) -> Failure {
 /// At which point of [`succeed`] something went wrong.
 enum SucceedError {
     /// PostgreSQL refused the work itself, before its outcome was recorded.
-    Work(Box<ServerError>),
+    WriteOutput(Box<ServerError>),
     /// The ledger refused the outcome, and says why.
     Finish(Box<Failure>),
     /// PostgreSQL refused the COMMIT.
@@ -141,7 +141,12 @@ enum SucceedError {
     Other(pg::Error),
 }
 
-async fn succeed(lease: &mut Lease, intent: &Intent, attempt: &Attempt, work: &Work) -> Result<(), SucceedError> {
+async fn succeed(
+    lease: &mut Lease,
+    intent: &Intent,
+    attempt: &Attempt,
+    work: &WriteOutput,
+) -> Result<(), SucceedError> {
     let images = [work.before.as_ref(), work.after.as_ref()];
     let redaction = attempt.redaction.clone().with_images(&images);
     let [before, after] = images.map(|image| image.map(|image| redaction.value(image).to_string()));
@@ -165,7 +170,7 @@ async fn succeed(lease: &mut Lease, intent: &Intent, attempt: &Attempt, work: &W
     ];
     let commit = steps.len() - 1;
     committed(lease, &steps).await.map_err(|failed| match failed {
-        StepError { step: 0, error: pg::Error::Server(error) } => SucceedError::Work(error),
+        StepError { step: 0, error: pg::Error::Server(error) } => SucceedError::WriteOutput(error),
         StepError { step, error: pg::Error::Server(error) } if step == commit => SucceedError::Commit(error),
         StepError { error: pg::Error::Server(error), .. } => match refusal_of_finish(&error) {
             Some(failure) => SucceedError::Finish(failure.into()),
@@ -188,7 +193,7 @@ async fn fail(
     attempt: &Attempt,
     failure: Failure,
     violated: Option<ConstraintName>,
-) -> Result<Work, CommitError> {
+) -> Result<WriteOutput, CommitError> {
     let mut failure = failure.redacted(&attempt.redaction);
     // Of an executor that went on after the error, and failed for another reason.
     let violated = violated.filter(|_| failure.hint.is_none() && failure.code == ErrorCode::SqlError);

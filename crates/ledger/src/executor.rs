@@ -23,7 +23,7 @@ pub struct WriteRequest {
 }
 
 /// What an executor has begun.
-pub type WriteFuture<'a> = Pin<Box<dyn Future<Output = Result<Work, Refusal>> + Send + 'a>>;
+pub type WriteFuture<'a> = Pin<Box<dyn Future<Output = Result<WriteOutput, ExecutorError>> + Send + 'a>>;
 
 /// For how long an identical call without a key counts as the same call, where nobody says otherwise.
 pub const DEDUP_WINDOW: Duration = Duration::from_secs(300);
@@ -46,7 +46,7 @@ pub trait WriteExecutor: Send + Sync + 'static {
     /// Does the work.
     ///
     /// # Errors
-    /// [`Refusal`]: nothing of the work stays.
+    /// [`ExecutorError`]: nothing of the work stays.
     fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a>;
 
     /// What the work would come to. The transaction is rolled back, so this is the work itself, unless some of it
@@ -77,7 +77,7 @@ pub trait WriteExecutor: Send + Sync + 'static {
         self.tier() == Some(tier)
     }
 
-    /// The columns that tell the rows of [`Work::before`] and [`Work::after`] apart; empty if that is not known.
+    /// The columns that tell the rows of [`WriteOutput::before`] and [`WriteOutput::after`] apart; empty if that is not known.
     fn row_key(&self) -> &[String] {
         &[]
     }
@@ -97,7 +97,7 @@ pub trait WriteExecutor: Send + Sync + 'static {
 
 /// What an executor did.
 #[derive(Debug, Clone)]
-pub struct Work {
+pub struct WriteOutput {
     /// What the caller is answered with.
     pub data: Value,
     /// How many rows were touched.
@@ -110,7 +110,7 @@ pub struct Work {
     pub rollback: Rollback,
 }
 
-impl Work {
+impl WriteOutput {
     /// The refusal of a write that touched the wrong number of rows, for executors that have a rule for it; the gate
     /// rolls back.
     #[must_use]
@@ -124,16 +124,16 @@ impl Work {
 
 /// Why the work was not done.
 #[derive(Debug)]
-pub enum Refusal {
-    /// For the agent.
-    Failure(Failure),
+pub enum ExecutorError {
+    /// The write must not happen; the agent is told why.
+    Rejected(Failure),
     /// The transaction cannot go on: the gate finds out what became of it.
-    Lost(pg::Error),
+    ConnectionLost(pg::Error),
 }
 
-impl From<Failure> for Refusal {
+impl From<Failure> for ExecutorError {
     fn from(failure: Failure) -> Self {
-        Self::Failure(failure)
+        Self::Rejected(failure)
     }
 }
 
@@ -274,25 +274,25 @@ impl<'a> WriteTx<'a> {
     }
 
     /// Opens the transaction, if no statement did.
-    pub(crate) async fn open(&mut self) -> Result<(), Refusal> {
+    pub(crate) async fn open(&mut self) -> Result<(), ExecutorError> {
         self.run(&[]).await.map(drop)
     }
 
     /// Runs the statements in order, in one round trip; the first error skips the rest.
     ///
     /// # Errors
-    /// [`Refusal`]: the executor should hand it on.
-    pub async fn run(&mut self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, Refusal> {
+    /// [`ExecutorError`]: the executor should hand it on.
+    pub async fn run(&mut self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, ExecutorError> {
         if self.gone {
             return Err(gone());
         }
         let outcome = self.run_in_transaction(statements).await;
-        self.gone = matches!(outcome, Err(Refusal::Lost(_)));
+        self.gone = matches!(outcome, Err(ExecutorError::ConnectionLost(_)));
         outcome
     }
 
     /// The effects of the work, as [`effects::of_write`] has them for a preview: with what was deferred, which happens now.
-    pub(crate) async fn effects(&mut self) -> Result<Option<Value>, Refusal> {
+    pub(crate) async fn effects(&mut self) -> Result<Option<Value>, ExecutorError> {
         self.open().await?;
         let write = self.claimed.as_deref().and_then(CorrelationId::parse);
         let params = effects::params(write.ok_or_else(gone)?);
@@ -308,12 +308,12 @@ impl<'a> WriteTx<'a> {
             }
             Err(failed) => {
                 self.gone = true;
-                Err(Refusal::Lost(failed.error))
+                Err(ExecutorError::ConnectionLost(failed.error))
             }
         }
     }
 
-    async fn run_in_transaction(&mut self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, Refusal> {
+    async fn run_in_transaction(&mut self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, ExecutorError> {
         let opening = self.opening.take();
         if opening.is_none() && statements.is_empty() {
             return Ok(Vec::new());
@@ -338,7 +338,7 @@ impl<'a> WriteTx<'a> {
                     }
                     // All of it has arrived, so the transaction can be rolled back.
                     pg::Error::MessageTooLarge { .. } if self.lease.session().in_transaction() => too_large().into(),
-                    error => Refusal::Lost(error),
+                    error => ExecutorError::ConnectionLost(error),
                 });
             }
         };
@@ -353,7 +353,8 @@ impl<'a> WriteTx<'a> {
         }
         let mut rows = Vec::with_capacity(statements.len());
         for outcome in outcomes {
-            let columns = self.writer.columns(self.lease, &outcome.columns).await.map_err(Refusal::Lost)?;
+            let columns =
+                self.writer.columns(self.lease, &outcome.columns).await.map_err(ExecutorError::ConnectionLost)?;
             let objects = outcome.rows.iter().map(|row| as_object(row, &columns)).collect();
             rows.push(Rows { rows_affected: outcome.rows_affected(), rows: objects, columns });
         }
@@ -424,8 +425,8 @@ fn is_contended(error: &ServerError) -> bool {
     error.sqlstate == FENCED || error.sqlstate == "23505" && error.constraint.as_deref() == Some("attempt_pkey")
 }
 
-pub(crate) fn gone() -> Refusal {
-    Refusal::Lost(pg::Error::Lost(std::io::Error::other("a statement ended the write's transaction")))
+pub(crate) fn gone() -> ExecutorError {
+    ExecutorError::ConnectionLost(pg::Error::Lost(std::io::Error::other("a statement ended the write's transaction")))
 }
 
 /// What an agent is told of a tool that was made for the database as it was; `why` says what does not fit.

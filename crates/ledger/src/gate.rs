@@ -11,11 +11,11 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::admit::{self, Verdict};
+use crate::admit::{self, AdmitDecision};
+use crate::dedup_cache::{CallKey, DedupCache, InFlightGuard, Lookup};
 use crate::execute::Way;
-use crate::executor::{Unopened, Work, WriteExecutor, WriteRequest, sql_failure, too_large};
+use crate::executor::{Unopened, WriteExecutor, WriteOutput, WriteRequest, sql_failure, too_large};
 use crate::intent::{Intent, MAX_PARAMS_BYTES};
-use crate::memory::{CallKey, DedupCache, InFlightGuard, Lookup};
 use crate::preview::Trials;
 use crate::proposals::ConfirmedProposal;
 use crate::standing::{self, Standing};
@@ -162,7 +162,7 @@ impl Gate {
         executor: &dyn WriteExecutor,
         request: &WriteRequest,
         deadline: Instant,
-    ) -> Result<(Work, Option<Value>), Failure> {
+    ) -> Result<(WriteOutput, Option<Value>), Failure> {
         Trials { writer: &self.writer, executor, request, deadline }.work().await
     }
 
@@ -327,8 +327,8 @@ impl Protocol {
             let admission =
                 admit::Admission { writer: &self.writer, memory: &self.memory, intent, attempt: &self.attempt };
             match admission.admit().await? {
-                Verdict::Run => way = Way::Claim,
-                Verdict::Duplicate { original, cached_result } => {
+                AdmitDecision::Run => way = Way::Claim,
+                AdmitDecision::Duplicate { original, cached_result } => {
                     tracing::info!(%original, "duplicate");
                     return Ok(WriteOutcome::Duplicate {
                         correlation_id: self.correlation_id,
@@ -336,7 +336,7 @@ impl Protocol {
                         cached_result,
                     });
                 }
-                Verdict::Refused(failure) => return Err(self.stopped(failure)),
+                AdmitDecision::Refused(failure) => return Err(self.stopped(failure)),
             }
         }
     }

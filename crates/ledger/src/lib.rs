@@ -7,12 +7,12 @@
 //!     resolve  after a lost connection: the record's row lock arbitrates, the record says the truth
 //! ```
 //!
-//! Where things are: `gate` is the protocol's order; `memory` knows the calls of the last half minute and `standing` asks
+//! Where things are: `gate` is the protocol's order; `dedup_cache` knows the calls of the last half minute and `standing` asks
 //! whether they still count; `intent`, `admit`, `execute` and `resolve` are its steps (their SQL is in
-//! `migrations/baseline/20_admission.sql`); `executor` is what a write tool implements, `executors` finds one by its name; `proposals` are writes that
-//! wait for somebody to agree; `any_statement` runs a text that is the caller's own; `preview` shows
+//! `migrations/baseline/20_admission.sql`); `executor` is what a write tool implements, `executor_registry` finds one by its name; `proposals` are writes that
+//! wait for somebody to agree; `adhoc_sql` runs a text that is the caller's own; `preview` shows
 //! a write without making it, `definitions` what it depends on; `fingerprint` decides which calls are the same; `records` reads the ledger, `audit` is for
-//! people: every account's records, seals over them, pruning; `doctor` asks what is stuck; `states` counts what is
+//! people: every account's records, seals over them, pruning; `doctor` asks what is stuck; `gauges` counts what is
 //! open, for monitoring; `freezes` stop the writes of an account; `tracking` says whether a write's changes are all recorded; `sweep` ends what killed servers left pending; `setup` is `init`: the
 //! schema, its roles and grants; `schema` checks the ledger, `identity` whether it was made for this database; `roles` are its owner and the servers' login, `reader_role` is the
 //! login of the read path, `login_settings` what they are set to; `state_keys` seal what clients carry; `read` is the read path of
@@ -20,24 +20,25 @@
 //!
 //! This crate must never know what a tool or a manifest is, nor MCP.
 
+mod adhoc_sql;
 mod admit;
-mod any_statement;
 pub mod audit;
 mod baseline;
 mod conflicts;
+mod dedup_cache;
 mod definitions;
 mod doctor;
 mod effects;
 mod execute;
 mod executor;
-mod executors;
+mod executor_registry;
 mod fingerprint;
 mod freezes;
 mod gate;
+mod gauges;
 mod identity;
 mod intent;
 mod login_settings;
-mod memory;
 pub mod operator;
 pub mod plans;
 mod preview;
@@ -52,22 +53,23 @@ mod settings;
 mod setup;
 mod standing;
 mod state_keys;
-mod states;
 mod sweep;
 mod tracking;
 pub mod undo;
 
-pub use any_statement::{Answered, Foreseen, Undone};
+pub use adhoc_sql::{AdhocError, AdhocPlan, AdhocResult};
 pub use baseline::{BASELINE, BASELINE_GRANTS};
 pub use definitions::Definition;
 pub use doctor::{Doctor, MOST_FOUND};
 pub use executor::{
-    DEDUP_WINDOW, Refusal, Rows, Statement, Work, WriteExecutor, WriteFuture, WriteRequest, WriteTx, outdated,
+    DEDUP_WINDOW, ExecutorError, Rows, Statement, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx,
+    outdated,
 };
-pub use executors::{DuplicateExecutor, ExecutorRegistry};
+pub use executor_registry::{DuplicateExecutor, ExecutorRegistry};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
 pub use freezes::{FreezeScope, Freezes};
 pub use gate::{Attempt, Gate, WriteError, WriteOutcome, undone_by};
+pub use gauges::{LedgerCounts, LedgerGauges};
 pub use identity::{Fork, check_identity, fork};
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use records::{RecordFilter, Records, Status, Undoable};
@@ -82,7 +84,6 @@ pub use setup::{
     TrackReport, TrackedTable, deviations, examine_roles, init, load_once, track, untrack,
 };
 pub use state_keys::{StateKey, StateKeys};
-pub use states::{LedgerCounts, LedgerGauges};
 pub use tracking::{Coverage, CoveredTable, Tracking};
 
 use contract::{Describe, DescribeError, StatementShape};

@@ -18,14 +18,14 @@ use tokio::time::Instant;
 use crate::definitions::{self, Definition};
 use crate::effects;
 use crate::executor::{
-    Refusal, TransactionOpening, Work, WriteExecutor, WriteRequest, WriteTx, sql_failure, too_large,
+    ExecutorError, TransactionOpening, WriteExecutor, WriteOutput, WriteRequest, WriteTx, sql_failure, too_large,
 };
 use crate::gate::CANCEL_GRACE;
 
 /// A write that was tried and rolled back.
 #[derive(Debug, Clone)]
 pub(crate) struct Trial {
-    pub(crate) work: Work,
+    pub(crate) work: WriteOutput,
     /// As [`effects::of_write`] has them.
     pub(crate) effects: Option<Value>,
     /// What it depends on.
@@ -46,7 +46,7 @@ const IDLE_LIMIT_SQL: &str = "select pg_catalog.set_config('idle_in_transaction_
 
 impl Trials<'_> {
     /// What the write would come to, and the rows of tracked tables that it would change.
-    pub(crate) async fn work(self) -> Result<(Work, Option<Value>), Failure> {
+    pub(crate) async fn work(self) -> Result<(WriteOutput, Option<Value>), Failure> {
         self.attempt(None, false).await.map(|trial| (trial.work, trial.effects))
     }
 
@@ -98,8 +98,8 @@ impl Trials<'_> {
         let trial = self.roll_back(&mut lease, snapshot, with_definitions);
         match tokio::time::timeout_at(self.deadline + CANCEL_GRACE, trial).await {
             Ok(Ok(trial)) => Ok(trial),
-            Ok(Err(Refusal::Failure(failure))) => Err(failure),
-            Ok(Err(Refusal::Lost(error))) => {
+            Ok(Err(ExecutorError::Rejected(failure))) => Err(failure),
+            Ok(Err(ExecutorError::ConnectionLost(error))) => {
                 lease.discard();
                 if matches!(error, pg::Error::Lost(_)) {
                     self.writer.forget_idle();
@@ -118,12 +118,12 @@ impl Trials<'_> {
         lease: &mut Lease,
         snapshot: Option<&str>,
         with_definitions: bool,
-    ) -> Result<Trial, Refusal> {
+    ) -> Result<Trial, ExecutorError> {
         let id = CorrelationId::new();
         let opening = match snapshot {
             None => TransactionOpening::Preview(self.limits(id)),
             Some(snapshot) => {
-                lease.session().begin_with_snapshot(snapshot).await.map_err(Refusal::Lost)?;
+                lease.session().begin_with_snapshot(snapshot).await.map_err(ExecutorError::ConnectionLost)?;
                 TransactionOpening::OpenPreview(self.limits(id))
             }
         };
@@ -139,10 +139,14 @@ impl Trials<'_> {
             }
             Err(refusal) => Err(refusal),
         };
-        if matches!(trial, Err(Refusal::Lost(_))) {
+        if matches!(trial, Err(ExecutorError::ConnectionLost(_))) {
             return trial;
         }
-        lease.session().run(&[Step::plain("rollback")]).await.map_err(|failed| Refusal::Lost(failed.error))?;
+        lease
+            .session()
+            .run(&[Step::plain("rollback")])
+            .await
+            .map_err(|failed| ExecutorError::ConnectionLost(failed.error))?;
         trial
     }
 
@@ -153,7 +157,7 @@ impl Trials<'_> {
         lease: &mut Lease,
         attempt: CorrelationId,
         with_definitions: bool,
-    ) -> Result<(Option<Value>, Vec<Definition>), Refusal> {
+    ) -> Result<(Option<Value>, Vec<Definition>), ExecutorError> {
         let search = definitions::search(self.executor, self.request);
         let params = effects::params(attempt);
         let mut steps = vec![Step::plain("set constraints all immediate"), effects::step(&params)];
@@ -168,7 +172,7 @@ impl Trials<'_> {
             }
             Err(failed) => Err(match failed.error {
                 pg::Error::Server(error) => sql_failure(&error).into(),
-                error => Refusal::Lost(error),
+                error => ExecutorError::ConnectionLost(error),
             }),
         }
     }

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::conflicts::undo_failure;
-use crate::executor::{Refusal, Statement, WriteRequest, WriteTx};
+use crate::executor::{ExecutorError, Statement, WriteRequest, WriteTx};
 use crate::plans::{self, Part, array};
 
 const UNDO_SQL: &str = "select countersign.undo($1::pg_catalog.uuid[]) as outcome";
@@ -27,7 +27,7 @@ struct Undo {
 ///
 /// # Errors
 /// [`ErrorCode::UndoConflict`] or [`ErrorCode::AlreadyReversed`], or whatever the database says.
-pub async fn undo(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<u64, Refusal> {
+pub async fn undo(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<u64, ExecutorError> {
     let undo: Undo = ask(tx, UNDO_SQL, &[Some(array(writes))]).await?;
     if undo.conflicts.is_empty() { Ok(undo.rows) } else { Err(undo_failure(undo.conflicts).into()) }
 }
@@ -41,7 +41,7 @@ pub async fn undo_plan(
     request: &WriteRequest,
     writes: &[CorrelationId],
     digest: &str,
-) -> Result<u64, Refusal> {
+) -> Result<u64, ExecutorError> {
     let account = request.principal.account_id.as_str().to_owned();
     let mut report: Value = ask(tx, PLAN_SQL, &[Some(array(writes)), Some(account)]).await?;
     if !plans::is_ready(&report) {
@@ -59,14 +59,18 @@ pub async fn undo_plan(
 ///
 /// # Errors
 /// As [`undo`].
-pub async fn refuse_trial(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<(), Refusal> {
+pub async fn refuse_trial(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<(), ExecutorError> {
     tx.run(&[Statement { sql: DEFERRED_SQL, params: &[], param_types: &[] }]).await?;
     let conflicts: Vec<Value> = ask(tx, TRIAL_SQL, &[Some(array(writes))]).await?;
     if conflicts.is_empty() { Ok(()) } else { Err(undo_failure(conflicts).into()) }
 }
 
 /// What a function of the ledger answers as `outcome`.
-async fn ask<T: DeserializeOwned>(tx: &mut WriteTx<'_>, sql: &str, params: &[Option<String>]) -> Result<T, Refusal> {
+async fn ask<T: DeserializeOwned>(
+    tx: &mut WriteTx<'_>,
+    sql: &str,
+    params: &[Option<String>],
+) -> Result<T, ExecutorError> {
     let rows = tx.run(&[Statement { sql, params, param_types: &[] }]).await?;
     let outcome = rows.into_iter().next().and_then(|rows| rows.rows.into_iter().next()?.remove("outcome"));
     serde_json::from_value(outcome.unwrap_or_default())

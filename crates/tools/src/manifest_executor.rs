@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use contract::{ErrorCode, Failure};
-use ledger::{Refusal, Rows, Work, WriteExecutor, WriteFuture, WriteRequest, WriteTx, read};
+use ledger::{ExecutorError, Rows, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx, read};
 use manifest::{ParamSource, Tier, ToolSpec};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -67,7 +67,12 @@ impl ManifestExecutor {
     }
 
     /// Runs `before`, the work and `after`: in one round trip if it is statements.
-    async fn run(&self, tx: &mut WriteTx<'_>, request: &WriteRequest, run: Run) -> Result<(Done, Images), Refusal> {
+    async fn run(
+        &self,
+        tx: &mut WriteTx<'_>,
+        request: &WriteRequest,
+        run: Run,
+    ) -> Result<(Done, Images), ExecutorError> {
         let encoded = self.encode(&request.params)?;
         match &self.native {
             None => {
@@ -85,7 +90,7 @@ impl ManifestExecutor {
                     Run::Execute => native.execute(tx, request),
                     Run::Preview => native.preview(tx, request),
                 };
-                let Work { data, rows_affected, .. } = working.await?;
+                let WriteOutput { data, rows_affected, .. } = working.await?;
                 tx.run(&[SETTLE]).await?;
                 let after = capture(tx, self.spec.after.as_ref(), &encoded).await?;
                 Ok((Done { data, rows: Vec::new(), rows_affected }, Images { before, after }))
@@ -94,7 +99,11 @@ impl ManifestExecutor {
     }
 
     /// Everything in one round trip. What is deferred happens before `after` looks at the rows.
-    async fn run_statements(&self, tx: &mut WriteTx<'_>, encoded: &[Option<String>]) -> Result<Vec<Rows>, Refusal> {
+    async fn run_statements(
+        &self,
+        tx: &mut WriteTx<'_>,
+        encoded: &[Option<String>],
+    ) -> Result<Vec<Rows>, ExecutorError> {
         let spec = &self.spec;
         let statements: Vec<&manifest::Statement> =
             spec.before.iter().chain(&spec.statements).chain(&spec.after).collect();
@@ -120,12 +129,12 @@ impl ManifestExecutor {
         if !self.spec.rows.allows(count as u64) {
             return Err(match (&self.spec.not_found, count) {
                 (Some(why), 0) => Failure::new(ErrorCode::NotFound, why.clone()),
-                _ => Work::wrong_row_count(self.spec.rows.as_str(), count as u64),
+                _ => WriteOutput::wrong_row_count(self.spec.rows.as_str(), count as u64),
             });
         }
         let most = u64::max(rows_affected, count as u64);
         if let Some(allowed) = self.spec.max_rows.filter(|allowed| most > *allowed) {
-            return Err(Work::wrong_row_count(&format!("at most {allowed} (max_rows)"), most));
+            return Err(WriteOutput::wrong_row_count(&format!("at most {allowed} (max_rows)"), most));
         }
         let data = if self.spec.rows.is_single() {
             Value::Object(rows.first().cloned().unwrap_or_default())
@@ -136,12 +145,12 @@ impl ManifestExecutor {
         Ok(Done { data, rows, rows_affected })
     }
 
-    fn work(&self, request: &WriteRequest, done: Done, images: Images) -> Result<Work, Failure> {
+    fn work(&self, request: &WriteRequest, done: Done, images: Images) -> Result<WriteOutput, Failure> {
         let captured = images.before.as_deref().unwrap_or_default();
         let mut rollback = manifest::rollback(&self.spec, &request.params, &done.rows, captured);
         rollback.checked = rollback.undo_tool.as_ref().map(|_| self.is_recorded);
         let (before, after) = images.into_json(&self.spec.name)?;
-        Ok(Work { data: done.data, rows_affected: done.rows_affected, before, after, rollback })
+        Ok(WriteOutput { data: done.data, rows_affected: done.rows_affected, before, after, rollback })
     }
 }
 
@@ -175,7 +184,7 @@ async fn capture(
     tx: &mut WriteTx<'_>,
     query: Option<&manifest::Statement>,
     encoded: &[Option<String>],
-) -> Result<Option<Vec<Map<String, Value>>>, Refusal> {
+) -> Result<Option<Vec<Map<String, Value>>>, ExecutorError> {
     let Some(query) = query else { return Ok(None) };
     let answers = tx.run(&[step(query, encoded)]).await?;
     check_shapes(&[query], &answers)?;
@@ -206,14 +215,14 @@ impl WriteExecutor for ManifestExecutor {
     fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
             let (done, images) = self.run(tx, request, Run::Execute).await?;
-            self.work(request, done, images).map_err(Refusal::from)
+            self.work(request, done, images).map_err(ExecutorError::from)
         })
     }
 
     fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
             let (done, images) = self.run(tx, request, Run::Preview).await?;
-            self.work(request, done, images).map_err(Refusal::from)
+            self.work(request, done, images).map_err(ExecutorError::from)
         })
     }
 

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use contract::Principal;
-use ledger::proposals::{Draft, Tier};
+use ledger::proposals::{NewProposal, Tier};
 use ledger::{Attempt, Gate, WriteError, WriteExecutor, WriteOutcome, WriteRequest};
 use manifest::{ToolSpec, Undo};
 use serde::Serialize;
@@ -96,7 +96,7 @@ impl Tool for ManifestWrite {
             if let Some((tier, proposing)) = &self.proposing {
                 let warnings = scripts::warnings(&self.spec, &request.params);
                 let tool_version = self.spec.version.clone();
-                let draft = Draft { request, tool, tool_version, tier: *tier, idempotency_key, executor };
+                let draft = NewProposal { request, tool, tool_version, tier: *tier, idempotency_key, executor };
                 return proposing.call(&call, draft, warnings).await;
             }
             refuse_answer(&call)?;

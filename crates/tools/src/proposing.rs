@@ -8,7 +8,7 @@
 //! the user [`Said`]. A transport that cannot ask leaves it at the answer, which says how to go on.
 
 use contract::{ErrorCode, Failure, ProposalId};
-use ledger::proposals::{DecisionChannel, Draft, ExecutedProposal, Proposal, ProposalStatus, Proposals, Tier};
+use ledger::proposals::{DecisionChannel, ExecutedProposal, NewProposal, Proposal, ProposalStatus, Proposals, Tier};
 use ledger::{WriteError, WriteOutcome};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -68,7 +68,7 @@ pub(crate) struct Proposing {
 
 impl Proposing {
     /// Proposes the write of this call; or goes on with what the user said to that.
-    pub(crate) async fn call(&self, call: &Call, draft: Draft, warnings: Vec<String>) -> Outcome {
+    pub(crate) async fn call(&self, call: &Call, draft: NewProposal, warnings: Vec<String>) -> Outcome {
         draft.executor.check(&draft.request)?;
         if let Some(said) = &call.said {
             return self.go_on(call, &draft, said).await;
@@ -108,7 +108,7 @@ impl Proposing {
     }
 
     /// The call has come again, with the user's answer to the question.
-    async fn go_on(&self, call: &Call, draft: &Draft, said: &Said) -> Outcome {
+    async fn go_on(&self, call: &Call, draft: &NewProposal, said: &Said) -> Outcome {
         let account = &call.principal.account_id;
         let proposal = self.proposals.get(Some(account), said.proposal_id).await?.ok_or_else(other_call)?;
         if !self.proposals.is_of(&proposal, draft) {

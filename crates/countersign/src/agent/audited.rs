@@ -15,7 +15,8 @@ use agent_cli::executor::{
 use contract::{CorrelationId, ErrorCode, Failure, Principal, Redaction, Rollback};
 use ledger::read::Error;
 use ledger::{
-    Attempt, Gate, Refusal, Undone, Work, WriteError, WriteExecutor, WriteFuture, WriteOutcome, WriteRequest, WriteTx,
+    AdhocError, Attempt, ExecutorError, Gate, WriteError, WriteExecutor, WriteFuture, WriteOutcome, WriteOutput,
+    WriteRequest, WriteTx,
 };
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -75,7 +76,7 @@ impl CliWrite {
         self.steps.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    async fn run(&self, tx: &mut WriteTx<'_>) -> Result<Work, Refusal> {
+    async fn run(&self, tx: &mut WriteTx<'_>) -> Result<WriteOutput, ExecutorError> {
         // Before the steps are taken: a transaction that could not be opened is tried again.
         tx.run(&[]).await?;
         let Some(mut steps) = self.take_steps() else {
@@ -92,7 +93,7 @@ impl CliWrite {
                     let Sent { query, out, cancel, done } = *sent;
                     let ran = match transcript.room_for(&query) {
                         Ok(()) => statement(tx, &query, out, &cancel).await,
-                        Err(failure) => Err(Refusal::from(failure).into()),
+                        Err(failure) => Err(ExecutorError::from(failure).into()),
                     };
                     let refused = match ran {
                         Ok(completed) => {
@@ -100,7 +101,7 @@ impl CliWrite {
                             let _ = done.send(Ok(completed));
                             None
                         }
-                        Err(Undone { failed, refusal }) => {
+                        Err(AdhocError { failed, refusal }) => {
                             let _ = done.send(Err(failed.unwrap_or_else(|| lost(&refusal))));
                             Some(refusal)
                         }
@@ -144,9 +145,9 @@ async fn statement(
     query: &Query,
     out: mpsc::Sender<Chunk>,
     cancel: &CancellationToken,
-) -> Result<Completed, Undone> {
+) -> Result<Completed, AdhocError> {
     let mut outlet = Outlet::new(out, query.delivery);
-    let cancelled = |refusal| Undone { failed: Some(Failed::Cancelled), refusal };
+    let cancelled = |refusal| AdhocError { failed: Some(Failed::Cancelled), refusal };
     let running = async {
         tx.run_own(query, &mut outlet).await?;
         if let Some(correlation_id) = tx.correlation_id() {
@@ -158,7 +159,7 @@ async fn statement(
     tokio::select! {
         biased;
         // It is in the middle of something: the gate gives the connection up, and finds out what became of the record.
-        () = cancel.cancelled() => return Err(cancelled(Refusal::Lost(Error::Unread))),
+        () = cancel.cancelled() => return Err(cancelled(ExecutorError::ConnectionLost(Error::Unread))),
         ran = running => ran?,
     }
     Ok(outlet.completed())
@@ -194,20 +195,20 @@ impl Transcript {
     }
 
     /// A statement is in the record's parameters already.
-    fn of_one(self) -> Work {
+    fn of_one(self) -> WriteOutput {
         let one = self.statements.into_iter().next().unwrap_or_default();
         let data = json!({"command_tag": one.get("command_tag"), "row_count": one.get("row_count")});
         work(data, self.rows_affected)
     }
 
-    fn of_all(self) -> Work {
+    fn of_all(self) -> WriteOutput {
         work(json!({"statements": self.statements}), self.rows_affected)
     }
 }
 
-fn work(data: Value, rows_affected: u64) -> Work {
+fn work(data: Value, rows_affected: u64) -> WriteOutput {
     let rollback = Rollback::irreversible(IRREVERSIBLE);
-    Work { data, rows_affected, before: None, after: None, rollback }
+    WriteOutput { data, rows_affected, before: None, after: None, rollback }
 }
 
 /// Writes to one ledger on behalf of one person.
@@ -448,9 +449,9 @@ fn sql(sqlstate: &str, message: &str) -> Failed {
     Failed::Sql(Box::new(ServerError { severity, sqlstate, message, ..ServerError::default() }))
 }
 
-fn lost(refusal: &Refusal) -> Failed {
+fn lost(refusal: &ExecutorError) -> Failed {
     match refusal {
-        Refusal::Failure(failure) => of_failure(failure),
-        Refusal::Lost(error) => Failed::Lost(error.to_string()),
+        ExecutorError::Rejected(failure) => of_failure(failure),
+        ExecutorError::ConnectionLost(error) => Failed::Lost(error.to_string()),
     }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use contract::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId, Redaction};
 use tokio::time::Instant;
 
-use super::agreed::{ConfirmedProposal, refused, stale};
+use super::confirmed::{ConfirmedProposal, refused, stale};
 use super::decide::{Decision, DecisionChannel, TransitionResult};
 use super::state::{Status, not_found};
 use super::{Proposal, Proposals, definition};
 use crate::admit::ledger_failure;
 use crate::executor::WriteExecutor;
-use crate::executors::ExecutorRegistry;
+use crate::executor_registry::ExecutorRegistry;
 use crate::gate::{Attempt, CANCEL_GRACE, RESOLVE_TIMEOUT, WriteError, WriteOutcome};
 use crate::resolve;
 

@@ -3,7 +3,7 @@
 use contract::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId};
 use tokio::time::Instant;
 
-use super::agreed::refused;
+use super::confirmed::refused;
 use super::state::{Status, closed, not_found};
 use super::{Proposal, Proposals};
 use crate::admit::ledger_failure;

@@ -9,8 +9,8 @@
 //! `proposal` is what is stored, `preview` what is shown and compared, `state` the states, `decide` and `people` the ways to agree, `carry_out` the way
 //! through the gate, `agreed` what happens in T2, `recover` what nobody has carried out yet.
 
-mod agreed;
 mod carry_out;
+mod confirmed;
 mod decide;
 mod people;
 mod preview;
@@ -28,12 +28,12 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-pub use agreed::ConfirmedProposal;
 pub use carry_out::ExecutedProposal;
+pub use confirmed::ConfirmedProposal;
 pub use decide::{Decision, DecisionChannel};
 pub use people::DecisionNonce;
 pub use preview::Preview;
-pub use proposal::{Draft, Proposal, ProposalFilter, ProposalSummary};
+pub use proposal::{NewProposal, Proposal, ProposalFilter, ProposalSummary};
 pub use state::{Status as ProposalStatus, Tier, not_found};
 
 use crate::admit::{key_reused, ledger_failure, superseded};
@@ -113,7 +113,11 @@ impl Proposals {
     /// # Errors
     /// What the call would be refused with, because of an identical write that does not stand any more or of a key that is bound; or that
     /// the ledger cannot be read.
-    pub async fn standing(&self, draft: &Draft, deadline: Instant) -> Result<Option<(CorrelationId, Value)>, Failure> {
+    pub async fn standing(
+        &self,
+        draft: &NewProposal,
+        deadline: Instant,
+    ) -> Result<Option<(CorrelationId, Value)>, Failure> {
         let fingerprint = self.fingerprints.of(&draft.tool, &draft.request.params);
         let account = &draft.request.principal.account_id;
         let key = draft.idempotency_key.as_deref();
@@ -133,7 +137,7 @@ impl Proposals {
     ///
     /// # Errors
     /// What it would fail with, or why it could not be shown.
-    pub async fn preview(&self, draft: &Draft, deadline: Instant) -> Result<Preview, Failure> {
+    pub async fn preview(&self, draft: &NewProposal, deadline: Instant) -> Result<Preview, Failure> {
         let executor = draft.executor.as_ref();
         let trials = Trials { writer: &self.writer, executor, request: &draft.request, deadline };
         if !executor.keeps_to_its_preview() {
@@ -159,7 +163,7 @@ impl Proposals {
 
     /// Whether the proposal is what this call would propose.
     #[must_use]
-    pub fn is_of(&self, proposal: &Proposal, draft: &Draft) -> bool {
+    pub fn is_of(&self, proposal: &Proposal, draft: &NewProposal) -> bool {
         proposal.tool_name == draft.tool
             && proposal.account_id == draft.request.principal.account_id
             && proposal.params_hash == self.fingerprints.of(&draft.tool, &draft.request.params).as_str()
@@ -172,7 +176,7 @@ impl Proposals {
     /// That the ledger cannot be written, or that the account has too many that wait.
     pub async fn store(
         &self,
-        draft: &Draft,
+        draft: &NewProposal,
         preview: &Preview,
         description: &str,
         deadline: Instant,

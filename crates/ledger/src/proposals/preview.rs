@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::canonical_json;
 use crate::definitions::Definition;
 use crate::effects::MOST_SHOWN;
-use crate::executor::Work;
+use crate::executor::WriteOutput;
 use crate::preview::Trial;
 
 /// What a preview shows in place of a value that the database makes anew each time.
@@ -109,7 +109,7 @@ impl Preview {
 
     /// Why this work is not what was shown; `None` if it is.
     #[must_use]
-    pub fn difference(&self, work: &Work) -> Option<String> {
+    pub fn difference(&self, work: &WriteOutput) -> Option<String> {
         let shown = self.rows_affected.unwrap_or_default();
         if shown != work.rows_affected {
             return Some(format!("it would touch {} row(s) now, and {shown} were shown", work.rows_affected));
@@ -219,7 +219,7 @@ pub(super) fn too_many() -> Failure {
     failure.hint("Nothing was proposed: call the tool again. The operator can raise write_sessions.")
 }
 
-fn part<'a>(work: &'a Work, name: &str) -> Option<&'a Value> {
+fn part<'a>(work: &'a WriteOutput, name: &str) -> Option<&'a Value> {
     match name {
         "result" => Some(&work.data),
         "before" => work.before.as_ref(),
@@ -302,8 +302,8 @@ mod tests {
 
     use super::*;
 
-    fn work(data: Value, before: Value, after: Value) -> Work {
-        Work {
+    fn work(data: Value, before: Value, after: Value) -> WriteOutput {
+        WriteOutput {
             data,
             rows_affected: 1,
             before: Some(before),
@@ -312,7 +312,7 @@ mod tests {
         }
     }
 
-    fn of_both(first: Work, second: &Work) -> Option<Preview> {
+    fn of_both(first: WriteOutput, second: &WriteOutput) -> Option<Preview> {
         let trial = |work| Trial { work, effects: None, definitions: Vec::new() };
         Preview::of_both(trial(first), &trial(second.clone()))
     }
@@ -357,7 +357,7 @@ mod tests {
         let one = work(json!({}), json!([{"id": 1, "name": "a"}]), json!([]));
         assert_eq!(of_both(one.clone(), &work(json!({}), json!([{"id": 1, "name": "b"}]), json!([]))), None);
         assert_eq!(of_both(one.clone(), &work(json!({}), json!([{"id": 1, "name": "a"}]), json!([{}]))), None);
-        assert_eq!(of_both(one.clone(), &Work { rows_affected: 2, ..one }), None);
+        assert_eq!(of_both(one.clone(), &WriteOutput { rows_affected: 2, ..one }), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::executor::{WriteExecutor, WriteRequest};
 
 /// A write that is to be proposed.
 #[derive(Clone)]
-pub struct Draft {
+pub struct NewProposal {
     /// Who wants what.
     pub request: WriteRequest,
     /// The tool.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{ExecutedProposal, Proposals};
 use crate::admit::ledger_failure;
-use crate::executors::ExecutorRegistry;
+use crate::executor_registry::ExecutorRegistry;
 use crate::gate::WriteError;
 
 const CONFIRMED_SQL: &str = "select p.proposal_id from countersign.proposal p \

@@ -8,7 +8,7 @@ const TABLE: &str = "create schema s; create table s.t (id int primary key, v te
                      select countersign.track('s.t')";
 
 fn verdict(text: &str) -> Outcome {
-    Outcome::Verdict(text.to_owned())
+    Outcome::AdmitDecision(text.to_owned())
 }
 
 #[tokio::test(flavor = "multi_thread")]

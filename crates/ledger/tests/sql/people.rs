@@ -86,7 +86,7 @@ async fn a_frozen_account_writes_nothing_from_that_moment_on() {
     run(&busy_session, &busy.fail("account_frozen", "{}")).await.unwrap();
 
     let call = Call::new("t", "frozen");
-    let frozen = Outcome::Verdict("frozen".to_owned());
+    let frozen = Outcome::AdmitDecision("frozen".to_owned());
     assert_eq!(perform(&database, &mut session, &call, "update s.t set n = 2 where id = 2").await, frozen);
     assert_eq!(outcome(&database, call.correlation_id).await, "failure account_frozen");
     let other = Call::new("t", "other").by("another");

@@ -32,7 +32,7 @@ async fn race(database: &Database, rounds: usize, keyed: bool) -> (usize, usize)
                         Outcome::Success => written += 1,
                         Outcome::Failed(code) if code == "40001" => continue,
                         // Another server's increment came later on the same row.
-                        Outcome::Duplicate(_) | Outcome::Verdict(_) => {}
+                        Outcome::Duplicate(_) | Outcome::AdmitDecision(_) => {}
                         other => panic!("{other:?}"),
                     }
                     break;
@@ -181,7 +181,10 @@ async fn a_statement_that_failed_is_on_record_and_can_be_repeated() {
     assert_eq!(outcome(&database, call.correlation_id).await, "failure sql_error");
     // The key stays bound to its arguments.
     let other = Call { params: "other".to_owned(), ..call.again() };
-    assert_eq!(perform(&database, &mut session, &other, INCREMENT).await, Outcome::Verdict("key_reused".to_owned()));
+    assert_eq!(
+        perform(&database, &mut session, &other, INCREMENT).await,
+        Outcome::AdmitDecision("key_reused".to_owned())
+    );
     assert_eq!(perform(&database, &mut session, &call.again(), INCREMENT).await, Outcome::Success);
     check(&database, 1).await;
 }

@@ -12,7 +12,7 @@ pub(crate) enum Outcome {
     Success,
     Duplicate(Uuid),
     /// Another verdict: `superseded`, `key_reused`, `frozen`.
-    Verdict(String),
+    AdmitDecision(String),
     /// The statement or COMMIT failed with this SQLSTATE, and the record says so.
     Failed(String),
     /// The connection was lost, and the record says what happened.
@@ -77,7 +77,7 @@ pub(crate) async fn settle(session: &Client, call: &Call) -> Result<Option<Outco
                 .await?;
                 return Ok(Some(Outcome::Duplicate(original)));
             }
-            (verdict, _) => return Ok(Some(Outcome::Verdict(verdict.to_owned()))),
+            (verdict, _) => return Ok(Some(Outcome::AdmitDecision(verdict.to_owned()))),
         }
     }
 }

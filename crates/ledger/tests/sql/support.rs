@@ -301,7 +301,7 @@ pub(crate) async fn undo_as(session: &Client, call: &Call) -> Result<(), Value> 
     }
     run(session, "rollback").await.unwrap();
     match settle(session, call).await.unwrap() {
-        Some(Outcome::Verdict(verdict)) => Err(serde_json::json!({"conflicts": [{"code": verdict}]})),
+        Some(Outcome::AdmitDecision(verdict)) => Err(serde_json::json!({"conflicts": [{"code": verdict}]})),
         Some(Outcome::Duplicate(_)) => Err(serde_json::json!({"conflicts": [{"code": "duplicate"}]})),
         other => panic!("the verdict on an undo whose key is held: {other:?}"),
     }

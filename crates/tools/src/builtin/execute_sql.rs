@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use contract::{ErrorCode, Failure, Reach, Redaction, Rollback, TOOL_VERSION, TableUse};
-use ledger::proposals::{Draft, Tier};
-use ledger::{Attempt, Gate, Keep, Work, WriteExecutor, WriteFuture, WriteRequest, WriteTx};
+use ledger::proposals::{NewProposal, Tier};
+use ledger::{Attempt, Gate, Keep, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -123,7 +123,7 @@ impl Tool for ExecuteSql {
             let request = WriteRequest { principal: call.principal.clone(), params: recorded.into_iter().collect() };
             let executor = Arc::clone(&self.executor);
             if let Some((tier, proposing)) = &self.proposing {
-                let draft = Draft {
+                let draft = NewProposal {
                     request,
                     tool: NAME.to_owned(),
                     tool_version: TOOL_VERSION.to_owned(),
@@ -190,10 +190,10 @@ fn ordered(request: &WriteRequest) -> Result<Ordered, Failure> {
         .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))
 }
 
-fn work(data: &impl Serialize, rows_affected: u64) -> Result<Work, Failure> {
+fn work(data: &impl Serialize, rows_affected: u64) -> Result<WriteOutput, Failure> {
     let data = serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
     let rollback = Rollback::irreversible(IRREVERSIBLE);
-    Ok(Work { data, rows_affected, before: None, after: None, rollback })
+    Ok(WriteOutput { data, rows_affected, before: None, after: None, rollback })
 }
 
 impl WriteExecutor for SqlExecutor {

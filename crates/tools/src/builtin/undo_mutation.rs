@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use contract::{CorrelationId, ErrorCode, Failure, Redaction, Rollback, TOOL_VERSION, UNDO_TOOL};
-use ledger::proposals::Draft;
-use ledger::{Attempt, Gate, Records, Work, WriteExecutor, WriteFuture, WriteRequest, WriteTx};
+use ledger::proposals::NewProposal;
+use ledger::{Attempt, Gate, Records, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use manifest::{Access, Tier};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -113,7 +113,7 @@ impl Tool for UndoMutation {
             let idempotency_key = Some(format!("undo:{write}"));
             if let Some(tier) = agreement(tier) {
                 let tool_version = TOOL_VERSION.to_owned();
-                let draft = Draft { request, tool, tool_version, tier, idempotency_key, executor };
+                let draft = NewProposal { request, tool, tool_version, tier, idempotency_key, executor };
                 return self.proposing.call(&call, draft, Vec::new()).await;
             }
             refuse_answer(&call)?;
@@ -144,7 +144,7 @@ impl WriteExecutor for UndoExecutor {
         Box::pin(async move {
             let write = undone(request)?;
             let rows = ledger::undo::undo(tx, &[write]).await?;
-            Ok(Work {
+            Ok(WriteOutput {
                 data: json!(UndoData { undone: write.to_string(), rows }),
                 rows_affected: rows,
                 before: None,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use contract::{CorrelationId, ErrorCode, Failure, IdPrefix, Redaction, Rollback, TOOL_VERSION};
 use ledger::plans::Plans;
-use ledger::proposals::Draft;
-use ledger::{Attempt, Gate, Records, Work, WriteExecutor, WriteFuture, WriteRequest, WriteTx};
+use ledger::proposals::NewProposal;
+use ledger::{Attempt, Gate, Records, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use manifest::{Access, Tier};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -143,7 +143,7 @@ impl Tool for UndoRun {
             let idempotency_key = Some(format!("undo:{digest}"));
             if let Some(tier) = agreement(tier) {
                 let tool_version = TOOL_VERSION.to_owned();
-                let draft = Draft { request, tool, tool_version, tier, idempotency_key, executor };
+                let draft = NewProposal { request, tool, tool_version, tier, idempotency_key, executor };
                 return self.proposing.call(&call, draft, Vec::new()).await;
             }
             refuse_answer(&call)?;
@@ -175,7 +175,7 @@ impl WriteExecutor for PlanExecutor {
             let writes = undone(request)?;
             let digest = request.params.get("digest").and_then(Value::as_str).unwrap_or_default();
             let rows = ledger::undo::undo_plan(tx, request, &writes, digest).await?;
-            Ok(Work {
+            Ok(WriteOutput {
                 data: json!(RunData { writes: writes.len(), rows }),
                 rows_affected: rows,
                 before: None,

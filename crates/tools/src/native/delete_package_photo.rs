@@ -2,7 +2,7 @@
 //! photo becomes the cover when the cover goes.
 
 use contract::{ErrorCode, Failure, Rollback, TOOL_VERSION};
-use ledger::{Refusal, Statement, Work, WriteExecutor, WriteFuture, WriteRequest, WriteTx};
+use ledger::{ExecutorError, Statement, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -51,7 +51,7 @@ fn payload(request: &WriteRequest) -> Result<Payload, Failure> {
 }
 
 impl DeletePackagePhoto {
-    async fn delete(tx: &mut WriteTx<'_>, request: &WriteRequest) -> Result<Work, Refusal> {
+    async fn delete(tx: &mut WriteTx<'_>, request: &WriteRequest) -> Result<WriteOutput, ExecutorError> {
         let Payload { package_id, photo_id, .. } = payload(request)?;
         let package = [Some(request.principal.account_id.as_str().to_owned()), Some(package_id.to_string())];
         let [tenant, number] = package.clone();
@@ -76,7 +76,7 @@ impl DeletePackagePhoto {
         let data = Deleted { package_id, photo_id, photos_left: photos_left.unwrap_or_default(), message };
         let data =
             serde_json::to_value(data).map_err(|error| Failure::new(ErrorCode::InternalError, error.to_string()))?;
-        Ok(Work {
+        Ok(WriteOutput {
             data,
             rows_affected: 1 + moved,
             before: None,

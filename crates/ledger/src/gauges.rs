@@ -44,7 +44,7 @@ const ENDS: [ProposalStatus; 5] = [
     ProposalStatus::Expired,
 ];
 
-const SQL: &str = include_str!("states.sql");
+const SQL: &str = include_str!("gauges.sql");
 /// Whoever monitors does not wait for long.
 const DEADLINE: Duration = Duration::from_secs(2);
 

@@ -18,12 +18,12 @@ use contract::{CorrelationId, ErrorCode, Failure, Reach};
 use pg::{Error, Explained, Failed, Keep, Outlet, Query, RawShape, Step, Whole, value};
 use serde_json::Value;
 
-use crate::executor::{Refusal, WriteTx, gone, sql_failure};
+use crate::executor::{ExecutorError, WriteTx, gone, sql_failure};
 use crate::read::ResultSet;
 
 /// What a statement of the caller's own came to.
 #[derive(Debug)]
-pub struct Answered {
+pub struct AdhocResult {
     /// Its rows, as far as they are kept.
     pub result: ResultSet,
     /// The command tag; `None` for a command without a plan, of which PostgreSQL does not tell it inside a block.
@@ -34,7 +34,7 @@ pub struct Answered {
 
 /// What a statement of the caller's own would do.
 #[derive(Debug)]
-pub struct Foreseen {
+pub struct AdhocPlan {
     /// What it touches; `None` for a command without a plan (CREATE TABLE, SET), of which that is not known.
     pub reach: Option<Reach>,
     /// How many rows PostgreSQL expects it to touch, if it has a plan.
@@ -68,15 +68,15 @@ const OUTLIVES_SQL: &str =
 
 /// Why a statement of the caller's own came to nothing.
 #[derive(Debug)]
-pub struct Undone {
+pub struct AdhocError {
     /// What its caller is told, if it is about the statement.
     pub failed: Option<Failed>,
     /// What the gate is told.
-    pub refusal: Refusal,
+    pub refusal: ExecutorError,
 }
 
-impl From<Refusal> for Undone {
-    fn from(refusal: Refusal) -> Self {
+impl From<ExecutorError> for AdhocError {
+    fn from(refusal: ExecutorError) -> Self {
         Self { failed: None, refusal }
     }
 }
@@ -90,14 +90,14 @@ impl WriteTx<'_> {
     /// Runs one statement of the caller's own to its end, and keeps some of its rows.
     ///
     /// # Errors
-    /// [`Refusal`]: the executor should hand it on.
-    pub async fn run_any(&mut self, sql: &str, params: &[Value], keep: Keep) -> Result<Answered, Refusal> {
+    /// [`ExecutorError`]: the executor should hand it on.
+    pub async fn run_any(&mut self, sql: &str, params: &[Value], keep: Keep) -> Result<AdhocResult, ExecutorError> {
         self.open().await?;
         self.lease.session().retire();
         // What it sets is taken back before anything else is sent.
         self.lease.session().bear_encodings(true);
         let outcome = self.run_guarded(sql, params, keep).await;
-        if let Err(Refusal::Failure(_)) = &outcome {
+        if let Err(ExecutorError::Rejected(_)) = &outcome {
             self.undo().await?;
         }
         self.lease.session().bear_encodings(false);
@@ -112,21 +112,21 @@ impl WriteTx<'_> {
     /// for the statements behind it, until [`WriteTx::end_own`].
     ///
     /// # Errors
-    /// [`Undone`]; the executor must hand on a refusal, or refuse itself.
-    pub async fn run_own(&mut self, query: &Query, outlet: &mut Outlet) -> Result<(), Undone> {
+    /// [`AdhocError`]; the executor must hand on a refusal, or refuse itself.
+    pub async fn run_own(&mut self, query: &Query, outlet: &mut Outlet) -> Result<(), AdhocError> {
         self.open().await?;
         self.lease.session().retire();
         if !std::mem::replace(&mut self.runs_own, true) {
-            self.lease.session().deallocate_after(SAVEPOINT_SQL).await.map_err(Refusal::Lost)?;
+            self.lease.session().deallocate_after(SAVEPOINT_SQL).await.map_err(ExecutorError::ConnectionLost)?;
         }
         let name = unguessable();
         let ran = self.writer.run_own(self.lease, &name, query, outlet).await;
         if matches!(outlet.tag(), Some("SAVEPOINT" | "RELEASE")) || !self.lease.session().is_settled() {
-            return Err(Undone { failed: ran.err(), refusal: gone() });
+            return Err(AdhocError { failed: ran.err(), refusal: gone() });
         }
         if let Err(failed) = ran {
             let failure = Failure::new(ErrorCode::SqlError, failed.to_string());
-            return Err(Undone { failed: Some(failed), refusal: failure.into() });
+            return Err(AdhocError { failed: Some(failed), refusal: failure.into() });
         }
         Ok(())
     }
@@ -134,19 +134,19 @@ impl WriteTx<'_> {
     /// Behind the last statement of the caller's own: deferred triggers run, and role and settings are as they were.
     ///
     /// # Errors
-    /// [`Refusal`]: the executor must hand it on.
-    pub async fn end_own(&mut self) -> Result<(), Refusal> {
+    /// [`ExecutorError`]: the executor must hand it on.
+    pub async fn end_own(&mut self) -> Result<(), ExecutorError> {
         if self.runs_own { self.restore().await } else { Ok(()) }
     }
 
-    async fn undo(&mut self) -> Result<(), Refusal> {
+    async fn undo(&mut self) -> Result<(), ExecutorError> {
         let session = self.lease.session();
         let and = if session.is_pooled() { format!("{UNDO_SQL}; {OUTLIVES_UNDO_SQL}") } else { UNDO_SQL.to_owned() };
         // Prepared statements outlive a rollback, and the next ones must find their names free.
-        session.deallocate_after(&and).await.map_err(Refusal::Lost)
+        session.deallocate_after(&and).await.map_err(ExecutorError::ConnectionLost)
     }
 
-    async fn run_guarded(&mut self, sql: &str, params: &[Value], keep: Keep) -> Result<Answered, Refusal> {
+    async fn run_guarded(&mut self, sql: &str, params: &[Value], keep: Keep) -> Result<AdhocResult, ExecutorError> {
         let session = self.lease.session();
         session.deallocate_after(SAVEPOINT_SQL).await.map_err(refusal)?;
         let name = unguessable();
@@ -165,9 +165,10 @@ impl WriteTx<'_> {
             return Err(Failure::new(ErrorCode::InvalidParams, "there is no statement in the text").into());
         }
         self.restore().await?;
-        let columns = self.writer.columns(self.lease, &whole.outcome.columns).await.map_err(Refusal::Lost)?;
+        let columns =
+            self.writer.columns(self.lease, &whole.outcome.columns).await.map_err(ExecutorError::ConnectionLost)?;
         let result = ResultSet::fitting(columns, &whole.outcome.rows, keep.bytes, whole.truncated_by);
-        Ok(Answered {
+        Ok(AdhocResult {
             rows_affected: affected.unwrap_or_else(|| whole.outcome.rows_affected()),
             command_tag: affected.is_none().then_some(whole.outcome.tag),
             result,
@@ -178,8 +179,8 @@ impl WriteTx<'_> {
     /// that no rollback takes back.
     ///
     /// # Errors
-    /// [`Refusal`]: PostgreSQL does not take it, or not with these parameters.
-    pub async fn foresee(&mut self, sql: &str, params: &[Value]) -> Result<Foreseen, Refusal> {
+    /// [`ExecutorError`]: PostgreSQL does not take it, or not with these parameters.
+    pub async fn foresee(&mut self, sql: &str, params: &[Value]) -> Result<AdhocPlan, ExecutorError> {
         self.open().await?;
         let session = self.lease.session();
         session.retire();
@@ -189,17 +190,21 @@ impl WriteTx<'_> {
         let name = unguessable();
         let foreseen = self.foresee_as(&name, sql, params).await;
         match &foreseen {
-            Err(Refusal::Failure(_)) => self.undo().await?,
+            Err(ExecutorError::Rejected(_)) => self.undo().await?,
             // Planning it may have called functions.
             Ok(_) if self.lease.session().is_pooled() => {
-                self.lease.session().deallocate_after(OUTLIVES_UNDO_SQL).await.map_err(Refusal::Lost)?;
+                self.lease
+                    .session()
+                    .deallocate_after(OUTLIVES_UNDO_SQL)
+                    .await
+                    .map_err(ExecutorError::ConnectionLost)?;
             }
             _ => {}
         }
         foreseen
     }
 
-    async fn foresee_as(&mut self, name: &str, sql: &str, params: &[Value]) -> Result<Foreseen, Refusal> {
+    async fn foresee_as(&mut self, name: &str, sql: &str, params: &[Value]) -> Result<AdhocPlan, ExecutorError> {
         let session = self.lease.session();
         let shape = session.describe(name, sql, &[]).await.map_err(|error| refusal_at(error, true))?;
         let encoded = self.encode(&shape, params).await?;
@@ -207,26 +212,26 @@ impl WriteTx<'_> {
             Explained::Nothing => {
                 Err(Failure::new(ErrorCode::InvalidParams, "there is no statement in the text").into())
             }
-            Explained::Command => Ok(Foreseen { reach: None, estimated_rows: None }),
+            Explained::Command => Ok(AdhocPlan { reach: None, estimated_rows: None }),
             Explained::Plan(plan) => {
                 let estimate = |node: &str| plan.pointer(node).and_then(Value::as_f64);
                 // What a ModifyTable node returns says nothing of what it changes; what feeds it does.
                 let is_write = plan.pointer("/0/Plan/Node Type").and_then(Value::as_str) == Some("ModifyTable");
                 let fed = if is_write { "/0/Plan/Plans/0/Plan Rows" } else { "/0/Plan/Plan Rows" };
                 let estimated_rows = estimate(fed).map(|rows| rows as u64);
-                Ok(Foreseen { reach: Some(pg::reach(&plan)), estimated_rows })
+                Ok(AdhocPlan { reach: Some(pg::reach(&plan)), estimated_rows })
             }
         }
     }
 
-    async fn encode(&mut self, shape: &RawShape, params: &[Value]) -> Result<Vec<Option<String>>, Refusal> {
-        let types = self.writer.types(self.lease, &shape.params).await.map_err(Refusal::Lost)?;
+    async fn encode(&mut self, shape: &RawShape, params: &[Value]) -> Result<Vec<Option<String>>, ExecutorError> {
+        let types = self.writer.types(self.lease, &shape.params).await.map_err(ExecutorError::ConnectionLost)?;
         value::encode_all(params, &types)
             .map_err(|error| Failure::new(ErrorCode::InvalidParams, error.to_string()).into())
     }
 
     /// Runs a command without a plan where it can do nothing to the transaction; how many rows it touched.
-    async fn run_in_block(&mut self, sql: &str) -> Result<u64, Refusal> {
+    async fn run_in_block(&mut self, sql: &str) -> Result<u64, ExecutorError> {
         let text = [Some(sql.to_owned())];
         let stash = [Step { sql: STASH_SQL, params: &text, param_types: &[] }];
         let session = self.lease.session();
@@ -241,7 +246,7 @@ impl WriteTx<'_> {
     }
 
     /// Whatever the statement has set, the rest of the transaction runs as it began.
-    async fn restore(&mut self) -> Result<(), Refusal> {
+    async fn restore(&mut self) -> Result<(), ExecutorError> {
         let claimed = [Some(self.timeout_ms.clone()), self.hint.clone(), Some(self.account.clone())];
         let session = self.lease.session();
         session.deallocate_all().await.map_err(refusal)?;
@@ -261,25 +266,25 @@ impl WriteTx<'_> {
 }
 
 /// Planning evaluates functions, and an error of theirs may quote what nobody has agreed to show.
-fn unplannable(error: Error) -> Refusal {
+fn unplannable(error: Error) -> ExecutorError {
     match error {
         Error::Server(error) => {
             let message =
                 format!("PostgreSQL cannot plan the statement with these values (SQLSTATE {})", error.sqlstate);
             Failure { message, hint: None, ..sql_failure(&error) }.into()
         }
-        error => Refusal::Lost(error),
+        error => ExecutorError::ConnectionLost(error),
     }
 }
 
-fn refusal(error: Error) -> Refusal {
+fn refusal(error: Error) -> ExecutorError {
     refusal_at(error, false)
 }
 
 /// `own` says that a position in the error is one in the caller's text.
-fn refusal_at(error: Error, own: bool) -> Refusal {
+fn refusal_at(error: Error, own: bool) -> ExecutorError {
     match error {
         Error::Server(error) => Failure { position: error.position.filter(|_| own), ..sql_failure(&error) }.into(),
-        error => Refusal::Lost(error),
+        error => ExecutorError::ConnectionLost(error),
     }
 }

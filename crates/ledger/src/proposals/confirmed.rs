@@ -5,7 +5,7 @@ use contract::{CorrelationId, ErrorCode, Failure, ProposalId};
 use super::preview::Preview;
 use super::state::{Status, closed};
 use crate::definitions;
-use crate::executor::{Refusal, Statement, Work, WriteExecutor, WriteRequest, WriteTx};
+use crate::executor::{ExecutorError, Statement, WriteExecutor, WriteOutput, WriteRequest, WriteTx};
 
 /// Which proposal an attempt carries out, as which mutation, and what was shown.
 #[derive(Debug, Clone)]
@@ -28,12 +28,14 @@ impl ConfirmedProposal {
         executor: &dyn WriteExecutor,
         tx: &mut WriteTx<'_>,
         request: &WriteRequest,
-    ) -> Result<Work, Refusal> {
+    ) -> Result<WriteOutput, ExecutorError> {
         self.hold(tx).await?;
         self.check_definitions(tx).await?;
         let work = executor.execute(tx, request).await.map_err(|refusal| match refusal {
             // When it was shown the rows were there.
-            Refusal::Failure(failure) if matches!(failure.code, ErrorCode::RowCountMismatch | ErrorCode::NotFound) => {
+            ExecutorError::Rejected(failure)
+                if matches!(failure.code, ErrorCode::RowCountMismatch | ErrorCode::NotFound) =>
+            {
                 stale(&failure.message).into()
             }
             refusal => refusal,
@@ -53,7 +55,7 @@ impl ConfirmedProposal {
     }
 
     /// Makes sure that what the write depends on is what it was when the write was shown.
-    async fn check_definitions(&self, tx: &mut WriteTx<'_>) -> Result<(), Refusal> {
+    async fn check_definitions(&self, tx: &mut WriteTx<'_>) -> Result<(), ExecutorError> {
         let changed = definitions::changed(tx, &self.preview.definitions).await?;
         let (named, others) = changed.split_at(changed.len().min(MOST_NAMED));
         let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
@@ -68,7 +70,7 @@ impl ConfirmedProposal {
     }
 
     /// Makes sure that the proposal stands and is this attempt's, until the transaction ends.
-    async fn hold(&self, tx: &mut WriteTx<'_>) -> Result<(), Refusal> {
+    async fn hold(&self, tx: &mut WriteTx<'_>) -> Result<(), ExecutorError> {
         let params = [Some(self.proposal_id.to_string()), Some(self.correlation_id.to_string())];
         let rows = tx.run(&[Statement { sql: HOLD_SQL, params: &params, param_types: &[] }]).await?;
         let row = rows.first().and_then(|rows| rows.rows.first());
