@@ -43,7 +43,7 @@ async fn perform(db: &Database, statements: &'static [&'static str]) -> (WriteEr
         idempotency_key: None,
         deadline: tokio::time::Instant::now() + Duration::from_secs(20),
         executor: Arc::new(Careless { statements }),
-        agreed: None,
+        confirmed: None,
     };
     let stopped = Ledger::new(target, Settings::default()).gate().perform(attempt).await.unwrap_err();
     (stopped, db.rows("select status, error_code from countersign.mutation").await)
@@ -102,7 +102,7 @@ impl WriteExecutor for Outside {
         Box::pin(async { Ok(burnt()) })
     }
 
-    fn keeps_to_its_preview(&self) -> bool {
+    fn preview_is_binding(&self) -> bool {
         false
     }
 }

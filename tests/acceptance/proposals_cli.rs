@@ -369,8 +369,8 @@ async fn an_approved_write_that_cannot_be_is_told_with_its_reason() {
     assert!(ran.err.contains("permission denied for table package"), "{}", ran.err);
     assert!(is_there(&db, changed).await && is_there(&db, refused).await);
     // Also what was tried and refused says who had agreed to it.
-    let agreed = "select status, approval ->> 'decided_by' from countersign.mutation order by id";
-    assert_eq!(db.rows(agreed).await, [["failure", &os_user()], ["failure", &os_user()]]);
+    let confirmed = "select status, approval ->> 'decided_by' from countersign.mutation order by id";
+    assert_eq!(db.rows(confirmed).await, [["failure", &os_user()], ["failure", &os_user()]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -146,7 +146,7 @@ async fn the_instructions_speak_of_the_tools_that_the_profile_has_and_of_no_othe
             assert!(!speaks || has.contains(&name.to_owned()), "{arguments:?} has no {name}: {instructions}");
         }
         let writes = has.contains(&"like_tweet".to_owned());
-        let agreed = has.contains(&"upsert_package".to_owned());
+        let confirmed = has.contains(&"upsert_package".to_owned());
         for (words, are_there) in [
             ("query_database", true),
             ("describe_database", true),
@@ -154,8 +154,8 @@ async fn the_instructions_speak_of_the_tools_that_the_profile_has_and_of_no_othe
             ("look at get_recent_mutations", has.contains(&"get_recent_mutations".to_owned())),
             ("a duplicate is no second write", writes),
             ("idempotency_key", writes),
-            ("requires_approval", agreed),
-            ("confirm_proposal", agreed),
+            ("requires_approval", confirmed),
+            ("confirm_proposal", confirmed),
         ] {
             assert_eq!(instructions.contains(words), are_there, "{arguments:?}, \"{words}\": {instructions}");
         }

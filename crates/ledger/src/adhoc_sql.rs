@@ -109,11 +109,11 @@ impl WriteTx<'_> {
     ///
     /// It runs as it is, commands as well, so that its command tag and notices are PostgreSQL's own. What ends the transaction is
     /// refused before; what touches savepoints has already touched ours, so the transaction is given up. What it has set holds
-    /// for the statements behind it, until [`WriteTx::end_own`].
+    /// for the statements behind it, until [`WriteTx::seal_session`].
     ///
     /// # Errors
     /// [`AdhocError`]; the executor must hand on a refusal, or refuse itself.
-    pub async fn run_own(&mut self, query: &Query, outlet: &mut Outlet) -> Result<(), AdhocError> {
+    pub async fn run_streaming(&mut self, query: &Query, outlet: &mut Outlet) -> Result<(), AdhocError> {
         self.open().await?;
         self.lease.session().retire();
         if !std::mem::replace(&mut self.runs_own, true) {
@@ -135,7 +135,7 @@ impl WriteTx<'_> {
     ///
     /// # Errors
     /// [`ExecutorError`]: the executor must hand it on.
-    pub async fn end_own(&mut self) -> Result<(), ExecutorError> {
+    pub async fn seal_session(&mut self) -> Result<(), ExecutorError> {
         if self.runs_own { self.restore().await } else { Ok(()) }
     }
 

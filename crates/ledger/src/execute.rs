@@ -71,9 +71,9 @@ pub(crate) async fn execute(
     };
     let mut tx = WriteTx::new(lease, writer, &attempt.request.principal.account_id, opening);
     let executor = attempt.executor.as_ref();
-    let executed = match &attempt.agreed {
+    let executed = match &attempt.confirmed {
         None => executor.execute(&mut tx, &attempt.request).await,
-        Some(agreed) => agreed.execute(executor, &mut tx, &attempt.request).await,
+        Some(confirmed) => confirmed.execute(executor, &mut tx, &attempt.request).await,
     };
     let executed = executed.map(|work| {
         let rollback = work.rollback.of_write(&intent.correlation_id.to_string());
@@ -222,7 +222,7 @@ pub(crate) fn fail_params(intent: &Intent, attempt: &Attempt, failure: &Failure)
         failure.sqlstate.clone(),
         Some(failure.message.clone()),
         detail,
-        attempt.agreed.as_ref().and_then(|agreed| agreed.outcome_of(failure)).map(str::to_owned),
+        attempt.confirmed.as_ref().and_then(|confirmed| confirmed.outcome_of(failure)).map(str::to_owned),
     ]
 }
 

@@ -59,7 +59,7 @@ pub trait WriteExecutor: Send + Sync + 'static {
     }
 
     /// Whether its preview says what the work will come to, so that a work that comes to something else is refused.
-    fn keeps_to_its_preview(&self) -> bool {
+    fn preview_is_binding(&self) -> bool {
         true
     }
 

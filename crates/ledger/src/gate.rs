@@ -38,7 +38,7 @@ pub struct Attempt {
     /// What carries it out.
     pub executor: Arc<dyn WriteExecutor>,
     /// The proposal that it carries out, if it was one.
-    pub agreed: Option<ConfirmedProposal>,
+    pub confirmed: Option<ConfirmedProposal>,
 }
 
 /// The write that a call with this key undoes: the key of an undo is `undo:` and the receipt of that write. What follows, `/` and a
@@ -124,7 +124,8 @@ impl Gate {
     /// # Errors
     /// [`WriteError`]: nothing was written, unless the code is [`ErrorCode::CommitOutcomeUnknown`].
     pub async fn perform(&self, attempt: Attempt) -> Result<WriteOutcome, WriteError> {
-        let correlation_id = attempt.agreed.as_ref().map_or_else(CorrelationId::new, |agreed| agreed.correlation_id);
+        let correlation_id =
+            attempt.confirmed.as_ref().map_or_else(CorrelationId::new, |confirmed| confirmed.correlation_id);
         let protocol = Protocol {
             writer: self.writer.clone(),
             settings: self.settings.clone(),

@@ -53,7 +53,7 @@ impl Intent {
             Some(params.to_string()),
             Some(summary(&canonical_json(&params))),
             undo_of,
-            attempt.agreed.as_ref().map(|agreed| agreed.proposal_id.to_string()),
+            attempt.confirmed.as_ref().map(|confirmed| confirmed.proposal_id.to_string()),
         ];
         Self { correlation_id, columns }
     }

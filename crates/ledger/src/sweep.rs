@@ -37,7 +37,7 @@ impl Ledger {
     }
 
     /// Sweeps and seals now and then every minute, for as long as the future is polled.
-    pub async fn keep_swept(self) {
+    pub async fn run_sweeper(self) {
         let mut ticks = tokio::time::interval(EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -42,7 +42,7 @@ pub use ledger::read::Room;
 pub use metrics::Metrics;
 pub use profile::Profile;
 pub use proposing::{Question, Said, UserAnswer};
-pub use recovery::keep_carrying_out;
+pub use recovery::run_proposal_worker;
 pub use registry::{Registry, RegistryError, Reply};
 pub use resources::{Address, Completions, Listed, Page, Template, Typed};
 pub use tool::{Answer, Call, Caller, Hints, Outcome, Refused, Success, TIER, Tool, ToolInfo};

@@ -226,8 +226,8 @@ impl WriteExecutor for ManifestExecutor {
         })
     }
 
-    fn keeps_to_its_preview(&self) -> bool {
-        self.native.as_ref().is_none_or(|native| native.keeps_to_its_preview())
+    fn preview_is_binding(&self) -> bool {
+        self.native.as_ref().is_none_or(|native| native.preview_is_binding())
     }
 
     fn row_key(&self) -> &[String] {

@@ -104,7 +104,7 @@ impl Tool for ManifestWrite {
             executor.check(&request)?;
             let redaction = redaction(&self.spec, &request.params);
             let deadline = call.deadline;
-            let attempt = Attempt { request, tool, redaction, idempotency_key, deadline, executor, agreed: None };
+            let attempt = Attempt { request, tool, redaction, idempotency_key, deadline, executor, confirmed: None };
             answer(&self.spec.name, self.gate.perform(attempt).await)
         })
     }

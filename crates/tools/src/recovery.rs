@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const SWEEP_EVERY: u32 = 60;
 
 /// Does it now and then every second, for as long as the future is polled. Several servers may do it at once.
-pub async fn keep_carrying_out(proposals: Proposals, toolbox: Toolbox) {
+pub async fn run_proposal_worker(proposals: Proposals, toolbox: Toolbox) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut until_sweep = 0;
@@ -40,10 +40,10 @@ async fn sweep(proposals: &Proposals) {
     match proposals.sweep().await {
         Ok((0, _)) => {}
         Ok((ended, 0)) => tracing::info!(ended, "proposals have expired"),
-        Ok((ended, agreed)) => {
+        Ok((ended, confirmed)) => {
             tracing::warn!(
                 ended,
-                agreed,
+                confirmed,
                 "proposals have expired, and some that were agreed to: nothing of them was written"
             );
         }

@@ -54,12 +54,12 @@ async fn a_server_that_is_killed_right_after_the_agreement_leaves_it_to_the_next
     let proposal = server.propose("upsert_package", price("150")).await;
     server.close().await;
     // What the server that took the agreement had written down when it was killed.
-    let agreed = format!(
+    let confirmed = format!(
         "select countersign.decide_proposal('{}', 'default', 'confirmed', 'confirm_proposal', '{}', null, gen_random_uuid(), interval '0')",
         id(&proposal),
         proposal["digest"].as_str().unwrap()
     );
-    assert_eq!(db.value(&agreed).await, "done");
+    assert_eq!(db.value(&confirmed).await, "done");
     assert_eq!((state(&db, &proposal).await, db.value(PRICE).await), ("confirmed".to_owned(), "120.00".to_owned()));
     let server = Server::studio(&db).await;
     assert_eq!(db.first_value(&ended(&proposal)).await, "executed");

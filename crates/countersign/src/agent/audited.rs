@@ -109,14 +109,14 @@ impl CliWrite {
                     match refused {
                         Some(refusal) => return Err(refusal),
                         None if self.is_single => {
-                            tx.end_own().await?;
+                            tx.seal_session().await?;
                             return Ok(transcript.of_one());
                         }
                         None => {}
                     }
                 }
                 Some(Step::Commit) => {
-                    tx.end_own().await?;
+                    tx.seal_session().await?;
                     return Ok(transcript.of_all());
                 }
                 None => {
@@ -149,7 +149,7 @@ async fn statement(
     let mut outlet = Outlet::new(out, query.delivery);
     let cancelled = |refusal| AdhocError { failed: Some(Failed::Cancelled), refusal };
     let running = async {
-        tx.run_own(query, &mut outlet).await?;
+        tx.run_streaming(query, &mut outlet).await?;
         if let Some(correlation_id) = tx.correlation_id() {
             outlet.recorded_as(correlation_id.to_owned());
         }
@@ -246,7 +246,7 @@ impl Audited {
             idempotency_key: Some(CorrelationId::new().to_string()),
             deadline: Instant::now() + within + AROUND,
             executor: Arc::<CliWrite>::clone(write),
-            agreed: None,
+            confirmed: None,
         };
         let gate = self.gate.clone();
         tokio::spawn(async move {

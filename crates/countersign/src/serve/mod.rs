@@ -134,9 +134,9 @@ impl Start {
         codec.replace(&sealing, keys)?;
         let tools = shelves.get(&settings.profile).map_or(0, |registry| registry.infos().count());
         toolbox.put(shelves);
-        tokio::spawn(workshop.ledger.clone().keep_swept());
+        tokio::spawn(workshop.ledger.clone().run_sweeper());
         tokio::spawn(wiring::refresh_state_keys(workshop.ledger.clone(), codec));
-        let carrying_out = tokio::spawn(tools::keep_carrying_out(workshop.ledger.proposals(), toolbox.clone()));
+        let carrying_out = tokio::spawn(tools::run_proposal_worker(workshop.ledger.proposals(), toolbox.clone()));
         let backends = workshop.backends.clone();
         let reloader =
             Reloader { sources: self.sources, running: settings.clone(), workshop, toolbox: toolbox.clone(), door };

@@ -141,7 +141,7 @@ impl Proposals {
                 return Err(failure.into());
             }
         };
-        let may_be_repeated = executor.keeps_to_its_preview();
+        let may_be_repeated = executor.preview_is_binding();
         tracing::info!(proposal_id = %id, tool = proposal.tool_name, account = proposal.account_id.as_str(), "carrying out");
         let performed = self
             .gate
@@ -153,7 +153,7 @@ impl Proposals {
                 idempotency_key: proposal.idempotency_key.clone(),
                 deadline,
                 executor,
-                agreed: Some(ConfirmedProposal {
+                confirmed: Some(ConfirmedProposal {
                     proposal_id: id,
                     correlation_id: attempt,
                     preview: proposal.preview.clone(),

@@ -40,7 +40,7 @@ impl ConfirmedProposal {
             }
             refusal => refusal,
         })?;
-        if executor.keeps_to_its_preview() {
+        if executor.preview_is_binding() {
             if let Some(difference) = self.preview.difference(&work) {
                 return Err(stale(&difference).into());
             }

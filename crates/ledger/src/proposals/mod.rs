@@ -140,8 +140,8 @@ impl Proposals {
     pub async fn preview(&self, draft: &NewProposal, deadline: Instant) -> Result<Preview, Failure> {
         let executor = draft.executor.as_ref();
         let trials = Trials { writer: &self.writer, executor, request: &draft.request, deadline };
-        if !executor.keeps_to_its_preview() {
-            return Ok(Preview::untried(trials.once().await?));
+        if !executor.preview_is_binding() {
+            return Ok(Preview::without_run(trials.once().await?));
         }
         // Each preview holds two sessions of the pool at a time: not all may wait for their second one.
         let permit = tokio::time::timeout_at(deadline, self.previewing.acquire()).await;
@@ -149,7 +149,7 @@ impl Proposals {
         for _ in 0..TRIES {
             match trials.twice().await {
                 Ok([first, second]) => {
-                    if let Some(preview) = Preview::of_both(first, &second) {
+                    if let Some(preview) = Preview::from_two_runs(first, &second) {
                         return Ok(Preview { row_key: executor.row_key().to_vec(), ..preview });
                     }
                 }
@@ -158,7 +158,7 @@ impl Proposals {
                 Err(failure) => return Err(failure),
             }
         }
-        Err(preview::unsteady())
+        Err(preview::concurrent_changes())
     }
 
     /// Whether the proposal is what this call would propose.

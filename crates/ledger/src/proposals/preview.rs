@@ -59,7 +59,7 @@ const PARTS: [&str; 3] = ["result", "before", "after"];
 impl Preview {
     /// Of a write that was not tried, but looked at.
     #[must_use]
-    pub(crate) fn untried(trial: Trial) -> Self {
+    pub(crate) fn without_run(trial: Trial) -> Self {
         Self { rows_affected: None, ..Self::of(trial) }
     }
 
@@ -81,7 +81,7 @@ impl Preview {
 
     /// Of a write that was tried twice; `None` if the two differ in more than what the database makes anew.
     #[must_use]
-    pub(crate) fn of_both(trial: Trial, second: &Trial) -> Option<Self> {
+    pub(crate) fn from_two_runs(trial: Trial, second: &Trial) -> Option<Self> {
         let effects = trial.effects.as_ref().zip(second.effects.as_ref());
         let effects = effects.map(|(first, second)| without_generated(first, second));
         let (first, second) = (&trial.work, &second.work);
@@ -205,7 +205,7 @@ fn without_generated(first: &Value, second: &Value) -> Value {
 }
 
 /// What is told when the two tries never agree.
-pub(super) fn unsteady() -> Failure {
+pub(super) fn concurrent_changes() -> Failure {
     let message =
         "the rows of this write are being changed by others right now, so it cannot be shown; nothing was written";
     let failure = Failure { retryable: true, ..Failure::new(ErrorCode::ProposalStale, message) };
@@ -312,16 +312,16 @@ mod tests {
         }
     }
 
-    fn of_both(first: WriteOutput, second: &WriteOutput) -> Option<Preview> {
+    fn from_two_runs(first: WriteOutput, second: &WriteOutput) -> Option<Preview> {
         let trial = |work| Trial { work, effects: None, definitions: Vec::new() };
-        Preview::of_both(trial(first), &trial(second.clone()))
+        Preview::from_two_runs(trial(first), &trial(second.clone()))
     }
 
     #[test]
     fn what_the_database_makes_anew_is_named_and_not_compared() {
         let first = work(json!({"id": 7, "name": "a"}), json!([]), json!([{"id": 7, "name": "a", "at": "09:00"}]));
         let second = work(json!({"id": 8, "name": "a"}), json!([]), json!([{"id": 8, "name": "a", "at": "09:01"}]));
-        let preview = of_both(first, &second).unwrap();
+        let preview = from_two_runs(first, &second).unwrap();
         assert_eq!(preview.generated, ["result.id", "after.at", "after.id"]);
         assert_eq!(preview.result, json!({"id": "(generated)", "name": "a"}));
         assert_eq!(preview.after, Some(json!([{"id": "(generated)", "name": "a", "at": "(generated)"}])));
@@ -336,7 +336,7 @@ mod tests {
     fn rows_in_another_order_are_the_same_and_values_that_changed_rows_are_not() {
         let rows = |first: &str, second: &str| json!([{"id": 1, "name": first}, {"id": 2, "name": second}]);
         let one = work(json!({"rows": rows("a", "b"), "row_count": 2}), rows("a", "b"), json!([]));
-        let preview = of_both(one.clone(), &one).unwrap();
+        let preview = from_two_runs(one.clone(), &one).unwrap();
         let turned = json!([{"id": 2, "name": "b"}, {"id": 1, "name": "a"}]);
         let other = work(json!({"rows": turned.clone(), "row_count": 2}), turned, json!([]));
         assert_eq!(preview.difference(&other), None);
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn a_row_with_a_column_named_rows_is_a_row_and_every_column_of_it_counts() {
         let one = |price: u32| work(json!({"rows": [1, 2], "price": price}), json!([]), json!([]));
-        let preview = of_both(one(5), &one(5)).unwrap();
+        let preview = from_two_runs(one(5), &one(5)).unwrap();
         assert_eq!(preview.difference(&one(5)), None);
         assert!(preview.difference(&one(500)).is_some());
     }
@@ -355,16 +355,16 @@ mod tests {
     #[test]
     fn rows_that_change_between_the_two_tries_are_no_preview() {
         let one = work(json!({}), json!([{"id": 1, "name": "a"}]), json!([]));
-        assert_eq!(of_both(one.clone(), &work(json!({}), json!([{"id": 1, "name": "b"}]), json!([]))), None);
-        assert_eq!(of_both(one.clone(), &work(json!({}), json!([{"id": 1, "name": "a"}]), json!([{}]))), None);
-        assert_eq!(of_both(one.clone(), &WriteOutput { rows_affected: 2, ..one }), None);
+        assert_eq!(from_two_runs(one.clone(), &work(json!({}), json!([{"id": 1, "name": "b"}]), json!([]))), None);
+        assert_eq!(from_two_runs(one.clone(), &work(json!({}), json!([{"id": 1, "name": "a"}]), json!([{}]))), None);
+        assert_eq!(from_two_runs(one.clone(), &WriteOutput { rows_affected: 2, ..one }), None);
     }
 
     #[test]
     fn a_preview_that_was_stored_is_the_same_preview() {
         let exact: Value = serde_json::from_str(r#"{"n": 1.10, "big": 12345678901234567890123}"#).unwrap();
         let one = work(exact, json!([{"id": 1}]), json!([]));
-        let preview = of_both(one.clone(), &one).unwrap();
+        let preview = from_two_runs(one.clone(), &one).unwrap();
         let stored: Preview = serde_json::from_str(&serde_json::to_string(&preview).unwrap()).unwrap();
         assert_eq!(stored, preview);
         assert_eq!(stored.difference(&one), None);

@@ -78,7 +78,7 @@ impl Proposals {
         let proposal = self.get(None, id).await.ok()??;
         let executor = executors.get(&proposal.tool_name);
         // Its work is not only the database's, so nobody knows what of it has happened.
-        if verdict == "again" && executor.is_some_and(|executor| !executor.keeps_to_its_preview()) {
+        if verdict == "again" && executor.is_some_and(|executor| !executor.preview_is_binding()) {
             let failure = interrupted();
             let ended = self.end(id, attempt, &failure, deadline).await;
             return Some(Err(ended.err().unwrap_or(failure).into()));
@@ -94,7 +94,8 @@ impl Proposals {
         let deadline = Instant::now() + self.call_deadline;
         let params = [Some(MOST.to_string())];
         let answer = self.writer.ask(SWEEP_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
-        let agreed = answer.rows.iter().filter(|row| row.last().is_some_and(|was| was.as_deref() == Some("confirmed")));
-        Ok((answer.rows.len(), agreed.count()))
+        let confirmed =
+            answer.rows.iter().filter(|row| row.last().is_some_and(|was| was.as_deref() == Some("confirmed")));
+        Ok((answer.rows.len(), confirmed.count()))
     }
 }

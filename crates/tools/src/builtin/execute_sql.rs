@@ -142,7 +142,7 @@ impl Tool for ExecuteSql {
                 idempotency_key,
                 deadline: call.deadline,
                 executor,
-                agreed: None,
+                confirmed: None,
             };
             answer(NAME, self.gate.perform(attempt).await)
         })
@@ -232,7 +232,7 @@ impl WriteExecutor for SqlExecutor {
         })
     }
 
-    fn keeps_to_its_preview(&self) -> bool {
+    fn preview_is_binding(&self) -> bool {
         false
     }
 

@@ -118,7 +118,7 @@ impl Tool for UndoMutation {
             }
             refuse_answer(&call)?;
             let (redaction, deadline) = (Redaction::default(), call.deadline);
-            let attempt = Attempt { request, tool, redaction, idempotency_key, deadline, executor, agreed: None };
+            let attempt = Attempt { request, tool, redaction, idempotency_key, deadline, executor, confirmed: None };
             answer(NAME, self.gate.perform(attempt).await)
         })
     }
