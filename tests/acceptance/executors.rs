@@ -133,7 +133,7 @@ async fn what_no_rollback_takes_back_is_shown_by_its_own_preview_and_done_once_i
     let outside = Arc::new(Outside::default());
     let mut native = ledger::ExecutorRegistry::default();
     native.register("burn", outside.clone()).unwrap();
-    let backends = tools::Backends {
+    let backends = tools::Services {
         reader: None,
         gate: ledger.gate(),
         records: ledger.records(),

@@ -14,11 +14,11 @@ use ledger::read::{ReadLimits, Reader, SearchPath};
 use ledger::{Ledger, Settings, Target};
 use serde_json::{Value, json};
 use testkit::{Database, arguments, database, poll, repository};
-use tools::{Backends, Metrics, Registry};
+use tools::{Metrics, Registry, Services};
 
 /// What a server has, without a transport: its tools, over the logins that servers have.
 pub(crate) struct World {
-    pub(crate) backends: Backends,
+    pub(crate) backends: Services,
     registry: Arc<Registry>,
 }
 
@@ -31,7 +31,7 @@ impl World {
     /// The same over this way to the database.
     pub(crate) async fn over(target: Target, limits: ReadLimits) -> Self {
         let ledger = Ledger::new(target.clone(), Settings { sessions: 2, ..Settings::default() });
-        let backends = Backends {
+        let backends = Services {
             reader: Some(Reader::new(ledger::reader_login(&target).await.unwrap(), &SearchPath::default(), limits)),
             ..without_reader(&ledger)
         };
@@ -57,8 +57,8 @@ impl World {
 }
 
 /// What tools work on, but for the read path.
-pub(crate) fn without_reader(ledger: &Ledger) -> Backends {
-    Backends {
+pub(crate) fn without_reader(ledger: &Ledger) -> Services {
+    Services {
         reader: None,
         gate: ledger.gate(),
         records: ledger.records(),

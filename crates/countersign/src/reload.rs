@@ -2,7 +2,7 @@
 
 use manifest::Mistakes;
 use tokio::signal::unix::Signal;
-use tools::Toolbox;
+use tools::LiveRegistry;
 
 use crate::serve::Door;
 use crate::settings::{Settings, Sources};
@@ -21,7 +21,7 @@ pub(crate) struct Reloader {
     /// What the server was started with.
     pub(crate) running: Settings,
     pub(crate) workshop: Workshop,
-    pub(crate) toolbox: Toolbox,
+    pub(crate) toolbox: LiveRegistry,
     /// Of a server over HTTP.
     pub(crate) door: Option<Door>,
 }

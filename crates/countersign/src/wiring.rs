@@ -10,7 +10,7 @@ use ledger::read::{ReadLimits, Reader, SearchPath, UntrustedSchema};
 use ledger::{Coverage, CoveredTable, Ledger, LoginSetting, Target};
 use manifest::{Catalog, Mistakes, ServerNames, Source, ToolSpec, Undo};
 use mcp::{Asking, StateCodec, StateKey};
-use tools::{Backends, ExecuteSqlSettings, Metrics, Profile, Registry, Shelves, Toolbox, Unavailable};
+use tools::{ExecuteSqlSettings, LiveRegistry, Metrics, Profile, ProfileRegistries, Registry, Services, Unavailable};
 
 use crate::settings::{OwnProfile, Settings};
 use crate::{connection, demo_data};
@@ -160,10 +160,10 @@ pub(crate) fn unavailable_tools(
     demo: bool,
     failure: &Unavailable,
     metrics: &Metrics,
-) -> anyhow::Result<Shelves> {
+) -> anyhow::Result<ProfileRegistries> {
     let catalog = check_files(settings, demo).unwrap_or_default();
     let tools = Registry::unavailable(&settings.read_limits, settings.call_deadline, failure, metrics, &catalog)?;
-    Ok(Shelves::new(&tools, &profiles(settings)))
+    Ok(ProfileRegistries::new(&tools, &profiles(settings)))
 }
 
 fn profiles(settings: &Settings) -> Vec<Profile> {
@@ -173,7 +173,7 @@ fn profiles(settings: &Settings) -> Vec<Profile> {
 /// Where tools are made: what they work on stays the same while they change.
 pub(crate) struct Workshop {
     pub(crate) ledger: Ledger,
-    pub(crate) backends: Backends,
+    pub(crate) backends: Services,
     target: Target,
     /// Whether the demo's manifests are among them.
     demo: bool,
@@ -193,7 +193,7 @@ impl Workshop {
         let ledger = Ledger::new(target.clone(), settings.ledger.clone());
         let reader = reader(target, settings).await?;
         warn_of_settings(target, reader.as_ref().map(Reader::target)).await?;
-        let backends = Backends {
+        let backends = Services {
             reader,
             gate: ledger.gate(),
             records: ledger.records(),
@@ -210,12 +210,12 @@ impl Workshop {
     }
 
     /// The tools of every profile, checked from the files to the schemas.
-    pub(crate) async fn shelves(&self, settings: &Settings) -> anyhow::Result<Shelves> {
+    pub(crate) async fn shelves(&self, settings: &Settings) -> anyhow::Result<ProfileRegistries> {
         let sources = manifest_sources(settings, self.demo)?;
         let catalog = compile(&sources, &settings.profiles, &self.ledger, &self.target).await?;
         let all = Registry::new(&self.backends, &catalog, &tools::native::executors()?)?;
         let own = settings.profiles.iter();
-        let shelves = Shelves::new(&all, &profiles(settings));
+        let shelves = ProfileRegistries::new(&all, &profiles(settings));
         let is_empty = |own: &&OwnProfile| shelves.get(&own.profile.name).is_none_or(|tools| tools.is_empty());
         refuse_any(own.filter(is_empty).map(OwnProfile::empty).collect())?;
         Ok(shelves)
@@ -223,7 +223,7 @@ impl Workshop {
 }
 
 /// A server for the configured principal.
-pub(crate) fn server(toolbox: &Toolbox, settings: &Settings, asking: Asking) -> mcp::Server {
+pub(crate) fn server(toolbox: &LiveRegistry, settings: &Settings, asking: Asking) -> mcp::Server {
     let principal =
         Principal { account_id: settings.account.clone(), actor: settings.actor.clone(), ..Principal::default() };
     mcp::Server::new(toolbox.of_profile(&settings.profile), principal, settings.content.into(), asking)

@@ -20,7 +20,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RoleServer, ServiceError};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
-use tools::{Question, Said, UserAnswer};
+use tools::{Question, UserAnswer, UserDecision};
 
 use crate::state_codec::StateCodec;
 
@@ -82,7 +82,7 @@ impl Asking {
     }
 
     /// Asks within the call; `None` if there is no answer in time.
-    pub(crate) async fn ask(&self, question: &Question, context: &RequestContext<RoleServer>) -> Option<Said> {
+    pub(crate) async fn ask(&self, question: &Question, context: &RequestContext<RoleServer>) -> Option<UserDecision> {
         match self.answer(question, &context.peer).await {
             Ok(ClientResult::ElicitResult(result)) => {
                 Some(said(question.proposal_id, question.digest.clone(), &result))
@@ -137,7 +137,7 @@ impl Asking {
         &self,
         params: &CallToolRequestParams,
         principal: &Principal,
-    ) -> Result<Option<Said>, ErrorData> {
+    ) -> Result<Option<UserDecision>, ErrorData> {
         let Some(sealed) = &params.request_state else { return Ok(None) };
         let opened = self.codec.current().open_json_with::<State>(sealed, &bound(principal, &params.name));
         let state = opened.map_err(|error| {
@@ -191,13 +191,13 @@ fn form(question: &Question) -> ElicitRequestParams {
     }
 }
 
-fn said(proposal_id: ProposalId, digest: String, result: &ElicitResult) -> Said {
+fn said(proposal_id: ProposalId, digest: String, result: &ElicitResult) -> UserDecision {
     let answer = match result.action {
         ElicitationAction::Accept => UserAnswer::Accept,
         ElicitationAction::Decline => UserAnswer::Decline,
         _ => UserAnswer::Cancel,
     };
-    Said { proposal_id, digest, answer }
+    UserDecision { proposal_id, digest, answer }
 }
 
 #[cfg(test)]

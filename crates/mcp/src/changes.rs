@@ -1,7 +1,7 @@
 //! `list_changed`: who is told when tools or resources have changed.
 
 use rmcp::service::{Peer, RoleServer, SubscriptionSendError, SubscriptionSink};
-use tools::Toolset;
+use tools::ProfileView;
 
 /// Whoever is told of changes.
 pub(crate) enum Listener<'a> {
@@ -13,7 +13,7 @@ pub(crate) enum Listener<'a> {
 
 impl Listener<'_> {
     /// Tells of each change until nobody listens.
-    pub(crate) async fn told(&self, tools: &mut Toolset) {
+    pub(crate) async fn told(&self, tools: &mut ProfileView) {
         while let Some(change) = tools.changed().await {
             if (change.tools && !self.of_tools().await) || (change.resources && !self.of_resources().await) {
                 return;

@@ -17,7 +17,7 @@ use rmcp::service::{NotificationContext, RequestContext, RoleServer, Subscriptio
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tools::{Caller, Hints, Registry, Reply, Said, ToolInfo, Toolset};
+use tools::{Annotations, CallResult, Caller, ProfileView, Registry, ToolInfo, UserDecision};
 
 use crate::asking::{Asking, Way};
 use crate::changes::Listener;
@@ -43,7 +43,7 @@ pub enum Content {
 /// Serves the tools of one profile to one principal, in one session.
 #[derive(Debug, Clone)]
 pub struct Server {
-    tools: Toolset,
+    tools: ProfileView,
     principal: Principal,
     /// Names the session in records; `None` where each request says it itself, or there are none.
     session_id: Option<String>,
@@ -95,7 +95,7 @@ const SHAPES: [(&str, &str); 4] = [
 impl Server {
     /// A server for this principal.
     #[must_use]
-    pub fn new(tools: Toolset, principal: Principal, content: Content, asking: Asking) -> Self {
+    pub fn new(tools: ProfileView, principal: Principal, content: Content, asking: Asking) -> Self {
         let session = CancellationToken::new();
         let answers = watch::Sender::new(0);
         Self {
@@ -197,8 +197,8 @@ impl Server {
         params: &CallToolRequestParams,
         principal: &Principal,
         way: Way,
-        said: Option<Said>,
-    ) -> Result<(Reply, Option<ReadPlace>), ErrorData> {
+        said: Option<UserDecision>,
+    ) -> Result<(CallResult, Option<ReadPlace>), ErrorData> {
         let name = &params.name;
         let Some(info) = registry.info(name) else {
             let known: Vec<&str> = registry.infos().map(|info| info.name.as_str()).collect();
@@ -209,7 +209,7 @@ impl Server {
         let refused = |failure| {
             let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
             let envelope = Envelope::Failure { error: failure, meta: Meta::new(info.version.clone(), elapsed_ms) };
-            Ok((Reply { envelope, room: None, question: None }, None))
+            Ok((CallResult { envelope, room: None, question: None }, None))
         };
         let account = self.account.as_deref().filter(|_| info.hints.read_only);
         let place = match reads::place(account).await {
@@ -294,8 +294,8 @@ fn tool(info: &ToolInfo, content: Content) -> Tool {
     let annotations = ToolAnnotations::new().read_only(info.hints.read_only).open_world(false);
     // The others mean nothing of a tool that changes nothing.
     tool.annotations = Some(match info.hints {
-        Hints { read_only: true, .. } => annotations,
-        Hints { destructive, idempotent, .. } => annotations.destructive(destructive).idempotent(idempotent),
+        Annotations { read_only: true, .. } => annotations,
+        Annotations { destructive, idempotent, .. } => annotations.destructive(destructive).idempotent(idempotent),
     });
     tool.meta = Some(info.full_meta()).filter(|meta| !meta.is_empty()).map(MetaObject);
     tool

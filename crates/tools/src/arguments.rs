@@ -8,14 +8,14 @@ use manifest::{ParamSource, ToolSpec};
 use serde_json::{Map, Number, Value};
 
 /// A schema, ready to check with.
-pub(crate) struct Checker {
+pub(crate) struct ArgumentValidator {
     schema: Value,
     validator: Validator,
     known: Vec<String>,
     sensitive: Vec<String>,
 }
 
-impl Checker {
+impl ArgumentValidator {
     /// No message will quote the values of `sensitive` arguments.
     pub(crate) fn new(schema: &Map<String, Value>, sensitive: &[String]) -> Result<Self, String> {
         let listed = Value::Object(schema.clone());
@@ -67,7 +67,11 @@ impl Checker {
 
 /// Every parameter by name, in the manifest's order: what the agent gave, else the default, else null; and what the
 /// server fills in. The same meaning has one spelling, since the fingerprint is made of this.
-pub(crate) fn effective(spec: &ToolSpec, arguments: &Map<String, Value>, principal: &Principal) -> Map<String, Value> {
+pub(crate) fn effective_params(
+    spec: &ToolSpec,
+    arguments: &Map<String, Value>,
+    principal: &Principal,
+) -> Map<String, Value> {
     spec.params
         .iter()
         .map(|param| {
@@ -141,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    fn checker() -> Checker {
+    fn checker() -> ArgumentValidator {
         let schema = json!({
             "type": "object",
             "properties": {"tweet_id": {"type": "integer", "maximum": 9_223_372_036_854_775_807_u64}, "note": {"type": "string"},
@@ -149,7 +153,7 @@ mod tests {
             "required": ["tweet_id"],
             "additionalProperties": false,
         });
-        Checker::new(schema.as_object().unwrap(), &["pin".to_owned()]).unwrap()
+        ArgumentValidator::new(schema.as_object().unwrap(), &["pin".to_owned()]).unwrap()
     }
 
     fn message(arguments: &str) -> String {

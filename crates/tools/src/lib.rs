@@ -3,48 +3,46 @@
 //! A call goes through the [`Registry`] only: it finds the tool, checks the arguments against the tool's schema, runs
 //! it, and makes one [`contract::Envelope`] of what comes back. Tools know neither MCP nor a connection: they read
 //! through [`ledger::read`] and write through [`ledger::Gate`]. `discovery` asks what there is in the database, for
-//! `describe_database` and for the hints of failed queries. What is served can change while calls run: `toolbox`.
+//! `describe_database` and for the hints of failed queries. What is served can change while calls run: `live_registry`.
 //! What became of the calls is counted for Prometheus: `metrics`. Before the database was reached: `unavailable`.
 //!
-//! A write tool above tier `auto` proposes (`proposing`, in the words of `words`); `recovery` carries out what people have
-//! approved. What carries a write out is an executor: `manifest_executor`, `builtin::execute_sql`, or one of `native`.
+//! A write tool above tier `auto` proposes (`approval_flow`, in the words of `proposal_text`); `proposal_worker` carries out what people have
+//! approved. What carries a write out is an executor: `manifest_tools::executor`, `builtin::execute_sql`, or one of `native`.
 //!
 //! To add a built-in tool: a file in `builtin/` with its arguments (their schema is derived), its result and its
 //! [`Tool`] implementation, and one line in [`builtin::all`]. Schema, docs, `tools/list` and profiles follow from there.
 //! To add a manifest tool: no Rust at all. To add an executor in Rust: `native`. To add a resource (the same data, read by its address): `resources`.
 
+mod approval_flow;
 mod arguments;
 pub mod builtin;
 mod discovery;
-mod drift;
-mod images;
 mod instructions;
-mod manifest_executor;
-mod manifest_read;
-mod manifest_write;
+mod live_registry;
+mod manifest_tools;
 pub mod metrics;
+mod mixed_script;
 pub mod native;
 mod profile;
 mod proposal_data;
-mod proposing;
-mod recovery;
+mod proposal_text;
+mod proposal_worker;
 mod registry;
 mod resources;
-mod scripts;
+mod row_images;
+mod schema_drift;
 mod tool;
-mod toolbox;
 mod unavailable;
-mod words;
 
-pub use builtin::{Backends, ExecuteSqlSettings};
+pub use approval_flow::{Question, UserAnswer, UserDecision};
+pub use builtin::{ExecuteSqlSettings, Services};
 pub use discovery::correction::statement_hint;
 pub use ledger::read::Room;
+pub use live_registry::{Change, LiveRegistry, ProfileRegistries, ProfileView};
 pub use metrics::Metrics;
 pub use profile::Profile;
-pub use proposing::{Question, Said, UserAnswer};
-pub use recovery::run_proposal_worker;
-pub use registry::{Registry, RegistryError, Reply};
+pub use proposal_worker::run_proposal_worker;
+pub use registry::{CallResult, Registry, RegistryError};
 pub use resources::{Address, Completions, Listed, Page, Template, Typed};
-pub use tool::{Answer, Call, Caller, Hints, Outcome, Refused, Success, TIER, Tool, ToolInfo};
-pub use toolbox::{Change, Shelves, Toolbox, Toolset};
+pub use tool::{Annotations, Call, Caller, Disposition, TIER, Tool, ToolError, ToolInfo, ToolOutput, ToolResult};
 pub use unavailable::Unavailable;

@@ -12,17 +12,17 @@ use manifest::{BuiltinTool, Catalog, ToolSpec};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use crate::arguments::Checker;
-use crate::builtin::{self, Backends};
+use crate::approval_flow::Question;
+use crate::arguments::ArgumentValidator;
+use crate::builtin::{self, Services};
 use crate::instructions;
-use crate::manifest_executor::ManifestExecutor;
-use crate::manifest_read::ManifestRead;
-use crate::manifest_write::ManifestWrite;
+use crate::manifest_tools::executor::ManifestExecutor;
+use crate::manifest_tools::read::ManifestRead;
+use crate::manifest_tools::write::ManifestWrite;
 use crate::metrics::{Metrics, Series};
 use crate::profile::Profile;
-use crate::proposing::Question;
 use crate::resources::{self, Resource};
-use crate::tool::{Answer, Call, Caller, Outcome, Refused, Tool, ToolInfo};
+use crate::tool::{Call, Caller, Tool, ToolError, ToolInfo, ToolOutput, ToolResult};
 
 /// Why the registry cannot be made: the server must not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +76,7 @@ struct Entry {
     tool: Box<dyn Tool>,
     /// The tool's own, with what a manifest says instead.
     info: ToolInfo,
-    checker: Checker,
+    checker: ArgumentValidator,
     series: Series,
 }
 
@@ -104,7 +104,7 @@ impl Registry {
     ///
     /// # Errors
     /// [`RegistryError`] if two of them have one name, an executor is missing, or a schema cannot be used.
-    pub fn new(backends: &Backends, catalog: &Catalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
+    pub fn new(backends: &Services, catalog: &Catalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
         let executors = Arc::new(executors(backends, catalog, native)?);
         let resources = resources::all(backends, catalog);
         let call_deadline = backends.call_deadline;
@@ -160,7 +160,7 @@ impl Registry {
         if self.get(&info.name).is_some() {
             return Err(RegistryError::Duplicate(info.name.clone()));
         }
-        let checker = Checker::new(&info.input_schema, &info.sensitive)
+        let checker = ArgumentValidator::new(&info.input_schema, &info.sensitive)
             .map_err(|reason| RegistryError::Schema { tool: info.name.clone(), reason })?;
         let series = metrics.of_tool(&info.name);
         self.entries.push(Arc::new(Entry { tool, info, checker, series }));
@@ -228,7 +228,7 @@ impl Registry {
         name: &str,
         arguments: Map<String, Value>,
         caller: impl Into<Caller>,
-    ) -> Option<Reply> {
+    ) -> Option<CallResult> {
         let Caller { principal, asks_user, said } = caller.into();
         let started = Instant::now();
         let entry = self.get(name)?;
@@ -251,7 +251,7 @@ impl Registry {
 /// What carries out each write tool, registered by the tool's name. Made of what the tools themselves say, so that none can be
 /// forgotten: a tool whose manifest names an executor that is not there stops the start.
 fn executors(
-    backends: &Backends,
+    backends: &Services,
     catalog: &Catalog,
     native: &ExecutorRegistry,
 ) -> Result<ExecutorRegistry, RegistryError> {
@@ -277,7 +277,7 @@ fn native_executor(
 
 /// What a call is answered with.
 #[derive(Debug)]
-pub struct Reply {
+pub struct CallResult {
     /// The answer itself.
     pub envelope: Envelope,
     /// The room that it takes: to be dropped once the client has taken it.
@@ -286,14 +286,14 @@ pub struct Reply {
     pub question: Option<Question>,
 }
 
-fn reply(outcome: Outcome, meta: Meta) -> Reply {
+fn reply(outcome: ToolResult, meta: Meta) -> CallResult {
     match outcome {
-        Ok(Answer { data, room, correlation_id, rows_affected, rollback, question, success: _ }) => Reply {
+        Ok(ToolOutput { data, room, correlation_id, rows_affected, rollback, question, success: _ }) => CallResult {
             envelope: Envelope::Success { data, meta: Meta { correlation_id, rows_affected, rollback, ..meta } },
             room,
             question,
         },
-        Err(Refused { correlation_id, failure }) => Reply {
+        Err(ToolError { correlation_id, failure }) => CallResult {
             envelope: Envelope::Failure { error: *failure, meta: Meta { correlation_id, ..meta } },
             room: None,
             question: None,
@@ -302,7 +302,7 @@ fn reply(outcome: Outcome, meta: Meta) -> Reply {
 }
 
 /// rmcp leaves a client without an answer when a tool panics.
-async fn caught(outcome: impl Future<Output = Outcome>) -> Outcome {
+async fn caught(outcome: impl Future<Output = ToolResult>) -> ToolResult {
     AssertUnwindSafe(outcome).catch_unwind().await.unwrap_or_else(|_| {
         let message = "the tool failed inside; the server's log has the rest";
         Err(Failure::new(ErrorCode::InternalError, message).into())
@@ -318,7 +318,7 @@ mod tests {
     use contract::Principal;
 
     use super::*;
-    use crate::tool::Hints;
+    use crate::tool::Annotations;
 
     struct Broken(ToolInfo);
 
@@ -327,7 +327,7 @@ mod tests {
             &self.0
         }
 
-        fn call(&self, _: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+        fn call(&self, _: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
             Box::pin(async { panic!("with a secret in it") })
         }
     }
@@ -342,7 +342,7 @@ mod tests {
             tier: None,
             input_schema: Map::new(),
             output_schema: Map::new(),
-            hints: Hints { read_only: true, destructive: false, idempotent: true },
+            hints: Annotations { read_only: true, destructive: false, idempotent: true },
             sensitive: Vec::new(),
             meta: Map::new(),
         }))

@@ -11,7 +11,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use crate::proposing::{Question, Said};
+use crate::approval_flow::{Question, UserDecision};
 use crate::registry::Registry;
 
 /// Everything that a client is told about a tool.
@@ -34,7 +34,7 @@ pub struct ToolInfo {
     /// JSON Schema of the envelope.
     pub output_schema: Map<String, Value>,
     /// MCP's hints.
-    pub hints: Hints,
+    pub hints: Annotations,
     /// The arguments whose values no message may quote.
     pub sensitive: Vec<String>,
     /// MCP's `_meta`; empty for none.
@@ -68,7 +68,7 @@ impl ToolInfo {
 
 /// MCP's tool annotations that follow from what the tool is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hints {
+pub struct Annotations {
     /// It changes nothing.
     pub read_only: bool,
     /// It may take something away that no tool brings back.
@@ -77,7 +77,7 @@ pub struct Hints {
     pub idempotent: bool,
 }
 
-impl Hints {
+impl Annotations {
     /// The same with what a manifest says otherwise, under MCP's names.
     #[must_use]
     pub fn overridden(self, annotations: &Map<String, Value>) -> Self {
@@ -98,7 +98,7 @@ pub struct Caller {
     /// As [`Call::asks_user`].
     pub asks_user: bool,
     /// As [`Call::said`].
-    pub said: Option<Said>,
+    pub said: Option<UserDecision>,
 }
 
 impl From<Principal> for Caller {
@@ -116,7 +116,7 @@ pub struct Call {
     /// Whether the transport can put a [`Question`] to the user of the client.
     pub asks_user: bool,
     /// What the user said to the question of this very call, when it comes again with that.
-    pub said: Option<Said>,
+    pub said: Option<UserDecision>,
     /// What the agent sent.
     pub arguments: Map<String, Value>,
     /// When the answer is due.
@@ -127,7 +127,7 @@ pub struct Call {
 
 /// What a call that did not fail came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Success {
+pub enum Disposition {
     /// It was done.
     Done,
     /// An identical call had been made before, and its answer was given again.
@@ -138,7 +138,7 @@ pub enum Success {
 
 /// What a tool answers when it did what it was asked.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ToolOutput {
     /// `data` of the envelope: an object, as the text that is sent.
     pub data: Box<RawValue>,
     /// The room that `data` takes until the client has taken it; large reads only.
@@ -150,28 +150,28 @@ pub struct Answer {
     /// How to undo it; writes that happened only.
     pub rollback: Option<Rollback>,
     /// Whether it was done, for what is counted.
-    pub success: Success,
+    pub success: Disposition,
     /// What the user of the client is to be asked before this is the last word; see [`Call::asks_user`].
     pub question: Option<Question>,
 }
 
-impl Answer {
+impl ToolOutput {
     /// The answer of a read that takes so much room.
     ///
     /// # Errors
-    /// As [`Answer::read`].
-    pub fn of_rows(data: &impl serde::Serialize, room: Option<Room>) -> Outcome {
+    /// As [`ToolOutput::read`].
+    pub fn of_rows(data: &impl serde::Serialize, room: Option<Room>) -> ToolResult {
         Self::read(data).map(|answer| Self { room, ..answer })
     }
 
     /// The answer of a read. A result that has no JSON form is a defect of the tool.
     ///
     /// # Errors
-    /// [`Refused`] with `internal_error`.
-    pub fn read(data: &impl serde::Serialize) -> Outcome {
+    /// [`ToolError`] with `internal_error`.
+    pub fn read(data: &impl serde::Serialize) -> ToolResult {
         match to_raw_value(data) {
             Ok(data) => {
-                let success = Success::Done;
+                let success = Disposition::Done;
                 let (correlation_id, rows_affected, rollback) = (None, None, None);
                 Ok(Self { data, room: None, correlation_id, rows_affected, rollback, success, question: None })
             }
@@ -185,21 +185,21 @@ impl Answer {
 
 /// What a tool answers when it did not.
 #[derive(Debug)]
-pub struct Refused {
+pub struct ToolError {
     /// The receipt, if the gate was passed.
     pub correlation_id: Option<CorrelationId>,
     /// Why.
     pub failure: Box<Failure>,
 }
 
-impl From<Failure> for Refused {
+impl From<Failure> for ToolError {
     fn from(failure: Failure) -> Self {
         Self { correlation_id: None, failure: Box::new(failure) }
     }
 }
 
 /// What a call came to.
-pub type Outcome = Result<Answer, Refused>;
+pub type ToolResult = Result<ToolOutput, ToolError>;
 
 /// Something that an agent can call.
 pub trait Tool: Send + Sync + 'static {
@@ -208,5 +208,5 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Does it. The arguments have been checked against `info().input_schema`. Dropping the future cancels a read; a
     /// write goes on to its end.
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>>;
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>>;
 }

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::builtin;
 use crate::metrics::Metrics;
 use crate::registry::{Registry, RegistryError};
-use crate::tool::{Call, Outcome, Tool, ToolInfo};
+use crate::tool::{Call, Tool, ToolInfo, ToolResult};
 
 /// What every call is answered with for now; whoever tries to reach the database keeps it up to date.
 pub type Unavailable = watch::Receiver<Failure>;
@@ -28,7 +28,7 @@ impl Tool for UnavailableTool {
         &self.info
     }
 
-    fn call(&self, _: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, _: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         let failure = self.failure.borrow().clone();
         Box::pin(async move { Err(failure.into()) })
     }

@@ -10,7 +10,7 @@ use mcp::{Authenticator, Check, Identity, Offer, Site, Tls};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
-use tools::Shelves;
+use tools::ProfileRegistries;
 use tools::metrics::Metrics;
 
 use super::{Obstacle, Running, Served, Start};
@@ -87,7 +87,7 @@ async fn started(start: Start, settings: &Settings, door: &Door) -> anyhow::Resu
     };
     let opened = start.open_when_possible(settings, told).await?;
     let check = check(&opened.workshop);
-    let served = Served::new(Shelves::default(), settings)?;
+    let served = Served::new(ProfileRegistries::default(), settings)?;
     let running = start.run(opened, served, settings, Some(door.clone()))?;
     let (toolbox, asking) = (running.toolbox.clone(), running.asking.clone());
     let (content, backends) = (settings.content.into(), running.backends.clone());

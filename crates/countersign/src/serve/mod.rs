@@ -15,7 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tools::metrics::Metrics;
-use tools::{Backends, Shelves, Toolbox};
+use tools::{LiveRegistry, ProfileRegistries, Services};
 
 use crate::cli::ServeArgs;
 use crate::reload::{self, Reloader};
@@ -62,16 +62,16 @@ enum Obstacle<'a> {
 /// What calls work with from the first one on, also while the database is not there.
 #[derive(Clone)]
 struct Served {
-    toolbox: Toolbox,
+    toolbox: LiveRegistry,
     codec: StateCodec,
     asking: Asking,
 }
 
 impl Served {
-    fn new(shelves: Shelves, settings: &Settings) -> anyhow::Result<Self> {
+    fn new(shelves: ProfileRegistries, settings: &Settings) -> anyhow::Result<Self> {
         let codec = StateCodec::of_this_process()?;
         let asking = Asking::new(codec.clone(), settings.ask_timeout);
-        Ok(Self { toolbox: Toolbox::new(shelves), codec, asking })
+        Ok(Self { toolbox: LiveRegistry::new(shelves), codec, asking })
     }
 }
 
@@ -148,7 +148,7 @@ impl Start {
 /// What a start has found and made.
 struct Opened {
     workshop: Workshop,
-    shelves: Shelves,
+    shelves: ProfileRegistries,
     /// With the name of the one that seals.
     state_keys: (String, Vec<StateKey>),
 }
@@ -158,10 +158,10 @@ struct Running {
     target: Target,
     /// How many the usual profile has.
     tools: usize,
-    toolbox: Toolbox,
+    toolbox: LiveRegistry,
     asking: Asking,
     carrying_out: JoinHandle<()>,
-    backends: Backends,
+    backends: Services,
 }
 
 impl Running {

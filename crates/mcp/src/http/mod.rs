@@ -49,7 +49,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tools::metrics::Metrics;
-use tools::{Backends, Toolbox};
+use tools::{LiveRegistry, Services};
 
 use self::addressed::Addresses;
 use self::allowance::Accounts;
@@ -101,13 +101,13 @@ pub type Check = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>>
 #[derive(Clone)]
 pub struct Offer {
     /// The tools of all profiles.
-    pub toolbox: Toolbox,
+    pub toolbox: LiveRegistry,
     /// What asks users.
     pub asking: Asking,
     /// Where the envelope stands.
     pub content: Content,
     /// What the tools work on, for its metrics.
-    pub backends: Backends,
+    pub backends: Services,
     /// Whether the database answers; why not.
     pub check: Check,
 }

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Anything, answer_schema, proposal_id, schema_of};
-use crate::proposing::{decide, question, refused};
-use crate::tool::{Answer, Call, Hints, Outcome, Success, Tool, ToolInfo};
+use crate::approval_flow::{decide, question, refused};
+use crate::tool::{Annotations, Call, Disposition, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "confirm_proposal";
 
@@ -67,7 +67,7 @@ impl ConfirmProposal {
             tier: None,
             input_schema: schema_of::<Arguments>(),
             output_schema: answer_schema::<ConfirmData>(),
-            hints: Hints { read_only: false, destructive: true, idempotent: true },
+            hints: Annotations { read_only: false, destructive: true, idempotent: true },
             sensitive: Vec::new(),
             meta: Map::new(),
         };
@@ -88,7 +88,7 @@ impl ConfirmProposal {
     }
 
     /// Asks the user of a client that can: what an agent says of its user's will is not theirs.
-    fn ask(proposal: &Proposal, title: &str) -> Outcome {
+    fn ask(proposal: &Proposal, title: &str) -> ToolResult {
         let data = ConfirmData {
             proposal_id: proposal.proposal_id,
             action: proposal.tool_name.clone(),
@@ -98,7 +98,7 @@ impl ConfirmProposal {
                 .to_owned(),
         };
         let question = Some(question(title, proposal));
-        Answer::read(&data).map(|answer| Answer { question, success: Success::Proposed, ..answer })
+        ToolOutput::read(&data).map(|answer| ToolOutput { question, success: Disposition::Proposed, ..answer })
     }
 }
 
@@ -107,7 +107,7 @@ impl Tool for ConfirmProposal {
         &self.info
     }
 
-    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let Arguments { proposal_id: id, digest } = super::arguments(NAME, std::mem::take(&mut call.arguments))?;
             let id = proposal_id(NAME, &id)?;
@@ -142,7 +142,7 @@ impl Tool for ConfirmProposal {
                 result: Some(data),
                 message: "The proposal was executed.".to_owned(),
             };
-            Answer::read(&data).map(|answer| Answer {
+            ToolOutput::read(&data).map(|answer| ToolOutput {
                 correlation_id: Some(correlation_id),
                 rows_affected: Some(rows_affected),
                 rollback: Some(rollback),

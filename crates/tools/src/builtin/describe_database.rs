@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::reading_info;
 use crate::discovery::{DescribeData, Describer};
 use crate::registry::Registry;
-use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
+use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(crate) const NAME: &str = "describe_database";
 
@@ -82,11 +82,11 @@ impl Tool for DescribeDatabase {
         &self.info
     }
 
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = super::arguments(NAME, call.arguments)?;
             match tokio::time::timeout_at(call.deadline, self.describe(&arguments, &call.tools)).await {
-                Ok(data) => Answer::read(&data?),
+                Ok(data) => ToolOutput::read(&data?),
                 Err(_) => Err(Failure::new(ErrorCode::Timeout, format!("{NAME} did not finish in time")).into()),
             }
         })

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::query_database::QueryData;
-use super::{Anything, Backends, ExecuteSqlSettings};
-use crate::manifest_write::answer;
-use crate::proposing::{Proposing, refuse_answer};
-use crate::tool::{Call, Hints, Outcome, Tool, ToolInfo};
+use super::{Anything, ExecuteSqlSettings, Services};
+use crate::approval_flow::{ApprovalFlow, refuse_answer};
+use crate::manifest_tools::write::answer;
+use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 
 pub(super) const NAME: &str = "execute_sql";
 
@@ -69,14 +69,14 @@ pub(super) struct ExecuteSql {
     gate: Gate,
     executor: Arc<dyn WriteExecutor>,
     /// Who has to agree, and how they are asked; `None` for nobody.
-    proposing: Option<(Tier, Proposing)>,
+    proposing: Option<(Tier, ApprovalFlow)>,
 }
 
 impl ExecuteSql {
-    pub(super) fn new(backends: &Backends, settings: &ExecuteSqlSettings, executor: Arc<dyn WriteExecutor>) -> Self {
+    pub(super) fn new(backends: &Services, settings: &ExecuteSqlSettings, executor: Arc<dyn WriteExecutor>) -> Self {
         let proposing = settings
             .tier
-            .map(|tier| (tier, Proposing { proposals: backends.proposals.clone(), title: TITLE.to_owned() }));
+            .map(|tier| (tier, ApprovalFlow { proposals: backends.proposals.clone(), title: TITLE.to_owned() }));
         Self { info: info(settings), gate: backends.gate.clone(), executor, proposing }
     }
 }
@@ -95,7 +95,7 @@ fn info(settings: &ExecuteSqlSettings) -> ToolInfo {
         tier: Some(tier(settings)),
         input_schema,
         output_schema: super::answer_schema::<ExecuteData>(),
-        hints: Hints { read_only: false, destructive: true, idempotent: true },
+        hints: Annotations { read_only: false, destructive: true, idempotent: true },
         meta: Map::new(),
         sensitive: Vec::new(),
     }
@@ -115,7 +115,7 @@ impl Tool for ExecuteSql {
         &self.info
     }
 
-    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let Arguments { sql, params, idempotency_key } =
                 super::arguments(NAME, std::mem::take(&mut call.arguments))?;

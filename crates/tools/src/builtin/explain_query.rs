@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Anything, read_failure, reading_info};
 use crate::discovery::correction::corrected;
-use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
+use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "explain_query";
 
@@ -67,11 +67,11 @@ impl Tool for ExplainQuery {
         &self.info
     }
 
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = super::arguments(NAME, call.arguments)?;
             match self.reader.explain(&arguments.query, &arguments.params).await {
-                Ok(explained) => Answer::read(&PlanData::new(explained)),
+                Ok(explained) => ToolOutput::read(&PlanData::new(explained)),
                 Err(error) => {
                     let failure = read_failure(error, self.reader.limits().deadline);
                     Err(corrected(&self.reader, &arguments.query, failure, call.deadline).await.into())

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{ledger_failure, reading_info};
-use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
+use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "get_mutation_detail";
 
@@ -43,7 +43,7 @@ impl Tool for GetMutationDetail {
         &self.info
     }
 
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = super::arguments(NAME, call.arguments)?;
             let Some(correlation_id) = CorrelationId::parse(&arguments.correlation_id) else {
@@ -53,7 +53,7 @@ impl Tool for GetMutationDetail {
             };
             let found = self.records.detail(&call.principal.account_id, correlation_id).await;
             match found.map_err(|error| ledger_failure(&error))? {
-                Some(record) => Answer::read(&record),
+                Some(record) => ToolOutput::read(&record),
                 None => Err(Failure::new(
                     ErrorCode::NotFound,
                     format!("this account has no write with correlation_id {correlation_id}"),

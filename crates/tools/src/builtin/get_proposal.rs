@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::{proposal_id, reading_info};
 use crate::proposal_data::ProposalData;
-use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
+use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "get_proposal";
 
@@ -42,12 +42,12 @@ impl Tool for GetProposal {
         &self.info
     }
 
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = super::arguments(NAME, call.arguments)?;
             let id = proposal_id(NAME, &arguments.proposal_id)?;
             let found = self.proposals.get(Some(&call.principal.account_id), id).await?;
-            Answer::read(&ProposalData::new(found.ok_or_else(not_found)?))
+            ToolOutput::read(&ProposalData::new(found.ok_or_else(not_found)?))
         })
     }
 }

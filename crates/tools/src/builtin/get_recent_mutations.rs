@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{ledger_failure, reading_info};
-use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
+use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "get_recent_mutations";
 
@@ -78,7 +78,7 @@ impl Tool for GetRecentMutations {
         &self.info
     }
 
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = super::arguments(NAME, call.arguments)?;
             let status = Status::ALL.into_iter().find(|status| Some(status.as_str()) == arguments.status.as_deref());
@@ -88,7 +88,7 @@ impl Tool for GetRecentMutations {
                 .recent(&call.principal.account_id, &filter)
                 .await
                 .map_err(|error| ledger_failure(&error))?;
-            Answer::read(&MutationsData { count: mutations.len(), mutations })
+            ToolOutput::read(&MutationsData { count: mutations.len(), mutations })
         })
     }
 }

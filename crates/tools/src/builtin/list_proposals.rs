@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::reading_info;
-use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
+use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "list_proposals";
 
@@ -119,7 +119,7 @@ impl Tool for ListProposals {
         &self.info
     }
 
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = super::arguments(NAME, call.arguments)?;
             let filter = ProposalFilter {
@@ -129,7 +129,7 @@ impl Tool for ListProposals {
             };
             let proposals: Vec<ProposalSummary> =
                 self.proposals.list(&filter).await?.into_iter().map(Into::into).collect();
-            Answer::read(&ProposalsData { count: proposals.len(), proposals })
+            ToolOutput::read(&ProposalsData { count: proposals.len(), proposals })
         })
     }
 }

@@ -34,11 +34,11 @@ use serde_json::{Map, Value};
 use self::undo_tiers::UndoTiers;
 use crate::discovery::Describer;
 use crate::metrics::Metrics;
-use crate::tool::{Hints, Tool, ToolInfo};
+use crate::tool::{Annotations, Tool, ToolInfo};
 
 /// What tools work on.
 #[derive(Debug, Clone)]
-pub struct Backends {
+pub struct Services {
     /// The read path; `None` if there is no login that may be used for it.
     pub reader: Option<Reader>,
     /// The way to write.
@@ -70,7 +70,7 @@ pub struct ExecuteSqlSettings {
 
 /// Makes the executors of built-in tools available.
 pub(crate) fn register(
-    backends: &Backends,
+    backends: &Services,
     catalog: &Catalog,
     executors: &mut ExecutorRegistry,
 ) -> Result<(), DuplicateExecutor> {
@@ -88,7 +88,7 @@ pub(crate) fn register(
 /// # Errors
 /// The name of a tool whose argument schema cannot be used, and why.
 pub(crate) fn all(
-    backends: &Backends,
+    backends: &Services,
     catalog: &Catalog,
     executors: &ExecutorRegistry,
 ) -> Result<Vec<Box<dyn Tool>>, (String, String)> {
@@ -164,7 +164,7 @@ fn reading_info<A: schemars::JsonSchema, D: schemars::JsonSchema>(
         tier: None,
         input_schema: schema_of::<A>(),
         output_schema: answer_schema::<D>(),
-        hints: Hints { read_only: true, destructive: false, idempotent: true },
+        hints: Annotations { read_only: true, destructive: false, idempotent: true },
         sensitive: Vec::new(),
         meta: Map::new(),
     }

@@ -14,12 +14,12 @@ use serde_json::{Map, Value};
 use super::undo_mutation::UndoMutation;
 use super::undo_run::{self, UndoRun};
 use super::undo_tiers::UndoTiers;
-use super::{Anything, Backends, execute_sql, reading_info};
+use super::{Anything, Services, execute_sql, reading_info};
 use crate::Registry;
-use crate::arguments::{Checker, redaction};
-use crate::manifest_write::ManifestWrite;
-use crate::scripts;
-use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
+use crate::arguments::{ArgumentValidator, redaction};
+use crate::manifest_tools::write::ManifestWrite;
+use crate::mixed_script;
+use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "preview_mutation";
 
@@ -82,7 +82,7 @@ pub(super) struct PreviewMutation {
     info: ToolInfo,
     gate: Gate,
     /// Every write tool; which of them a caller may preview, its profile says.
-    targets: BTreeMap<String, (Target, Checker)>,
+    targets: BTreeMap<String, (Target, ArgumentValidator)>,
 }
 
 /// A tool that can be previewed.
@@ -103,7 +103,7 @@ impl Target {
             Self::Manifest(tool) => {
                 let request = tool.request(arguments, &call.principal);
                 let redaction = redaction(tool.spec(), &request.params);
-                let warnings = scripts::warnings(tool.spec(), &request.params);
+                let warnings = mixed_script::warnings(tool.spec(), &request.params);
                 Ok((request, redaction, warnings))
             }
             Self::Undo(tool) => {
@@ -132,7 +132,7 @@ impl PreviewMutation {
     /// # Errors
     /// The name of a tool whose argument schema cannot be used, and why.
     pub(super) fn new(
-        backends: &Backends,
+        backends: &Services,
         catalog: &Catalog,
         executors: &ExecutorRegistry,
         tiers: &UndoTiers,
@@ -151,7 +151,8 @@ impl PreviewMutation {
             (tool.info().clone(), Target::UndoRun(tool))
         });
         for (info, target) in written.chain(undo).chain(undo_run) {
-            let checker = Checker::new(&info.input_schema, &info.sensitive).map_err(|why| (info.name.clone(), why))?;
+            let checker =
+                ArgumentValidator::new(&info.input_schema, &info.sensitive).map_err(|why| (info.name.clone(), why))?;
             targets.insert(info.name, (target, checker));
         }
         let info = reading_info::<Arguments, PreviewData>(NAME, "Preview a write", DESCRIPTION, Access::Write);
@@ -164,7 +165,7 @@ impl PreviewMutation {
     }
 
     /// The tool of this name, if it is one of the caller's.
-    fn target(&self, name: &str, callers: &Registry) -> Result<&(Target, Checker), Failure> {
+    fn target(&self, name: &str, callers: &Registry) -> Result<&(Target, ArgumentValidator), Failure> {
         let is_callers = |name: &str| callers.info(name).is_some();
         if name == execute_sql::NAME && is_callers(name) {
             return Err(Failure::new(ErrorCode::InvalidParams, UNTRIED).hint(UNTRIED_HINT));
@@ -187,7 +188,7 @@ impl Tool for PreviewMutation {
         &self.info
     }
 
-    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = super::arguments(NAME, std::mem::take(&mut call.arguments))?;
             let (target, checker) = self.target(&arguments.tool, &call.tools)?;
@@ -199,7 +200,7 @@ impl Tool for PreviewMutation {
             let (work, effects) = work.map_err(|failure| failure.redacted(&redaction))?;
             let redaction = redaction.with_images(&[work.before.as_ref(), work.after.as_ref()]);
             let kept = |value: Option<Value>| value.map(|value| redaction.value(&value));
-            Answer::read(&PreviewData {
+            ToolOutput::read(&PreviewData {
                 params: redaction.params(&request.params),
                 result: redaction.value(&work.data),
                 rows_affected: work.rows_affected,

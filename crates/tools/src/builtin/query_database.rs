@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::{Anything, Truncation, read_failure, reading_info};
 use crate::discovery::correction::corrected;
-use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
+use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "query_database";
 
@@ -132,7 +132,7 @@ impl Tool for QueryDatabase {
         &self.info
     }
 
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = super::arguments(NAME, call.arguments)?;
             let request = ReadRequest {
@@ -149,7 +149,7 @@ impl Tool for QueryDatabase {
             match self.reader.query(&request).await {
                 Ok(mut result) => {
                     let room = result.room.take();
-                    Answer::of_rows(&QueryData::new(result, next_rows), room)
+                    ToolOutput::of_rows(&QueryData::new(result, next_rows), room)
                 }
                 Err(error) => {
                     let failure = read_failure(error, deadline);

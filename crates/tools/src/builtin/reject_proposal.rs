@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
 use super::{answer_schema, proposal_id, schema_of};
-use crate::tool::{Answer, Call, Hints, Outcome, Tool, ToolInfo};
+use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "reject_proposal";
 
@@ -61,7 +61,7 @@ impl RejectProposal {
             tier: None,
             input_schema: schema_of::<Arguments>(),
             output_schema: answer_schema::<RejectData>(),
-            hints: Hints { read_only: false, destructive: false, idempotent: true },
+            hints: Annotations { read_only: false, destructive: false, idempotent: true },
             sensitive: Vec::new(),
             meta: Map::new(),
         };
@@ -74,14 +74,14 @@ impl Tool for RejectProposal {
         &self.info
     }
 
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = super::arguments(NAME, call.arguments)?;
             let id = proposal_id(NAME, &arguments.proposal_id)?;
             let account = &call.principal.account_id;
             let rejected =
                 self.proposals.reject(account, id, arguments.reason, DecisionChannel::Tool, call.deadline).await?;
-            Answer::read(&RejectData {
+            ToolOutput::read(&RejectData {
                 proposal_id: id,
                 action: rejected.tool_name,
                 status: rejected.status,

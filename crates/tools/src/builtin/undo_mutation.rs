@@ -11,12 +11,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::Backends;
+use super::Services;
 use super::undo_tiers::UndoTiers;
-use crate::manifest_executor::agreement;
-use crate::manifest_write::answer;
-use crate::proposing::{Proposing, refuse_answer};
-use crate::tool::{Call, Hints, Outcome, Tool, ToolInfo};
+use crate::approval_flow::{ApprovalFlow, refuse_answer};
+use crate::manifest_tools::executor::agreement;
+use crate::manifest_tools::write::answer;
+use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 
 pub(super) const NAME: &str = UNDO_TOOL;
 
@@ -49,12 +49,12 @@ pub(super) struct UndoMutation {
     gate: Gate,
     records: Records,
     executor: Arc<dyn WriteExecutor>,
-    proposing: Proposing,
+    proposing: ApprovalFlow,
     tiers: UndoTiers,
 }
 
 impl UndoMutation {
-    pub(super) fn new(backends: &Backends, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
+    pub(super) fn new(backends: &Services, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
         let info = ToolInfo {
             name: NAME.to_owned(),
             title: Some(TITLE.to_owned()),
@@ -65,12 +65,12 @@ impl UndoMutation {
             tier: None,
             input_schema: super::schema_of::<Arguments>(),
             output_schema: super::answer_schema::<UndoData>(),
-            hints: Hints { read_only: false, destructive: false, idempotent: true },
+            hints: Annotations { read_only: false, destructive: false, idempotent: true },
             sensitive: Vec::new(),
             meta: Map::new(),
         };
         let (gate, records) = (backends.gate.clone(), backends.records.clone());
-        let proposing = Proposing { proposals: backends.proposals.clone(), title: TITLE.to_owned() };
+        let proposing = ApprovalFlow { proposals: backends.proposals.clone(), title: TITLE.to_owned() };
         Self { info, gate, records, executor, proposing, tiers }
     }
 
@@ -104,7 +104,7 @@ impl Tool for UndoMutation {
         &self.info
     }
 
-    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments = std::mem::take(&mut call.arguments);
             let (request, write) = Self::request(arguments, &call)?;

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::undo_tiers::UndoTiers;
-use super::{Anything, Backends, ledger_failure, reading_info};
-use crate::tool::{Answer, Call, Outcome, Tool, ToolInfo};
+use super::{Anything, Services, ledger_failure, reading_info};
+use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "undo_plan";
 
@@ -137,7 +137,7 @@ pub(super) struct UndoPlan {
 }
 
 impl UndoPlan {
-    pub(super) fn new(backends: &Backends, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
+    pub(super) fn new(backends: &Services, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
         Self {
             info: reading_info::<Arguments, PlanData>(NAME, "Plan the undo of many writes", DESCRIPTION, Access::Admin),
             gate: backends.gate.clone(),
@@ -200,10 +200,10 @@ impl Tool for UndoPlan {
         &self.info
     }
 
-    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = super::arguments(NAME, std::mem::take(&mut call.arguments))?;
-            Answer::read(&self.plan(&call, arguments).await?)
+            ToolOutput::read(&self.plan(&call, arguments).await?)
         })
     }
 }

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::undo_tiers::UndoTiers;
-use super::{Backends, ledger_failure, undo_plan};
-use crate::manifest_executor::agreement;
-use crate::manifest_write::answer;
-use crate::proposing::{Proposing, refuse_answer};
-use crate::tool::{Call, Hints, Outcome, Tool, ToolInfo};
+use super::{Services, ledger_failure, undo_plan};
+use crate::approval_flow::{ApprovalFlow, refuse_answer};
+use crate::manifest_tools::executor::agreement;
+use crate::manifest_tools::write::answer;
+use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 
 pub(super) const NAME: &str = "undo_run";
 
@@ -60,12 +60,12 @@ pub(super) struct UndoRun {
     records: Records,
     plans: Plans,
     executor: Arc<dyn WriteExecutor>,
-    proposing: Proposing,
+    proposing: ApprovalFlow,
     tiers: UndoTiers,
 }
 
 impl UndoRun {
-    pub(super) fn new(backends: &Backends, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
+    pub(super) fn new(backends: &Services, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
         let info = ToolInfo {
             name: NAME.to_owned(),
             title: Some(TITLE.to_owned()),
@@ -76,7 +76,7 @@ impl UndoRun {
             tier: None,
             input_schema: super::schema_of::<Arguments>(),
             output_schema: super::answer_schema::<RunData>(),
-            hints: Hints { read_only: false, destructive: false, idempotent: true },
+            hints: Annotations { read_only: false, destructive: false, idempotent: true },
             sensitive: Vec::new(),
             meta: Map::new(),
         };
@@ -86,7 +86,7 @@ impl UndoRun {
             records: backends.records.clone(),
             plans: backends.plans.clone(),
             executor,
-            proposing: Proposing { proposals: backends.proposals.clone(), title: TITLE.to_owned() },
+            proposing: ApprovalFlow { proposals: backends.proposals.clone(), title: TITLE.to_owned() },
             tiers,
         }
     }
@@ -135,7 +135,7 @@ impl Tool for UndoRun {
         &self.info
     }
 
-    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments = std::mem::take(&mut call.arguments);
             let Planned { request, digest, tier } = self.planned(arguments, &call).await?;

@@ -8,7 +8,7 @@ use ledger::{Records, Status, Undoable};
 use manifest::{Catalog, Tier};
 use serde_json::{Value, json};
 
-use super::{Backends, execute_sql, ledger_failure};
+use super::{Services, execute_sql, ledger_failure};
 use crate::tool::Call;
 
 /// The tier of the undo of each tool's writes.
@@ -16,7 +16,7 @@ use crate::tool::Call;
 pub(super) struct UndoTiers(Arc<BTreeMap<String, Tier>>);
 
 impl UndoTiers {
-    pub(super) fn new(backends: &Backends, catalog: &Catalog) -> Self {
+    pub(super) fn new(backends: &Services, catalog: &Catalog) -> Self {
         let declared = catalog.tools.iter().filter(|spec| spec.access.writes());
         let declared = declared.map(|spec| (spec.name.clone(), spec.undo_tier));
         let any_statement = backends.execute_sql.as_ref();

@@ -11,7 +11,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 
-use crate::tool::{Outcome, Success};
+use crate::tool::{Disposition, ToolResult};
 
 /// In seconds.
 const BUCKETS: [f64; 15] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
@@ -22,7 +22,7 @@ const CANCELLED: &str = "cancelled";
 /// The outcomes that are there at zero from the first call of a tool on: somebody is woken by them, and a counter that begins with
 /// 1 has not risen, for Prometheus.
 const FROM_THE_FIRST_CALL: [&str; 3] =
-    [word(Success::Done), ErrorCode::CommitOutcomeUnknown.as_str(), ErrorCode::InternalError.as_str()];
+    [word(Disposition::Done), ErrorCode::CommitOutcomeUnknown.as_str(), ErrorCode::InternalError.as_str()];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ToolLabel {
@@ -108,7 +108,7 @@ pub(crate) struct Running<'a> {
 
 impl Running<'_> {
     /// It came to this.
-    pub(crate) fn ended(mut self, outcome: &Outcome) {
+    pub(crate) fn ended(mut self, outcome: &ToolResult) {
         self.outcome = match outcome {
             Ok(answer) => word(answer.success),
             Err(refused) => refused.failure.code.as_str(),
@@ -124,10 +124,10 @@ impl Drop for Running<'_> {
     }
 }
 
-const fn word(success: Success) -> &'static str {
+const fn word(success: Disposition) -> &'static str {
     match success {
-        Success::Done => "success",
-        Success::Duplicate => "duplicate",
-        Success::Proposed => "proposed",
+        Disposition::Done => "success",
+        Disposition::Duplicate => "duplicate",
+        Disposition::Proposed => "proposed",
     }
 }

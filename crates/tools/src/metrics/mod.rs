@@ -22,7 +22,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 pub use self::http::{Http, Open, Reason};
-use crate::builtin::Backends;
+use crate::builtin::Services;
 use cached::Cached;
 use calls::Calls;
 pub(crate) use calls::Series;
@@ -108,7 +108,7 @@ impl Metrics {
 
     /// Everything, as [`CONTENT_TYPE`], within some 2 s: without the ledger's part if that does not answer. It is asked every
     /// 5 s at most, however many ask here.
-    pub async fn render(&self, backends: &Backends) -> String {
+    pub async fn render(&self, backends: &Services) -> String {
         let (shared, states) = (Arc::clone(&self.shared), backends.states.clone());
         // A task of its own: when a scraper goes away, the next one finds what was asked for it.
         let asked = tokio::spawn(async move { shared.ledger.get(|| moment::count(states, &shared.is_silent)).await });

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 
 use super::PREFIX;
-use crate::builtin::Backends;
+use crate::builtin::Services;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PoolLabel {
@@ -40,7 +40,7 @@ pub(super) async fn count(states: LedgerGauges, is_silent: &AtomicBool) -> Optio
 }
 
 /// The gauges of this moment; `counted` is what the ledger said.
-pub(super) fn registry(backends: &Backends, counted: Option<&LedgerCounts>) -> Registry {
+pub(super) fn registry(backends: &Services, counted: Option<&LedgerCounts>) -> Registry {
     let mut registry = Registry::with_prefix(PREFIX);
     let read = backends.reader.as_ref().map(|reader| ("read", reader.usage()));
     let pools: Vec<(&'static str, PoolUse)> = read.into_iter().chain([("write", backends.gate.usage())]).collect();

@@ -5,7 +5,7 @@ use ledger::read::Reader;
 use manifest::Catalog;
 use serde_json::Value;
 
-use super::{Address, Answer, Completions, Listed, Resource, ResourceInfo, Template, Typed};
+use super::{Address, Completions, Listed, Resource, ResourceInfo, Template, ToolOutput, Typed};
 use crate::builtin::describe_database;
 use crate::discovery::{self, Describer, Entry};
 use crate::registry::Registry;
@@ -117,15 +117,15 @@ impl Resource for Database {
         self.describer.words()
     }
 
-    fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> Answer<'a, Vec<Listed>> {
+    fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> ToolOutput<'a, Vec<Listed>> {
         Box::pin(self.listed(behind, max))
     }
 
-    fn read<'a>(&'a self, path: &'a [String], tools: &'a Registry) -> Answer<'a, Value> {
+    fn read<'a>(&'a self, path: &'a [String], tools: &'a Registry) -> ToolOutput<'a, Value> {
         Box::pin(self.described(path, tools))
     }
 
-    fn complete<'a>(&'a self, typed: &'a Typed) -> Answer<'a, Completions> {
+    fn complete<'a>(&'a self, typed: &'a Typed) -> ToolOutput<'a, Completions> {
         Box::pin(self.completed(typed))
     }
 }

@@ -18,11 +18,11 @@ use serde_json::Value;
 pub use address::Address;
 pub use serve::Page;
 
-use crate::builtin::Backends;
+use crate::builtin::Services;
 use crate::registry::Registry;
 
 /// The resources. A new one is one line here.
-pub(crate) fn all(backends: &Backends, catalog: &Catalog) -> Vec<Arc<dyn Resource>> {
+pub(crate) fn all(backends: &Services, catalog: &Catalog) -> Vec<Arc<dyn Resource>> {
     let mut resources: Vec<Arc<dyn Resource>> = Vec::new();
     if let Some(reader) = &backends.reader {
         resources.push(Arc::new(database::Database::new(reader.clone(), catalog)));
@@ -87,7 +87,7 @@ pub struct Typed {
     pub max: usize,
 }
 
-type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
+type ToolOutput<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
 /// A kind of resource. Dropping a future ends what it does in the database.
 pub(crate) trait Resource: Send + Sync + 'static {
@@ -98,11 +98,11 @@ pub(crate) trait Resource: Send + Sync + 'static {
     fn words(&self) -> Vec<String>;
 
     /// At most `max` that exist, in a fixed order, behind the one with this path; from the first on if `None`.
-    fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> Answer<'a, Vec<Listed>>;
+    fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> ToolOutput<'a, Vec<Listed>>;
 
     /// The one with this path, as JSON, for a caller who has these tools.
-    fn read<'a>(&'a self, path: &'a [String], tools: &'a Registry) -> Answer<'a, Value>;
+    fn read<'a>(&'a self, path: &'a [String], tools: &'a Registry) -> ToolOutput<'a, Value>;
 
     /// Values for a variable of its templates; none for any other.
-    fn complete<'a>(&'a self, typed: &'a Typed) -> Answer<'a, Completions>;
+    fn complete<'a>(&'a self, typed: &'a Typed) -> ToolOutput<'a, Completions>;
 }

@@ -9,8 +9,8 @@ use manifest::{ParamSource, Tier, ToolSpec};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::drift;
-use crate::images::Images;
+use crate::row_images::Images;
+use crate::schema_drift;
 
 /// Carries out one tool, whoever calls it with what.
 pub(crate) struct ManifestExecutor {
@@ -174,7 +174,7 @@ fn step<'s>(statement: &'s manifest::Statement, encoded: &'s [Option<String>]) -
 /// What statements return must be what they promised.
 fn check_shapes(statements: &[&manifest::Statement], answers: &[Rows]) -> Result<(), Failure> {
     for (statement, answer) in statements.iter().zip(answers) {
-        drift::check(&statement.shape, &answer.columns)?;
+        schema_drift::check(&statement.shape, &answer.columns)?;
     }
     Ok(())
 }

@@ -8,11 +8,11 @@ use ledger::read::{ReadRequest, Reader, RowForm, TruncatedBy};
 use manifest::ToolSpec;
 use serde_json::{Map, Value};
 
-use crate::arguments::{effective, redaction};
+use crate::arguments::{effective_params, redaction};
 use crate::builtin::{RowsPage, Truncation};
-use crate::drift;
-use crate::manifest_write::info;
-use crate::tool::{Answer, Call, Hints, Outcome, Tool, ToolInfo};
+use crate::manifest_tools::write::info;
+use crate::schema_drift;
+use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 /// A tool that reads.
 pub(crate) struct ManifestRead {
@@ -23,7 +23,7 @@ pub(crate) struct ManifestRead {
 
 impl ManifestRead {
     pub(crate) fn new(spec: Arc<ToolSpec>, reader: Reader) -> Self {
-        let hints = Hints { read_only: true, destructive: false, idempotent: true };
+        let hints = Annotations { read_only: true, destructive: false, idempotent: true };
         Self { info: info(&spec, hints), spec, reader }
     }
 }
@@ -33,12 +33,12 @@ impl Tool for ManifestRead {
         &self.info
     }
 
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let params = effective(&self.spec, &call.arguments, &call.principal);
+            let params = effective_params(&self.spec, &call.arguments, &call.principal);
             let redaction = redaction(&self.spec, &params);
             let params: Vec<Value> = params.into_iter().map(|(_, value)| value).collect();
-            let Some(statement) = self.spec.statements.last() else { return Answer::read(&Map::new()) };
+            let Some(statement) = self.spec.statements.last() else { return ToolOutput::read(&Map::new()) };
             let request = ReadRequest {
                 sql: &statement.sql,
                 params: &params,
@@ -46,12 +46,10 @@ impl Tool for ManifestRead {
                 form: RowForm::Object,
                 account: Some(call.principal.account_id.as_str()),
             };
-            let result = self
-                .reader
-                .query(&request)
-                .await
-                .map_err(|error| drift::read_failure(error, self.reader.limits().deadline).redacted(&redaction))?;
-            drift::check(&statement.shape, &result.columns)?;
+            let result = self.reader.query(&request).await.map_err(|error| {
+                schema_drift::read_failure(error, self.reader.limits().deadline).redacted(&redaction)
+            })?;
+            schema_drift::check(&statement.shape, &result.columns)?;
             let rows = result.rows;
             if !self.spec.rows.allows(rows.len() as u64) {
                 let message =
@@ -60,13 +58,13 @@ impl Tool for ManifestRead {
             }
             if self.spec.rows.is_single() {
                 return match rows.first() {
-                    Some(row) => Answer::of_rows(row, result.room),
-                    None => Answer::read(&Map::new()),
+                    Some(row) => ToolOutput::of_rows(row, result.room),
+                    None => ToolOutput::read(&Map::new()),
                 };
             }
             let truncation = Truncation::new(result.truncated_by, fewer_rows);
             let page = RowsPage { row_count: rows.len(), rows, truncation };
-            Answer::of_rows(&page, result.room)
+            ToolOutput::of_rows(&page, result.room)
         })
     }
 }

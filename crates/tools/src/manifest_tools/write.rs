@@ -10,12 +10,12 @@ use manifest::{ToolSpec, Undo};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::arguments::{effective, redaction};
-use crate::builtin::Backends;
-use crate::manifest_executor::agreement;
-use crate::proposing::{Proposing, key_of, refuse_answer};
-use crate::scripts;
-use crate::tool::{Answer, Call, Hints, Outcome, Refused, Success, Tool, ToolInfo};
+use crate::approval_flow::{ApprovalFlow, key_of, refuse_answer};
+use crate::arguments::{effective_params, redaction};
+use crate::builtin::Services;
+use crate::manifest_tools::executor::agreement;
+use crate::mixed_script;
+use crate::tool::{Annotations, Call, Disposition, Tool, ToolError, ToolInfo, ToolOutput, ToolResult};
 
 /// A tool that writes through the gate, or proposes to.
 pub(crate) struct ManifestWrite {
@@ -24,12 +24,12 @@ pub(crate) struct ManifestWrite {
     executor: Arc<dyn WriteExecutor>,
     gate: Gate,
     /// Who has to agree, and how they are asked; `None` for nobody.
-    proposing: Option<(Tier, Proposing)>,
+    proposing: Option<(Tier, ApprovalFlow)>,
 }
 
 impl ManifestWrite {
-    pub(crate) fn new(spec: Arc<ToolSpec>, executor: Arc<dyn WriteExecutor>, backends: &Backends) -> Self {
-        let hints = Hints {
+    pub(crate) fn new(spec: Arc<ToolSpec>, executor: Arc<dyn WriteExecutor>, backends: &Services) -> Self {
+        let hints = Annotations {
             read_only: false,
             destructive: matches!(spec.undo, Undo::Irreversible { .. }),
             // Within the window; beyond it the caller's key makes it so.
@@ -37,7 +37,7 @@ impl ManifestWrite {
         };
         let title = spec.title.clone().unwrap_or_else(|| spec.name.clone());
         let proposing =
-            agreement(spec.tier).map(|tier| (tier, Proposing { proposals: backends.proposals.clone(), title }));
+            agreement(spec.tier).map(|tier| (tier, ApprovalFlow { proposals: backends.proposals.clone(), title }));
         Self { info: info(&spec, hints), spec, executor, gate: backends.gate.clone(), proposing }
     }
 
@@ -53,12 +53,12 @@ impl ManifestWrite {
 
     /// What is ordered with these arguments, which have been checked against the schema.
     pub(crate) fn request(&self, arguments: &Map<String, Value>, principal: &Principal) -> WriteRequest {
-        WriteRequest { params: effective(&self.spec, arguments, principal), principal: principal.clone() }
+        WriteRequest { params: effective_params(&self.spec, arguments, principal), principal: principal.clone() }
     }
 }
 
 /// What clients are told about a tool of a manifest.
-pub(crate) fn info(spec: &ToolSpec, hints: Hints) -> ToolInfo {
+pub(crate) fn info(spec: &ToolSpec, hints: Annotations) -> ToolInfo {
     ToolInfo {
         name: spec.name.clone(),
         title: spec.title.clone(),
@@ -88,13 +88,13 @@ impl Tool for ManifestWrite {
         &self.info
     }
 
-    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+    fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let request = self.request(&call.arguments, &call.principal);
             let idempotency_key = key_of(&call.arguments);
             let (tool, executor) = (self.spec.name.clone(), Arc::clone(&self.executor));
             if let Some((tier, proposing)) = &self.proposing {
-                let warnings = scripts::warnings(&self.spec, &request.params);
+                let warnings = mixed_script::warnings(&self.spec, &request.params);
                 let tool_version = self.spec.version.clone();
                 let draft = NewProposal { request, tool, tool_version, tier: *tier, idempotency_key, executor };
                 return proposing.call(&call, draft, warnings).await;
@@ -111,10 +111,10 @@ impl Tool for ManifestWrite {
 }
 
 /// The answer of any tool that writes: what came of its attempt at the gate.
-pub(crate) fn answer(tool: &str, outcome: Result<WriteOutcome, WriteError>) -> Outcome {
+pub(crate) fn answer(tool: &str, outcome: Result<WriteOutcome, WriteError>) -> ToolResult {
     match outcome {
         Ok(WriteOutcome::Executed { correlation_id, data, rows_affected, rollback }) => {
-            Answer::read(&data).map(|answer| Answer {
+            ToolOutput::read(&data).map(|answer| ToolOutput {
                 correlation_id: Some(correlation_id),
                 rows_affected: Some(rows_affected),
                 rollback: Some(rollback),
@@ -128,9 +128,9 @@ pub(crate) fn answer(tool: &str, outcome: Result<WriteOutcome, WriteError>) -> O
                 cached_result,
                 message: format!("Identical {tool} was already executed successfully. Returning cached result."),
             };
-            let (correlation_id, success) = (Some(correlation_id), Success::Duplicate);
-            Answer::read(&data).map(|answer| Answer { correlation_id, success, ..answer })
+            let (correlation_id, success) = (Some(correlation_id), Disposition::Duplicate);
+            ToolOutput::read(&data).map(|answer| ToolOutput { correlation_id, success, ..answer })
         }
-        Err(stopped) => Err(Refused { correlation_id: stopped.correlation_id, failure: stopped.failure }),
+        Err(stopped) => Err(ToolError { correlation_id: stopped.correlation_id, failure: stopped.failure }),
     }
 }

@@ -16,13 +16,13 @@ use crate::registry::Registry;
 
 /// The registries of all profiles, made together: they change together or not at all.
 #[derive(Debug, Default)]
-pub struct Shelves {
+pub struct ProfileRegistries {
     by_profile: HashMap<String, Arc<Registry>>,
     /// Of all tools.
     executors: Option<Arc<ExecutorRegistry>>,
 }
 
-impl Shelves {
+impl ProfileRegistries {
     /// What each of these profiles sees of all tools.
     #[must_use]
     pub fn new(all: &Registry, profiles: &[Profile]) -> Self {
@@ -40,19 +40,19 @@ impl Shelves {
 
 /// Holds the tools that are served; shared by every server of a process.
 #[derive(Debug, Clone)]
-pub struct Toolbox {
-    shelves: watch::Sender<Arc<Shelves>>,
+pub struct LiveRegistry {
+    shelves: watch::Sender<Arc<ProfileRegistries>>,
 }
 
-impl Toolbox {
+impl LiveRegistry {
     /// A toolbox with these in it.
     #[must_use]
-    pub fn new(shelves: Shelves) -> Self {
+    pub fn new(shelves: ProfileRegistries) -> Self {
         Self { shelves: watch::Sender::new(Arc::new(shelves)) }
     }
 
     /// Puts these in the place of what was there. Calls that run are not touched.
-    pub fn put(&self, shelves: Shelves) {
+    pub fn put(&self, shelves: ProfileRegistries) {
         self.shelves.send_replace(Arc::new(shelves));
     }
 
@@ -64,23 +64,23 @@ impl Toolbox {
 
     /// What a server of this profile sees, now and after each change.
     #[must_use]
-    pub fn of_profile(&self, profile: &str) -> Toolset {
+    pub fn of_profile(&self, profile: &str) -> ProfileView {
         let mut shelves = self.shelves.subscribe();
         let seen = shelves.borrow_and_update().get(profile).cloned().unwrap_or_default();
-        Toolset { profile: profile.to_owned(), shelves, seen }
+        ProfileView { profile: profile.to_owned(), shelves, seen }
     }
 }
 
 /// The tools of one profile. A profile that is gone has none.
 #[derive(Debug, Clone)]
-pub struct Toolset {
+pub struct ProfileView {
     profile: String,
-    shelves: watch::Receiver<Arc<Shelves>>,
-    /// What [`Toolset::changed`] compares with.
+    shelves: watch::Receiver<Arc<ProfileRegistries>>,
+    /// What [`ProfileView::changed`] compares with.
     seen: Arc<Registry>,
 }
 
-impl Toolset {
+impl ProfileView {
     /// The tools as they are now.
     #[must_use]
     pub fn registry(&self) -> Arc<Registry> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ledger::proposals::Proposals;
 use tokio::time::MissedTickBehavior;
 
-use crate::toolbox::Toolbox;
+use crate::live_registry::LiveRegistry;
 
 /// A person who approves waits for it.
 const EVERY: Duration = Duration::from_secs(1);
@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const SWEEP_EVERY: u32 = 60;
 
 /// Does it now and then every second, for as long as the future is polled. Several servers may do it at once.
-pub async fn run_proposal_worker(proposals: Proposals, toolbox: Toolbox) {
+pub async fn run_proposal_worker(proposals: Proposals, toolbox: LiveRegistry) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut until_sweep = 0;

@@ -5,7 +5,7 @@
 //! the same call with the user's answer ──> carried out, or rejected
 //! ```
 //! How a user is asked is the transport's: it gets the [`Question`] with the answer, and makes the same call again with what
-//! the user [`Said`]. A transport that cannot ask leaves it at the answer, which says how to go on.
+//! the user [`UserDecision`]. A transport that cannot ask leaves it at the answer, which says how to go on.
 
 use contract::{ErrorCode, Failure, ProposalId};
 use ledger::proposals::{DecisionChannel, ExecutedProposal, NewProposal, Proposal, ProposalStatus, Proposals, Tier};
@@ -13,10 +13,10 @@ use ledger::{WriteError, WriteOutcome};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::manifest_write::answer;
+use crate::manifest_tools::write::answer;
 use crate::proposal_data::ProposalData;
-use crate::tool::{Answer, Call, Outcome, Refused, Success};
-use crate::words;
+use crate::proposal_text;
+use crate::tool::{Call, Disposition, ToolError, ToolOutput, ToolResult};
 
 /// What a client's user is to be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Question {
 
 /// What the user of a client said to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct UserDecision {
     /// About which proposal.
     pub proposal_id: ProposalId,
     /// What it said when the user was asked.
@@ -60,18 +60,18 @@ struct RequiresApproval {
 }
 
 /// A tool that asks before it writes.
-pub(crate) struct Proposing {
+pub(crate) struct ApprovalFlow {
     pub(crate) proposals: Proposals,
     /// For people: what the tool does.
     pub(crate) title: String,
 }
 
-impl Proposing {
+impl ApprovalFlow {
     /// Proposes the write of this call; or goes on with what the user said to that.
-    pub(crate) async fn call(&self, call: &Call, draft: NewProposal, warnings: Vec<String>) -> Outcome {
+    pub(crate) async fn call(&self, call: &Call, draft: NewProposal, warnings: Vec<String>) -> ToolResult {
         draft.executor.check(&draft.request)?;
         if let Some(said) = &call.said {
-            return self.go_on(call, &draft, said).await;
+            return self.resume(call, &draft, said).await;
         }
         if let Some((original, cached_result)) = self.proposals.standing(&draft, call.deadline).await? {
             let settled = WriteOutcome::Duplicate { correlation_id: original, original, cached_result };
@@ -79,14 +79,14 @@ impl Proposing {
         }
         let mut preview = self.proposals.preview(&draft, call.deadline).await?;
         preview.warnings.extend(warnings);
-        preview.warnings.extend(words::no_key(&preview));
-        let description = words::description(&self.title, &draft.request.params, &preview);
+        preview.warnings.extend(proposal_text::no_key(&preview));
+        let description = proposal_text::description(&self.title, &draft.request.params, &preview);
         let proposal = self.proposals.store(&draft, &preview, &description, call.deadline).await?;
         tracing::info!(proposal_id = %proposal.proposal_id, tool = draft.tool, tier = draft.tier.as_str(), "proposed");
         self.requires_approval(call, proposal)
     }
 
-    fn requires_approval(&self, call: &Call, proposal: Proposal) -> Outcome {
+    fn requires_approval(&self, call: &Call, proposal: Proposal) -> ToolResult {
         let asks = proposal.tier == Tier::Confirm && call.asks_user;
         let question = asks.then(|| question(&self.title, &proposal));
         let message = match proposal.tier {
@@ -104,11 +104,11 @@ impl Proposing {
             proposal: ProposalData::new(proposal),
             message: message.to_owned(),
         };
-        Answer::read(&data).map(|answer| Answer { question, success: Success::Proposed, ..answer })
+        ToolOutput::read(&data).map(|answer| ToolOutput { question, success: Disposition::Proposed, ..answer })
     }
 
     /// The call has come again, with the user's answer to the question.
-    async fn go_on(&self, call: &Call, draft: &NewProposal, said: &Said) -> Outcome {
+    async fn resume(&self, call: &Call, draft: &NewProposal, said: &UserDecision) -> ToolResult {
         let account = &call.principal.account_id;
         let proposal = self.proposals.get(Some(account), said.proposal_id).await?.ok_or_else(other_call)?;
         if !self.proposals.is_of(&proposal, draft) {
@@ -124,12 +124,12 @@ pub(crate) async fn decide(
     proposals: &Proposals,
     call: &Call,
     proposal: &Proposal,
-    said: &Said,
-) -> Result<ExecutedProposal, Refused> {
+    said: &UserDecision,
+) -> Result<ExecutedProposal, ToolError> {
     let account = &call.principal.account_id;
     let id = proposal.proposal_id;
     if !matches!(proposal.status, ProposalStatus::Pending) {
-        return Err(Refused { correlation_id: proposal.correlation_id, failure: Box::new(proposal.closed()) });
+        return Err(ToolError { correlation_id: proposal.correlation_id, failure: Box::new(proposal.closed()) });
     }
     let reason = match said.answer {
         UserAnswer::Accept => {
@@ -152,12 +152,12 @@ pub(crate) fn question(title: &str, proposal: &Proposal) -> Question {
     Question {
         proposal_id: proposal.proposal_id,
         digest: proposal.digest.clone(),
-        text: words::question(title, proposal),
+        text: proposal_text::question(title, proposal),
     }
 }
 
-pub(crate) fn refused(stopped: WriteError) -> Refused {
-    Refused { correlation_id: stopped.correlation_id, failure: stopped.failure }
+pub(crate) fn refused(stopped: WriteError) -> ToolError {
+    ToolError { correlation_id: stopped.correlation_id, failure: stopped.failure }
 }
 
 /// A tool that asks nobody takes no answer. It asked when the tools were others: a no of then must not become a write now.
