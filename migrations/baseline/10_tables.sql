@@ -69,7 +69,7 @@ create table countersign.record (
     idempotency_key  text,
     params           json         not null,
     params_summary   text         not null,
-    status           text         not null,
+    status           text         not null check (status in ('success', 'failure', 'duplicate')),
     duplicate_of     uuid,
     undo_of          uuid[],
     result           json,
@@ -92,7 +92,7 @@ create table countersign.record (
 );
 comment on table countersign.record is
     'One row for each attempt that ended. Rows never change; retention removes the oldest. Only `finish` and `end_attempt` insert them, '
-    'and there is no CHECK, as for `attempt`.';
+    'and there is no CHECK, as for `attempt`, but one: it tells PostgreSQL that no pending write is here.';
 comment on column countersign.record.status is 'success (then there is a result), failure (an error_code) or duplicate (a duplicate_of).';
 comment on column countersign.record.id is 'Drawn when the attempt ended; sealing counts on that.';
 comment on column countersign.record.duplicate_of is 'The write whose result answered this call. It may have been pruned.';
