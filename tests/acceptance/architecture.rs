@@ -175,14 +175,14 @@ fn an_executor_is_found_in_the_registry_and_nowhere_else() {
     // C1-05, C2-01, C6-02
     let all = sources("crates");
     let text_of = |wanted: &str| &all.iter().find(|(path, _)| path == wanted).unwrap_or_else(|| panic!("{wanted}")).1;
-    let registry = text_of("crates/ledger/src/executors.rs");
+    let registry = text_of("crates/ledger/src/executor_registry.rs");
     assert_eq!(words_of("crate", registry), ["executor"], "the registry knows what an executor is, and none by name");
     let native = text_of("crates/tools/src/native/mod.rs");
     assert!(!native.contains("pub mod") && !native.contains("pub use"), "{native}");
     let types: Vec<&str> = all
         .iter()
         .filter(|(path, _)| path.starts_with("crates/tools/src/native/"))
-        .flat_map(|(_, text)| text.split("impl Executor for ").skip(1))
+        .flat_map(|(_, text)| text.split("impl WriteExecutor for ").skip(1))
         .map(|rest| rest.split(' ').next().unwrap())
         .collect();
     assert!(types.contains(&"DeletePackagePhoto"), "{types:?}");

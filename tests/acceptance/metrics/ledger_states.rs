@@ -96,7 +96,7 @@ async fn what_is_open_in_the_ledger_is_counted_with_its_age() {
 #[tokio::test(flavor = "multi_thread")]
 async fn counting_reads_the_ends_of_indexes_whatever_the_ledger_has_grown_to() {
     let db = database().await;
-    let sql = include_str!("../../../crates/ledger/src/states.sql");
+    let sql = include_str!("../../../crates/ledger/src/gauges.sql");
     insert_failed_records(&db, 30_000, 2).await;
     // In a sealed ledger of which PostgreSQL knows no statistics yet, and in one of which it does.
     audit(&db, &["seal"]).await;
