@@ -31,10 +31,10 @@ pub const DEDUP_WINDOW: Duration = Duration::from_secs(300);
 /// Carries out one kind of write. Runs inside the gate's transaction: what it returns is committed with its record,
 /// what it refuses is rolled back and recorded as a failure.
 ///
-/// An order may come from a proposal that was stored long ago, so an executor relies on nothing that it has not checked
+/// A request may come from a proposal that was stored long ago, so an executor relies on nothing that it has not checked
 /// itself, and goes by the account of the principal, never by one among the parameters.
 pub trait WriteExecutor: Send + Sync + 'static {
-    /// Whether the order makes sense to it, before anything is recorded.
+    /// Whether the request makes sense to it, before anything is recorded.
     ///
     /// # Errors
     /// [`ErrorCode::InvalidParams`] with what is wrong.

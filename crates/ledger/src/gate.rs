@@ -153,7 +153,7 @@ impl Gate {
         self.running.spawn(work);
     }
 
-    /// What the executor would do with this order, and its effects as [`crate::Records::detail`] has them: it is run in a transaction
+    /// What the executor would do with this request, and its effects as [`crate::Records::detail`] has them: it is run in a transaction
     /// that is always rolled back, and leaves no record. Dropping the future ends it.
     ///
     /// # Errors

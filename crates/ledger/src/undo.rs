@@ -32,7 +32,7 @@ pub async fn undo(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<u64,
     if undo.conflicts.is_empty() { Ok(undo.rows) } else { Err(undo_failure(undo.conflicts).into()) }
 }
 
-/// Undoes the writes of a plan of the order's account, if it would change what was shown under this digest.
+/// Undoes the writes of a plan of the request's account, if it would change what was shown under this digest.
 ///
 /// # Errors
 /// As [`undo`]: the undo compares the rows alone, and would pass over a change that others have made and taken back.

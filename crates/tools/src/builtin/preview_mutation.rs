@@ -93,7 +93,7 @@ enum Target {
 }
 
 impl Target {
-    /// What these arguments order, with what of it must not be shown and the warnings about it.
+    /// What these arguments ask for, with what of it must not be shown and the warnings about it.
     async fn request(
         &self,
         arguments: &Map<String, Value>,

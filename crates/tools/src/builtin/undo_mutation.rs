@@ -79,7 +79,7 @@ impl UndoMutation {
         &self.executor
     }
 
-    /// The undo that these arguments order, and the write that it takes back.
+    /// The undo that these arguments ask for, and the write that it takes back.
     pub(super) fn request(
         arguments: Map<String, Value>,
         call: &Call,
@@ -124,7 +124,7 @@ impl Tool for UndoMutation {
     }
 }
 
-/// Takes back the write that the order names.
+/// Takes back the write that the request names.
 pub(super) struct UndoExecutor {
     tiers: UndoTiers,
 }
@@ -173,7 +173,7 @@ impl WriteExecutor for UndoExecutor {
     }
 }
 
-/// The write that the order names.
+/// The write that the request names.
 fn undone(request: &WriteRequest) -> Result<CorrelationId, Failure> {
     let write = request.params.get("correlation_id").and_then(Value::as_str).and_then(CorrelationId::parse);
     write.ok_or_else(|| {

@@ -154,7 +154,7 @@ impl Tool for UndoRun {
     }
 }
 
-/// Takes back the writes that the order names.
+/// Takes back the writes that the request names.
 pub(super) struct PlanExecutor {
     tiers: UndoTiers,
 }
@@ -208,7 +208,7 @@ impl WriteExecutor for PlanExecutor {
     }
 }
 
-/// The writes that the order names.
+/// The writes that the request names.
 fn undone(request: &WriteRequest) -> Result<Vec<CorrelationId>, Failure> {
     let writes = request.params.get("writes").and_then(Value::as_array);
     let writes = writes.into_iter().flatten().map(|write| write.as_str().and_then(CorrelationId::parse));
