@@ -302,7 +302,7 @@ comment on function countersign.renew_tracking() is
     'Tells the triggers of all tracked tables which logins servers have now. For `init`, after it added one.';
 
 create function countersign.tracking_problems() returns table (name text, problem text, is_limit boolean)
-language sql stable set search_path = pg_catalog, pg_temp as $$
+language sql stable set search_path = pg_catalog, pg_temp set jit = off as $$
     with current as (
         -- Not to_regclass, which asks for rights on the schema.
         select t.*, c.relname, c.relkind, c.relpersistence, c.relowner, c.relrowsecurity,

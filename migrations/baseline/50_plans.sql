@@ -5,7 +5,7 @@ create function countersign.selected_writes(
     of_account text, of_actor text, of_session text, of_client text, of_tool text, of_table text, from_time timestamptz, to_time timestamptz
 ) returns table (correlation_id uuid, tool_name text, account_id text, actor text, session_id text, admitted_at timestamptz,
                  completed_at timestamptz, is_inside boolean)
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+language sql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
     select r.correlation_id, r.tool_name, r.account_id, r.actor, r.session_id, r.admitted_at, r.completed_at,
            r.completed_at >= from_time and r.completed_at < to_time
     from countersign.record r
@@ -28,7 +28,7 @@ comment on function countersign.selected_writes(text, text, text, text, text, te
 -- The later changes of rows that writes changed: what another recorded write, that still counts, did after them.
 create function countersign.later_changes(writes uuid[])
 returns table (write uuid, relation oid, shape integer, key text, by uuid, origin text)
-language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
+language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
     select distinct on (e.correlation_id, e.relation, k.key, l.correlation_id)
            e.correlation_id, e.relation, e.shape, k.key, l.correlation_id, l.origin
     from countersign.effect e
@@ -47,7 +47,7 @@ create function countersign.undo_plan(
     writes uuid[], mode text default 'strict', of_account text default null,
     path text default pg_catalog.current_setting('search_path')
 ) returns json
-language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable set search_path = pg_catalog, pg_temp set jit = off as $$
 declare
     chosen     uuid[] := writes;
     added      uuid[] := '{}';

@@ -60,9 +60,9 @@ $$;
 -- The definitions that the current transaction depends on, each with its version: the relations that it has locked, the
 -- functions that their triggers, views, policies, constraints, defaults and indexes call, those whose name stands in one of
 -- `texts` (the statements of the write), and those whose name stands in the text of such a function. A name that a function
--- puts together itself is not found.
+-- puts together itself is not found. JIT would compile the query for a second that runs for milliseconds.
 create function countersign.current_definitions(texts text[]) returns table (kind text, name text, version text)
-language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+language sql volatile security definer set search_path = pg_catalog, pg_temp set jit = off as $$
     with recursive relation as materialized (
         select distinct c.oid, c.relkind, format('%I.%I', n.nspname, c.relname) as name
         from pg_locks l
@@ -134,7 +134,7 @@ $$;
 
 -- Those of the given definitions that have another version now: `table shop.orders`.
 create function countersign.changed_definitions(definitions json) returns setof text
-language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+language sql volatile security definer set search_path = pg_catalog, pg_temp set jit = off as $$
     select concat_ws(' ', d.kind, d.name)
     from json_to_recordset(definitions) d (kind text, name text, version text)
     where d.version is distinct from countersign.definition_version(d.kind, d.name)
