@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use contract::{ErrorCode, Principal, Redaction, Rollback};
 use ledger::{
     Attempt, Ledger, Settings, Statement, Target, WriteError, WriteExecutor, WriteFuture, WriteOutput, WriteRequest,
     WriteTx,
 };
 use serde_json::{Map, json};
 use testkit::{Database, database};
+use types::{ErrorCode, Principal, Redaction, Rollback};
 
 /// Runs its statements one by one and says that all went well, whatever they said.
 struct Careless {

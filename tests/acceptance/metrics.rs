@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::Principal;
 use ledger::read::{ReadLimits, Reader, SearchPath};
 use ledger::{Ledger, Settings, Target};
 use serde_json::{Value, json};
 use testkit::{Database, arguments, database, poll, repository};
 use tools::{Metrics, Registry, Services};
+use types::Principal;
 
 /// What a server has, without a transport: its tools, over the logins that servers have.
 pub(crate) struct World {

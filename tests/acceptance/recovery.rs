@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use embedded::Cluster;
 use futures_util::future::join_all;
+use pg_embedded::Cluster;
 use serde_json::json;
 use testkit::{Database, Server, lone_database};
 
-type Stop = fn(&Cluster) -> Result<(), embedded::Error>;
+type Stop = fn(&Cluster) -> Result<(), pg_embedded::Error>;
 
 /// In order, at once, and by SIGKILL; each followed by a start.
 const RESTARTS: [(&str, Stop); 3] =

@@ -63,7 +63,7 @@ async fn an_unreachable_database() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_credentials_and_a_missing_database_are_told_apart() {
     // D4-03, X-36
-    let own = embedded::Cluster::start(embedded::Options::ephemeral(), &mut |_| {}).unwrap();
+    let own = pg_embedded::Cluster::start(pg_embedded::Options::ephemeral(), &mut |_| {}).unwrap();
     let url = own.connection_string("postgres");
     let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);

@@ -18,8 +18,8 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use embedded::{Cluster, Options};
 use ledger::{BASELINE, BASELINE_GRANTS};
+use pg_embedded::{Cluster, Options};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Statement};
 

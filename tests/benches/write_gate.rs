@@ -20,14 +20,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use contract::{CorrelationId, Principal, Redaction, Rollback, UndoCall};
-use embedded::{Cluster, Options};
 use ledger::{
     Attempt, Gate, Ledger, Settings, Statement, Target, WriteExecutor, WriteFuture, WriteOutcome, WriteOutput,
     WriteRequest, WriteTx,
 };
+use pg_embedded::{Cluster, Options};
 use serde_json::{Value, json};
 use tokio_postgres::{Client, NoTls};
+use types::{CorrelationId, Principal, Redaction, Rollback, UndoCall};
 
 const ROUNDS: usize = 15;
 const WRITES_PER_ROUND: usize = 100;

@@ -17,10 +17,10 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use embedded::{Cluster, Options};
 use futures_util::future::join_all;
 use ledger::Target;
 use mcp::Client;
+use pg_embedded::{Cluster, Options};
 use serde_json::json;
 use testkit::{TestManifest, arguments, countersign};
 use tokio::process::Command;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, Parser};
-use contract::{Secret, quoted};
+use types::{Secret, quoted};
 
 use crate::connection::Fields;
 use crate::events::Event;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use contract::{Secret, quoted};
 use serde::{Serialize, Serializer};
+use types::{Secret, quoted};
 
 use crate::connection::Fields;
 use crate::log::Filters;

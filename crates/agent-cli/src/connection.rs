@@ -21,8 +21,8 @@
 
 use std::collections::HashMap;
 
-use contract::Secret;
 use pg::{Conninfo, Surroundings, Target, TargetError};
+use types::Secret;
 
 use crate::problem::Problem;
 use crate::redaction;

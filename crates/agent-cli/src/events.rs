@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use contract::Column;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use types::Column;
 
 use crate::config::Config;
 use crate::problem::{ErrorCode, Problem};

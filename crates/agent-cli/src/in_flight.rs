@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::problem::Problem;
 use crate::writer::Placed;
-use contract::quoted;
+use types::quoted;
 
 /// The most queries in flight.
 pub(crate) const MAX_IN_FLIGHT: usize = 64;

@@ -134,7 +134,7 @@ pub fn params<'a>(given: impl IntoIterator<Item = Given<'a>>) -> Result<Vec<Valu
         let number = number.parse().ok().filter(|_| is_number).ok_or_else(|| match given {
             Given::Null(_) => Problem::invalid("--param-null takes the number of a parameter, as in --param-null 1"),
             Given::Pair(_) => {
-                let name = contract::quoted(number);
+                let name = types::quoted(number);
                 Problem::invalid(format!("--param {name}: a parameter is named by its number, as in --param 1=text"))
                     .hint("there are no named variables and no :name in a statement; write $1 and give its value")
             }

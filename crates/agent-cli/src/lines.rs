@@ -2,8 +2,8 @@
 
 use std::io;
 
-use contract::IdFinder;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use types::IdFinder;
 
 use crate::request::{self, MAX_LINE_BYTES};
 

@@ -34,7 +34,7 @@ use crate::request::{Command, DEFAULT_BEGIN, Meant, QueryCommand, Rejected};
 use crate::run::StopSignals;
 use crate::transactions::{Found, New, Task, Transactions};
 use crate::writer::{Answers, Outlet, OutputClosed};
-use contract::quoted;
+use types::quoted;
 
 /// How long what is in flight may go on when the session ends.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);

@@ -1,8 +1,8 @@
 //! The command line of `psql`: psql's flags, translated to those of `query` (promises B6-11 to B6-23). Nothing else is psql's:
 //! no variables in the text, no backslash commands, no tables.
 
-use contract::quoted;
 use pg::Conninfo;
+use types::quoted;
 
 use crate::args::{self, NUMBERS};
 use crate::problem::Problem;

@@ -134,7 +134,7 @@ fn startup(invocation: &Invocation, config: &Config) -> Event {
         FrontEnd::Pipe => "pipe",
         FrontEnd::Psql => "psql",
     };
-    let secret = |secret: &Option<contract::Secret>| secret.as_ref().map(|_| redaction::STARS);
+    let secret = |secret: &Option<types::Secret>| secret.as_ref().map(|_| redaction::STARS);
     let shown = |text: &Option<String>| text.as_deref().map(redaction::without_password);
     let mut args = json!({
         "front_end": front_end,

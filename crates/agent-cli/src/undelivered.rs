@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use contract::quoted;
+use types::quoted;
 
 /// A commit that a terminal event tells of.
 #[derive(Debug, Clone, PartialEq, Eq)]

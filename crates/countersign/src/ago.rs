@@ -8,7 +8,7 @@ use time::format_description::well_known::Rfc3339;
 /// How long ago a time was, or in how long it will be: `12 s ago`, `3 days ago`, `in 25 min`. What is no RFC 3339 time is shown as
 /// it is.
 pub(crate) fn ago(time: &str, now: SystemTime) -> String {
-    let Ok(time_read) = OffsetDateTime::parse(time, &Rfc3339) else { return contract::visible(time) };
+    let Ok(time_read) = OffsetDateTime::parse(time, &Rfc3339) else { return types::visible(time) };
     let time_read = SystemTime::from(time_read);
     match now.duration_since(time_read) {
         Ok(past) => format!("{} ago", rounded(past, SHORT)),

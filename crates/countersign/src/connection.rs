@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use contract::Secret;
 use ledger::read::{ConnectError, Error};
 use ledger::{Conninfo, SchemaError, Surroundings, Target, TargetError};
+use types::Secret;
 
 use crate::settings::{GivenSecret, Settings};
 

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use embedded::{Cluster, Options};
 use ledger::{InitOptions, SchemaError, TableNames, Target, TrackOptions};
 use manifest::Source;
+use pg_embedded::{Cluster, Options};
 
 const SOCIAL: &str = include_str!("../../../manifests/social.toml");
 const STUDIO: &str = include_str!("../../../manifests/studio.toml");

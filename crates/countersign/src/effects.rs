@@ -1,7 +1,7 @@
 //! The effects of a write as people read them: a line for each row.
 
-use contract::visible;
 use serde_json::{Map, Value};
+use types::visible;
 
 use crate::text::json_line;
 

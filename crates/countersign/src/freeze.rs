@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::Args;
-use contract::visible;
 use ledger::{FreezeScope, Freezes, Ledger, SchemaError};
 use serde_json::{Map, Value};
+use types::visible;
 
 use crate::cli::ConnectionKeys;
 use crate::settings::Settings;

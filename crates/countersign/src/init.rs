@@ -1,7 +1,7 @@
 //! `countersign init`: the ledger's schema, its roles and the reader's login, and the demo's data if asked.
 
-use contract::visible;
 use ledger::{InitOptions, InitReport, ReaderTables};
+use types::visible;
 
 use crate::cli::{InitArgs, ReaderTablesArg};
 use crate::settings::Settings;

@@ -52,7 +52,7 @@ struct OneLine<W>(W);
 impl<W: io::Write> io::Write for OneLine<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
-        let mut line = contract::visible(text.strip_suffix('\n').unwrap_or(&text));
+        let mut line = types::visible(text.strip_suffix('\n').unwrap_or(&text));
         line.push('\n');
         self.0.write_all(line.as_bytes())?;
         Ok(event.len())
@@ -104,14 +104,14 @@ mod tests {
         // AU11
         let words = "Grüße\r\n2026-01-01T00:00:00Z ERROR forged\u{1b}[31m\u{7f}\u{85}\u{9b}\u{2028}\u{202e}\u{e0041}";
         let text = logged(LogFormat::Text, words);
-        assert!(text.ends_with(&format!("field={}\n", contract::visible(words))), "{text}");
+        assert!(text.ends_with(&format!("field={}\n", types::visible(words))), "{text}");
         let json = logged(LogFormat::Json, words);
         let event: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(event["fields"]["field"], words);
         assert_eq!(event["fields"]["message"], format!("the client says {words}"));
         for log in [text, json] {
             let line = log.strip_suffix('\n').unwrap();
-            assert_eq!(contract::visible(line), line, "something is hidden, or there are two lines");
+            assert_eq!(types::visible(line), line, "something is hidden, or there are two lines");
         }
     }
 }

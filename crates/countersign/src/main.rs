@@ -40,7 +40,7 @@ use crate::cli::{Cli, Command};
 use crate::settings::{Settings, Sources};
 
 fn main() -> ExitCode {
-    heap::keep_large_blocks_apart();
+    malloc_tuning::keep_large_blocks_apart();
     if let Some((front_end, arguments)) = agent::front_end(std::env::args_os().skip(1)) {
         return agent::run(front_end, &arguments);
     }

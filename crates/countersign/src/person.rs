@@ -1,7 +1,7 @@
 //! Who runs this, as the operating system knows it: variables such as `USER` say whatever somebody wrote into them.
 
-use contract::visible;
 use nix::unistd::{Uid, User};
+use types::visible;
 
 /// The name of the effective user, or `uid N` if the number has none.
 pub(crate) fn name() -> String {

@@ -1,7 +1,7 @@
 //! Ids as people type and read them: the first characters are enough where they tell an id apart.
 
 use anyhow::bail;
-use contract::IdPrefix;
+use types::IdPrefix;
 
 /// How many characters of an id a list shows.
 const SHOWN: usize = 8;

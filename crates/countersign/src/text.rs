@@ -1,8 +1,8 @@
 //! Stored values on a terminal. Whoever wrote a value may have put anything into it: no control character of theirs reaches
 //! the terminal (attack AU11), and no line of theirs looks like one of ours.
 
-use contract::visible;
 use serde_json::Value;
+use types::visible;
 
 use crate::terminal;
 

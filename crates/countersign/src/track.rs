@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use contract::visible;
 use ledger::{TableNames, TrackOptions, TrackedTable};
+use types::visible;
 
 use crate::cli::ConnectionKeys;
 use crate::connection;

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use contract::{Describe, DescribeError, Principal, StatementShape};
 use ledger::read::{ReadLimits, Reader, SearchPath, UntrustedSchema};
 use ledger::{Coverage, CoveredTable, Ledger, LoginSetting, Target};
 use manifest::{Catalog, Mistakes, ServerNames, Source, ToolSpec, Undo};
 use mcp::{Asking, StateCodec, StateKey};
 use tools::{ExecuteSqlSettings, LiveRegistry, Metrics, Profile, ProfileRegistries, Registry, Services, Unavailable};
+use types::{Describe, DescribeError, Principal, StatementShape};
 
 use crate::settings::{OwnProfile, Settings};
 use crate::{connection, demo_data};

@@ -14,9 +14,9 @@
 //! ```
 //! The session never goes back to its pool.
 
-use contract::{CorrelationId, ErrorCode, Failure, Reach};
 use pg::{Error, Explained, Failed, Keep, Outlet, Query, RawShape, Step, Whole, value};
 use serde_json::Value;
+use types::{CorrelationId, ErrorCode, Failure, Reach};
 
 use crate::executor::{ExecutorError, WriteTx, gone, sql_failure};
 use crate::read::ResultSet;

@@ -9,10 +9,10 @@
 
 use std::time::Duration;
 
-use contract::{CorrelationId, ErrorCode, Failure};
 use pg::Writer;
 use serde_json::Value;
 use tokio::time::Instant;
+use types::{CorrelationId, ErrorCode, Failure};
 
 use crate::conflicts;
 use crate::dedup_cache::DedupCache;

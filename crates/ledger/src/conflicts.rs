@@ -1,8 +1,8 @@
 //! Why an undo is refused, for agents: what `countersign.undo` reports, and what `countersign.finish` finds out.
 
-use contract::{ErrorCode, Failure};
 use pg::ServerError;
 use serde_json::{Value, json};
+use types::{ErrorCode, Failure};
 
 /// The SQLSTATE of an undo that is no exact inverse (migrations). DETAIL has the conflicts as a JSON array.
 const NO_INVERSE: &str = "CS002";

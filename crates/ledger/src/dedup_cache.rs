@@ -12,9 +12,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use contract::{AccountId, CorrelationId};
 use tokio::sync::watch;
 use tokio::time::Instant;
+use types::{AccountId, CorrelationId};
 
 /// What makes two calls the same call. The fingerprint covers the tool and its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,8 +1,8 @@
 //! What is stuck, and what is not as it should be: one statement a question, each as the servers' login may run it
 //! (promises C5-09, C5-10). What the answers mean, and what to do, is for whoever asks.
 
-use contract::ProposalId;
 use serde_json::{Map, Value};
+use types::ProposalId;
 
 use crate::records::{Records, rfc3339};
 use crate::settings::Settings;

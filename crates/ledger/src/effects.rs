@@ -1,9 +1,9 @@
 //! The effects of a write, for people and agents: by table and key, with the columns before and after.
 
-use contract::CorrelationId;
 use pg::{Step, Writer};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
+use types::CorrelationId;
 
 /// The most effects that one answer has; it says how many there are.
 pub(crate) const MOST_SHOWN: u32 = 100;

@@ -9,10 +9,10 @@
 
 use std::time::Duration;
 
-use contract::{ErrorCode, Failure};
 use pg::{Lease, Outcome, ServerError, Step, StepError, Writer};
 use serde_json::Value;
 use tokio::time::Instant;
+use types::{ErrorCode, Failure};
 
 use crate::admit::{self, FENCED};
 use crate::conflicts;

@@ -4,9 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use contract::{AccountId, Column, CorrelationId, ErrorCode, Failure, Principal, Rollback};
 use pg::{Lease, Outcome, ServerError, Step, StepError, Writer};
 use serde_json::{Map, Value};
+use types::{AccountId, Column, CorrelationId, ErrorCode, Failure, Principal, Rollback};
 
 use crate::admit::FENCED;
 use crate::effects;

@@ -1,9 +1,9 @@
 //! Which calls are the same call: SHA-256 over the tool and every effective parameter, in a canonical form.
 
-use contract::Secret;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+use types::Secret;
 
 /// Makes fingerprints. All servers of one ledger must have the same key, or none.
 ///

@@ -4,12 +4,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{CorrelationId, ErrorCode, Failure, Redaction, Rollback};
 use futures_util::FutureExt;
 use pg::{Lease, ServerError, Step, Writer};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
+use types::{CorrelationId, ErrorCode, Failure, Redaction, Rollback};
 
 use crate::admit::{self, AdmitDecision};
 use crate::dedup_cache::{CallKey, DedupCache, InFlightGuard, Lookup};

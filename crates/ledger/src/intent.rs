@@ -1,7 +1,7 @@
 //! What an attempt's record says from the beginning.
 
-use contract::{AccountId, CorrelationId};
 use serde_json::Value;
+use types::{AccountId, CorrelationId};
 
 use crate::executor::{WriteExecutor, WriteRequest};
 use crate::fingerprint::{Fingerprint, canonical_json, sha256_hex};

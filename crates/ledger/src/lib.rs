@@ -86,13 +86,13 @@ pub use setup::{
 pub use state_keys::{StateKey, StateKeys};
 pub use tracking::{Coverage, CoveredTable, Tracking};
 
-use contract::{Describe, DescribeError, StatementShape};
 pub use login_settings::{LoginSetting, unexpected_settings};
 use pg::Writer;
 pub use pg::{
     Conninfo, DEFAULT_CONNECT_TIMEOUT, Keep, Pooled, Pooler, Surroundings, Target, TargetError, examine_pooler,
 };
 use tokio::time::Instant;
+use types::{Describe, DescribeError, StatementShape};
 
 use crate::proposals::Proposals;
 

@@ -1,11 +1,11 @@
 //! The undo of many writes: they are selected, compared with what is there now, and stored as a plan. What runs is what was stored.
 
-use contract::{AccountId, CorrelationId, IdPrefix};
 use pg::Writer;
 use pg::value::text_array;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
+use types::{AccountId, CorrelationId, IdPrefix};
 
 use crate::fingerprint::sha256_hex;
 use crate::records::{Records, rfc3339};

@@ -10,10 +10,10 @@
 
 use std::time::Duration;
 
-use contract::{CorrelationId, ErrorCode, Failure};
 use pg::{Lease, Step, Writer};
 use serde_json::Value;
 use tokio::time::Instant;
+use types::{CorrelationId, ErrorCode, Failure};
 
 use crate::definitions::{self, Definition};
 use crate::effects;

@@ -1,8 +1,8 @@
 //! The login of the read path. The login is the wall: a read-only transaction stops little, and SET ROLE is undone by
 //! the query itself.
 
-use contract::Secret;
 use pg::{Reader, Session, SessionSettings, Step, Target};
+use types::Secret;
 
 /// Why `query_database` is not served.
 #[derive(Debug, thiserror::Error)]

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use contract::{AccountId, CorrelationId};
 use pg::Writer;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
+use types::{AccountId, CorrelationId};
 
 use crate::effects;
 use crate::executor::as_object;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use contract::{CorrelationId, ErrorCode, Failure, Rollback};
 use pg::Writer;
 use serde_json::Value;
 use tokio::time::Instant;
+use types::{CorrelationId, ErrorCode, Failure, Rollback};
 
 use crate::execute::fail_params;
 use crate::gate::{Attempt, WriteOutcome};

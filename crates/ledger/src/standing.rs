@@ -1,9 +1,9 @@
 //! What an identical call has come to: asked for calls that this server remembers, and before a write is proposed.
 
-use contract::CorrelationId;
 use pg::Writer;
 use serde_json::Value;
 use tokio::time::Instant;
+use types::CorrelationId;
 
 /// An identical call that has written.
 #[derive(Debug, Clone)]

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use contract::Secret;
 use pg::Writer;
 use tokio::time::Instant;
+use types::Secret;
 
 const KEYS_SQL: &str = "select k.id, k.key, k.seals from countersign.state_keys() k";
 const ROTATE_SQL: &str = "select countersign.rotate_state_key($1)";

@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use contract::CorrelationId;
 use tokio::time::{Instant, MissedTickBehavior};
+use types::CorrelationId;
 
 use crate::Ledger;
 

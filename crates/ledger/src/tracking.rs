@@ -1,8 +1,8 @@
 //! Which tables a statement changes beyond what its plan shows, and whether the changes of all of them are recorded, so that the
 //! write can be undone by them.
 
-use contract::{Privilege, TableUse};
 use serde_json::{Map, Value, json};
+use types::{Privilege, TableUse};
 
 use crate::records::Records;
 

@@ -1,9 +1,9 @@
 //! The undo of writes within a transaction of the gate, for the executors of undo tools.
 
-use contract::{CorrelationId, ErrorCode, Failure};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use types::{CorrelationId, ErrorCode, Failure};
 
 use crate::conflicts::undo_failure;
 use crate::executor::{ExecutorError, Statement, WriteRequest, WriteTx};

@@ -3,7 +3,7 @@
 //! Whether it exists, PostgreSQL says like everything else: a statement that names it is described. It is made of the
 //! operator's names, quoted, and is never run.
 
-use contract::{Describe, DescribeError};
+use types::{Describe, DescribeError};
 
 use crate::check::{Denied, INSUFFICIENT_PRIVILEGE};
 use crate::read::NoteDraft;

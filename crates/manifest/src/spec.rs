@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{PgType, Reach, StatementShape, TableUse};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
+use types::{PgType, Reach, StatementShape, TableUse};
 
 use crate::{Location, Mistake};
 
@@ -167,7 +167,7 @@ pub struct Param {
 pub enum ParamSource {
     /// The agent.
     Argument,
-    /// The server: this field of [`contract::Principal`].
+    /// The server: this field of [`types::Principal`].
     Principal(String),
 }
 

@@ -1,7 +1,7 @@
 //! How to undo a write that has just been made: the calls, ready to send.
 
-use contract::{Rollback, UndoCall};
 use serde_json::{Map, Value};
+use types::{Rollback, UndoCall};
 
 use crate::{ToolSpec, Undo, ValueSource};
 
@@ -67,8 +67,8 @@ fn arguments(sources: &[(String, ValueSource)], params: &Row, row: Option<&Row>,
 mod tests {
     use std::time::Duration;
 
-    use contract::{Reach, StatementShape};
     use serde_json::json;
+    use types::{Reach, StatementShape};
 
     use super::*;
     use crate::{Access, Location, RowsRule, Statement, Tier};

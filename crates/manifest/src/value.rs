@@ -5,9 +5,9 @@
 
 use std::cmp::Ordering;
 
-use contract::{PgType, Scalar, TypeKind};
 use jsonschema::Validator;
 use serde_json::{Map, Number, Value, json};
+use types::{PgType, Scalar, TypeKind};
 
 /// Whether the text is a regular expression that JSON Schema validators understand.
 pub(crate) fn is_pattern(text: &str) -> bool {

@@ -11,7 +11,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use contract::{Principal, ProposalId};
 use rmcp::model::{
     CallToolRequestParams, CancelledNotification, CancelledNotificationParam, ClientResult, ElicitRequest,
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, ErrorData, InputRequest,
@@ -21,6 +20,7 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RoleServer, Servic
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tools::{Question, UserAnswer, UserDecision};
+use types::{Principal, ProposalId};
 
 use crate::state_codec::StateCodec;
 
@@ -93,7 +93,7 @@ impl Asking {
             }
             Err(error) => {
                 // It may be in the client's own words.
-                let error = contract::quoted(&error.to_string());
+                let error = types::quoted(&error.to_string());
                 tracing::info!(proposal_id = %question.proposal_id, error, "the user did not answer");
                 None
             }
@@ -141,7 +141,7 @@ impl Asking {
         let Some(sealed) = &params.request_state else { return Ok(None) };
         let opened = self.codec.current().open_json_with::<State>(sealed, &bound(principal, &params.name));
         let state = opened.map_err(|error| {
-            tracing::warn!(tool = contract::quoted(&params.name), %error, "a requestState was refused");
+            tracing::warn!(tool = types::quoted(&params.name), %error, "a requestState was refused");
             let message = "requestState is not one that this server gave to this client for this tool, or it is too old; \
                 nothing was written: call the tool again without it";
             ErrorData::invalid_params(message, None)

@@ -6,13 +6,13 @@
 use std::io;
 use std::sync::Arc;
 
-use contract::IdFinder;
 use rmcp::model::{ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
+use types::IdFinder;
 
 use crate::in_flight::{InFlight, answers};
 use crate::message::{self, MAX_MESSAGE_BYTES, Unreadable};

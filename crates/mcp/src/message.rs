@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use contract::{NotStrict, quoted};
 use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use serde_json::value::RawValue;
+use types::{NotStrict, quoted};
 
 /// The longest message that is read, in bytes: twice what the ledger records of a call.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 4 << 20;
@@ -31,7 +31,7 @@ impl Unreadable {
 /// # Errors
 /// What is answered to a text that is no message.
 pub(crate) fn parse(text: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize), Unreadable> {
-    let values = contract::check_strict_json(text, MAX_VALUES).map_err(|refused| match refused {
+    let values = types::check_strict_json(text, MAX_VALUES).map_err(|refused| match refused {
         NotStrict::NoJson(error) => {
             Unreadable::new(ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None), None)
         }

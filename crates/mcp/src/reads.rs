@@ -1,6 +1,6 @@
 //! Reads of an account that take turns, where several accounts share a server: none has all sessions at work.
 
-use contract::{ErrorCode, Failure};
+use types::{ErrorCode, Failure};
 
 use crate::http::{Account, ReadPlace, TooManyReads};
 

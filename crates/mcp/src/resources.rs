@@ -1,12 +1,12 @@
 //! MCP's requests about resources to the registry, and what it answers to MCP's results.
 
-use contract::{ErrorCode, Failure};
 use rmcp::model::{
     CompleteRequestParams, CompleteResult, CompletionInfo, ErrorData, ListResourceTemplatesResult, ListResourcesResult,
     ReadResourceResult, Reference, Resource, ResourceContents, ResourceTemplate,
 };
 use serde_json::{Value, json};
 use tools::{Listed, Registry, Template, Typed};
+use types::{ErrorCode, Failure};
 
 const MIME_TYPE: &str = "application/json";
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use contract::{ClientInfo, Envelope, Failure, Meta, Principal, trace_id};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult, CustomRequest,
@@ -18,6 +17,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tools::{Annotations, CallResult, Caller, ProfileView, Registry, ToolInfo, UserDecision};
+use types::{ClientInfo, Envelope, Failure, Meta, Principal, trace_id};
 
 use crate::asking::{Asking, Way};
 use crate::changes::Listener;

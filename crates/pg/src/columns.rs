@@ -2,11 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use contract::Column;
+use types::Column;
 
 use crate::error::Error;
 use crate::session::{RawColumn, Session};
-use crate::types::TypeCatalog;
+use crate::type_catalog::TypeCatalog;
 
 /// The result columns with their types, names made unique.
 pub(crate) async fn resolve(

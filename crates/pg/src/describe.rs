@@ -7,16 +7,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use contract::{Column, Describe, DescribeError, Reach, StatementShape};
 use serde_json::Value;
 use tokio::time::Instant;
+use types::{Column, Describe, DescribeError, Reach, StatementShape};
 
 use crate::columns;
 use crate::error::{Error, ServerError};
 use crate::plan::{BACK_TO_SAVEPOINT, For, Planned, RELEASE, SAVEPOINT, plan};
 use crate::reach::reach;
 use crate::session::{Outcome, RawColumn, Session, Step};
-use crate::types::TypeCatalog;
+use crate::type_catalog::TypeCatalog;
 use crate::write::Writer;
 
 /// How long describing a statement may take: a table that somebody has locked must not stop a start-up for ever.

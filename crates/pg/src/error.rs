@@ -2,9 +2,9 @@
 
 use std::io;
 
-use contract::{ErrorCode, Failure};
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::ErrorFields;
+use types::{ErrorCode, Failure};
 
 /// What PostgreSQL said in an ErrorResponse or NoticeResponse (PostgreSQL manual, "Error and Notice Message Fields").
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -20,7 +20,7 @@ mod read;
 mod search_path;
 mod session;
 mod target;
-mod types;
+mod type_catalog;
 pub mod value;
 mod wire;
 mod write;
@@ -40,6 +40,6 @@ pub use target::{
     Address, AuthMethod, ChannelBinding, ClientCertificate, Conninfo, DEFAULT_CONNECT_TIMEOUT, Keepalive, Login,
     Origins, Pooler, Roots, SessionAttrs, Surroundings, Target, TargetError, Tls, TlsMode,
 };
-pub use types::TypeCatalog;
+pub use type_catalog::TypeCatalog;
 pub use wire::scram_verifier;
 pub use write::Writer;

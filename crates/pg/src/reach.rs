@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 use std::str::Chars;
 
-use contract::{Privilege, Reach, TableUse};
 use serde_json::Value;
+use types::{Privilege, Reach, TableUse};
 
 /// The reach of a statement with this plan.
 #[must_use]

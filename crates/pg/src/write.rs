@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Column, PgType};
 use tokio::time::Instant;
+use types::{Column, PgType};
 
 use crate::columns;
 use crate::error::Error;
@@ -13,7 +13,7 @@ use crate::execute::{Failed, Limits, Outlet, Query, ending, run_in};
 use crate::pool::{Lease, Pool, PoolUse};
 use crate::session::{Outcome, RawColumn, SessionSettings};
 use crate::target::Target;
-use crate::types::TypeCatalog;
+use crate::type_catalog::TypeCatalog;
 
 /// How much longer than a statement's own timeout its server may be silent: its record is looked after behind that.
 const PATIENCE_BEYOND_TIMEOUT: Duration = Duration::from_secs(2);

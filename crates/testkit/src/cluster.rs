@@ -4,10 +4,10 @@ use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use embedded::{Client, Cluster, Options, Search};
 use ledger::Target;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pg_embedded::{Client, Cluster, Options, Search};
 use tokio::sync::OnceCell;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 

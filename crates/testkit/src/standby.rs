@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
 use std::path::Path;
 use std::sync::Arc;
 
-use embedded::{Cluster, Options};
+use pg_embedded::{Cluster, Options};
 use tempfile::TempDir;
 
 use crate::cluster::Database;

@@ -7,11 +7,11 @@
 //! How a user is asked is the transport's: it gets the [`Question`] with the answer, and makes the same call again with what
 //! the user [`UserDecision`]. A transport that cannot ask leaves it at the answer, which says how to go on.
 
-use contract::{ErrorCode, Failure, ProposalId};
 use ledger::proposals::{DecisionChannel, ExecutedProposal, NewProposal, Proposal, ProposalStatus, Proposals, Tier};
 use ledger::{WriteError, WriteOutcome};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use types::{ErrorCode, Failure, ProposalId};
 
 use crate::manifest_tools::write::answer;
 use crate::proposal_data::ProposalData;

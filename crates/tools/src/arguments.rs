@@ -1,11 +1,11 @@
 //! Arguments against a tool's schema, and what became of them: the effective parameters.
 
-use contract::{ErrorCode, Failure, PgType, Principal, REDACTED, Redaction, Scalar, TypeKind};
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
 use ledger::canonical_json;
 use manifest::{ParamSource, ToolSpec};
 use serde_json::{Map, Number, Value};
+use types::{ErrorCode, Failure, PgType, Principal, REDACTED, Redaction, Scalar, TypeKind};
 
 /// A schema, ready to check with.
 pub(crate) struct ArgumentValidator {

@@ -1,7 +1,7 @@
 //! What an agent can call: the built-in tools, the tools of the manifests, and the registry that both are in.
 //!
 //! A call goes through the [`Registry`] only: it finds the tool, checks the arguments against the tool's schema, runs
-//! it, and makes one [`contract::Envelope`] of what comes back. Tools know neither MCP nor a connection: they read
+//! it, and makes one [`types::Envelope`] of what comes back. Tools know neither MCP nor a connection: they read
 //! through [`ledger::read`] and write through [`ledger::Gate`]. `discovery` asks what there is in the database, for
 //! `describe_database` and for the hints of failed queries. What is served can change while calls run: `live_registry`.
 //! What became of the calls is counted for Prometheus: `metrics`. Before the database was reached: `unavailable`.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use contract::{CorrelationId, ProposalId};
 use ledger::proposals::{Preview, Proposal, ProposalStatus, Tier};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use types::{CorrelationId, ProposalId};
 
 use crate::builtin::Anything;
 

@@ -1,9 +1,9 @@
 //! What people are told of a write that waits for them. The sentences are the server's; whatever comes from the agent or
 //! from the database stands in them as JSON, with nothing hidden in it (attack AP09), and what is left out is counted.
 
-use contract::visible;
 use ledger::proposals::{Preview, Proposal};
 use serde_json::{Map, Value};
+use types::visible;
 
 /// The longest value that is shown whole in a description, in characters.
 const IN_SHORT: usize = 200;
@@ -275,7 +275,7 @@ mod tests {
 
     fn shown(before: Value, after: Value) -> Vec<String> {
         let preview = json!({"rows_affected": 1, "result": {}, "before": before, "after": after,
-            "rollback": contract::Rollback::irreversible("")});
+            "rollback": types::Rollback::irreversible("")});
         changes(&serde_json::from_value(preview).unwrap())
     }
 

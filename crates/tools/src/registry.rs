@@ -4,13 +4,13 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{Envelope, ErrorCode, Failure, Meta};
 use futures_util::FutureExt;
 use ledger::read::Room;
 use ledger::{DuplicateExecutor, ExecutorRegistry, WriteExecutor};
 use manifest::{BuiltinTool, Catalog, ToolSpec};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
+use types::{Envelope, ErrorCode, Failure, Meta};
 
 use crate::approval_flow::Question;
 use crate::arguments::ArgumentValidator;
@@ -315,7 +315,7 @@ mod tests {
 
     use manifest::Access;
 
-    use contract::Principal;
+    use types::Principal;
 
     use super::*;
     use crate::tool::Annotations;

@@ -1,7 +1,7 @@
 //! The rows as a write found them and as it left them, for its record (promise A11-12).
 
-use contract::{ErrorCode, Failure};
 use serde_json::{Map, Value};
+use types::{ErrorCode, Failure};
 
 /// What the images of one write may be together, in bytes of JSON: they are kept as long as the record is.
 pub(crate) const MAX_BYTES: usize = 1 << 20;

@@ -3,16 +3,16 @@
 
 use std::time::Duration;
 
-use contract::{Column, Failure, StatementShape};
 use ledger::outdated;
 use ledger::read::{Error, ReadError};
+use types::{Column, Failure, StatementShape};
 
 use crate::builtin;
 
 /// Whether a statement still has the result columns of start-up: the same names and types in the same order.
 ///
 /// # Errors
-/// [`contract::ErrorCode::ToolOutdated`], which names the first difference.
+/// [`types::ErrorCode::ToolOutdated`], which names the first difference.
 pub(crate) fn check(promised: &StatementShape, found: &[Column]) -> Result<(), Failure> {
     let promised = promised.columns.as_deref().unwrap_or_default();
     let shown = |column: Option<&Column>| {

@@ -4,12 +4,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use contract::{CorrelationId, Failure, Principal, Rollback};
 use ledger::read::Room;
 use manifest::{Access, Tier};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
+use types::{CorrelationId, Failure, Principal, Rollback};
 
 use crate::approval_flow::{Question, UserDecision};
 use crate::registry::Registry;
@@ -177,7 +177,7 @@ impl ToolOutput {
             }
             Err(error) => {
                 tracing::error!(%error, "a result cannot be serialized");
-                Err(Failure::new(contract::ErrorCode::InternalError, "the result cannot be written as JSON").into())
+                Err(Failure::new(types::ErrorCode::InternalError, "the result cannot be written as JSON").into())
             }
         }
     }

@@ -5,10 +5,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use contract::Failure;
 use ledger::read::ReadLimits;
 use manifest::Catalog;
 use tokio::sync::watch;
+use types::Failure;
 
 use crate::builtin;
 use crate::metrics::Metrics;

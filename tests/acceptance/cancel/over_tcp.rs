@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use embedded::{Cluster, Options};
+use pg_embedded::{Cluster, Options};
 use rcgen::{CertificateParams, CertifiedKey, KeyPair};
 use testkit::countersign;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

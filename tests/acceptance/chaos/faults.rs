@@ -130,7 +130,7 @@ async fn terminate_a_backend(db: &Database, rng: &mut fastrand::Rng) {
     }
 }
 
-async fn crash(db: &Database, how: fn(&embedded::Cluster) -> Result<(), embedded::Error>) {
+async fn crash(db: &Database, how: fn(&pg_embedded::Cluster) -> Result<(), pg_embedded::Error>) {
     let cluster = std::sync::Arc::clone(db.cluster());
     let crashed = tokio::task::spawn_blocking(move || how(&cluster).and_then(|()| cluster.restart()));
     crashed.await.expect("no panic").expect("PostgreSQL comes back");

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 
-use embedded::{Cluster, Options};
+use pg_embedded::{Cluster, Options};
 use serde_json::{Value, json};
 use testkit::{Server, countersign};
 use tokio::io::AsyncWriteExt;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use embedded::Cluster;
+use pg_embedded::Cluster;
 use serde_json::{Value, json};
 use testkit::{Database, Server, database, lone_database, poll, repository, startup_error};
 use tokio::process::Command;
@@ -23,7 +23,7 @@ async fn told(changes: &mut watch::Receiver<u64>) {
 }
 
 /// Runs it with the cluster, on a thread that may block.
-async fn with_cluster(db: &Database, act: fn(&Cluster) -> Result<(), embedded::Error>) {
+async fn with_cluster(db: &Database, act: fn(&Cluster) -> Result<(), pg_embedded::Error>) {
     let cluster = db.cluster().clone();
     tokio::task::spawn_blocking(move || act(&cluster)).await.unwrap().unwrap();
 }

@@ -10,9 +10,9 @@ mod strict_json;
 use std::fmt;
 use std::time::Duration;
 
-use contract::{IdFinder, quoted};
 use pg::{Begin, IsolationLevel};
 use serde_json::Value;
+use types::{IdFinder, quoted};
 
 use object::Object;
 

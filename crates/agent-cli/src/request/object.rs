@@ -1,7 +1,7 @@
 //! A JSON object from which fields are taken by name and type.
 
-use contract::{Secret, quoted};
 use serde_json::{Map, Value};
+use types::{Secret, quoted};
 
 use crate::options;
 use crate::problem::Problem;

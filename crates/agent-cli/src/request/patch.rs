@@ -7,7 +7,7 @@ use super::session_name;
 use crate::config::{FieldPatch, Patch};
 use crate::log::Filters;
 use crate::problem::Problem;
-use contract::quoted;
+use types::quoted;
 
 /// The longest value of a session's field, in bytes: the configuration is shown as a whole.
 const MAX_FIELD_BYTES: usize = 8192;
@@ -69,12 +69,12 @@ fn read_fields(fields: &mut Object) -> Result<Vec<FieldPatch>, Problem> {
 /// A text that can be sent to a server and shown again.
 fn check_text(patch: &FieldPatch) -> Result<(), Problem> {
     let (key, text) = match patch {
-        FieldPatch::DsnSecret(secret) => ("dsn_secret", secret.as_ref().map(contract::Secret::expose)),
-        FieldPatch::ConninfoSecret(secret) => ("conninfo_secret", secret.as_ref().map(contract::Secret::expose)),
+        FieldPatch::DsnSecret(secret) => ("dsn_secret", secret.as_ref().map(types::Secret::expose)),
+        FieldPatch::ConninfoSecret(secret) => ("conninfo_secret", secret.as_ref().map(types::Secret::expose)),
         FieldPatch::Host(text) => ("host", text.as_deref()),
         FieldPatch::User(text) => ("user", text.as_deref()),
         FieldPatch::Dbname(text) => ("dbname", text.as_deref()),
-        FieldPatch::PasswordSecret(secret) => ("password_secret", secret.as_ref().map(contract::Secret::expose)),
+        FieldPatch::PasswordSecret(secret) => ("password_secret", secret.as_ref().map(types::Secret::expose)),
         FieldPatch::Port(_) => return Ok(()),
     };
     let text = text.unwrap_or_default();

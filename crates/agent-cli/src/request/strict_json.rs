@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use contract::NotStrict;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+use types::NotStrict;
 
 use super::{MAX_PARAMS, check_params};
 use crate::problem::Problem;
@@ -13,7 +13,7 @@ const MAX_VALUES: usize = 2 * MAX_PARAMS + 1000;
 
 /// Looks whether a line may be read.
 pub(super) fn check(line: &[u8]) -> Result<(), Problem> {
-    match contract::check_strict_json(line, MAX_VALUES) {
+    match types::check_strict_json(line, MAX_VALUES) {
         Ok(_) => Ok(()),
         Err(NotStrict::NoJson(error)) => Err(no_json(&error)),
         Err(twice @ NotStrict::KeyTwice(_)) => Err(Problem::invalid(twice.to_string())),

@@ -121,7 +121,7 @@ fn a_configuration_is_patched_field_by_field() {
         FieldPatch::DsnSecret(None),
         FieldPatch::Host(Some("h".into())),
         FieldPatch::Port(Some(5)),
-        FieldPatch::PasswordSecret(Some(contract::Secret::new("p"))),
+        FieldPatch::PasswordSecret(Some(types::Secret::new("p"))),
     ];
     assert_eq!(patch.sessions, [("s".to_owned(), fields)]);
     assert_eq!(patch.log, Some(crate::log::Filters::new(["query"]).unwrap()));

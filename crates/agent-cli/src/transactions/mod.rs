@@ -25,7 +25,7 @@ use crate::problem::{ErrorCode, Problem};
 use crate::query::Request;
 use crate::writer::Outlet;
 use actor::Actor;
-use contract::quoted;
+use types::quoted;
 
 /// The sessions with a transaction.
 #[derive(Default)]

@@ -4,13 +4,13 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use contract::{Column, PgType, Scalar, TypeKind};
 use pg::{
     Begin, Chunk, Completed, ConnectError, DbExecutor, Delivery, Described, Executing, Failed, Place, Query,
     ServerError, Transaction,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use types::{Column, PgType, Scalar, TypeKind};
 
 #[derive(Clone, Default)]
 pub(crate) struct Fake {

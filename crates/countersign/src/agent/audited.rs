@@ -12,7 +12,6 @@ use std::time::Duration;
 use agent_cli::executor::{
     Begin, Chunk, Completed, Executing, Failed, IsolationLevel, Outlet, Query, ServerError, Transaction,
 };
-use contract::{CorrelationId, ErrorCode, Failure, Principal, Redaction, Rollback};
 use ledger::read::Error;
 use ledger::{
     AdhocError, Attempt, ExecutorError, Gate, WriteError, WriteExecutor, WriteFuture, WriteOutcome, WriteOutput,
@@ -23,6 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use types::{CorrelationId, ErrorCode, Failure, Principal, Redaction, Rollback};
 
 /// The name of the tool in the records.
 const TOOL: &str = "cli_write";

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use agent_cli::executor::{
     Begin, Chunk, Completed, DbExecutor, Described, Direct, Executing, Failed, Place, Query, Transaction,
 };
-use contract::Principal;
 use ledger::read::Error;
 use ledger::{Gate, Ledger, SchemaError};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use types::Principal;
 
 use super::audited::Audited;
 

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use agent_cli::connection::ConnectionString;
 use agent_cli::{FrontEnd, Invocation, ParseExit, StopSignals};
-use contract::{ClientInfo, Principal};
 use ledger::Surroundings;
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
+use types::{ClientInfo, Principal};
 
 use self::executor::{Audit, Recording};
 use crate::settings::{GivenSecret, Settings};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use contract::IdPrefix;
 use ledger::Status;
+use types::IdPrefix;
 
 use crate::cli::ConnectionKeys;
 use crate::short_id;

@@ -131,7 +131,7 @@ fn what(record: &Map<String, Value>) -> String {
     // The account, which the server fills in, has a column of its own.
     let params = assignments(summary, record.get("account_id"));
     match record.get("error_code").and_then(Value::as_str) {
-        Some(code) => format!("{}: {params}", contract::visible(code)),
+        Some(code) => format!("{}: {params}", types::visible(code)),
         None => params,
     }
 }

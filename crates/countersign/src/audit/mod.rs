@@ -12,9 +12,9 @@ mod verify;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use contract::{CorrelationId, IdPrefix};
 use ledger::Ledger;
 use ledger::audit::Audit;
+use types::{CorrelationId, IdPrefix};
 
 use self::args::AuditCommand;
 use crate::connection;

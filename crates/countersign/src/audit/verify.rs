@@ -83,7 +83,7 @@ async fn compare(audit: &Audit, path: &Path) -> anyhow::Result<Result<usize, Str
 }
 
 fn described(finding: &Finding, checkpoint: &Checkpoint, place: &str) -> String {
-    format!("{finding} ({place}, taken at {})", contract::visible(&checkpoint.at))
+    format!("{finding} ({place}, taken at {})", types::visible(&checkpoint.at))
 }
 
 fn read(line: &str) -> anyhow::Result<Checkpoint> {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use contract::{TableUse, visible};
 use manifest::{Catalog, Param, ParamSource, ToolSpec, Undo};
+use types::{TableUse, visible};
 
 /// A line for each tool; on a terminal of this width a line that is too long is continued below itself.
 pub(super) fn lines(catalog: &Catalog, width: Option<usize>) -> Vec<String> {

@@ -6,12 +6,12 @@ mod listing;
 mod unseen;
 
 use anyhow::Context;
-use contract::visible;
 use ledger::read::{ReadLimits, ReadRequest, Reader, RowForm, SearchPath};
 use ledger::{Ledger, Target};
 use manifest::{Catalog, Tier};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use types::visible;
 
 use crate::cli::CheckArgs;
 use crate::settings::Settings;

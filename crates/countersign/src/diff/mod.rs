@@ -76,10 +76,10 @@ fn push<'a>(
     style: &Style,
 ) {
     let values: Vec<_> = values.collect();
-    let width = values.iter().map(|(_, name, _)| contract::visible(name).chars().count()).max().unwrap_or_default();
+    let width = values.iter().map(|(_, name, _)| types::visible(name).chars().count()).max().unwrap_or_default();
     lines.push(format!("{heading}:"));
     for (mark, name, value) in values {
-        let line = format!("  {mark}{:<width$}  {}", contract::visible(name), json_line(value));
+        let line = format!("  {mark}{:<width$}  {}", types::visible(name), json_line(value));
         lines.push(match mark {
             "- " => style.bad(&line),
             "+ " => style.good(&line),

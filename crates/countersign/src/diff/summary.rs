@@ -49,18 +49,18 @@ fn of_changed(changed: &[(&Value, &Value)], key: &[String], width: Option<usize>
     let mut lines = Vec::new();
     for key in key {
         let keys: Vec<&Value> = changed.iter().filter_map(|(before, _)| before.get(key)).collect();
-        lines.push(format!("{} {}", contract::visible(key), range(&keys)));
+        lines.push(format!("{} {}", types::visible(key), range(&keys)));
     }
     for (name, count) in &names {
         let of = |row: &Value| row.get(*name).cloned().unwrap_or(Value::Null);
         let pairs = changed.iter().filter(|(before, after)| of(before) != of(after));
         let (old, new): (Vec<Value>, Vec<Value>) = pairs.map(|(before, after)| (of(before), of(after))).unzip();
         let range = |values: &[Value]| range(&values.iter().collect::<Vec<_>>());
-        lines.push(format!("{} in {count} rows: {} -> {}", contract::visible(name), range(&old), range(&new)));
+        lines.push(format!("{} in {count} rows: {} -> {}", types::visible(name), range(&old), range(&new)));
     }
     let is_key = |name: &str| key.iter().any(|column| column == name);
     let shown: Vec<&str> = names.iter().map(|(name, _)| *name).filter(|name| !is_key(name)).collect();
-    let heading = key.iter().map(String::as_str).chain(shown.iter().copied()).map(contract::visible).collect();
+    let heading = key.iter().map(String::as_str).chain(shown.iter().copied()).map(types::visible).collect();
     let row = |(before, after): &(&Value, &Value)| {
         let pair = |name: &str| match (before.get(name), after.get(name)) {
             (old, new) if old == new => cell(old),
@@ -81,13 +81,13 @@ fn of_rows(what: &str, rows: &[&Value], width: Option<usize>) -> Vec<String> {
         .iter()
         .map(|name| {
             let values: Vec<&Value> = rows.iter().filter_map(|row| row.get(*name)).collect();
-            format!("{} {}", contract::visible(name), range(&values))
+            format!("{} {}", types::visible(name), range(&values))
         })
         .collect();
     lines.push(format!("{what}:"));
     let row = |row: &&Value| names.iter().map(|name| cell(row.get(*name))).collect();
     lines.extend(of_table(
-        names.iter().map(|name| contract::visible(name)).collect(),
+        names.iter().map(|name| types::visible(name)).collect(),
         rows.iter().map(row).collect(),
         width,
     ));

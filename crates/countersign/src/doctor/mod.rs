@@ -205,9 +205,9 @@ fn print(findings: &[Finding]) {
             Level::Warning => style.bold(&format!("{:<LEVEL$}", "warning")),
             Level::Problem => style.bad(&format!("{:<LEVEL$}", "problem")),
         };
-        say(&format!("{level}{:<area$}  {}", finding.area, contract::visible(&finding.message)));
+        say(&format!("{level}{:<area$}  {}", finding.area, types::visible(&finding.message)));
         if let Some(advice) = &finding.advice {
-            say(&format!("{:<indent$}do: {}", "", contract::visible(advice), indent = LEVEL + area + 2));
+            say(&format!("{:<indent$}do: {}", "", types::visible(advice), indent = LEVEL + area + 2));
         }
     }
     let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();

@@ -2,8 +2,8 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use contract::{AccountId, IdPrefix};
 use ledger::proposals::ProposalStatus;
+use types::{AccountId, IdPrefix};
 
 use crate::cli::ConnectionKeys;
 use crate::short_id;

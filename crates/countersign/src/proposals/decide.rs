@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure};
-use contract::visible;
 use ledger::Ledger;
 use ledger::proposals::{Decision, Proposal, ProposalStatus, Tier};
 use tokio::time::Instant;
+use types::visible;
 
 use super::args::{ApproveArgs, RejectArgs};
 use super::show::decider;

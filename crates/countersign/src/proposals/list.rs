@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
-use contract::visible;
 use ledger::proposals::{ProposalFilter, ProposalStatus, ProposalSummary};
+use types::visible;
 
 use super::args::ListArgs;
 use super::{open, refused};

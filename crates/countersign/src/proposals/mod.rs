@@ -9,9 +9,9 @@ mod show;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use contract::{ErrorCode, Failure, IdPrefix};
 use ledger::proposals::{Proposal, Proposals};
 use ledger::{Ledger, SchemaError};
+use types::{ErrorCode, Failure, IdPrefix};
 
 use self::args::ProposalsCommand;
 use crate::connection;
@@ -54,7 +54,7 @@ const GRANT: &str = "use one that has the role, or grant countersign_approver to
 async fn find(proposals: &Proposals, prefix: &IdPrefix) -> anyhow::Result<Proposal> {
     let matches = proposals.find(prefix, short_id::LOOKED_FOR).await.map_err(|failure| refused(&failure))?;
     let found = short_id::only(prefix, matches, |one| {
-        format!("{} {} {}", one.proposal_id, one.status.as_str(), contract::visible(&one.tool_name))
+        format!("{} {} {}", one.proposal_id, one.status.as_str(), types::visible(&one.tool_name))
     })?;
     let found = found.ok_or_else(|| not_found(prefix))?;
     let whole = proposals.get(None, found.proposal_id).await.map_err(|failure| refused(&failure))?;

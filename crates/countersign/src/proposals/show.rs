@@ -1,8 +1,8 @@
 //! `countersign proposals show`: everything that a reviewer needs, with nothing hidden in it (attack AP09).
 
-use contract::visible;
 use ledger::proposals::{Preview, Proposal, ProposalStatus, Tier};
 use serde_json::Value;
+use types::visible;
 
 use super::args::ShowArgs;
 use super::{find, open};

@@ -69,7 +69,7 @@ async fn give_memory_back() {
     loop {
         ticks.tick().await;
         let begun = Instant::now();
-        if tokio::task::spawn_blocking(heap::give_back).await.is_ok() {
+        if tokio::task::spawn_blocking(malloc_tuning::give_back).await.is_ok() {
             tracing::debug!(took = ?begun.elapsed(), "freed memory was given back");
         }
     }

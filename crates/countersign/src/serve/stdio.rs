@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use contract::{ErrorCode, Failure};
 use ledger::Target;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use types::{ErrorCode, Failure};
 
 use super::{Obstacle, Running, Served, Start};
 use crate::settings::Settings;

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use contract::AccountId;
 use manifest::{Location, Mistake, Mistakes, Source};
 use mcp::auth::{Issuer, KeySource, MAX_LABEL_BYTES, Token, WebUrl, is_label};
 use schemars::JsonSchema;
@@ -12,6 +11,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use toml::de::{DeTable, DeValue};
 use tools::Profile;
+use types::AccountId;
 
 use super::file::Reader;
 use super::schema;

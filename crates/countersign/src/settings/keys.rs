@@ -8,11 +8,11 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use clap::builder::BoolishValueParser;
-use contract::{AccountId, Secret};
 use ledger::Pooler;
 use ledger::proposals::Tier;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use types::{AccountId, Secret};
 
 use super::addresses::{Host, Origin, Proxy, PublicUrl};
 use super::bounded::Bounded;

@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use contract::{AccountId, Secret};
 use ledger::proposals::Tier;
 use ledger::read::ReadLimits;
 use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, Pooler};
 use mcp::auth::{Issuer, Token};
 use tools::Profile;
+use types::{AccountId, Secret};
 
 use addresses::PublicUrl;
 use file::ConfigFile;

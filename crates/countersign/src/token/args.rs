@@ -1,9 +1,9 @@
 //! The arguments of `countersign token`.
 
 use clap::{Args, Subcommand};
-use contract::AccountId;
 use mcp::auth::{MAX_LABEL_BYTES, is_label};
 use tools::Profile;
+use types::AccountId;
 
 use crate::audit::args::age;
 use crate::settings::is_profile_name;

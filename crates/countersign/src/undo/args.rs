@@ -1,8 +1,8 @@
 //! The arguments of `countersign undo`.
 
 use clap::{Args, Subcommand, ValueEnum};
-use contract::IdPrefix;
 use ledger::plans::PlanMode;
+use types::IdPrefix;
 
 use crate::cli::ConnectionKeys;
 use crate::short_id;

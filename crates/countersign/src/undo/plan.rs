@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use contract::visible;
 use ledger::operator::{Progress, UndoOutcome};
 use ledger::plans::{Plan, Selection, StoredPlan};
 use ledger::{FreezeScope, Ledger};
 use serde_json::{Map, Value, json};
+use types::visible;
 
 use super::args::{PlanArgs, RunArgs};
 use super::{CONFLICTS, refused, report, tell};

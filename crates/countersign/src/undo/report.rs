@@ -1,7 +1,7 @@
 //! The conflict report: a summary, and a block for each conflict.
 
-use contract::visible;
 use serde_json::{Map, Value};
+use types::visible;
 
 use crate::effects::{conflict_columns, key};
 use crate::text::to_the_second;

@@ -1,7 +1,7 @@
 //! Reading the records of every account (promises A9-33, A10-06, A10-08). Agents read through [`crate::Records`] instead.
 
-use contract::{CorrelationId, IdPrefix};
 use serde_json::{Map, Value};
+use types::{CorrelationId, IdPrefix};
 
 use super::Audit;
 use super::row::TrackedRow;

@@ -10,11 +10,11 @@ mod parts;
 
 use std::time::Duration;
 
-use contract::{CorrelationId, ErrorCode, Rollback, UNDO_TOOL};
 use pg::{Lease, Step, StepError, Writer};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use types::{CorrelationId, ErrorCode, Rollback, UNDO_TOOL};
 
 pub use parts::Progress;
 

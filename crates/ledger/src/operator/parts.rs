@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use contract::{CorrelationId, IdPrefix};
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use types::{CorrelationId, IdPrefix};
 
 use super::{DEADLINE, Operator, UndoError, UndoOutcome};
 use crate::plans::{Part, Plan, PlanMode, Selection, StoredPlan, array, is_ready};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId, Redaction};
 use tokio::time::Instant;
+use types::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId, Redaction};
 
 use super::confirmed::{ConfirmedProposal, refused, stale};
 use super::decide::{Decision, DecisionChannel, TransitionResult};

@@ -1,6 +1,6 @@
 //! A proposal that somebody agreed to, inside the transaction that carries it out: it ends with its mutation.
 
-use contract::{CorrelationId, ErrorCode, Failure, ProposalId};
+use types::{CorrelationId, ErrorCode, Failure, ProposalId};
 
 use super::preview::Preview;
 use super::state::{Status, closed};

@@ -1,7 +1,7 @@
 //! The proposing account decides: it confirms what the tier lets it confirm, and takes back whatever it has proposed.
 
-use contract::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId};
 use tokio::time::Instant;
+use types::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId};
 
 use super::confirmed::refused;
 use super::state::{Status, closed, not_found};

@@ -21,12 +21,12 @@ mod state;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{AccountId, CorrelationId, ErrorCode, Failure, IdPrefix, ProposalId};
 use pg::Writer;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use types::{AccountId, CorrelationId, ErrorCode, Failure, IdPrefix, ProposalId};
 
 pub use carry_out::ExecutedProposal;
 pub use confirmed::ConfirmedProposal;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use contract::{ErrorCode, Failure, ProposalId, Secret};
 use tokio::time::Instant;
+use types::{ErrorCode, Failure, ProposalId, Secret};
 
 use super::decide::{Decision, TransitionResult, verdict_of};
 use super::state::{Status, closed, not_found};

@@ -7,9 +7,9 @@
 
 use std::collections::BTreeSet;
 
-use contract::{ErrorCode, Failure, Rollback};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use types::{ErrorCode, Failure, Rollback};
 
 use crate::canonical_json;
 use crate::definitions::Definition;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use contract::{AccountId, ClientInfo, CorrelationId, Failure, Principal, ProposalId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use types::{AccountId, ClientInfo, CorrelationId, Failure, Principal, ProposalId};
 
 use super::preview::Preview;
 use super::state::{Status, Tier, closed};

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use contract::{CorrelationId, ErrorCode, Failure, ProposalId};
 use tokio::time::Instant;
+use types::{CorrelationId, ErrorCode, Failure, ProposalId};
 
 use super::{ExecutedProposal, Proposals};
 use crate::admit::ledger_failure;

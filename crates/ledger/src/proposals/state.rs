@@ -6,8 +6,8 @@
 //!        └──> rejected | expired
 //! ```
 
-use contract::{ErrorCode, Failure};
 use serde::{Deserialize, Serialize};
+use types::{ErrorCode, Failure};
 
 /// The states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -184,7 +184,7 @@ pub(super) async fn repair_login(target: &Target, report: &mut InitReport) -> Re
 
 /// Why the reader cannot connect.
 async fn refusal(target: &Target, reader: &str, password: &str) -> Option<ConnectError> {
-    let target = target.as_role(reader, Some(contract::Secret::new(password.to_owned())));
+    let target = target.as_role(reader, Some(types::Secret::new(password.to_owned())));
     match Session::connect(&target, &SessionSettings::default()).await {
         Ok(session) => {
             session.close().await;

@@ -1,6 +1,6 @@
 //! Tools of a tier above `auto`: what is proposed is stored, shown, and compared when it is agreed to.
 
-use contract::Reach;
+use types::Reach;
 
 use crate::Mistakes;
 use crate::compile::Inferred;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use contract::Reach;
+use types::Reach;
 
 use crate::compile::Inferred;
 use crate::read::Draft;

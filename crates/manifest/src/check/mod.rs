@@ -13,7 +13,7 @@ mod schema;
 mod undo;
 mod warnings;
 
-use contract::Principal;
+use types::Principal;
 
 pub(crate) use builtin::{builtin, instructions};
 pub(crate) use denied::{Denied, INSUFFICIENT_PRIVILEGE};

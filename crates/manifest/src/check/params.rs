@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use contract::{PgType, Principal};
+use types::{PgType, Principal};
 
 use super::{is_name, principal_field};
 use crate::compile::{Inferred, limits};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use contract::{Reach, StatementShape};
+use types::{Reach, StatementShape};
 
 use crate::Mistakes;
 use crate::compile::Inferred;

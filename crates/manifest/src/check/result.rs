@@ -1,6 +1,6 @@
 //! Statements that must return rows do.
 
-use contract::StatementShape;
+use types::StatementShape;
 
 use crate::Mistakes;
 use crate::compile::Inferred;

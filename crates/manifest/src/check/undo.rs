@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use contract::{PgType, Scalar, StatementShape, TypeKind};
 use serde_spanned::Spanned;
+use types::{PgType, Scalar, StatementShape, TypeKind};
 
 use super::value_source;
 use crate::compile::Inferred;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use contract::{PgType, Scalar, TableUse, TypeKind};
+use types::{PgType, Scalar, TableUse, TypeKind};
 
 use crate::{Mistake, Param, ParamSource, Tier, ToolSpec};
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::PgType;
+use types::PgType;
 
 use super::Inferred;
 use crate::check::{principal_field, value_source};

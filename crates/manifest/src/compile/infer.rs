@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use contract::{Describe, DescribeError, PgType, StatementShape};
+use types::{Describe, DescribeError, PgType, StatementShape};
 
 use crate::check::{Denied, INSUFFICIENT_PRIVILEGE};
 use crate::file::Tool;

@@ -5,7 +5,7 @@ mod infer;
 
 use std::sync::Arc;
 
-use contract::Describe;
+use types::Describe;
 
 pub(crate) use build::limits;
 pub(crate) use infer::Inferred;

@@ -1,8 +1,8 @@
 //! The envelope of a tool's answers, as an output schema: short, since every client reads the
 //! schemas of all tools.
 
-use contract::Column;
 use serde_json::{Map, Value, json};
+use types::Column;
 
 use super::object;
 use super::types::column;
@@ -58,7 +58,7 @@ fn data(access: Access, rows: RowsRule, columns: &[Column]) -> Map<String, Value
 
 #[cfg(test)]
 mod tests {
-    use contract::Scalar;
+    use types::Scalar;
 
     use super::*;
     use crate::schema::examples::scalar;

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use contract::PgType;
 use serde_json::{Map, Number, Value, json};
+use types::PgType;
 
 use super::object;
 use super::types::{argument, argument_words, is_obvious};
@@ -92,7 +92,7 @@ fn is_narrower(own: &Number, limit: &Number, replaced_when: Ordering) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use contract::Scalar;
+    use types::Scalar;
 
     use super::*;
     use crate::schema::examples::{array, named, scalar};

@@ -1,7 +1,7 @@
 //! One PostgreSQL type as JSON Schema: as an argument and as a result column.
 
-use contract::{Column, PgType, Scalar, TypeKind};
 use serde_json::{Map, Number, Value, json};
+use types::{Column, PgType, Scalar, TypeKind};
 
 use super::object;
 
@@ -181,7 +181,7 @@ fn scalar_words(scalar: Scalar, name: &str) -> String {
 pub(crate) mod examples {
     use std::sync::Arc;
 
-    use contract::{CompositeField, PgType, Scalar, TypeKind};
+    use types::{CompositeField, PgType, Scalar, TypeKind};
 
     pub(crate) fn named(name: &str, oid: u32, scalar: Scalar) -> Arc<PgType> {
         Arc::new(PgType { oid, name: name.to_owned(), kind: TypeKind::Scalar(scalar) })

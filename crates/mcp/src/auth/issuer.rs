@@ -2,10 +2,10 @@
 
 use std::num::NonZeroUsize;
 
-use contract::{AccountId, Principal};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use tokio::sync::Semaphore;
+use types::{AccountId, Principal};
 
 use super::fetch::WebUrl;
 use super::jwt::{Claims, Unverified};

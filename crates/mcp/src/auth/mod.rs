@@ -17,10 +17,10 @@ use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 
-use contract::Principal;
 use http::{HeaderMap, header};
 use serde_json::Value;
 use time::OffsetDateTime;
+use types::Principal;
 
 pub use fetch::{NoWebUrl, WebUrl};
 pub use issuer::Issuer;
@@ -159,7 +159,7 @@ impl Authenticator {
 
     fn identify_token(&self, token: &Token) -> Result<Admission, Refusal> {
         if token.has_expired(OffsetDateTime::now_utc()) {
-            let log = format!("the token {} has expired", contract::quoted(&token.name()));
+            let log = format!("the token {} has expired", types::quoted(&token.name()));
             return Err(self.invalid(NO_TOKEN, Some(log)));
         }
         let principal =

@@ -1,7 +1,7 @@
 //! Why a request is not answered, as HTTP says it (RFC 6750, RFC 9728, MCP "Authorization").
 
-use contract::AccountId;
 use http::{HeaderValue, StatusCode};
+use types::AccountId;
 
 use super::keys::BETWEEN_FIRST_LOOKUPS;
 
@@ -107,7 +107,7 @@ impl Refusal {
         match self {
             Self::Invalid { log: Some(log), .. } => log.clone(),
             Self::InsufficientScope { account, .. } => {
-                format!("{} (account {})", self.message(), contract::quoted(account.as_str()))
+                format!("{} (account {})", self.message(), types::quoted(account.as_str()))
             }
             Self::Unavailable { reason } => format!("{}: {reason}", self.message()),
             _ => self.message(),

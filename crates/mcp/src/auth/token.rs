@@ -5,10 +5,10 @@ use std::str::FromStr;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use contract::{AccountId, Secret};
 use ring::digest;
 use ring::rand::{SecureRandom, SystemRandom};
 use time::OffsetDateTime;
+use types::{AccountId, Secret};
 
 /// What a token of ours begins with, so that scanners for secrets can find one.
 const PREFIX: &str = "cs_";

@@ -41,7 +41,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use contract::AccountId;
 use http::{HeaderMap, HeaderValue};
 use time::OffsetDateTime;
 use tokio::sync::watch;
@@ -50,6 +49,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tools::metrics::Metrics;
 use tools::{LiveRegistry, Services};
+use types::AccountId;
 
 use self::addressed::Addresses;
 use self::allowance::Accounts;
@@ -302,5 +302,5 @@ pub fn resource(public_url: &str) -> String {
 /// The account of somebody who need not say who they are.
 #[must_use]
 pub fn anonymous(account_id: AccountId, actor: Option<String>, profile: String) -> Identity {
-    Identity { principal: contract::Principal { account_id, actor, ..Default::default() }, profile, credential: "none" }
+    Identity { principal: types::Principal { account_id, actor, ..Default::default() }, profile, credential: "none" }
 }

@@ -5,7 +5,6 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use contract::ClientInfo;
 use http::request::Parts;
 use rmcp::model::{
     ClientCapabilities, ElicitationCapability, Implementation, InitializeRequestParams, ProtocolVersion, SealOptions,
@@ -13,6 +12,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::{SessionState, SessionStore, SessionStoreError};
 use serde::{Deserialize, Serialize};
+use types::ClientInfo;
 
 use super::visit::Visit;
 use crate::auth::Identity;

@@ -6,7 +6,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use contract::AccountId;
 use futures_util::Stream;
 use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::WorkerTransport;
@@ -17,6 +16,7 @@ use rmcp::transport::streamable_http_server::session::local::{
 use rmcp::transport::streamable_http_server::session::{RestoreOutcome, ServerSseMessage, SessionId};
 use tokio::time::Instant;
 use tools::metrics::{Metrics, Open as OpenCount};
+use types::AccountId;
 
 use super::allowance::Allowances;
 use super::session_ids::SessionIds;

@@ -140,7 +140,7 @@ async fn serve(visit: Visit, transport: SseTransport, ended: CancellationToken) 
         Ok(running) => drop(running.waiting().await),
         Err(error) => {
             // It may be in the client's own words.
-            let error = contract::quoted(&error.to_string());
+            let error = types::quoted(&error.to_string());
             tracing::debug!(error, "a client opened a stream and no session");
         }
     }
@@ -251,7 +251,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_goes_away_while_its_message_waits_for_a_place_leaves_nothing() {
         let (inbox, mut incoming) = mpsc::channel(1);
-        let identity = crate::http::anonymous(contract::AccountId::default(), None, "write".to_owned());
+        let identity = crate::http::anonymous(types::AccountId::default(), None, "write".to_owned());
         let session = SseSession { identity, inbox, under_way: UnderWay::default() };
         session.take(ping(1), Exchange::default()).await.unwrap();
         let held = Arc::new(());

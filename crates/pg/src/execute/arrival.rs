@@ -1,9 +1,9 @@
 //! The answer to a caller's statement on its way into an [`Outlet`].
 
-use contract::Column;
 use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
 use tokio::time::timeout_at;
+use types::Column;
 
 use super::outlet::Outlet;
 use crate::error::{Error, ServerError};

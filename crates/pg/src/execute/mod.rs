@@ -17,11 +17,11 @@ mod transaction;
 use std::pin::Pin;
 use std::time::Duration;
 
-use contract::{Column, PgType};
 use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use types::{Column, PgType};
 
 use crate::error::{ConnectError, Error, ServerError};
 use crate::read::ReadError;

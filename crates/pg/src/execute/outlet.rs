@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use contract::Column;
 use postgres_protocol::message::backend::{DataRowBody, NoticeResponseBody};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use types::Column;
 
 use super::{Chunk, Completed, Delivery};
 use crate::error::{Error, ServerError};

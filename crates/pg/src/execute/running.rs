@@ -9,7 +9,7 @@ use crate::columns;
 use crate::error::{Error, ServerError};
 use crate::read::{NOTHING, Reader, is_about_values};
 use crate::session::{Session, Step, check_client};
-use crate::types::TypeCatalog;
+use crate::type_catalog::TypeCatalog;
 
 const LIMITS_SQL: &str = concat!(
     "select pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $2, true), ",
@@ -233,7 +233,7 @@ impl Session {
         &mut self,
         statement: &str,
         params: &[Option<String>],
-        columns: &[contract::Column],
+        columns: &[types::Column],
         outlet: &mut Outlet,
     ) -> Result<(), Failed> {
         self.connection.push_bind("", statement, params).map_err(Error::Lost)?;

@@ -7,10 +7,10 @@
 //! Rows of such columns come in portions: the answer is cut between them, and the session can go on.
 
 use bytes::Bytes;
-use contract::{Column, Scalar};
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{DataRowBody, Message};
 use serde_json::Value;
+use types::{Column, Scalar};
 
 use crate::error::{Error, ServerError, utf8};
 use crate::session::Session;

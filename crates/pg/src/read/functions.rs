@@ -17,8 +17,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use contract::{Reach, TableUse};
 use serde_json::Value;
+use types::{Reach, TableUse};
 
 use super::remembered::SEEN_FOR;
 use super::{ReadError, account_setting, refusal};

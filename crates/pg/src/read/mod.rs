@@ -24,18 +24,18 @@ mod streamed;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::Column;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tokio::time::error::Elapsed;
+use types::Column;
 
 use crate::error::{Error, ServerError};
 use crate::pool::{Lease, Pool, PoolUse};
 use crate::search_path::SearchPath;
 use crate::session::SessionSettings;
 use crate::target::Target;
-use crate::types::TypeCatalog;
+use crate::type_catalog::TypeCatalog;
 use crate::value::EncodeError;
 pub(crate) use convert::{Conversion, DraftRow, too_many_drafts};
 pub(crate) use frame::Around;

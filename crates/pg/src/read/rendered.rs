@@ -6,12 +6,12 @@
 
 use std::io;
 
-use contract::{Column, PgType, Scalar, TypeKind};
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::DataRowBody;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
+use types::{Column, PgType, Scalar, TypeKind};
 
 use super::{ResultSet, TruncatedBy};
 use crate::error::{Error, utf8};

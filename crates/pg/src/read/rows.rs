@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use contract::Column;
 use postgres_protocol::message::backend::{DataRowBody, Message};
+use types::Column;
 
 use super::convert::{self, Conversion, DraftRow};
 use super::frame;

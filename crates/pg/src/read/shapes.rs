@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use contract::{Column, PgType};
+use types::{Column, PgType};
 
 use super::convert::Conversion;
-use crate::types::RowTypes;
+use crate::type_catalog::RowTypes;
 
 /// A statement that returns rows.
 #[derive(Debug)]

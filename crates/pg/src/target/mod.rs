@@ -17,7 +17,7 @@ mod tls;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use contract::Secret;
+use types::Secret;
 
 pub use conninfo::Conninfo;
 pub use hosts::{Address, SessionAttrs};

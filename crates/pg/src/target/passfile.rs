@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use contract::Secret;
+use types::Secret;
 
 /// What a line must fit: host, port, database, user.
 pub(super) type Wanted<'a> = [&'a str; 4];

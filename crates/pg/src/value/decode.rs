@@ -1,7 +1,7 @@
 //! PostgreSQL's text form to JSON, as `to_jsonb` would (promises B5).
 
-use contract::{PgType, Scalar, TypeKind};
 use serde_json::{Map, Number, Value};
+use types::{PgType, Scalar, TypeKind};
 
 use super::composite::parse_row;
 use super::literal::{Element, parse_array};

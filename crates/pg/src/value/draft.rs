@@ -7,9 +7,9 @@
 //! A draft has the rest in its place already, and the [`Leaf`]s that it waits for are listed in its order.
 
 use bytes::{Buf, Bytes};
-use contract::{PgType, Scalar, TypeKind};
 use serde_json::{Map, Value};
 use tokio_postgres::types::Type;
+use types::{PgType, Scalar, TypeKind};
 
 use super::decode::{MAX_DEPTH, decode, json_text};
 

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use contract::{CompositeField, PgType, Scalar, TypeKind};
 use serde_json::Value;
+use types::{CompositeField, PgType, Scalar, TypeKind};
 
 use super::composite::push_row;
 use super::literal::push_quoted;

@@ -2,13 +2,13 @@
 
 use std::pin::Pin;
 
-use contract::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
 use ledger::WriteOutcome;
 use ledger::proposals::{DecisionChannel, Proposal, ProposalStatus, Proposals, Tier, not_found};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use types::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
 
 use super::{Anything, answer_schema, proposal_id, schema_of};
 use crate::approval_flow::{decide, question, refused};

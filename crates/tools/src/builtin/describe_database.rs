@@ -2,10 +2,10 @@
 
 use std::pin::Pin;
 
-use contract::{ErrorCode, Failure};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use types::{ErrorCode, Failure};
 
 use super::reading_info;
 use crate::discovery::{DescribeData, Describer};

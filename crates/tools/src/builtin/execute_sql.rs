@@ -4,13 +4,13 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use contract::{ErrorCode, Failure, Reach, Redaction, Rollback, TOOL_VERSION, TableUse};
 use ledger::proposals::{NewProposal, Tier};
 use ledger::{Attempt, Gate, Keep, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use types::{ErrorCode, Failure, Reach, Redaction, Rollback, TOOL_VERSION, TableUse};
 
 use super::query_database::QueryData;
 use super::{Anything, ExecuteSqlSettings, Services};

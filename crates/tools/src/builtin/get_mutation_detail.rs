@@ -2,12 +2,12 @@
 
 use std::pin::Pin;
 
-use contract::{CorrelationId, ErrorCode, Failure};
 use ledger::Records;
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use types::{CorrelationId, ErrorCode, Failure};
 
 use super::{ledger_failure, reading_info};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};

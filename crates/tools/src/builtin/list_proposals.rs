@@ -2,11 +2,11 @@
 
 use std::pin::Pin;
 
-use contract::{CorrelationId, ProposalId};
 use ledger::proposals::{self, ProposalFilter, ProposalStatus, Proposals, Tier};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use types::{CorrelationId, ProposalId};
 
 use super::reading_info;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};

@@ -19,7 +19,6 @@ mod undo_tiers;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
 use ledger::plans::Plans;
 use ledger::proposals::{Proposals, Tier};
 use ledger::read::{ReadError, ReadLimits, Reader, TruncatedBy};
@@ -30,6 +29,7 @@ use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use types::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
 
 use self::undo_tiers::UndoTiers;
 use crate::discovery::Describer;

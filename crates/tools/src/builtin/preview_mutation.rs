@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use contract::{ErrorCode, Failure, Redaction, Rollback, UNDO_TOOL};
 use ledger::{ExecutorRegistry, Gate, WriteExecutor, WriteRequest};
 use manifest::{Access, Catalog};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use types::{ErrorCode, Failure, Redaction, Rollback, UNDO_TOOL};
 
 use super::undo_mutation::UndoMutation;
 use super::undo_run::{self, UndoRun};

@@ -2,12 +2,12 @@
 
 use std::pin::Pin;
 
-use contract::{ProposalId, TOOL_VERSION};
 use ledger::proposals::{DecisionChannel, ProposalStatus, Proposals};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Map;
+use types::{ProposalId, TOOL_VERSION};
 
 use super::{answer_schema, proposal_id, schema_of};
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolOutput, ToolResult};

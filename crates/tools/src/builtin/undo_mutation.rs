@@ -3,13 +3,13 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use contract::{CorrelationId, ErrorCode, Failure, Redaction, Rollback, TOOL_VERSION, UNDO_TOOL};
 use ledger::proposals::NewProposal;
 use ledger::{Attempt, Gate, Records, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use manifest::{Access, Tier};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use types::{CorrelationId, ErrorCode, Failure, Redaction, Rollback, TOOL_VERSION, UNDO_TOOL};
 
 use super::Services;
 use super::undo_tiers::UndoTiers;

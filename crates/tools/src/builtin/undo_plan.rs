@@ -3,13 +3,13 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use contract::{ErrorCode, Failure};
 use ledger::plans::{Part, Plan, PlanMode, Plans, Selection, digest_of};
 use ledger::{Gate, Records, WriteExecutor, WriteRequest};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use types::{ErrorCode, Failure};
 
 use super::undo_tiers::UndoTiers;
 use super::{Anything, Services, ledger_failure, reading_info};

@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use contract::{CorrelationId, ErrorCode, Failure, IdPrefix, Redaction, Rollback, TOOL_VERSION};
 use ledger::plans::Plans;
 use ledger::proposals::NewProposal;
 use ledger::{Attempt, Gate, Records, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
@@ -11,6 +10,7 @@ use manifest::{Access, Tier};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use types::{CorrelationId, ErrorCode, Failure, IdPrefix, Redaction, Rollback, TOOL_VERSION};
 
 use super::undo_tiers::UndoTiers;
 use super::{Services, ledger_failure, undo_plan};

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use contract::{CorrelationId, ErrorCode, Failure};
 use ledger::{Records, Status, Undoable};
 use manifest::{Catalog, Tier};
 use serde_json::{Value, json};
+use types::{CorrelationId, ErrorCode, Failure};
 
 use super::{Services, execute_sql, ledger_failure};
 use crate::tool::Call;

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use contract::{DescribeError, ErrorCode, Failure};
 use ledger::read::Reader;
 use tokio::time::Instant;
+use types::{DescribeError, ErrorCode, Failure};
 
 use super::form;
 use super::place::{line_at, name_at};

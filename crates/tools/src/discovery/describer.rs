@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use contract::{ErrorCode, Failure};
 use ledger::read::{ReadError, Reader};
 use manifest::Catalog;
+use types::{ErrorCode, Failure};
 
 use super::data::{DescribeData, TableData};
 use super::fit::{fit, fit_one, fitting};

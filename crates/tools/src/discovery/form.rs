@@ -1,7 +1,7 @@
 //! What is wrong with the form of a query, which PostgreSQL says in words that do not help: there is nothing in it, more than
 //! one statement, or a command of psql.
 
-use contract::{ErrorCode, Failure};
+use types::{ErrorCode, Failure};
 
 const EMPTY: &str = "The query is empty. Give one statement, such as SELECT.";
 const SEVERAL: &str =

@@ -1,7 +1,7 @@
 //! What a syntax error may be: a name that needs quotes because it is a keyword, or a keyword misspelt.
 
-use contract::Failure;
 use ledger::read::{ReadError, Reader};
+use types::Failure;
 
 use super::place::{Place, is_name_letter, name_at, word_before};
 use super::suggestion::{listed, tables_of};

@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use contract::{ErrorCode, Failure};
 use ledger::read::{ReadError, Reader};
+use types::{ErrorCode, Failure};
 
 use super::keyword::misspelt_or_quoted;
 use super::place::{Place, name_at, quoted_in, words};

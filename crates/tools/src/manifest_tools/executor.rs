@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use contract::{ErrorCode, Failure};
 use ledger::{ExecutorError, Rows, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx, read};
 use manifest::{ParamSource, Tier, ToolSpec};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use types::{ErrorCode, Failure};
 
 use crate::row_images::Images;
 use crate::schema_drift;

@@ -3,10 +3,10 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use contract::{ErrorCode, Failure};
 use ledger::read::{ReadRequest, Reader, RowForm, TruncatedBy};
 use manifest::ToolSpec;
 use serde_json::{Map, Value};
+use types::{ErrorCode, Failure};
 
 use crate::arguments::{effective_params, redaction};
 use crate::builtin::{RowsPage, Truncation};

@@ -3,12 +3,12 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use contract::Principal;
 use ledger::proposals::{NewProposal, Tier};
 use ledger::{Attempt, Gate, WriteError, WriteExecutor, WriteOutcome, WriteRequest};
 use manifest::{ToolSpec, Undo};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use types::Principal;
 
 use crate::approval_flow::{ApprovalFlow, key_of, refuse_answer};
 use crate::arguments::{effective_params, redaction};
@@ -78,7 +78,7 @@ pub(crate) fn info(spec: &ToolSpec, hints: Annotations) -> ToolInfo {
 #[derive(Debug, Serialize)]
 struct DuplicateData {
     duplicate: bool,
-    original_correlation_id: contract::CorrelationId,
+    original_correlation_id: types::CorrelationId,
     cached_result: Value,
     message: String,
 }

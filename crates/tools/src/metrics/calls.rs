@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use contract::ErrorCode;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -10,6 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
+use types::ErrorCode;
 
 use crate::tool::{Disposition, ToolResult};
 

@@ -1,10 +1,10 @@
 //! `delete_package_photo` of `manifests/studio.toml`: deletes a photo and closes the gap that it leaves, so that the next
 //! photo becomes the cover when the cover goes.
 
-use contract::{ErrorCode, Failure, Rollback, TOOL_VERSION};
 use ledger::{ExecutorError, Statement, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use types::{ErrorCode, Failure, Rollback, TOOL_VERSION};
 
 pub(super) const NAME: &str = "delete_package_photo";
 

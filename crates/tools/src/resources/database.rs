@@ -1,9 +1,9 @@
 //! `countersign://database`: what there is in the database, as `describe_database` answers it.
 
-use contract::{ErrorCode, Failure};
 use ledger::read::Reader;
 use manifest::Catalog;
 use serde_json::Value;
+use types::{ErrorCode, Failure};
 
 use super::{Address, Completions, Listed, Resource, ResourceInfo, Template, ToolOutput, Typed};
 use crate::builtin::describe_database;

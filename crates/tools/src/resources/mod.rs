@@ -11,9 +11,9 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use contract::Failure;
 use manifest::Catalog;
 use serde_json::Value;
+use types::Failure;
 
 pub use address::Address;
 pub use serve::Page;

@@ -3,10 +3,10 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use contract::{ErrorCode, Failure};
 use futures_util::FutureExt;
 use serde_json::Value;
 use tokio::time::timeout;
+use types::{ErrorCode, Failure};
 
 use super::{Address, Completions, Listed, Resource, Typed};
 use crate::Template;

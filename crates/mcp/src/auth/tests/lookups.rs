@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use contract::AccountId;
 use futures_util::future::join_all;
 use hyper::body::Bytes;
 use serde_json::json;
 use tokio::sync::watch;
+use types::AccountId;
 
 use super::support::{Answer, KeyServer, Signer, identify, issuer, refused};
 use crate::auth::keys::{Keys, Remote};

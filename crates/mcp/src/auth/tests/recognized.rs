@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use contract::Principal;
 use serde_json::json;
+use types::Principal;
 
 use super::support::{Answer, KeyServer, Signer, bearer, claims_with, header_of, identify, knowing, now};
 use crate::auth::jwk::{Algorithm, KeySet};

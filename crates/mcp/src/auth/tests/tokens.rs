@@ -1,8 +1,8 @@
 //! Bearer tokens, the header, and what a refusal says.
 
-use contract::AccountId;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use time::{Duration, OffsetDateTime};
+use types::AccountId;
 
 use super::support::{Signer, bearer, identify, knowing, refused};
 use crate::auth::{

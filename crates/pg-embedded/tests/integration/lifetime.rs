@@ -3,7 +3,7 @@
 use std::thread;
 
 use crate::support::{Other, ephemeral, folder, kept_in, query, query_at, runs, signal, start, wait_for};
-use countersign_embedded::Options;
+use countersign_pg_embedded::Options;
 
 #[test]
 fn an_ephemeral_cluster_answers_and_leaves_nothing_behind() {

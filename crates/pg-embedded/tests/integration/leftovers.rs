@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::support::{Other, folder, kept_in, made_in, query, runs, signal, start, wait_for};
-use countersign_embedded::{Options, Progress};
+use countersign_pg_embedded::{Options, Progress};
 
 #[test]
 fn data_is_kept_between_runs_and_removed_by_fresh() {
@@ -177,7 +177,7 @@ fn a_start_tells_what_it_does() {
     let folder = folder();
     let steps_of = |options| {
         let mut steps = Vec::new();
-        let cluster = countersign_embedded::Cluster::start(options, &mut |step: Progress| steps.push(step)).unwrap();
+        let cluster = countersign_pg_embedded::Cluster::start(options, &mut |step: Progress| steps.push(step)).unwrap();
         (cluster, steps.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
     let (first, steps) = steps_of(made_in(folder.path()));

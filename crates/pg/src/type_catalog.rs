@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use contract::{CompositeField, PgType, Scalar, TypeKind};
 use tokio_postgres::types::{Kind, Type};
+use types::{CompositeField, PgType, Scalar, TypeKind};
 
 use crate::error::Error;
 use crate::session::{Session, Step};

@@ -7,8 +7,8 @@ use crate::search::Search;
 /// Where a cluster lives and how it is configured.
 ///
 /// ```no_run
-/// use countersign_embedded::{Cluster, Options};
-/// # fn main() -> Result<(), countersign_embedded::Error> {
+/// use countersign_pg_embedded::{Cluster, Options};
+/// # fn main() -> Result<(), countersign_pg_embedded::Error> {
 /// let options = Options::persistent("demo").setting("log_min_duration_statement", "250ms");
 /// let cluster = Cluster::start(options, &mut |step| tracing(step.to_string()))?;
 /// let url = cluster.connection_string("postgres");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, thread};
 
 use crate::support::{ephemeral, folder, query, start};
-use countersign_embedded::{Client, Cluster, Options, Search};
+use countersign_pg_embedded::{Client, Cluster, Options, Search};
 
 #[test]
 fn a_wrong_bindir_is_an_error_and_not_a_reason_to_look_elsewhere() {

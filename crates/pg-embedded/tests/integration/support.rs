@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use countersign_embedded::{Cluster, Error, Options};
+use countersign_pg_embedded::{Cluster, Error, Options};
 use tempfile::TempDir;
 
 /// Names the folder of the cluster that `another_process` is to use.
