@@ -221,7 +221,9 @@ fn start_at(dir: &ClusterDir, options: &Options, progress: &mut dyn FnMut(Progre
     match brought_up {
         Ok((running, attached)) => Ok((registration, binaries, running, attached)),
         Err(error) => {
-            registration.reaper.map(Reaper::dismiss);
+            if let Some(reaper) = registration.reaper {
+                reaper.dismiss();
+            }
             Err(error)
         }
     }
