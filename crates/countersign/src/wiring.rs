@@ -8,7 +8,7 @@ use anyhow::Context;
 use ledger::read::{ReadLimits, Reader, SearchPath, UntrustedSchema};
 use ledger::{Coverage, CoveredTable, Ledger, LoginSetting, Target};
 use manifest::{Catalog, Mistakes, ServerNames, Source, ToolSpec, Undo};
-use mcp::{Asking, StateCodec, StateKey};
+use mcp::{Elicitation, StateCodec, StateKey};
 use tools::{ExecuteSqlSettings, LiveRegistry, Metrics, Profile, ProfileRegistries, Registry, Services, Unavailable};
 use types::{Describe, DescribeError, Principal, StatementShape};
 
@@ -223,10 +223,10 @@ impl Workshop {
 }
 
 /// A server for the configured principal.
-pub(crate) fn server(toolbox: &LiveRegistry, settings: &Settings, asking: Asking) -> mcp::Server {
+pub(crate) fn server(toolbox: &LiveRegistry, settings: &Settings, elicitation: Elicitation) -> mcp::McpServer {
     let principal =
         Principal { account_id: settings.account.clone(), actor: settings.actor.clone(), ..Principal::default() };
-    mcp::Server::new(toolbox.of_profile(&settings.profile), principal, settings.content.into(), asking)
+    mcp::McpServer::new(toolbox.of_profile(&settings.profile), principal, settings.content.into(), elicitation)
 }
 
 /// The keys of the ledger that seal what clients carry, and the name of the one that seals.

@@ -43,7 +43,7 @@ pub(super) async fn serve(start: Start, settings: Settings, stop: CancellationTo
         wiring::check_files(&settings, demo)?;
     }
     is_serving.store(true, Ordering::Relaxed);
-    let server = wiring::server(&served.toolbox, &settings, served.asking.clone());
+    let server = wiring::server(&served.toolbox, &settings, served.elicitation.clone());
     let outcome = mcp::serve_stdio(server, stop).await;
     let running = match started {
         Some(running) => Some(running),

@@ -26,14 +26,14 @@ const MAX_BYTES: usize = 1024 * 1024;
 
 /// An address of the web: `https`, or `http` on this machine, where nobody is between.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WebUrl {
+pub struct HttpsUrl {
     text: String,
     uri: Uri,
 }
 
 /// A text that is no such address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoWebUrl {
+pub enum HttpsUrlError {
     /// It cannot be read.
     #[error("it is no URL such as https://login.example.com/keys")]
     Format,
@@ -45,27 +45,27 @@ pub enum NoWebUrl {
     Userinfo,
 }
 
-impl FromStr for WebUrl {
-    type Err = NoWebUrl;
+impl FromStr for HttpsUrl {
+    type Err = HttpsUrlError;
 
-    fn from_str(text: &str) -> Result<Self, NoWebUrl> {
-        let uri: Uri = text.parse().map_err(|_| NoWebUrl::Format)?;
-        let (scheme, authority) = uri.scheme_str().zip(uri.authority()).ok_or(NoWebUrl::Format)?;
+    fn from_str(text: &str) -> Result<Self, HttpsUrlError> {
+        let uri: Uri = text.parse().map_err(|_| HttpsUrlError::Format)?;
+        let (scheme, authority) = uri.scheme_str().zip(uri.authority()).ok_or(HttpsUrlError::Format)?;
         if authority.as_str().contains('@') {
-            return Err(NoWebUrl::Userinfo);
+            return Err(HttpsUrlError::Userinfo);
         }
-        let host = bare(authority.host());
+        let host = strip_brackets(authority.host());
         let is_loopback = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
         match scheme {
-            _ if host.is_empty() || text.contains('#') => Err(NoWebUrl::Format),
+            _ if host.is_empty() || text.contains('#') => Err(HttpsUrlError::Format),
             "https" => Ok(Self { text: text.to_owned(), uri }),
             "http" if is_loopback => Ok(Self { text: text.to_owned(), uri }),
-            _ => Err(NoWebUrl::Insecure),
+            _ => Err(HttpsUrlError::Insecure),
         }
     }
 }
 
-impl WebUrl {
+impl HttpsUrl {
     /// As it was written, to the letter.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -77,29 +77,29 @@ impl WebUrl {
     }
 
     fn host(&self) -> &str {
-        bare(self.uri.host().unwrap_or_default())
+        strip_brackets(self.uri.host().unwrap_or_default())
     }
 }
 
 /// An IPv6 address stands in brackets in a URL, and nowhere else.
-fn bare(host: &str) -> &str {
+fn strip_brackets(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
 /// Gets what stands at one address.
 #[derive(Debug)]
-pub(super) struct Fetcher {
-    url: WebUrl,
+pub(super) struct JwksFetcher {
+    url: HttpsUrl,
     /// For `https`.
     tls: Option<Arc<ClientConfig>>,
 }
 
-impl Fetcher {
+impl JwksFetcher {
     /// Trusts whom the system trusts (`SSL_CERT_FILE` names others).
     ///
     /// # Errors
     /// If that is nobody.
-    pub(super) fn new(url: WebUrl) -> io::Result<Self> {
+    pub(super) fn new(url: HttpsUrl) -> io::Result<Self> {
         let mut roots = RootCertStore::empty();
         if url.is_https() {
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -107,38 +107,38 @@ impl Fetcher {
                 return Err(io::Error::other("the system has no root certificates; name a file with SSL_CERT_FILE"));
             }
         }
-        Self::trusting(url, roots)
+        Self::with_roots(url, roots)
     }
 
-    pub(super) fn trusting(url: WebUrl, roots: RootCertStore) -> io::Result<Self> {
+    pub(super) fn with_roots(url: HttpsUrl, roots: RootCertStore) -> io::Result<Self> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
         let config = builder.with_root_certificates(roots).with_no_client_auth();
         Ok(Self { tls: url.is_https().then(|| Arc::new(config)), url })
     }
 
-    pub(super) const fn url(&self) -> &WebUrl {
+    pub(super) const fn url(&self) -> &HttpsUrl {
         &self.url
     }
 
     /// The body of the answer, which must be a 200 of at most 1 MiB, within 5 s.
     pub(super) async fn fetch(&self) -> io::Result<Bytes> {
-        let late = |_| io::Error::other(format!("no answer within {} s", TIMEOUT.as_secs()));
-        tokio::time::timeout(TIMEOUT, self.connect_and_ask()).await.map_err(late)?
+        let timed_out = |_| io::Error::other(format!("no answer within {} s", TIMEOUT.as_secs()));
+        tokio::time::timeout(TIMEOUT, self.connect_and_get()).await.map_err(timed_out)?
     }
 
-    async fn connect_and_ask(&self) -> io::Result<Bytes> {
+    async fn connect_and_get(&self) -> io::Result<Bytes> {
         let host = self.url.host();
         let port = self.url.uri.port_u16().unwrap_or(if self.url.is_https() { 443 } else { 80 });
         let stream = TcpStream::connect((host, port)).await?;
-        let Some(config) = &self.tls else { return self.ask(stream).await };
+        let Some(config) = &self.tls else { return self.get(stream).await };
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        self.ask(TlsConnector::from(Arc::clone(config)).connect(name, stream).await?).await
+        self.get(TlsConnector::from(Arc::clone(config)).connect(name, stream).await?).await
     }
 
-    async fn ask(&self, stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<Bytes> {
+    async fn get(&self, stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<Bytes> {
         let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(|error| io::Error::other(reason(&error)))?;
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| io::Error::other(error_chain(&error)))?;
         let path = self.url.uri.path_and_query().map_or("/", |path| path.as_str());
         let request = Request::get(path)
             .header(header::HOST, self.url.uri.authority().map_or("", |authority| authority.as_str()))
@@ -147,12 +147,12 @@ impl Fetcher {
             .body(Empty::<Bytes>::new())
             .map_err(io::Error::other)?;
         let mut exchange = pin!(async {
-            let answer = sender.send_request(request).await.map_err(|error| io::Error::other(reason(&error)))?;
+            let answer = sender.send_request(request).await.map_err(|error| io::Error::other(error_chain(&error)))?;
             if answer.status() != StatusCode::OK {
                 return Err(io::Error::other(format!("it answered {}, and only 200 counts", answer.status())));
             }
             let body = Limited::new(answer.into_body(), MAX_BYTES).collect().await;
-            Ok(body.map_err(|error| io::Error::other(reason(&*error)))?.to_bytes())
+            Ok(body.map_err(|error| io::Error::other(error_chain(&*error)))?.to_bytes())
         });
         let mut connection = pin!(connection);
         // The connection may be over before all that came over it has been taken.
@@ -167,7 +167,7 @@ impl Fetcher {
 }
 
 /// An error and what is behind it: hyper says the one, the system the other.
-fn reason(error: &(dyn std::error::Error + 'static)) -> String {
+fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -10,30 +10,30 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// How long a peer may take for [`STRIDE`] bytes of what waits for it.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a peer may take for [`MIN_PROGRESS_BYTES`] bytes of what waits for it.
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Any line is faster than 1.6 kB/s.
-const STRIDE: usize = 16 << 10;
+const MIN_PROGRESS_BYTES: usize = 16 << 10;
 
-/// Writes fail with [`io::ErrorKind::TimedOut`] when the peer takes less than [`STRIDE`] bytes within [`PATIENCE`] while
+/// Writes fail with [`io::ErrorKind::TimedOut`] when the peer takes less than [`MIN_PROGRESS_BYTES`] bytes within [`STALL_TIMEOUT`] while
 /// something waits for it. A connection on which nothing waits to be written may be silent for ever.
 #[derive(Debug)]
-pub(crate) struct Paced<S> {
+pub(crate) struct MinThroughput<S> {
     stream: S,
     /// Runs while something waits to be written.
-    patience: Option<Pin<Box<Sleep>>>,
+    stall_timer: Option<Pin<Box<Sleep>>>,
     /// What the peer has taken since it runs.
-    taken: usize,
+    progress: usize,
 }
 
-impl<S> Paced<S> {
+impl<S> MinThroughput<S> {
     pub(crate) fn new(stream: S) -> Self {
-        Self { stream, patience: None, taken: 0 }
+        Self { stream, stall_timer: None, progress: 0 }
     }
 
     /// Notes what became of a write.
-    fn paced<T>(
+    fn track<T>(
         &mut self,
         context: &mut Context<'_>,
         polled: Poll<io::Result<T>>,
@@ -41,16 +41,16 @@ impl<S> Paced<S> {
     ) -> Poll<io::Result<T>> {
         match polled {
             Poll::Ready(Ok(done)) => {
-                self.taken += bytes(&done);
-                if self.taken >= STRIDE {
-                    (self.patience, self.taken) = (None, 0);
+                self.progress += bytes(&done);
+                if self.progress >= MIN_PROGRESS_BYTES {
+                    (self.stall_timer, self.progress) = (None, 0);
                 }
                 Poll::Ready(Ok(done))
             }
             Poll::Ready(error) => Poll::Ready(error),
             Poll::Pending => {
-                let patience = self.patience.get_or_insert_with(|| Box::pin(sleep(PATIENCE)));
-                if patience.as_mut().poll(context).is_ready() {
+                let stall_timer = self.stall_timer.get_or_insert_with(|| Box::pin(sleep(STALL_TIMEOUT)));
+                if stall_timer.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Err(io::Error::new(
                         io::ErrorKind::TimedOut,
                         "the client does not take its answer",
@@ -62,21 +62,21 @@ impl<S> Paced<S> {
     }
 
     /// Nothing waits any more.
-    fn rest(&mut self) {
-        (self.patience, self.taken) = (None, 0);
+    fn reset(&mut self) {
+        (self.stall_timer, self.progress) = (None, 0);
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for MinThroughput<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(context, into)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for MinThroughput<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.paced(context, polled, |written| *written)
+        self.track(context, polled, |written| *written)
     }
 
     fn poll_write_vectored(
@@ -85,7 +85,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.paced(context, polled, |written| *written)
+        self.track(context, polled, |written| *written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -94,14 +94,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_flush(context);
-        ready!(self.paced(context, polled, |()| 0))?;
-        self.rest();
+        ready!(self.track(context, polled, |()| 0))?;
+        self.reset();
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.paced(context, polled, |()| 0)
+        self.track(context, polled, |()| 0)
     }
 }
 
@@ -116,17 +116,17 @@ mod tests {
     async fn a_peer_that_takes_a_byte_a_second_is_cut_off_and_one_that_takes_its_time_is_not() {
         // HT10, the other way round.
         let (ours, mut theirs) = duplex(1024);
-        let writing = tokio::spawn(async move { Paced::new(ours).write_all(&[0; 256 << 10]).await });
+        let writing = tokio::spawn(async move { MinThroughput::new(ours).write_all(&[0; 256 << 10]).await });
         let started = Instant::now();
         while !writing.is_finished() {
             let _byte = theirs.read_u8().await;
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         assert_eq!(writing.await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
-        assert!(started.elapsed() < 2 * PATIENCE, "{:?}", started.elapsed());
+        assert!(started.elapsed() < 2 * STALL_TIMEOUT, "{:?}", started.elapsed());
 
         let (ours, mut theirs) = duplex(1024);
-        let writing = tokio::spawn(async move { Paced::new(ours).write_all(&[0; 256 << 10]).await });
+        let writing = tokio::spawn(async move { MinThroughput::new(ours).write_all(&[0; 256 << 10]).await });
         let mut piece = [0; 4096];
         while !writing.is_finished() {
             let _bytes = theirs.read(&mut piece).await.unwrap();

@@ -26,20 +26,20 @@ use crate::state_codec::StateCodec;
 
 /// Asks users.
 #[derive(Debug, Clone)]
-pub struct Asking {
+pub struct Elicitation {
     codec: StateCodec,
     timeout: Duration,
 }
 
 /// How the user of a client can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum ElicitationMode {
     /// Not at all.
-    No,
+    Unsupported,
     /// By a request of the server's.
-    Within,
+    Inline,
     /// By an answer that is a question.
-    Again,
+    InputRequired,
 }
 
 /// The key of the one question and its answer.
@@ -51,12 +51,12 @@ const TTL: Duration = Duration::from_secs(60 * 60);
 /// What the client carries for us.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct State {
+struct RequestState {
     proposal_id: ProposalId,
     digest: String,
 }
 
-impl Asking {
+impl Elicitation {
     /// `codec` seals what clients carry; `timeout` is how long a call waits for its user.
     #[must_use]
     pub fn new(codec: StateCodec, timeout: Duration) -> Self {
@@ -69,23 +69,27 @@ impl Asking {
     }
 
     /// How the client of this request says that its user can be asked.
-    pub(crate) fn way(context: &RequestContext<RoleServer>) -> Way {
+    pub(crate) fn mode(context: &RequestContext<RoleServer>) -> ElicitationMode {
         let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
         // Neither of the two is what clients said before there were two: a form.
         let asks = elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
         let is_stateless = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
         match (asks, is_stateless) {
-            (false, _) => Way::No,
-            (true, false) => Way::Within,
-            (true, true) => Way::Again,
+            (false, _) => ElicitationMode::Unsupported,
+            (true, false) => ElicitationMode::Inline,
+            (true, true) => ElicitationMode::InputRequired,
         }
     }
 
     /// Asks within the call; `None` if there is no answer in time.
-    pub(crate) async fn ask(&self, question: &Question, context: &RequestContext<RoleServer>) -> Option<UserDecision> {
-        match self.answer(question, &context.peer).await {
+    pub(crate) async fn elicit(
+        &self,
+        question: &Question,
+        context: &RequestContext<RoleServer>,
+    ) -> Option<UserDecision> {
+        match self.request(question, &context.peer).await {
             Ok(ClientResult::ElicitResult(result)) => {
-                Some(said(question.proposal_id, question.digest.clone(), &result))
+                Some(user_decision(question.proposal_id, question.digest.clone(), &result))
             }
             Ok(_) => {
                 tracing::warn!(proposal_id = %question.proposal_id, "the answer is no result of an elicitation");
@@ -100,10 +104,10 @@ impl Asking {
         }
     }
 
-    async fn answer(&self, question: &Question, peer: &Peer<RoleServer>) -> Result<ClientResult, ServiceError> {
+    async fn request(&self, question: &Question, peer: &Peer<RoleServer>) -> Result<ClientResult, ServiceError> {
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(form(question)));
         let asked = peer.send_cancellable_request(request, PeerRequestOptions::with_timeout(self.timeout)).await?;
-        let mut open = OpenQuestion { peer: peer.clone(), id: Some(asked.id.clone()) };
+        let mut open = PendingElicitation { peer: peer.clone(), id: Some(asked.id.clone()) };
         let answer = asked.await_response().await;
         open.id = None;
         answer
@@ -119,9 +123,9 @@ impl Asking {
         principal: &Principal,
         tool: &str,
     ) -> Result<InputRequiredResult, ErrorData> {
-        let state = State { proposal_id: question.proposal_id, digest: question.digest.clone() };
-        let bound = bound(principal, tool);
-        let options = SealOptions::new().associated_data(&bound).ttl(TTL);
+        let state = RequestState { proposal_id: question.proposal_id, digest: question.digest.clone() };
+        let associated_data = associated_data(principal, tool);
+        let options = SealOptions::new().associated_data(&associated_data).ttl(TTL);
         let sealed = self.codec.current().seal_json_with(&state, &options);
         let sealed = sealed.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         let request = InputRequest::Elicitation(ElicitRequest::new(form(question)));
@@ -133,13 +137,14 @@ impl Asking {
     /// # Errors
     /// [`ErrorData`] for a state that is none of ours, or another principal's or tool's, or too old; and for an answer that
     /// cannot be read.
-    pub(crate) fn answered(
+    pub(crate) fn decision(
         &self,
         params: &CallToolRequestParams,
         principal: &Principal,
     ) -> Result<Option<UserDecision>, ErrorData> {
         let Some(sealed) = &params.request_state else { return Ok(None) };
-        let opened = self.codec.current().open_json_with::<State>(sealed, &bound(principal, &params.name));
+        let opened =
+            self.codec.current().open_json_with::<RequestState>(sealed, &associated_data(principal, &params.name));
         let state = opened.map_err(|error| {
             tracing::warn!(tool = types::quoted(&params.name), %error, "a requestState was refused");
             let message = "requestState is not one that this server gave to this client for this tool, or it is too old; \
@@ -154,18 +159,18 @@ impl Asking {
                 format!("inputResponses.{QUESTION} is no result of an elicitation: {error}; nothing was written");
             ErrorData::invalid_params(message, None)
         })?;
-        Ok(Some(said(state.proposal_id, state.digest, &result)))
+        Ok(Some(user_decision(state.proposal_id, state.digest, &result)))
     }
 }
 
 /// A question that nobody has answered yet. One whose call is gone is taken back: whoever answered it later would believe
 /// that something came of it.
-struct OpenQuestion {
+struct PendingElicitation {
     peer: Peer<RoleServer>,
     id: Option<RequestId>,
 }
 
-impl Drop for OpenQuestion {
+impl Drop for PendingElicitation {
     fn drop(&mut self) {
         let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else { return };
         let (peer, reason) = (self.peer.clone(), "the call that asked has ended".to_owned());
@@ -178,7 +183,7 @@ impl Drop for OpenQuestion {
 }
 
 /// What a state is good for: no account may hold a NUL, and no tool.
-fn bound(principal: &Principal, tool: &str) -> Vec<u8> {
+fn associated_data(principal: &Principal, tool: &str) -> Vec<u8> {
     format!("countersign agreement\0{}\0{tool}", principal.account_id.as_str()).into_bytes()
 }
 
@@ -191,7 +196,7 @@ fn form(question: &Question) -> ElicitRequestParams {
     }
 }
 
-fn said(proposal_id: ProposalId, digest: String, result: &ElicitResult) -> UserDecision {
+fn user_decision(proposal_id: ProposalId, digest: String, result: &ElicitResult) -> UserDecision {
     let answer = match result.action {
         ElicitationAction::Accept => UserAnswer::Accept,
         ElicitationAction::Decline => UserAnswer::Decline,
@@ -207,16 +212,16 @@ mod tests {
     use super::*;
     use crate::state_codec::StateKey;
 
-    fn asking(key: u8) -> Asking {
+    fn elicitation(key: u8) -> Elicitation {
         let keys = vec![StateKey { id: "1".to_owned(), key: vec![key; 32] }];
-        Asking::new(StateCodec::new("1", keys).unwrap(), Duration::from_secs(1))
+        Elicitation::new(StateCodec::new("1", keys).unwrap(), Duration::from_secs(1))
     }
 
     fn principal(account: &str) -> Principal {
         Principal { account_id: account.parse().unwrap(), ..Principal::default() }
     }
 
-    fn again(tool: &str, state: String) -> CallToolRequestParams {
+    fn retried_call(tool: &str, state: String) -> CallToolRequestParams {
         let answer = json!({"action": "accept"});
         CallToolRequestParams::new(tool.to_owned())
             .with_request_state(state)
@@ -228,14 +233,15 @@ mod tests {
         // AP11
         let question =
             Question { proposal_id: ProposalId::new(), digest: "d".repeat(64), text: "Delete it?".to_owned() };
-        let sealed = asking(1).input_required(&question, &principal("ana"), "delete").unwrap();
+        let sealed = elicitation(1).input_required(&question, &principal("ana"), "delete").unwrap();
         let state = sealed.request_state.unwrap();
-        let said = asking(1).answered(&again("delete", state.clone()), &principal("ana")).unwrap().unwrap();
-        assert_eq!((said.proposal_id, said.answer), (question.proposal_id, UserAnswer::Accept));
-        assert_eq!(said.digest, question.digest);
+        let user_decision =
+            elicitation(1).decision(&retried_call("delete", state.clone()), &principal("ana")).unwrap().unwrap();
+        assert_eq!((user_decision.proposal_id, user_decision.answer), (question.proposal_id, UserAnswer::Accept));
+        assert_eq!(user_decision.digest, question.digest);
 
         let refused = |key, tool: &str, account: &str, state: String| {
-            asking(key).answered(&again(tool, state), &principal(account)).unwrap_err()
+            elicitation(key).decision(&retried_call(tool, state), &principal(account)).unwrap_err()
         };
         refused(2, "delete", "ana", state.clone());
         refused(1, "drop", "ana", state.clone());

@@ -4,25 +4,25 @@ use rmcp::service::{Peer, RoleServer, SubscriptionSendError, SubscriptionSink};
 use tools::ProfileView;
 
 /// Whoever is told of changes.
-pub(crate) enum Listener<'a> {
+pub(crate) enum ChangeSubscriber<'a> {
     /// A session with a handshake: of all.
     Session(Peer<RoleServer>),
     /// A subscription: of what it asked for.
     Subscription(&'a SubscriptionSink),
 }
 
-impl Listener<'_> {
+impl ChangeSubscriber<'_> {
     /// Tells of each change until nobody listens.
-    pub(crate) async fn told(&self, tools: &mut ProfileView) {
+    pub(crate) async fn forward_changes(&self, tools: &mut ProfileView) {
         while let Some(change) = tools.changed().await {
-            if (change.tools && !self.of_tools().await) || (change.resources && !self.of_resources().await) {
+            if (change.tools && !self.notify_tools().await) || (change.resources && !self.notify_resources().await) {
                 return;
             }
         }
     }
 
     /// Whether it still listens.
-    async fn of_tools(&self) -> bool {
+    async fn notify_tools(&self) -> bool {
         match self {
             Self::Session(peer) => peer.notify_tool_list_changed().await.is_ok(),
             Self::Subscription(sink) => is_open(sink.notify_tool_list_changed().await),
@@ -30,7 +30,7 @@ impl Listener<'_> {
     }
 
     /// Whether it still listens.
-    async fn of_resources(&self) -> bool {
+    async fn notify_resources(&self) -> bool {
         match self {
             Self::Session(peer) => peer.notify_resource_list_changed().await.is_ok(),
             Self::Subscription(sink) => is_open(sink.notify_resource_list_changed().await),

@@ -3,11 +3,11 @@
 use http::{HeaderValue, StatusCode};
 use types::AccountId;
 
-use super::keys::BETWEEN_FIRST_LOOKUPS;
+use super::jwks_cache::FIRST_LOOKUP_INTERVAL;
 
 /// Why somebody is not let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum AuthError {
     /// The request shows no token: 401 without an error, so that a client learns where to get one.
     Missing {
         /// The scopes that a client is to ask the issuer for; none without an issuer.
@@ -36,7 +36,7 @@ pub enum Refusal {
     },
 }
 
-impl Refusal {
+impl AuthError {
     /// 401, 403 or 503.
     #[must_use]
     pub const fn status(&self) -> StatusCode {
@@ -57,7 +57,7 @@ impl Refusal {
     #[must_use]
     pub const fn retry_after_s(&self) -> Option<u64> {
         match self {
-            Self::Unavailable { .. } => Some(BETWEEN_FIRST_LOOKUPS.as_secs()),
+            Self::Unavailable { .. } => Some(FIRST_LOOKUP_INTERVAL.as_secs()),
             _ => None,
         }
     }
@@ -80,7 +80,7 @@ impl Refusal {
             ("scope", scope.as_deref()),
             ("resource_metadata", metadata_url),
         ];
-        let parts = parts.into_iter().filter_map(|(name, value)| Some(format!("{name}=\"{}\"", quotable(value?))));
+        let parts = parts.into_iter().filter_map(|(name, value)| Some(format!("{name}=\"{}\"", quoted_string(value?))));
         HeaderValue::try_from(format!("Bearer {}", parts.collect::<Vec<_>>().join(", "))).ok()
     }
 
@@ -100,7 +100,7 @@ impl Refusal {
     }
 }
 
-impl Refusal {
+impl AuthError {
     /// One sentence for the operator's log. Never has the token in it.
     #[must_use]
     pub fn log_message(&self) -> String {
@@ -116,6 +116,6 @@ impl Refusal {
 }
 
 /// What may stand between the quotes of a parameter; anything else is a question mark.
-fn quotable(text: &str) -> String {
+fn quoted_string(text: &str) -> String {
     text.chars().map(|c| if matches!(c, ' '..='~') && !matches!(c, '"' | '\\') { c } else { '?' }).collect()
 }

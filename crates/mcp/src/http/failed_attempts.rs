@@ -26,25 +26,25 @@ const MAX_CLIENTS: usize = 10_000;
 const OTHERS_PER_S: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 
 /// How long a client is refused that fails more often.
-const PAUSE: Duration = Duration::from_secs(1);
+const BLOCK_TIME: Duration = Duration::from_secs(1);
 
 /// The table is looked through for clients to forget no more often than this.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// Too many failed attempts from one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many requests from this address had no valid token: wait {} s, then send it again", PAUSE.as_secs())]
+#[error("too many requests from this address had no valid token: wait {} s, then send it again", BLOCK_TIME.as_secs())]
 pub(crate) struct AttemptLimitError;
 
 impl AttemptLimitError {
     pub(crate) const fn retry_after_s() -> u64 {
-        PAUSE.as_secs()
+        BLOCK_TIME.as_secs()
     }
 }
 
 /// The failed attempts of all clients.
 #[derive(Debug)]
-pub(crate) struct Attempts(Mutex<Table>);
+pub(crate) struct FailedAttempts(Mutex<Table>);
 
 #[derive(Debug)]
 struct Table {
@@ -56,42 +56,42 @@ struct Table {
 #[derive(Debug)]
 struct Failures {
     rate: DefaultDirectRateLimiter,
-    paused_until: Option<Instant>,
+    blocked_until: Option<Instant>,
 }
 
 impl Failures {
     fn new(quota: Quota) -> Self {
-        Self { rate: RateLimiter::direct(quota), paused_until: None }
+        Self { rate: RateLimiter::direct(quota), blocked_until: None }
     }
 
     fn of_one_client() -> Self {
         Self::new(Quota::per_second(FAILURES_PER_S).allow_burst(BURST))
     }
 
-    fn is_paused(&self) -> bool {
-        self.paused_until.is_some_and(|until| Instant::now() < until)
+    fn is_blocked(&self) -> bool {
+        self.blocked_until.is_some_and(|until| Instant::now() < until)
     }
 
     fn add(&mut self) {
         if self.rate.check().is_err() {
-            self.paused_until = Some(Instant::now() + PAUSE);
+            self.blocked_until = Some(Instant::now() + BLOCK_TIME);
         }
     }
 
     /// Whether forgetting it gives its client nothing. The answer takes the burst if all of it is there.
-    fn is_rested(&self) -> bool {
-        !self.is_paused() && self.rate.check_n(BURST).is_ok_and(|rested| rested.is_ok())
+    fn is_replenished(&self) -> bool {
+        !self.is_blocked() && self.rate.check_n(BURST).is_ok_and(|rested| rested.is_ok())
     }
 }
 
-impl Default for Attempts {
+impl Default for FailedAttempts {
     fn default() -> Self {
         let others = Failures::new(Quota::per_second(OTHERS_PER_S));
         Self(Mutex::new(Table { by_client: HashMap::new(), others, swept: None }))
     }
 }
 
-impl Attempts {
+impl FailedAttempts {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -99,11 +99,11 @@ impl Attempts {
     /// Whether an attempt of this client is looked at now.
     pub(crate) fn check(&self, client: ClientNetwork) -> Result<(), AttemptLimitError> {
         let table = self.table();
-        let is_paused = match table.by_client.get(&client) {
-            Some(failures) => failures.is_paused(),
-            None => table.by_client.len() >= MAX_CLIENTS && table.others.is_paused(),
+        let is_blocked = match table.by_client.get(&client) {
+            Some(failures) => failures.is_blocked(),
+            None => table.by_client.len() >= MAX_CLIENTS && table.others.is_blocked(),
         };
-        if is_paused { Err(AttemptLimitError) } else { Ok(()) }
+        if is_blocked { Err(AttemptLimitError) } else { Ok(()) }
     }
 
     /// An attempt of this client has failed.
@@ -114,7 +114,7 @@ impl Attempts {
         }
         if table.by_client.len() >= MAX_CLIENTS && table.swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
             table.swept = Some(Instant::now());
-            table.by_client.retain(|_, failures| !failures.is_rested());
+            table.by_client.retain(|_, failures| !failures.is_replenished());
         }
         if table.by_client.len() >= MAX_CLIENTS {
             return table.others.add();
@@ -133,47 +133,55 @@ mod tests {
         ClientNetwork::of(IpAddr::V4(Ipv4Addr::from_bits(number)))
     }
 
-    fn fail(attempts: &Attempts, client: ClientNetwork, times: u32) {
-        (0..times).for_each(|_| attempts.add_failure(client));
+    fn fail(failed_attempts: &FailedAttempts, client: ClientNetwork, times: u32) {
+        (0..times).for_each(|_| failed_attempts.add_failure(client));
     }
 
     /// F-109
     #[tokio::test(start_paused = true)]
     async fn a_client_that_keeps_failing_pauses_and_no_other_does() {
-        let attempts = Attempts::default();
-        fail(&attempts, client(1), BURST.get());
-        assert_eq!(attempts.check(client(1)), Ok(()));
+        let failed_attempts = FailedAttempts::default();
+        fail(&failed_attempts, client(1), BURST.get());
+        assert_eq!(failed_attempts.check(client(1)), Ok(()));
         // A few more than those that came back meanwhile.
-        fail(&attempts, client(1), BURST.get());
-        assert_eq!(attempts.check(client(1)), Err(AttemptLimitError));
-        assert_eq!(attempts.check(client(2)), Ok(()));
-        tokio::time::advance(PAUSE).await;
-        assert_eq!(attempts.check(client(1)), Ok(()));
+        fail(&failed_attempts, client(1), BURST.get());
+        assert_eq!(failed_attempts.check(client(1)), Err(AttemptLimitError));
+        assert_eq!(failed_attempts.check(client(2)), Ok(()));
+        tokio::time::advance(BLOCK_TIME).await;
+        assert_eq!(failed_attempts.check(client(1)), Ok(()));
     }
 
     /// F-109
     #[tokio::test(start_paused = true)]
     async fn addresses_of_one_ipv6_network_share_their_failures() {
-        let attempts = Attempts::default();
+        let failed_attempts = FailedAttempts::default();
         let address = |host: u32| ClientNetwork::of(IpAddr::V6(Ipv6Addr::from_bits(0x2001 << 112 | u128::from(host))));
-        (0..2 * BURST.get()).for_each(|host| attempts.add_failure(address(host)));
-        assert_eq!(attempts.check(address(u32::MAX)), Err(AttemptLimitError));
+        (0..2 * BURST.get()).for_each(|host| failed_attempts.add_failure(address(host)));
+        assert_eq!(failed_attempts.check(address(u32::MAX)), Err(AttemptLimitError));
     }
 
     /// F-109
     #[tokio::test(start_paused = true)]
     async fn any_number_of_addresses_takes_bounded_memory_and_is_bounded_in_all() {
-        let attempts = Attempts::default();
-        fail(&attempts, client(0), 2 * BURST.get());
+        let failed_attempts = FailedAttempts::default();
+        fail(&failed_attempts, client(0), 2 * BURST.get());
         for number in 0..3 * MAX_CLIENTS as u32 {
             // More than one each, so that none has rested.
-            fail(&attempts, client(number), 20);
+            fail(&failed_attempts, client(number), 20);
         }
-        assert_eq!(attempts.table().by_client.len(), MAX_CLIENTS);
-        assert_eq!(attempts.check(client(u32::MAX)), Err(AttemptLimitError), "those beyond are counted together");
-        assert_eq!(attempts.check(client(1)), Ok(()), "and not with those in the table");
-        assert_eq!(attempts.check(client(0)), Err(AttemptLimitError), "forgotten, and with that given a new burst");
+        assert_eq!(failed_attempts.table().by_client.len(), MAX_CLIENTS);
+        assert_eq!(
+            failed_attempts.check(client(u32::MAX)),
+            Err(AttemptLimitError),
+            "those beyond are counted together"
+        );
+        assert_eq!(failed_attempts.check(client(1)), Ok(()), "and not with those in the table");
+        assert_eq!(
+            failed_attempts.check(client(0)),
+            Err(AttemptLimitError),
+            "forgotten, and with that given a new burst"
+        );
         tokio::time::advance(SWEEP).await;
-        assert_eq!(attempts.check(client(u32::MAX)), Ok(()));
+        assert_eq!(failed_attempts.check(client(u32::MAX)), Ok(()));
     }
 }

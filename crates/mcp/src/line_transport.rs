@@ -14,9 +14,9 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use types::IdFinder;
 
-use crate::in_flight::{InFlight, answers};
-use crate::message::{self, MAX_MESSAGE_BYTES, Unreadable};
-use crate::packed;
+use crate::in_flight::{InFlightRequests, answered_id};
+use crate::message::{self, MAX_MESSAGE_BYTES, ParseError};
+use crate::result_encoding;
 
 /// How much room is kept for the next line, in bytes.
 const IDLE_LINE_BYTES: usize = 64 << 10;
@@ -25,20 +25,20 @@ const IDLE_LINE_BYTES: usize = 64 << 10;
 const MAX_ID_BYTES: usize = 256;
 
 /// One JSON-RPC message a line, both ways.
-pub(crate) struct Lines<R, W> {
+pub(crate) struct LineTransport<R, W> {
     input: BufReader<R>,
     /// The line so far. Lives here because `receive` may be cancelled in the middle of one.
     line: Vec<u8>,
     /// Looks for the id of a line that is too long, of which nothing else is kept.
     too_long: Option<IdFinder>,
-    in_flight: InFlight,
+    in_flight: InFlightRequests,
     output: Arc<Mutex<W>>,
     /// Cancelled at the end of the input.
     session: CancellationToken,
 }
 
-impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Lines<R, W> {
-    pub(crate) fn new(input: R, output: W, in_flight: InFlight, session: CancellationToken) -> Self {
+impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
+    pub(crate) fn new(input: R, output: W, in_flight: InFlightRequests, session: CancellationToken) -> Self {
         let (input, output) = (BufReader::new(input), Arc::new(Mutex::new(output)));
         Self { input, line: Vec::new(), too_long: None, in_flight, output, session }
     }
@@ -85,7 +85,7 @@ enum Read {
     TooLong(Option<RequestId>),
 }
 
-impl<R, W> Transport<RoleServer> for Lines<R, W>
+impl<R, W> Transport<RoleServer> for LineTransport<R, W>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
@@ -98,10 +98,10 @@ where
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
         let (output, in_flight, session) = (Arc::clone(&self.output), self.in_flight.clone(), self.session.clone());
         async move {
-            let answered = answers(&item);
+            let answered = answered_id(&item);
             // Not before it is this answer's turn: a line takes as much room as all that it is made of.
             let mut output = output.lock().await;
-            packed::complete_message(&mut item);
+            result_encoding::expand_message(&mut item);
             let mut line = serde_json::to_vec(&item)?;
             drop(item);
             line.push(b'\n');
@@ -111,7 +111,7 @@ where
             };
             let written = written.await;
             if let Some(id) = answered {
-                in_flight.sent(&id);
+                in_flight.remove(&id);
             }
             // Nobody hears what is under way any more.
             written.inspect_err(|_| session.cancel())
@@ -127,14 +127,14 @@ where
                 }
                 Ok(Some(Read::Line)) => message::parse(self.line.trim_ascii()).and_then(|(message, values)| match self
                     .in_flight
-                    .received(&message, self.line.len(), values)
+                    .admit(&message, self.line.len(), values)
                 {
                     Ok(()) => Ok(message),
-                    Err(error) => Err(Unreadable { error, id: message::id_of(&message) }),
+                    Err(error) => Err(ParseError { error, id: message::request_id(&message) }),
                 }),
                 Ok(Some(Read::TooLong(id))) => {
                     let message = format!("the message is longer than {MAX_MESSAGE_BYTES} bytes");
-                    Err(Unreadable::new(ErrorData::invalid_request(message, None), id))
+                    Err(ParseError::new(ErrorData::invalid_request(message, None), id))
                 }
                 Ok(None) => {
                     self.session.cancel();
@@ -148,7 +148,7 @@ where
             self.clear_line();
             match parsed {
                 Ok(message) => return Some(message),
-                Err(Unreadable { error, id }) => {
+                Err(ParseError { error, id }) => {
                     // Not its words: they may quote the line.
                     tracing::warn!(code = error.code.0, "a line is not a message");
                     // In a task of its own: `receive` may be cancelled, and half a line must not go out.

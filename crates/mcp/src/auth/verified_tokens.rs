@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::jwk::{Key, KeySet};
+use super::jwk::{Jwks, PublicKey};
 use super::{Identity, TokenHash};
 
 /// A token that was accepted.
@@ -11,14 +11,14 @@ use super::{Identity, TokenHash};
 pub(super) struct VerifiedToken {
     pub(super) identity: Identity,
     /// The key that signed it.
-    pub(super) key: Arc<Key>,
+    pub(super) key: Arc<PublicKey>,
     /// In seconds since 1970.
     pub(super) valid_until: f64,
 }
 
 /// The tokens that this server has accepted, by their hashes.
 #[derive(Debug, Default)]
-pub(super) struct VerifiedTokens(Mutex<Table>);
+pub(super) struct VerifiedTokenCache(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
@@ -27,12 +27,12 @@ struct Table {
     order: VecDeque<TokenHash>,
 }
 
-impl VerifiedTokens {
+impl VerifiedTokenCache {
     /// Tokens that are remembered, the newest ones: a few hundred bytes each.
     pub(super) const CAPACITY: usize = 10_000;
 
     /// The token with this hash, if it has not expired at `now` (in seconds since 1970) and the issuer still publishes its key.
-    pub(super) fn get(&self, hash: TokenHash, keys: &KeySet, now: f64) -> Option<VerifiedToken> {
+    pub(super) fn get(&self, hash: TokenHash, keys: &Jwks, now: f64) -> Option<VerifiedToken> {
         let token = self.0.lock().unwrap_or_else(PoisonError::into_inner).by_hash.get(&hash).cloned()?;
         (now < token.valid_until && keys.contains(&token.key)).then_some(token)
     }

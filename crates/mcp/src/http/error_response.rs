@@ -6,32 +6,32 @@ use rmcp::model::{ErrorCode, ErrorData, JsonRpcError, RequestId};
 use tools::metrics::Reason;
 
 use super::STOPPING;
-use super::addressed::Misaddressed;
-use super::allowance::Exhausted;
-use super::attempts::AttemptLimitError;
+use super::failed_attempts::AttemptLimitError;
+use super::host_check::HostError;
+use super::quota::QuotaError;
 use crate::auth;
-use crate::message::Unreadable;
+use crate::message::ParseError;
 
 /// JSON-RPC leaves -32000 to -32099 to servers.
 const REFUSED: ErrorCode = ErrorCode(-32000);
 
 /// Why a request gets no further.
 #[derive(Debug)]
-pub(crate) enum Refusal {
-    Misaddressed(Misaddressed),
+pub(crate) enum HttpError {
+    Host(HostError),
     /// Not ready yet: why.
     Unavailable(String),
     /// Not any more.
     Stopping,
     Unauthenticated {
-        refusal: auth::Refusal,
+        error: auth::AuthError,
         metadata_url: Option<String>,
     },
     /// Too many requests of its address had no valid token.
     TooManyAttempts(AttemptLimitError),
     /// All connections are in use, and this one is kept for probes.
     NoConnection,
-    Exhausted(Exhausted),
+    Quota(QuotaError),
     TooManySessions {
         most: u32,
     },
@@ -43,7 +43,7 @@ pub(crate) enum Refusal {
     TooSlow,
     /// The client went away in the middle.
     Broken,
-    Unreadable(Unreadable),
+    Malformed(ParseError),
     NoSuchSession,
     /// A message to `/message` that does not say which session is meant, or says it twice.
     NoSessionNamed,
@@ -51,41 +51,39 @@ pub(crate) enum Refusal {
     IdInUse(Option<RequestId>),
 }
 
-impl std::fmt::Debug for Unreadable {
+impl std::fmt::Debug for ParseError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Unreadable").field("code", &self.error.code).finish_non_exhaustive()
     }
 }
 
-impl Refusal {
+impl HttpError {
     const fn status(&self) -> StatusCode {
         match self {
-            Self::Misaddressed(_) => StatusCode::FORBIDDEN,
+            Self::Host(_) => StatusCode::FORBIDDEN,
             Self::Unavailable(_) | Self::Stopping | Self::NoConnection => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unauthenticated { .. } => StatusCode::UNAUTHORIZED,
-            Self::Exhausted(_) | Self::TooManyAttempts(_) | Self::TooManySessions { .. } => {
-                StatusCode::TOO_MANY_REQUESTS
-            }
+            Self::Quota(_) | Self::TooManyAttempts(_) | Self::TooManySessions { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::NotJson => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::Broken | Self::Unreadable(_) | Self::IdInUse(_) | Self::NoSessionNamed => StatusCode::BAD_REQUEST,
+            Self::Broken | Self::Malformed(_) | Self::IdInUse(_) | Self::NoSessionNamed => StatusCode::BAD_REQUEST,
             Self::NoSuchSession => StatusCode::NOT_FOUND,
         }
     }
 
     fn message(&self) -> String {
         match self {
-            Self::Misaddressed(why) => why.to_string(),
+            Self::Host(why) => why.to_string(),
             Self::Unavailable(reason) => reason.clone(),
             Self::Stopping => STOPPING.to_owned(),
-            Self::Unauthenticated { refusal, .. } => refusal.message(),
+            Self::Unauthenticated { error, .. } => error.message(),
             Self::TooManyAttempts(why) => why.to_string(),
             Self::NoConnection => {
                 "the server has as many connections as it may have: wait a second, then send the request again"
                     .to_owned()
             }
-            Self::Exhausted(what) => what.to_string(),
+            Self::Quota(what) => what.to_string(),
             Self::TooManySessions { most } => {
                 format!(
                     "the account has {most} sessions, all of them in use, and may have no more: close one, then open it again"
@@ -95,7 +93,7 @@ impl Refusal {
             Self::TooLarge { most } => format!("the message is longer than {most} bytes"),
             Self::TooSlow => "the message did not arrive in time".to_owned(),
             Self::Broken => "the message ended in the middle".to_owned(),
-            Self::Unreadable(unreadable) => unreadable.error.message.to_string(),
+            Self::Malformed(parse_error) => parse_error.error.message.to_string(),
             Self::IdInUse(_) => {
                 "the session has a request with this id that is not answered yet: give each request an id of its own"
                     .to_owned()
@@ -110,15 +108,15 @@ impl Refusal {
     /// What it counts as.
     fn reason(&self, status: StatusCode) -> Option<Reason> {
         Some(match self {
-            Self::Misaddressed(Misaddressed::Host) => Reason::Host,
-            Self::Misaddressed(Misaddressed::Origin | Misaddressed::Site) => Reason::Origin,
+            Self::Host(HostError::Host) => Reason::Host,
+            Self::Host(HostError::Origin | HostError::AppState) => Reason::Origin,
             Self::Unauthenticated { .. } if status == StatusCode::FORBIDDEN => Reason::Forbidden,
             Self::Unauthenticated { .. } if status == StatusCode::UNAUTHORIZED => Reason::Unauthenticated,
-            Self::Exhausted(Exhausted::Rate { .. } | Exhausted::Weight) | Self::TooManyAttempts(_) => {
+            Self::Quota(QuotaError::Rate { .. } | QuotaError::InFlightBytes) | Self::TooManyAttempts(_) => {
                 Reason::RateLimited
             }
             Self::NoConnection => Reason::TooManyConnections,
-            Self::Exhausted(Exhausted::Streams { .. }) => Reason::TooManyStreams,
+            Self::Quota(QuotaError::Streams { .. }) => Reason::TooManyStreams,
             Self::TooManySessions { .. } => Reason::TooManySessions,
             Self::TooLarge { .. } => Reason::BodyTooLarge,
             Self::TooSlow => Reason::TooSlow,
@@ -133,13 +131,12 @@ impl Refusal {
         let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();
         let (mut code, mut id): (ErrorCode, Option<RequestId>) = (REFUSED, None);
         match &self {
-            Self::Unauthenticated { refusal, metadata_url } => {
-                status = refusal.status();
-                headers.extend(refusal.retry_after_s().map(|wait| (header::RETRY_AFTER, HeaderValue::from(wait))));
-                headers
-                    .extend(refusal.challenge(metadata_url.as_deref()).map(|value| (header::WWW_AUTHENTICATE, value)));
+            Self::Unauthenticated { error, metadata_url } => {
+                status = error.status();
+                headers.extend(error.retry_after_s().map(|wait| (header::RETRY_AFTER, HeaderValue::from(wait))));
+                headers.extend(error.challenge(metadata_url.as_deref()).map(|value| (header::WWW_AUTHENTICATE, value)));
             }
-            Self::Exhausted(what) => headers.push((header::RETRY_AFTER, HeaderValue::from(what.retry_after_s()))),
+            Self::Quota(what) => headers.push((header::RETRY_AFTER, HeaderValue::from(what.retry_after_s()))),
             Self::TooManyAttempts(_) => {
                 headers.push((header::RETRY_AFTER, HeaderValue::from(AttemptLimitError::retry_after_s())));
                 headers.push((header::CONNECTION, HeaderValue::from_static("close")));
@@ -154,7 +151,7 @@ impl Refusal {
             Self::TooLarge { .. } | Self::TooSlow => {
                 headers.push((header::CONNECTION, HeaderValue::from_static("close")))
             }
-            Self::Unreadable(unreadable) => (code, id) = (unreadable.error.code, unreadable.id.clone()),
+            Self::Malformed(parse_error) => (code, id) = (parse_error.error.code, parse_error.id.clone()),
             Self::IdInUse(request) => (code, id) = (ErrorCode::INVALID_REQUEST, request.clone()),
             _ => {}
         }
@@ -163,16 +160,16 @@ impl Refusal {
         *response.status_mut() = status;
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response.headers_mut().extend(headers);
-        let report = RefusalReport { reason: self.reason(status), message: self.log_message() };
+        let report = RejectionReport { reason: self.reason(status), message: self.log_message() };
         response.extensions_mut().insert(report);
         response
     }
 
     fn log_message(&self) -> String {
         match self {
-            Self::Unauthenticated { refusal, .. } => refusal.log_message(),
+            Self::Unauthenticated { error, .. } => error.log_message(),
             // Not its words: they may quote the message.
-            Self::Unreadable(unreadable) => format!("a body is not a message (code {})", unreadable.error.code.0),
+            Self::Malformed(parse_error) => format!("a body is not a message (code {})", parse_error.error.code.0),
             _ => self.message(),
         }
     }
@@ -180,19 +177,19 @@ impl Refusal {
 
 /// What is counted and logged of a refusal: travels with its answer to where the request is known.
 #[derive(Debug, Clone)]
-pub(crate) struct RefusalReport {
+pub(crate) struct RejectionReport {
     pub(crate) reason: Option<Reason>,
     pub(crate) message: String,
 }
 
-impl From<AttemptLimitError> for Refusal {
+impl From<AttemptLimitError> for HttpError {
     fn from(why: AttemptLimitError) -> Self {
         Self::TooManyAttempts(why)
     }
 }
 
-impl From<Exhausted> for Refusal {
-    fn from(what: Exhausted) -> Self {
-        Self::Exhausted(what)
+impl From<QuotaError> for HttpError {
+    fn from(what: QuotaError) -> Self {
+        Self::Quota(what)
     }
 }

@@ -6,43 +6,43 @@ use std::sync::Arc;
 use rmcp::model::InitializeRequestParams;
 use tokio_util::sync::CancellationToken;
 
-use super::{Account, Offer};
-use crate::Server;
+use super::{AccountUsage, Backend};
+use crate::McpServer;
 use crate::auth::Identity;
 
 tokio::task_local! {
-    static VISIT: Visit;
+    static REQUEST_CONTEXT: HttpRequestContext;
 }
 
 /// One request of somebody who is known.
 #[derive(Clone)]
-pub(crate) struct Visit {
+pub(crate) struct HttpRequestContext {
     pub(crate) identity: Identity,
     /// What its account may take.
-    pub(crate) account: Arc<Account>,
-    pub(crate) offer: Offer,
+    pub(crate) account: Arc<AccountUsage>,
+    pub(crate) backend: Backend,
     /// What opens a session, if the request is that.
     pub(crate) initialize: Option<InitializeRequestParams>,
     /// Cancelled when the server stops.
     pub(crate) stop: CancellationToken,
 }
 
-impl Visit {
+impl HttpRequestContext {
     /// That of the task.
     pub(crate) fn current() -> Option<Self> {
-        VISIT.try_with(Clone::clone).ok()
+        REQUEST_CONTEXT.try_with(Clone::clone).ok()
     }
 
     /// Handles the request.
-    pub(crate) async fn during<F: Future>(self, handling: F) -> F::Output {
-        VISIT.scope(self, handling).await
+    pub(crate) async fn scope<F: Future>(self, handler: F) -> F::Output {
+        REQUEST_CONTEXT.scope(self, handler).await
     }
 
     /// A server for whoever asks.
-    pub(crate) fn server(&self) -> Server {
-        let tools = self.offer.toolbox.of_profile(&self.identity.profile);
-        Server::new(tools, self.identity.principal.clone(), self.offer.content, self.offer.asking.clone())
-            .until(&self.stop)
-            .over_http(Arc::clone(&self.account))
+    pub(crate) fn mcp_server(&self) -> McpServer {
+        let tools = self.backend.registry.of_profile(&self.identity.profile);
+        McpServer::new(tools, self.identity.principal.clone(), self.backend.content, self.backend.elicitation.clone())
+            .stopping_with(&self.stop)
+            .for_account(Arc::clone(&self.account))
     }
 }

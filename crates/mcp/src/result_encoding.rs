@@ -7,15 +7,15 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonRpcMessage, JsonRpcResponse,
 use rmcp::service::{RoleServer, TxJsonRpcMessage};
 use serde_json::{Number, Value};
 
-use crate::server::Content;
+use crate::server::ResultContent;
 
 /// The result for this envelope, which is the text of a JSON object. Where it stands twice, it is kept once until
-/// [`complete`]: an answer may have to wait long for its client.
-pub(crate) fn pack(envelope: String, is_success: bool, content: Content) -> CallToolResult {
+/// [`expand`]: an answer may have to wait long for its client.
+pub(crate) fn encode_result(envelope: String, is_success: bool, content: ResultContent) -> CallToolResult {
     let (text, structured) = match content {
-        Content::Text => (Some(envelope), None),
-        Content::Structured => (None, Some(verbatim(envelope))),
-        Content::Both => (Some(envelope), Some(SAME_AS_TEXT)),
+        ResultContent::Text => (Some(envelope), None),
+        ResultContent::Structured => (None, Some(raw_json(envelope))),
+        ResultContent::Both => (Some(envelope), Some(SAME_AS_TEXT)),
     };
     let blocks = text.map(ContentBlock::text).into_iter().collect();
     let mut result = if is_success { CallToolResult::success(blocks) } else { CallToolResult::error(blocks) };
@@ -27,24 +27,24 @@ pub(crate) fn pack(envelope: String, is_success: bool, content: Content) -> Call
 const SAME_AS_TEXT: Value = Value::Null;
 
 /// Makes a result whole that is about to be written.
-pub(crate) fn complete(result: &mut CallToolResult) {
+pub(crate) fn expand(result: &mut CallToolResult) {
     if result.structured_content == Some(SAME_AS_TEXT) {
         let text = result.content.first().and_then(|block| block.as_text());
-        result.structured_content = text.map(|block| verbatim(block.text.clone()));
+        result.structured_content = text.map(|block| raw_json(block.text.clone()));
     }
 }
 
 /// The same for the message that it is in.
-pub(crate) fn complete_message(message: &mut TxJsonRpcMessage<RoleServer>) {
+pub(crate) fn expand_message(message: &mut TxJsonRpcMessage<RoleServer>) {
     if let JsonRpcMessage::Response(JsonRpcResponse { result: ServerResult::CallToolResult(result), .. }) = message {
-        complete(result);
+        expand(result);
     }
 }
 
 /// A value that is written as this text. With `arbitrary_precision` serde_json keeps a number as its text, and writes that
 /// without looking at it; there is no other way to put JSON text into a [`Value`]. It must not be read as a number, nor go
 /// through `serde_json::to_value`, and nothing on the way to a transport does. The tests hold this to the letter.
-fn verbatim(json: String) -> Value {
+fn raw_json(json: String) -> Value {
     Value::Number(Number::from_string_unchecked(json))
 }
 
@@ -54,11 +54,11 @@ mod tests {
 
     use super::*;
 
-    fn sent(content: Content) -> String {
-        let result = pack(r#"{"success":true,"n":1.10}"#.to_owned(), true, content);
+    fn sent(content: ResultContent) -> String {
+        let result = encode_result(r#"{"success":true,"n":1.10}"#.to_owned(), true, content);
         let mut message: TxJsonRpcMessage<RoleServer> =
             JsonRpcMessage::response(ServerResult::CallToolResult(result), RequestId::Number(7));
-        complete_message(&mut message);
+        expand_message(&mut message);
         serde_json::to_string(&message).unwrap()
     }
 
@@ -67,8 +67,8 @@ mod tests {
         let start = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","content":["#;
         let text = r#"{"type":"text","text":"{\"success\":true,\"n\":1.10}"}"#;
         let structured = r#","structuredContent":{"success":true,"n":1.10}"#;
-        assert_eq!(sent(Content::Text), format!("{start}{text}],\"isError\":false}}}}"));
-        assert_eq!(sent(Content::Structured), format!("{start}]{structured},\"isError\":false}}}}"));
-        assert_eq!(sent(Content::Both), format!("{start}{text}]{structured},\"isError\":false}}}}"));
+        assert_eq!(sent(ResultContent::Text), format!("{start}{text}],\"isError\":false}}}}"));
+        assert_eq!(sent(ResultContent::Structured), format!("{start}]{structured},\"isError\":false}}}}"));
+        assert_eq!(sent(ResultContent::Both), format!("{start}{text}]{structured},\"isError\":false}}}}"));
     }
 }

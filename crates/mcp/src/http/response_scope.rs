@@ -14,127 +14,127 @@ use tools::Room;
 
 /// Travels with the request to whoever answers it. The answer's body ends it.
 #[derive(Clone, Default)]
-pub(crate) struct Exchange {
+pub(crate) struct ResponseScope {
     state: Arc<Mutex<State>>,
-    gone: CancellationToken,
+    client_gone_token: CancellationToken,
 }
 
 #[derive(Default)]
 struct State {
-    is_over: bool,
-    held: Vec<Box<dyn Send>>,
+    is_finished: bool,
+    kept: Vec<Box<dyn Send>>,
     /// Ends the answer, whatever is left of it.
     end: Option<End>,
 }
 
 type End = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-impl Exchange {
+impl ResponseScope {
     /// That of the request which this context belongs to, if it came over HTTP.
     pub(crate) fn of(context: &RequestContext<RoleServer>) -> Option<&Self> {
         context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get())
     }
 
     /// Keeps something until the end.
-    pub(crate) fn hold(&self, thing: impl Send + 'static) {
+    pub(crate) fn keep_alive(&self, thing: impl Send + 'static) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if !state.is_over {
-            state.held.push(Box::new(thing));
+        if !state.is_finished {
+            state.kept.push(Box::new(thing));
         }
     }
 
     /// The same for the room of an answer.
-    pub(crate) fn hold_room(&self, room: Option<Room>) {
+    pub(crate) fn keep_alive_room(&self, room: Option<Room>) {
         if let Some(room) = room {
-            self.hold(room);
+            self.keep_alive(room);
         }
     }
 
     /// Ends the answer when this returns.
-    pub(crate) fn end_after(&self, end: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn end_when(&self, end: impl Future<Output = ()> + Send + 'static) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).end = Some(Box::pin(end));
     }
 
     /// Ends when the client has gone before its answer was whole.
-    pub(crate) async fn deserted(&self) {
-        self.gone.cancelled().await;
+    pub(crate) async fn client_gone(&self) {
+        self.client_gone_token.cancelled().await;
     }
 
     /// The body of the answer, whose end is the end of the exchange.
-    pub(crate) fn answer<B>(self, body: B) -> Body
+    pub(crate) fn into_body<B>(self, body: B) -> Body
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError>,
     {
         let end = self.state.lock().unwrap_or_else(PoisonError::into_inner).end.take();
-        Body::new(Answer {
+        Body::new(ScopedBody {
             body: Box::pin(body),
-            rest: Bytes::new(),
-            exchange: self,
-            is_whole: false,
+            remaining: Bytes::new(),
+            response_scope: self,
+            is_complete: false,
             is_cut: false,
             end,
         })
     }
 
-    fn end(&self, is_whole: bool) {
-        if !is_whole {
-            self.gone.cancel();
+    fn end(&self, is_complete: bool) {
+        if !is_complete {
+            self.client_gone_token.cancel();
         }
-        let held = {
+        let kept = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.is_over = true;
-            std::mem::take(&mut state.held)
+            state.is_finished = true;
+            std::mem::take(&mut state.kept)
         };
-        drop(held);
+        drop(kept);
     }
 }
 
 /// A request that gets no further has its end as well: a handler that is dropped in the middle.
-pub(crate) struct Unanswered(Option<Exchange>);
+pub(crate) struct PendingBody(Option<ResponseScope>);
 
-impl Unanswered {
-    pub(crate) fn new(exchange: Exchange) -> Self {
-        Self(Some(exchange))
+impl PendingBody {
+    pub(crate) fn new(response_scope: ResponseScope) -> Self {
+        Self(Some(response_scope))
     }
 
     /// There is an answer, which will end the exchange.
-    pub(crate) fn answered(mut self) -> Exchange {
+    pub(crate) fn take_scope(mut self) -> ResponseScope {
         self.0.take().unwrap_or_default()
     }
 }
 
-impl Drop for Unanswered {
+impl Drop for PendingBody {
     fn drop(&mut self) {
-        if let Some(exchange) = self.0.take() {
-            exchange.end(false);
+        if let Some(response_scope) = self.0.take() {
+            response_scope.end(false);
         }
     }
 }
 
 /// An answer is handed on in slices: whoever writes it asks for the next one when the ones before are on their way, so the last
 /// of a large answer is not gone before most of it has been taken.
-const SLICE: usize = 64 << 10;
+const MAX_FRAME_BYTES: usize = 64 << 10;
 
-struct Answer<B> {
+struct ScopedBody<B> {
     body: Pin<Box<B>>,
     /// What is left of the frame that is being handed on.
-    rest: Bytes,
-    exchange: Exchange,
-    is_whole: bool,
+    remaining: Bytes,
+    response_scope: ResponseScope,
+    is_complete: bool,
     end: Option<End>,
     /// It was ended before it was whole.
     is_cut: bool,
 }
 
-impl<B> Answer<B> {
-    fn slice(&mut self) -> Frame<Bytes> {
-        let most = self.rest.len().min(SLICE);
-        Frame::data(self.rest.split_to(most))
+impl<B> ScopedBody<B> {
+    fn next_frame(&mut self) -> Frame<Bytes> {
+        let most = self.remaining.len().min(MAX_FRAME_BYTES);
+        Frame::data(self.remaining.split_to(most))
     }
 }
 
-impl<B: HttpBody<Data = Bytes>> HttpBody for Answer<B> {
+impl<B: HttpBody<Data = Bytes>> HttpBody for ScopedBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -146,11 +146,11 @@ impl<B: HttpBody<Data = Bytes>> HttpBody for Answer<B> {
             return Poll::Ready(None);
         }
         let mut polled = Poll::Ready(None);
-        if self.rest.is_empty() {
+        if self.remaining.is_empty() {
             polled = match self.body.as_mut().poll_frame(context) {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => {
-                        self.rest = data;
+                        self.remaining = data;
                         Poll::Pending
                     }
                     Err(other) => Poll::Ready(Some(Ok(other))),
@@ -158,31 +158,31 @@ impl<B: HttpBody<Data = Bytes>> HttpBody for Answer<B> {
                 polled => polled,
             };
         }
-        if !self.rest.is_empty() {
-            polled = Poll::Ready(Some(Ok(self.slice())));
+        if !self.remaining.is_empty() {
+            polled = Poll::Ready(Some(Ok(self.next_frame())));
         }
-        self.is_whole |= matches!(polled, Poll::Ready(None)) || self.is_end_stream();
+        self.is_complete |= matches!(polled, Poll::Ready(None)) || self.is_end_stream();
         polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_cut || self.rest.is_empty() && self.body.is_end_stream()
+        self.is_cut || self.remaining.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (of_body, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let (of_body, remaining) = (self.body.size_hint(), self.remaining.len() as u64);
         let mut hint = SizeHint::new();
-        hint.set_lower(of_body.lower() + rest);
+        hint.set_lower(of_body.lower() + remaining);
         if let Some(upper) = of_body.upper() {
-            hint.set_upper(upper + rest);
+            hint.set_upper(upper + remaining);
         }
         hint
     }
 }
 
-impl<B> Drop for Answer<B> {
+impl<B> Drop for ScopedBody<B> {
     fn drop(&mut self) {
-        let is_whole = self.is_whole && self.rest.is_empty();
-        self.exchange.end(is_whole);
+        let is_complete = self.is_complete && self.remaining.is_empty();
+        self.response_scope.end(is_complete);
     }
 }

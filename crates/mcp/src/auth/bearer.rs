@@ -18,7 +18,7 @@ const MIN_CHARACTERS: usize = 32;
 
 /// A token as the configuration has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Token {
+pub struct BearerToken {
     /// Of the whole token.
     pub hash: TokenHash,
     /// On whose behalf whoever has the token calls.
@@ -39,7 +39,7 @@ pub struct TokenHash([u8; digest::SHA256_OUTPUT_LEN]);
 /// A text that is no hash of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a hash is written sha256: and 64 hexadecimal digits, as `countersign token new` and `token hash` print it")]
-pub struct NoTokenHash;
+pub struct TokenHashError;
 
 impl TokenHash {
     const SCHEME: &str = "sha256:";
@@ -54,15 +54,15 @@ impl TokenHash {
 }
 
 impl FromStr for TokenHash {
-    type Err = NoTokenHash;
+    type Err = TokenHashError;
 
-    fn from_str(text: &str) -> Result<Self, NoTokenHash> {
-        let digits = text.strip_prefix(Self::SCHEME).filter(|digits| digits.len() == 64).ok_or(NoTokenHash)?;
+    fn from_str(text: &str) -> Result<Self, TokenHashError> {
+        let digits = text.strip_prefix(Self::SCHEME).filter(|digits| digits.len() == 64).ok_or(TokenHashError)?;
         let mut bytes = [0; digest::SHA256_OUTPUT_LEN];
         for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
             // from_str_radix takes a sign as well.
             let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()));
-            *byte = pair.and_then(|pair| u8::from_str_radix(pair, 16).ok()).ok_or(NoTokenHash)?;
+            *byte = pair.and_then(|pair| u8::from_str_radix(pair, 16).ok()).ok_or(TokenHashError)?;
         }
         Ok(Self(bytes))
     }
@@ -81,7 +81,7 @@ impl fmt::Debug for TokenHash {
     }
 }
 
-impl Token {
+impl BearerToken {
     /// How logs call it: by its label, else by the beginning of its hash.
     pub(super) fn name(&self) -> String {
         self.label.clone().unwrap_or_else(|| self.hash.to_string().chars().take(TokenHash::SCHEME.len() + 12).collect())
@@ -95,15 +95,15 @@ impl Token {
 /// The operating system gave no random numbers.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("the operating system gave no random numbers")]
-pub struct NoRandomness;
+pub struct RandomnessError;
 
 /// A new token: `cs_` and 32 bytes of the operating system's random numbers as 43 characters of base64url.
 ///
 /// # Errors
 /// If there are no random numbers.
-pub fn new_token() -> Result<Secret, NoRandomness> {
+pub fn generate_token() -> Result<Secret, RandomnessError> {
     let mut bytes = [0_u8; 32];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| NoRandomness)?;
+    SystemRandom::new().fill(&mut bytes).map_err(|_| RandomnessError)?;
     let mut token = String::from(PREFIX);
     let _ = token.write_str(&URL_SAFE_NO_PAD.encode(bytes));
     Ok(Secret::new(token))
@@ -111,12 +111,12 @@ pub fn new_token() -> Result<Secret, NoRandomness> {
 
 /// Why a text cannot be a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum UnfitToken {
+pub enum TokenError {
     /// It could be guessed.
     #[error("a token has {MIN_CHARACTERS} characters or more: a shorter one can be guessed from its hash")]
     Short,
     /// It would be refused in every request.
-    #[error("a token has {} characters at most", super::MAX_BYTES)]
+    #[error("a token has {} characters at most", super::MAX_TOKEN_BYTES)]
     Long,
     /// It cannot stand in a header.
     #[error("a token has letters, digits and -._~+/ only, and perhaps = at its end (RFC 6750)")]
@@ -127,15 +127,15 @@ pub enum UnfitToken {
 ///
 /// # Errors
 /// If it is too short to be safe, or cannot be sent.
-pub fn hash_of_foreign(token: &str) -> Result<TokenHash, UnfitToken> {
-    if token.len() > super::MAX_BYTES {
-        return Err(UnfitToken::Long);
+pub fn hash_token(token: &str) -> Result<TokenHash, TokenError> {
+    if token.len() > super::MAX_TOKEN_BYTES {
+        return Err(TokenError::Long);
     }
     if !is_token68(token) {
-        return Err(UnfitToken::Characters);
+        return Err(TokenError::Characters);
     }
     if token.trim_end_matches('=').len() < MIN_CHARACTERS {
-        return Err(UnfitToken::Short);
+        return Err(TokenError::Short);
     }
     Ok(TokenHash::of(token))
 }

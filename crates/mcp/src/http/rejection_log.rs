@@ -30,14 +30,14 @@ const MAX_PATH_CHARS: usize = 64;
 
 /// What was refused.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Refused<'a> {
+pub(crate) enum Rejection<'a> {
     Request { status: StatusCode, path: &'a str, message: &'a str },
-    Connection { message: &'a str },
+    HttpConnection { message: &'a str },
 }
 
 /// Writes the lines.
 #[derive(Debug)]
-pub(crate) struct RefusalLog {
+pub(crate) struct RejectionLog {
     lines: DefaultDirectRateLimiter,
     unwritten: Mutex<Summary>,
 }
@@ -49,14 +49,14 @@ struct Summary {
     by_address: HashMap<IpAddr, u64>,
 }
 
-impl RefusalLog {
+impl RejectionLog {
     pub(crate) fn new() -> Arc<Self> {
         let lines = RateLimiter::direct(Quota::per_second(LINES_PER_S).allow_burst(BURST));
         Arc::new(Self { lines, unwritten: Mutex::default() })
     }
 
     /// Notes a refusal.
-    pub(crate) fn report(self: &Arc<Self>, address: IpAddr, refused: Refused<'_>) {
+    pub(crate) fn report(self: &Arc<Self>, address: IpAddr, refused: Rejection<'_>) {
         if self.lines.check().is_ok() {
             return write_line(address, refused);
         }
@@ -86,14 +86,14 @@ impl RefusalLog {
     }
 }
 
-fn write_line(client: IpAddr, refused: Refused<'_>) {
+fn write_line(client: IpAddr, refused: Rejection<'_>) {
     match refused {
-        Refused::Request { status, path, message } => {
+        Rejection::Request { status, path, message } => {
             // The path alone: a query string may hold a token that does not belong there.
             let path: String = path.chars().take(MAX_PATH_CHARS).collect();
             tracing::info!(status = status.as_u16(), %client, path, "a request was refused: {message}");
         }
-        Refused::Connection { message } => tracing::info!(%client, "a connection was refused: {message}"),
+        Rejection::HttpConnection { message } => tracing::info!(%client, "a connection was refused: {message}"),
     }
 }
 
@@ -102,10 +102,10 @@ impl Summary {
         self.connections == 0 && self.requests.is_empty()
     }
 
-    fn add(&mut self, address: IpAddr, refused: Refused<'_>) {
+    fn add(&mut self, address: IpAddr, refused: Rejection<'_>) {
         match refused {
-            Refused::Request { status, .. } => *self.requests.entry(status).or_default() += 1,
-            Refused::Connection { .. } => self.connections += 1,
+            Rejection::Request { status, .. } => *self.requests.entry(status).or_default() += 1,
+            Rejection::HttpConnection { .. } => self.connections += 1,
         }
         if self.by_address.len() < MAX_ADDRESSES || self.by_address.contains_key(&address) {
             *self.by_address.entry(address).or_default() += 1;
@@ -148,19 +148,19 @@ mod tests {
     fn a_summary_counts_what_was_refused_and_names_the_addresses_with_the_most_of_it() {
         let mut summary = Summary::default();
         let address = |last: u8| IpAddr::from([192, 0, 2, last]);
-        let request = |status| Refused::Request { status, path: "/", message: "" };
+        let request = |status| Rejection::Request { status, path: "/", message: "" };
         for last in 0..5 {
             (0..=last).for_each(|_| summary.add(address(last), request(StatusCode::UNAUTHORIZED)));
         }
         summary.add(address(9), request(StatusCode::TOO_MANY_REQUESTS));
-        summary.add(address(9), Refused::Connection { message: "" });
+        summary.add(address(9), Rejection::HttpConnection { message: "" });
         assert_eq!(
             summary.text(),
             "16 requests (401: 15, 429: 1), 1 connections; \
              from 192.0.2.4 (5), 192.0.2.3 (4), 192.0.2.2 (3) and 3 other addresses"
         );
         let mut connections = Summary::default();
-        connections.add(address(1), Refused::Connection { message: "" });
+        connections.add(address(1), Rejection::HttpConnection { message: "" });
         assert_eq!(connections.text(), "1 connections; from 192.0.2.1 (1)");
     }
 
@@ -169,7 +169,7 @@ mod tests {
     fn a_summary_of_any_number_of_addresses_is_bounded() {
         let mut summary = Summary::default();
         for number in 0..10 * MAX_ADDRESSES as u32 {
-            summary.add(IpAddr::from(number.to_be_bytes()), Refused::Connection { message: "" });
+            summary.add(IpAddr::from(number.to_be_bytes()), Rejection::HttpConnection { message: "" });
         }
         assert_eq!((summary.connections, summary.by_address.len()), (10 * MAX_ADDRESSES as u64, MAX_ADDRESSES));
         assert!(summary.text().ends_with("and 997 or more other addresses"), "{}", summary.text());

@@ -2,15 +2,15 @@
 
 use types::{ErrorCode, Failure};
 
-use crate::http::{Account, ReadPlace, TooManyReads};
+use crate::http::{AccountUsage, ReadLimitError, ReadPermit};
 
 /// A place for a read of this account, if it needs one.
 ///
 /// # Errors
 /// What it is told if none came free in its time.
-pub(crate) async fn place(account: Option<&Account>) -> Result<Option<ReadPlace>, Failure> {
+pub(crate) async fn acquire(account: Option<&AccountUsage>) -> Result<Option<ReadPermit>, Failure> {
     let Some(account) = account else { return Ok(None) };
-    account.read().await.map_err(|TooManyReads(most)| {
+    account.acquire_read().await.map_err(|ReadLimitError(most)| {
         let message = format!(
             "Database query failed: this account has {most} reads at work, as many as it may have at once, and none ended in time"
         );
@@ -22,15 +22,15 @@ pub(crate) async fn place(account: Option<&Account>) -> Result<Option<ReadPlace>
 }
 
 /// The outcome; `None` if it does not come in the time of a read that had to wait for its place: dropping it frees its backend.
-pub(crate) async fn in_time<T>(place: Option<&ReadPlace>, outcome: impl Future<Output = T>) -> Option<T> {
-    match place.and_then(|place| place.until) {
-        Some(until) => tokio::time::timeout_at(until, outcome).await.ok(),
+pub(crate) async fn within_deadline<T>(permit: Option<&ReadPermit>, outcome: impl Future<Output = T>) -> Option<T> {
+    match permit.and_then(|permit| permit.deadline) {
+        Some(deadline) => tokio::time::timeout_at(deadline, outcome).await.ok(),
         None => Some(outcome.await),
     }
 }
 
 /// What it is told then.
-pub(crate) fn waited_too_long() -> Failure {
+pub(crate) fn timed_out() -> Failure {
     let message = "Database query failed: Query timed out: it had waited for other reads of this account";
     Failure::new(ErrorCode::Timeout, message).hint("Ask again when fewer run at once.")
 }
