@@ -1,6 +1,6 @@
 //! Manifest files to checked tool specifications.
 //!
-//! [`compile`] takes the text of every manifest and whoever can [`Describe`](types::Describe) a statement, and gives
+//! [`compile`] takes the text of every manifest and whoever can [`DescribeStatement`](types::Describe) a statement, and gives
 //! either a whole [`Catalog`] or every [`Mistake`] of every tool at once. What the database knows (types, columns,
 //! nullability) is asked there, never declared, and never read off the SQL text.
 //!

@@ -3,7 +3,7 @@
 //! Whether it exists, PostgreSQL says like everything else: a statement that names it is described. It is made of the
 //! operator's names, quoted, and is never run.
 
-use types::{Describe, DescribeError};
+use types::{DescribeError, DescribeStatement};
 
 use crate::check::{Denied, INSUFFICIENT_PRIVILEGE};
 use crate::read::NoteDraft;
@@ -18,7 +18,7 @@ const FORMS: &str = "on names a schema, a table or a column as SQL does: social,
 /// The notes that are right; what is wrong with the others is noted.
 pub(crate) async fn check(
     drafts: &[NoteDraft<'_>],
-    database: &impl Describe,
+    database: &impl DescribeStatement,
     mistakes: &mut Mistakes,
     denied: &mut Denied,
 ) -> Vec<Note> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
-use types::{PgType, Reach, StatementShape, TableUse};
+use types::{PgType, ReferencedObjects, StatementShape, TableAccess};
 
 use crate::{Location, Mistake};
 
@@ -124,13 +124,13 @@ impl ToolSpec {
     }
 
     /// The tables that its statements touch, as far as their plans show them.
-    pub fn tables(&self) -> impl Iterator<Item = &TableUse> {
+    pub fn tables(&self) -> impl Iterator<Item = &TableAccess> {
         let all = self.before.iter().chain(&self.statements).chain(&self.after);
         all.flat_map(Statement::tables)
     }
 
     /// Those whose rows it changes, as far as plans show them.
-    pub fn written_tables(&self) -> impl Iterator<Item = &TableUse> {
+    pub fn written_tables(&self) -> impl Iterator<Item = &TableAccess> {
         self.statements.iter().flat_map(Statement::tables).filter(|table| table.written)
     }
 
@@ -202,10 +202,10 @@ pub struct Statement {
 impl Statement {
     /// The tables that it touches, as far as its plan shows them.
     #[must_use]
-    pub fn tables(&self) -> &[TableUse] {
-        match &self.shape.reach {
-            Reach::Planned { tables, .. } => tables,
-            Reach::Unplanned(_) | Reach::Forbidden(_) => &[],
+    pub fn tables(&self) -> &[TableAccess] {
+        match &self.shape.referenced_objects {
+            ReferencedObjects::Planned { tables, .. } => tables,
+            ReferencedObjects::Unplanned(_) | ReferencedObjects::Forbidden(_) => &[],
         }
     }
 }

@@ -68,15 +68,21 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
-    use types::{Reach, StatementShape};
+    use types::{ReferencedObjects, StatementShape};
 
     use super::*;
     use crate::{Access, Location, RowsRule, Statement, Tier};
 
     fn write(undo: Undo) -> ToolSpec {
-        let reach =
-            Reach::Planned { schemas: Vec::new(), changes: true, overwrites: false, locks: false, tables: Vec::new() };
-        let shape = StatementShape { params: Vec::new(), columns: Some(Vec::new()), key: Vec::new(), reach };
+        let referenced_objects = ReferencedObjects::Planned {
+            schemas: Vec::new(),
+            changes: true,
+            overwrites: false,
+            locks: false,
+            tables: Vec::new(),
+        };
+        let shape =
+            StatementShape { params: Vec::new(), columns: Some(Vec::new()), key: Vec::new(), referenced_objects };
         ToolSpec {
             name: "change".into(),
             title: None,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::{ClientNotification, ErrorCode, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
-use tools::Room;
+use tools::ResponsePermit;
 
 /// What all of them may weigh, in bytes of their lines: two of the longest, or a thousand short ones. What becomes of a line
 /// takes several times its length.
@@ -31,7 +31,7 @@ pub(crate) struct InFlightRequests {
 struct Request {
     bytes: usize,
     /// Of its answer, once there is one.
-    room: Option<Room>,
+    room: Option<ResponsePermit>,
 }
 
 impl InFlightRequests {
@@ -74,7 +74,7 @@ impl InFlightRequests {
     }
 
     /// Keeps the room of an answer until it has been written; one that is not on its way any more keeps none.
-    pub(crate) fn attach_room(&self, id: &RequestId, room: Option<Room>) {
+    pub(crate) fn attach_room(&self, id: &RequestId, room: Option<ResponsePermit>) {
         if let Some(request) = self.requests().get_mut(id) {
             request.room = room;
         }

@@ -37,7 +37,7 @@ mod unavailable;
 pub use approval_flow::{Question, UserAnswer, UserDecision};
 pub use builtin::{ExecuteSqlSettings, Services};
 pub use discovery::correction::statement_hint;
-pub use ledger::read::Room;
+pub use ledger::read::ResponsePermit;
 pub use live_registry::{Change, LiveRegistry, ProfileRegistries, ProfileView};
 pub use metrics::Metrics;
 pub use profile::Profile;

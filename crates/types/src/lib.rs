@@ -23,12 +23,12 @@ pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UNDO_TOOL, U
 pub use error_code::ErrorCode;
 pub use ids::{CorrelationId, IdPrefix, ProposalId};
 pub use overlong::IdFinder;
-pub use principal::{AccountId, NoAccount, Principal};
+pub use principal::{AccountId, AccountIdError, Principal};
 pub use redaction::{REDACTED, Redaction};
 pub use secret::Secret;
 pub use statement::{
-    Column, CompositeField, Describe, DescribeError, PgType, Privilege, Reach, Scalar, StatementShape, TableUse,
-    TypeKind,
+    Column, CompositeField, DescribeError, DescribeStatement, PgType, Privilege, ReferencedObjects, Scalar,
+    StatementShape, TableAccess, TypeKind,
 };
 pub use strict_json::{NotStrict, check_strict_json};
 pub use visible::{quoted, visible};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use manifest::{Catalog, Param, ParamSource, ToolSpec, Undo};
-use types::{TableUse, visible};
+use types::{TableAccess, visible};
 
 /// A line for each tool; on a terminal of this width a line that is too long is continued below itself.
 pub(super) fn lines(catalog: &Catalog, width: Option<usize>) -> Vec<String> {
@@ -45,7 +45,7 @@ fn param(param: &Param) -> String {
     }
 }
 
-fn listed<'a>(tables: impl Iterator<Item = &'a TableUse>) -> String {
+fn listed<'a>(tables: impl Iterator<Item = &'a TableAccess>) -> String {
     let names: BTreeSet<String> = tables.map(|table| format!("{}.{}", table.schema, table.table)).collect();
     if names.is_empty() { "no table".to_owned() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
 }

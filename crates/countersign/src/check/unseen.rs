@@ -4,7 +4,7 @@
 use manifest::{Catalog, Tier, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use types::{Privilege, TableUse, visible};
+use types::{Privilege, TableAccess, visible};
 
 use super::Questions;
 
@@ -77,7 +77,7 @@ struct Written<'a> {
 
 /// Once for each statement that writes the table.
 fn written(tool: &ToolSpec) -> Vec<Written<'_>> {
-    let needs = |table: &TableUse, privilege| table.privileges.contains(&privilege);
+    let needs = |table: &TableAccess, privilege| table.privileges.contains(&privilege);
     tool.written_tables()
         .map(|table| Written {
             schema_name: &table.schema,

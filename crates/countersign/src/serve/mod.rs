@@ -8,7 +8,7 @@ use std::time::Duration;
 
 pub(crate) use http::Door;
 
-use ledger::Target;
+use ledger::ConnectOptions;
 use ledger::read::ConnectError;
 use mcp::{Elicitation, StateCodec, StateKey};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -77,7 +77,7 @@ impl Served {
 
 /// What it takes to start.
 struct Start {
-    target: Target,
+    target: ConnectOptions,
     demo: bool,
     sources: Sources,
     hangup: Signal,
@@ -155,7 +155,7 @@ struct Opened {
 
 /// What is served, and what goes on beside the calls.
 struct Running {
-    target: Target,
+    target: ConnectOptions,
     /// How many the usual profile has.
     tools: usize,
     toolbox: LiveRegistry,
@@ -173,7 +173,7 @@ impl Running {
             profile = settings.profile,
             account = settings.account.as_str(),
             database = self.target.dbname,
-            place = self.target.place(),
+            place = self.target.address(),
             "ready"
         );
     }

@@ -1,6 +1,6 @@
 //! Tools of a tier above `auto`: what is proposed is stored, shown, and compared when it is agreed to.
 
-use types::Reach;
+use types::ReferencedObjects;
 
 use crate::Mistakes;
 use crate::compile::Inferred;
@@ -25,9 +25,11 @@ pub(super) fn check(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
 /// Checks that somebody can see what they agree to, and that it is still so when it is written.
 pub(super) fn check_reach(draft: &Draft<'_>, tool: &Tool, inferred: &Inferred, mistakes: &mut Mistakes) {
     let Some(tier) = tool.tier.as_ref().filter(|_| tool.needs_agreement()) else { return };
-    let overwrites = |reach: &Reach| matches!(reach, Reach::Planned { overwrites: true, .. });
+    let overwrites = |referenced_objects: &ReferencedObjects| {
+        matches!(referenced_objects, ReferencedObjects::Planned { overwrites: true, .. })
+    };
     if tool.lacks("before", tool.before.is_none())
-        && inferred.statements.iter().any(|statement| overwrites(&statement.shape.reach))
+        && inferred.statements.iter().any(|statement| overwrites(&statement.shape.referenced_objects))
     {
         let message = "a write of this tier that updates or deletes rows needs before (select .. for update), or nobody \
                        could see what they agree to";
@@ -36,7 +38,9 @@ pub(super) fn check_reach(draft: &Draft<'_>, tool: &Tool, inferred: &Inferred, m
     let (Some(declared), Some(before)) = (&tool.before, &inferred.before) else { return };
     // One that changes rows, or returns none, is a mistake already.
     let looks = before.shape.columns.as_ref().is_some_and(|columns| !columns.is_empty());
-    if looks && matches!(before.shape.reach, Reach::Planned { changes: false, locks: false, .. }) {
+    if looks
+        && matches!(before.shape.referenced_objects, ReferencedObjects::Planned { changes: false, locks: false, .. })
+    {
         let message = "before does not lock the rows that it shows, so they could change between the comparison with what \
                        was agreed to and the write: add for update, or for no key update";
         mistakes.0.push(draft.mistake(declared.span(), message));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use types::Reach;
+use types::ReferencedObjects;
 
 use crate::compile::Inferred;
 use crate::read::Draft;
@@ -31,7 +31,7 @@ impl Denied {
             return;
         }
         for statement in inferred.before.iter().chain(&inferred.statements).chain(&inferred.after) {
-            if let Reach::Forbidden(why) = &statement.shape.reach {
+            if let ReferencedObjects::Forbidden(why) = &statement.shape.referenced_objects {
                 self.note(draft.mistake(draft.span.clone(), why));
             }
         }

@@ -7,7 +7,7 @@ mod denied;
 mod executor;
 mod names;
 mod params;
-mod reach;
+mod referenced_objects;
 mod result;
 mod schema;
 mod undo;
@@ -40,7 +40,7 @@ pub(crate) fn against_database(draft: &Draft<'_>, inferred: &Inferred, mistakes:
     let Some(tool) = &draft.tool else { return };
     params::check_types(draft, tool, inferred, mistakes);
     result::check(draft, tool, inferred, mistakes);
-    reach::check(draft, tool, inferred, mistakes);
+    referenced_objects::check(draft, tool, inferred, mistakes);
     agreement::check_reach(draft, tool, inferred, mistakes);
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use types::{PgType, Scalar, TableUse, TypeKind};
+use types::{PgType, Scalar, TableAccess, TypeKind};
 
 use crate::{Mistake, Param, ParamSource, Tier, ToolSpec};
 
@@ -67,6 +67,6 @@ fn unseen_rows(tool: &ToolSpec) -> impl Iterator<Item = Mistake> {
         .into_iter()
 }
 
-fn name(table: &TableUse) -> (&str, &str) {
+fn name(table: &TableAccess) -> (&str, &str) {
     (&table.schema, &table.table)
 }

@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use types::{Describe, DescribeError, PgType, StatementShape};
+use types::{DescribeError, DescribeStatement, PgType, StatementShape};
 
 use crate::check::{Denied, INSUFFICIENT_PRIVILEGE};
 use crate::file::Tool;
@@ -42,7 +42,7 @@ pub(crate) struct Unreachable;
 /// executor does the work, `before` and `after` alone give the parameters their types.
 pub(crate) async fn infer(
     draft: &Draft<'_>,
-    database: &impl Describe,
+    database: &impl DescribeStatement,
     mistakes: &mut Mistakes,
     denied: &mut Denied,
 ) -> Result<Option<Inferred>, Unreachable> {
@@ -120,7 +120,7 @@ enum Attempt {
     Refused,
 }
 
-impl<D: Describe> Inference<'_, '_, D> {
+impl<D: DescribeStatement> Inference<'_, '_, D> {
     /// The shapes of all statements with all parameters.
     async fn run(&mut self, texts: &[Text<'_>]) -> Result<Option<Vec<StatementShape>>, Unreachable> {
         let mut open: Vec<&Text<'_>> = texts.iter().collect();

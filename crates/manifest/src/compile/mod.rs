@@ -5,7 +5,7 @@ mod infer;
 
 use std::sync::Arc;
 
-use types::Describe;
+use types::DescribeStatement;
 
 pub(crate) use build::limits;
 pub(crate) use infer::Inferred;
@@ -40,7 +40,7 @@ pub fn declared_names(sources: &[Source]) -> Vec<String> {
 pub async fn compile(
     sources: &[Source],
     server: &ServerNames<'_>,
-    database: &impl Describe,
+    database: &impl DescribeStatement,
 ) -> Result<Catalog, Mistakes> {
     let mut mistakes = Mistakes::default();
     let read::Drafts { tools: drafts, notes: declared, builtin, instructions } = drafts(sources, server, &mut mistakes);

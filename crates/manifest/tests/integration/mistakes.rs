@@ -2,7 +2,7 @@
 
 use crate::support::{compile, database};
 use countersign_manifest::Undo;
-use ledger::{Ledger, Target};
+use ledger::{ConnectOptions, Ledger};
 
 const NOTES: &str =
     "create table social.note (id bigint not null, account_id text, label text, size int, at timestamptz)";
@@ -415,8 +415,10 @@ async fn all_mistakes_are_reported_at_once_in_the_order_of_the_file() {
 
 #[tokio::test]
 async fn an_unreachable_database_is_one_mistake_beside_those_of_the_file() {
-    let nobody =
-        Ledger::new(Target::parse("host=/nonexistent dbname=none user=nobody").unwrap(), ledger::Settings::default());
+    let nobody = Ledger::new(
+        ConnectOptions::parse("host=/nonexistent dbname=none user=nobody").unwrap(),
+        ledger::Settings::default(),
+    );
     let found = compile(&[&HEALTHY.replacen("rows = \"one\"\n", "", 1)], &nobody).await.unwrap_err().to_string();
     assert_eq!(found.lines().count(), 2, "{found}");
     assert!(found.contains("m0.toml:8:7: tool show: the database could not be asked whether this fits: "), "{found}");

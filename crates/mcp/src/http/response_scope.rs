@@ -10,7 +10,7 @@ use http::request::Parts;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use rmcp::service::{RequestContext, RoleServer};
 use tokio_util::sync::CancellationToken;
-use tools::Room;
+use tools::ResponsePermit;
 
 /// Travels with the request to whoever answers it. The answer's body ends it.
 #[derive(Clone, Default)]
@@ -44,7 +44,7 @@ impl ResponseScope {
     }
 
     /// The same for the room of an answer.
-    pub(crate) fn keep_alive_room(&self, room: Option<Room>) {
+    pub(crate) fn keep_alive_room(&self, room: Option<ResponsePermit>) {
         if let Some(room) = room {
             self.keep_alive(room);
         }

@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::proposals::{NewProposal, Tier};
-use ledger::{Attempt, Gate, Keep, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
+use ledger::{Attempt, Gate, RowRetention, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use types::{ErrorCode, Failure, Reach, Redaction, Rollback, TOOL_VERSION, TableUse};
+use types::{ErrorCode, Failure, Redaction, ReferencedObjects, Rollback, TOOL_VERSION, TableAccess};
 
 use super::query_database::QueryData;
 use super::{Anything, ExecuteSqlSettings, Services};
@@ -151,7 +151,7 @@ impl Tool for ExecuteSql {
 
 /// One statement of the caller's own.
 pub(super) struct SqlExecutor {
-    keep: Keep,
+    keep: RowRetention,
     tier: Option<Tier>,
 }
 
@@ -181,7 +181,7 @@ struct TableData {
 impl SqlExecutor {
     pub(super) fn new(settings: &ExecuteSqlSettings) -> Self {
         let limits = &settings.limits;
-        Self { keep: Keep { rows: limits.default_rows as usize, bytes: limits.max_bytes }, tier: settings.tier }
+        Self { keep: RowRetention { rows: limits.default_rows as usize, bytes: limits.max_bytes }, tier: settings.tier }
     }
 }
 
@@ -221,12 +221,14 @@ impl WriteExecutor for SqlExecutor {
         Box::pin(async move {
             let Ordered { sql, params } = ordered(request)?;
             let foreseen = tx.foresee(&sql, &params).await?;
-            let tables = foreseen.reach.and_then(|reach| match reach {
-                Reach::Planned { tables, .. } => Some(tables),
-                Reach::Unplanned(_) | Reach::Forbidden(_) => None,
+            let tables = foreseen.referenced_objects.and_then(|referenced_objects| match referenced_objects {
+                ReferencedObjects::Planned { tables, .. } => Some(tables),
+                ReferencedObjects::Unplanned(_) | ReferencedObjects::Forbidden(_) => None,
             });
-            let shown =
-                |used: TableUse| TableData { table: format!("{}.{}", used.schema, used.table), written: used.written };
+            let shown = |used: TableAccess| TableData {
+                table: format!("{}.{}", used.schema, used.table),
+                written: used.written,
+            };
             let tables = tables.map(|tables| tables.into_iter().map(shown).collect());
             Ok(work(&ForeseenData { tables, estimated_rows: foreseen.estimated_rows }, 0)?)
         })

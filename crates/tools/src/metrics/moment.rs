@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ledger::read::PoolUse;
+use ledger::read::PoolStatus;
 use ledger::{LedgerCounts, LedgerGauges};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
@@ -42,8 +42,8 @@ pub(super) async fn count(states: LedgerGauges, is_silent: &AtomicBool) -> Optio
 /// The gauges of this moment; `counted` is what the ledger said.
 pub(super) fn registry(backends: &Services, counted: Option<&LedgerCounts>) -> Registry {
     let mut registry = Registry::with_prefix(PREFIX);
-    let read = backends.reader.as_ref().map(|reader| ("read", reader.usage()));
-    let pools: Vec<(&'static str, PoolUse)> = read.into_iter().chain([("write", backends.gate.usage())]).collect();
+    let read = backends.reader.as_ref().map(|reader| ("read", reader.status()));
+    let pools: Vec<(&'static str, PoolStatus)> = read.into_iter().chain([("write", backends.gate.usage())]).collect();
     register_pools(&mut registry, &pools);
     let up = ConstGauge::new(u64::from(counted.is_some()));
     registry.register("database_up", "Whether the ledger answered within 2 seconds", up);
@@ -54,7 +54,7 @@ pub(super) fn registry(backends: &Services, counted: Option<&LedgerCounts>) -> R
     registry
 }
 
-fn register_pools(registry: &mut Registry, pools: &[(&'static str, PoolUse)]) {
+fn register_pools(registry: &mut Registry, pools: &[(&'static str, PoolStatus)]) {
     let (sessions, most, waiting) = (Family::default(), Family::default(), Family::default());
     for &(pool, usage) in pools {
         set(&sessions, &SessionLabels { pool, state: "idle" }, usage.idle);
