@@ -16,7 +16,7 @@
 
 use pg::{Error, Explained, Failed, Keep, Outlet, Query, RawShape, Step, Whole, value};
 use serde_json::Value;
-use types::{CorrelationId, ErrorCode, Failure, Reach};
+use types::{CorrelationId, ErrorCode, Failure, ReferencedObjects};
 
 use crate::executor::{ExecutorError, WriteTx, gone, sql_failure};
 use crate::read::ResultSet;
@@ -36,7 +36,7 @@ pub struct AdhocResult {
 #[derive(Debug)]
 pub struct AdhocPlan {
     /// What it touches; `None` for a command without a plan (CREATE TABLE, SET), of which that is not known.
-    pub reach: Option<Reach>,
+    pub reach: Option<ReferencedObjects>,
     /// How many rows PostgreSQL expects it to touch, if it has a plan.
     pub estimated_rows: Option<u64>,
 }

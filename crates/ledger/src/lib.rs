@@ -92,7 +92,7 @@ pub use pg::{
     Conninfo, DEFAULT_CONNECT_TIMEOUT, Keep, Pooled, Pooler, Surroundings, Target, TargetError, examine_pooler,
 };
 use tokio::time::Instant;
-use types::{Describe, DescribeError, StatementShape};
+use types::{DescribeError, DescribeStatement, StatementShape};
 
 use crate::proposals::Proposals;
 
@@ -221,7 +221,7 @@ pub async fn reach(target: &Target) -> Result<(), pg::ConnectError> {
     Ok(())
 }
 
-impl Describe for Ledger {
+impl DescribeStatement for Ledger {
     async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
         self.writer.describe(sql, param_types).await
     }

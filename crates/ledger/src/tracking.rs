@@ -2,7 +2,7 @@
 //! write can be undone by them.
 
 use serde_json::{Map, Value, json};
-use types::{Privilege, TableUse};
+use types::{Privilege, TableAccess};
 
 use crate::records::Records;
 
@@ -84,7 +84,7 @@ impl Tracking {
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn coverage(&self, plans: impl IntoIterator<Item = &TableUse>) -> Result<Coverage, pg::Error> {
+    pub async fn coverage(&self, plans: impl IntoIterator<Item = &TableAccess>) -> Result<Coverage, pg::Error> {
         let written: Vec<Value> = plans.into_iter().filter(|table| table.written).map(written).collect();
         let rows = self.records.objects(COVERAGE_SQL, &[Some(Value::Array(written).to_string())]).await?;
         let mut coverage = Coverage::default();
@@ -123,7 +123,7 @@ fn text(row: &Map<String, Value>, key: &str) -> Option<String> {
     row.get(key).and_then(Value::as_str).map(str::to_owned)
 }
 
-fn written(table: &TableUse) -> Value {
+fn written(table: &TableAccess) -> Value {
     let needs = |privilege| table.privileges.contains(&privilege);
     json!({
         "schema_name": table.schema,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
-use types::{Column, Describe, DescribeError, Reach, StatementShape};
+use types::{Column, DescribeError, DescribeStatement, ReferencedObjects, StatementShape};
 
 use crate::columns;
 use crate::error::{Error, ServerError};
@@ -31,7 +31,7 @@ from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid 
 left join pg_catalog.pg_index i on i.indrelid = a.attrelid and i.indisprimary and a.attnum = any(i.indkey::smallint[]) \
 where a.attrelid = $1 and a.attnum = $2 and not a.attisdropped";
 
-impl Describe for Writer {
+impl DescribeStatement for Writer {
     async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
         let deadline = Instant::now() + DESCRIBE_DEADLINE;
         let answer = match self.describe_once(sql, param_types, deadline).await {
@@ -183,12 +183,12 @@ impl Planned {
         }
     }
 
-    fn reach(&self) -> Reach {
+    fn reach(&self) -> ReferencedObjects {
         match self {
             Self::Plan(plan) => reach(plan),
-            Self::Utility => Reach::Unplanned("it is a command".to_owned()),
-            Self::Refused(error) if error.sqlstate == "42501" => Reach::Forbidden(error.message.clone()),
-            Self::Refused(error) => Reach::Unplanned(error.to_string()),
+            Self::Utility => ReferencedObjects::Unplanned("it is a command".to_owned()),
+            Self::Refused(error) if error.sqlstate == "42501" => ReferencedObjects::Forbidden(error.message.clone()),
+            Self::Refused(error) => ReferencedObjects::Unplanned(error.to_string()),
         }
     }
 }

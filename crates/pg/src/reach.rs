@@ -13,20 +13,20 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 use serde_json::Value;
-use types::{Privilege, Reach, TableUse};
+use types::{Privilege, ReferencedObjects, TableAccess};
 
 /// The reach of a statement with this plan.
 #[must_use]
-pub fn reach(plan: &Value) -> Reach {
+pub fn reach(plan: &Value) -> ReferencedObjects {
     let mut found = Found::default();
     found.look(plan, false);
-    let tables = found.tables.into_iter().map(|((schema, table), found)| TableUse {
+    let tables = found.tables.into_iter().map(|((schema, table), found)| TableAccess {
         schema,
         table,
         written: found.written,
         privileges: found.privileges.into_iter().collect(),
     });
-    Reach::Planned {
+    ReferencedObjects::Planned {
         schemas: found.schemas.into_iter().collect(),
         changes: found.changes,
         overwrites: found.overwrites,
@@ -204,7 +204,7 @@ mod tests {
             "Target Tables": [{"Schema": "s", "Relation Name": "part_1"}, {"Schema": "s", "Relation Name": "part_2"}],
             "Plans": [scan("part_1"), scan("other"), {"Node Type": "Function Scan", "Schema": "f", "Function Name": "g"}],
         }}]);
-        let Reach::Planned { schemas, changes, tables, .. } = reach(&plan) else { panic!("it has a plan") };
+        let ReferencedObjects::Planned { schemas, changes, tables, .. } = reach(&plan) else { panic!("it has a plan") };
         assert_eq!((schemas, changes), (vec!["f".to_owned(), "s".to_owned()], true));
         let found: Vec<(&str, bool)> = tables.iter().map(|it| (it.table.as_str(), it.written)).collect();
         assert_eq!(found, [("other", false), ("part_1", true), ("part_2", true), ("root", true)]);
@@ -232,7 +232,9 @@ mod tests {
                 vec![("t", vec![Select, Update]), ("u", vec![Select])],
             ),
         ] {
-            let Reach::Planned { tables, .. } = reach(&json!([{"Plan": node}])) else { panic!("it has a plan") };
+            let ReferencedObjects::Planned { tables, .. } = reach(&json!([{"Plan": node}])) else {
+                panic!("it has a plan")
+            };
             let found: Vec<_> = tables.iter().map(|it| (it.table.as_str(), it.privileges.clone())).collect();
             assert_eq!(found, expected, "{node}");
         }
@@ -252,7 +254,7 @@ mod tests {
             (json!({"Node Type": "Result"}), (false, false)),
         ] {
             let plan = json!([{"Plan": {"Node Type": "CTE Scan", "Plans": [node.clone()]}}]);
-            let Reach::Planned { changes, overwrites, .. } = reach(&plan) else { panic!("it has a plan") };
+            let ReferencedObjects::Planned { changes, overwrites, .. } = reach(&plan) else { panic!("it has a plan") };
             assert_eq!((changes, overwrites), expected, "{node}");
         }
     }
@@ -261,7 +263,7 @@ mod tests {
     fn a_lock_is_seen_wherever_it_stands() {
         for (node, expected) in [("LockRows", true), ("Limit", false)] {
             let plan = json!([{"Plan": {"Node Type": "Sort", "Plans": [{"Node Type": node}]}}]);
-            let Reach::Planned { locks, .. } = reach(&plan) else { panic!("it has a plan") };
+            let ReferencedObjects::Planned { locks, .. } = reach(&plan) else { panic!("it has a plan") };
             assert_eq!(locks, expected, "{node}");
         }
     }

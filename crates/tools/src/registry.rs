@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use ledger::read::Room;
 use ledger::{DuplicateExecutor, ExecutorRegistry, WriteExecutor};
-use manifest::{BuiltinTool, Catalog, ToolSpec};
+use manifest::{BuiltinTool, ToolCatalog, ToolSpec};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use types::{Envelope, ErrorCode, Failure, Meta};
@@ -104,7 +104,7 @@ impl Registry {
     ///
     /// # Errors
     /// [`RegistryError`] if two of them have one name, an executor is missing, or a schema cannot be used.
-    pub fn new(backends: &Services, catalog: &Catalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
+    pub fn new(backends: &Services, catalog: &ToolCatalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
         let executors = Arc::new(executors(backends, catalog, native)?);
         let resources = resources::all(backends, catalog);
         let call_deadline = backends.call_deadline;
@@ -132,7 +132,7 @@ impl Registry {
     }
 
     /// No tools yet, for a database that is not reachable; `catalog` has the instructions of the manifests.
-    pub(crate) fn unreached(call_deadline: Duration, catalog: &Catalog) -> Self {
+    pub(crate) fn unreached(call_deadline: Duration, catalog: &ToolCatalog) -> Self {
         let unreached = std::iter::once(instructions::UNREACHED.to_owned());
         let instructions = unreached.chain(catalog.instructions.iter().cloned()).collect();
         Self { call_deadline, instructions, ..Self::default() }
@@ -142,7 +142,7 @@ impl Registry {
     pub(crate) fn add_builtin(
         &mut self,
         tool: Box<dyn Tool>,
-        catalog: &Catalog,
+        catalog: &ToolCatalog,
         metrics: &Metrics,
     ) -> Result<(), RegistryError> {
         match catalog.builtin.get(&tool.info().name) {
@@ -252,7 +252,7 @@ impl Registry {
 /// forgotten: a tool whose manifest names an executor that is not there stops the start.
 fn executors(
     backends: &Services,
-    catalog: &Catalog,
+    catalog: &ToolCatalog,
     native: &ExecutorRegistry,
 ) -> Result<ExecutorRegistry, RegistryError> {
     let mut executors = ExecutorRegistry::default();

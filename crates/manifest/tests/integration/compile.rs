@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{compile, database};
-use countersign_manifest::{Access, ParamSource, RowsRule, Tier, Undo, ValueSource};
+use countersign_manifest::{Access, ParamSource, RowExpectation, Tier, UndoSpec, ValueSource};
 use ledger::Ledger;
 use serde_json::{Value, json};
 
@@ -50,15 +50,15 @@ async fn a_manifest_becomes_tools_in_the_order_of_the_file() {
     let [like, unlike] = catalog.tools.as_slice() else { panic!("two tools") };
 
     assert_eq!((like.name.as_str(), like.version.as_str(), like.access), ("like", "1.2", Access::Write));
-    assert_eq!((like.tier, like.rows, like.dedup_window), (Tier::Auto, RowsRule::One, Duration::from_secs(300)));
+    assert_eq!((like.tier, like.rows, like.dedup_window), (Tier::Auto, RowExpectation::One, Duration::from_secs(300)));
     assert_eq!(like.declared_at.to_string(), "m0.toml:6:8");
     assert_eq!(like.statements[0].param_types, [25, 20]);
     assert_eq!(like.params[0].source, ParamSource::Principal("account_id".into()));
     assert_eq!(like.meta.keys().collect::<Vec<_>>(), ["example.com/b", "example.com/a"]);
     let result = vec![("id".to_owned(), ValueSource::Result("id".into()))];
-    assert_eq!(like.undo, Undo::Calls { tool: "unlike".into(), params: result, for_each: false, note: None });
+    assert_eq!(like.undo, UndoSpec::Calls { tool: "unlike".into(), params: result, for_each: false, note: None });
 
-    assert_eq!((unlike.access, unlike.tier, unlike.rows), (Access::Admin, Tier::Confirm, RowsRule::AtMostOne));
+    assert_eq!((unlike.access, unlike.tier, unlike.rows), (Access::Admin, Tier::Confirm, RowExpectation::AtMostOne));
     assert_eq!(unlike.dedup_window, Duration::from_secs(5));
     assert_eq!(unlike.input_schema["required"], json!(["id"]));
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use countersign_manifest::{Catalog, Mistakes, ServerNames, Source};
+use countersign_manifest::{Diagnostics, ServerNames, Source, ToolCatalog};
 use ledger::Ledger;
 
 /// A database with the schema `social` and what `sql` makes, ready to describe statements.
@@ -27,7 +27,7 @@ impl Deref for Described {
 }
 
 /// Compiles these texts as `m0.toml`, `m1.toml`, ...
-pub(crate) async fn compile(texts: &[&str], database: &Ledger) -> Result<Catalog, Mistakes> {
+pub(crate) async fn compile(texts: &[&str], database: &Ledger) -> Result<ToolCatalog, Diagnostics> {
     let sources: Vec<Source> = texts
         .iter()
         .enumerate()

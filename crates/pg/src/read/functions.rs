@@ -18,7 +18,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use serde_json::Value;
-use types::{Reach, TableUse};
+use types::{ReferencedObjects, TableAccess};
 
 use super::remembered::SEEN_FOR;
 use super::{ReadError, account_setting, refusal};
@@ -176,9 +176,9 @@ impl Functions {
 
 /// Refuses a plan that reads a relation of this schema. A view stands for what it reads.
 fn refuse_relations(plan: &Value, refused: &str) -> Result<(), ReadError> {
-    let Reach::Planned { tables, .. } = reach(plan) else { return Ok(()) };
+    let ReferencedObjects::Planned { tables, .. } = reach(plan) else { return Ok(()) };
     match tables.into_iter().find(|table| table.schema == refused) {
-        Some(TableUse { schema, table, .. }) => Err(ReadError::RefusedRelation { schema, relation: table }),
+        Some(TableAccess { schema, table, .. }) => Err(ReadError::RefusedRelation { schema, relation: table }),
         None => Ok(()),
     }
 }

@@ -10,7 +10,7 @@ use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use types::{ErrorCode, Failure, Reach, Redaction, Rollback, TOOL_VERSION, TableUse};
+use types::{ErrorCode, Failure, Redaction, ReferencedObjects, Rollback, TOOL_VERSION, TableAccess};
 
 use super::query_database::QueryData;
 use super::{Anything, ExecuteSqlSettings, Services};
@@ -222,11 +222,13 @@ impl WriteExecutor for SqlExecutor {
             let Ordered { sql, params } = ordered(request)?;
             let foreseen = tx.foresee(&sql, &params).await?;
             let tables = foreseen.reach.and_then(|reach| match reach {
-                Reach::Planned { tables, .. } => Some(tables),
-                Reach::Unplanned(_) | Reach::Forbidden(_) => None,
+                ReferencedObjects::Planned { tables, .. } => Some(tables),
+                ReferencedObjects::Unplanned(_) | ReferencedObjects::Forbidden(_) => None,
             });
-            let shown =
-                |used: TableUse| TableData { table: format!("{}.{}", used.schema, used.table), written: used.written };
+            let shown = |used: TableAccess| TableData {
+                table: format!("{}.{}", used.schema, used.table),
+                written: used.written,
+            };
             let tables = tables.map(|tables| tables.into_iter().map(shown).collect());
             Ok(work(&ForeseenData { tables, estimated_rows: foreseen.estimated_rows }, 0)?)
         })

@@ -23,7 +23,7 @@ use ledger::plans::Plans;
 use ledger::proposals::{Proposals, Tier};
 use ledger::read::{ReadError, ReadLimits, Reader, TruncatedBy};
 use ledger::{DuplicateExecutor, ExecutorRegistry, Gate, LedgerGauges, Records};
-use manifest::{Access, Catalog};
+use manifest::{Access, ToolCatalog};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
@@ -71,7 +71,7 @@ pub struct ExecuteSqlSettings {
 /// Makes the executors of built-in tools available.
 pub(crate) fn register(
     backends: &Services,
-    catalog: &Catalog,
+    catalog: &ToolCatalog,
     executors: &mut ExecutorRegistry,
 ) -> Result<(), DuplicateExecutor> {
     let tiers = UndoTiers::new(backends, catalog);
@@ -89,7 +89,7 @@ pub(crate) fn register(
 /// The name of a tool whose argument schema cannot be used, and why.
 pub(crate) fn all(
     backends: &Services,
-    catalog: &Catalog,
+    catalog: &ToolCatalog,
     executors: &ExecutorRegistry,
 ) -> Result<Vec<Box<dyn Tool>>, (String, String)> {
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();

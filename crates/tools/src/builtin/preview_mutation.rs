@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::{ExecutorRegistry, Gate, WriteExecutor, WriteRequest};
-use manifest::{Access, Catalog};
+use manifest::{Access, ToolCatalog};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -133,7 +133,7 @@ impl PreviewMutation {
     /// The name of a tool whose argument schema cannot be used, and why.
     pub(super) fn new(
         backends: &Services,
-        catalog: &Catalog,
+        catalog: &ToolCatalog,
         executors: &ExecutorRegistry,
         tiers: &UndoTiers,
     ) -> Result<Self, (String, String)> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ledger::{Records, Status, Undoable};
-use manifest::{Catalog, Tier};
+use manifest::{Tier, ToolCatalog};
 use serde_json::{Value, json};
 use types::{CorrelationId, ErrorCode, Failure};
 
@@ -16,7 +16,7 @@ use crate::tool::Call;
 pub(super) struct UndoTiers(Arc<BTreeMap<String, Tier>>);
 
 impl UndoTiers {
-    pub(super) fn new(backends: &Services, catalog: &Catalog) -> Self {
+    pub(super) fn new(backends: &Services, catalog: &ToolCatalog) -> Self {
         let declared = catalog.tools.iter().filter(|spec| spec.access.writes());
         let declared = declared.map(|spec| (spec.name.clone(), spec.undo_tier));
         let any_statement = backends.execute_sql.as_ref();

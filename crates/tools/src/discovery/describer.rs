@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ledger::read::{ReadError, Reader};
-use manifest::Catalog;
+use manifest::ToolCatalog;
 use types::{ErrorCode, Failure};
 
 use super::data::{DescribeData, TableData};
@@ -31,7 +31,7 @@ pub(crate) struct Describer {
 }
 
 impl Describer {
-    pub(crate) fn new(reader: Reader, catalog: &Catalog) -> Self {
+    pub(crate) fn new(reader: Reader, catalog: &ToolCatalog) -> Self {
         Self { reader, guide: Arc::new(Guide::new(catalog)) }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use manifest::{Catalog, Note, ToolSpec};
+use manifest::{Note, ToolCatalog, ToolSpec};
 
 use super::data::{FoundData, SchemaData, TableData, ToolUse};
 use crate::registry::Registry;
@@ -30,7 +30,7 @@ struct Touching {
 
 impl Guide {
     /// What these manifests say.
-    pub(crate) fn new(catalog: &Catalog) -> Self {
+    pub(crate) fn new(catalog: &ToolCatalog) -> Self {
         let touching = |spec: &Arc<ToolSpec>| {
             let mut tables: BTreeMap<TableKey, bool> = BTreeMap::new();
             for it in spec.tables() {

@@ -105,7 +105,7 @@ impl ManifestExecutor {
         encoded: &[Option<String>],
     ) -> Result<Vec<Rows>, ExecutorError> {
         let spec = &self.spec;
-        let statements: Vec<&manifest::Statement> =
+        let statements: Vec<&manifest::StatementSpec> =
             spec.before.iter().chain(&spec.statements).chain(&spec.after).collect();
         let settled = spec.after.as_ref().map(|_| statements.len() - 1);
         let mut steps: Vec<ledger::Statement<'_>> =
@@ -167,12 +167,12 @@ pub(crate) const fn agreement(tier: Tier) -> Option<ledger::proposals::Tier> {
 const SETTLE: ledger::Statement<'_> =
     ledger::Statement { sql: "set constraints all immediate", params: &[], param_types: &[] };
 
-fn step<'s>(statement: &'s manifest::Statement, encoded: &'s [Option<String>]) -> ledger::Statement<'s> {
+fn step<'s>(statement: &'s manifest::StatementSpec, encoded: &'s [Option<String>]) -> ledger::Statement<'s> {
     ledger::Statement { sql: &statement.sql, params: encoded, param_types: &statement.param_types }
 }
 
 /// What statements return must be what they promised.
-fn check_shapes(statements: &[&manifest::Statement], answers: &[Rows]) -> Result<(), Failure> {
+fn check_shapes(statements: &[&manifest::StatementSpec], answers: &[Rows]) -> Result<(), Failure> {
     for (statement, answer) in statements.iter().zip(answers) {
         schema_drift::check(&statement.shape, &answer.columns)?;
     }
@@ -182,7 +182,7 @@ fn check_shapes(statements: &[&manifest::Statement], answers: &[Rows]) -> Result
 /// The rows that an image captures; `None` if the tool captures none.
 async fn capture(
     tx: &mut WriteTx<'_>,
-    query: Option<&manifest::Statement>,
+    query: Option<&manifest::StatementSpec>,
     encoded: &[Option<String>],
 ) -> Result<Option<Vec<Map<String, Value>>>, ExecutorError> {
     let Some(query) = query else { return Ok(None) };
@@ -240,7 +240,7 @@ impl WriteExecutor for ManifestExecutor {
 
     fn definition(&self) -> String {
         let spec = &self.spec;
-        let texts = |statements: &mut dyn Iterator<Item = &manifest::Statement>| -> Vec<Value> {
+        let texts = |statements: &mut dyn Iterator<Item = &manifest::StatementSpec>| -> Vec<Value> {
             statements.map(|statement| json!([statement.sql, statement.param_types])).collect()
         };
         let native = self.native.as_ref().map(|native| native.definition());

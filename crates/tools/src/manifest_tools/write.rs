@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ledger::proposals::{NewProposal, Tier};
 use ledger::{Attempt, Gate, WriteError, WriteExecutor, WriteOutcome, WriteRequest};
-use manifest::{ToolSpec, Undo};
+use manifest::{ToolSpec, UndoSpec};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use types::Principal;
@@ -31,7 +31,7 @@ impl ManifestWrite {
     pub(crate) fn new(spec: Arc<ToolSpec>, executor: Arc<dyn WriteExecutor>, backends: &Services) -> Self {
         let hints = Annotations {
             read_only: false,
-            destructive: matches!(spec.undo, Undo::Irreversible { .. }),
+            destructive: matches!(spec.undo, UndoSpec::Irreversible { .. }),
             // Within the window; beyond it the caller's key makes it so.
             idempotent: true,
         };

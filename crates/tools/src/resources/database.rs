@@ -1,7 +1,7 @@
 //! `countersign://database`: what there is in the database, as `describe_database` answers it.
 
 use ledger::read::Reader;
-use manifest::Catalog;
+use manifest::ToolCatalog;
 use serde_json::Value;
 use types::{ErrorCode, Failure};
 
@@ -38,7 +38,7 @@ pub(super) struct Database {
 }
 
 impl Database {
-    pub(super) fn new(reader: Reader, catalog: &Catalog) -> Self {
+    pub(super) fn new(reader: Reader, catalog: &ToolCatalog) -> Self {
         Self { describer: Describer::new(reader, catalog) }
     }
 

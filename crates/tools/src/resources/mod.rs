@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use manifest::Catalog;
+use manifest::ToolCatalog;
 use serde_json::Value;
 use types::Failure;
 
@@ -22,7 +22,7 @@ use crate::builtin::Services;
 use crate::registry::Registry;
 
 /// The resources. A new one is one line here.
-pub(crate) fn all(backends: &Services, catalog: &Catalog) -> Vec<Arc<dyn Resource>> {
+pub(crate) fn all(backends: &Services, catalog: &ToolCatalog) -> Vec<Arc<dyn Resource>> {
     let mut resources: Vec<Arc<dyn Resource>> = Vec::new();
     if let Some(reader) = &backends.reader {
         resources.push(Arc::new(database::Database::new(reader.clone(), catalog)));
