@@ -18,12 +18,12 @@ use crate::executor::{Unopened, WriteExecutor, WriteOutput, WriteRequest, sql_fa
 use crate::intent::{Intent, MAX_PARAMS_BYTES};
 use crate::preview::Trials;
 use crate::proposals::ConfirmedProposal;
-use crate::standing::{self, Standing};
-use crate::{Settings, execute, resolve};
+use crate::standing::{self, ExistingWrite};
+use crate::{LedgerOptions, execute, resolve};
 
 /// One call of a write tool that has passed validation and policy.
 #[derive(Clone)]
-pub struct Attempt {
+pub struct WriteAttempt {
     /// Who wants what.
     pub request: WriteRequest,
     /// The tool.
@@ -97,7 +97,7 @@ impl From<Failure> for WriteError {
 #[derive(Debug, Clone)]
 pub struct Gate {
     writer: Writer,
-    settings: Settings,
+    settings: LedgerOptions,
     memory: DedupCache,
     /// What is on its way: clones of a gate share it.
     running: TaskTracker,
@@ -113,7 +113,7 @@ const UNDONE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 impl Gate {
-    pub(crate) fn new(writer: Writer, settings: Settings) -> Self {
+    pub(crate) fn new(writer: Writer, settings: LedgerOptions) -> Self {
         let memory = DedupCache::new(settings.duplicate_memory);
         Self { writer, settings, memory, running: TaskTracker::new() }
     }
@@ -123,7 +123,7 @@ impl Gate {
     ///
     /// # Errors
     /// [`WriteError`]: nothing was written, unless the code is [`ErrorCode::CommitOutcomeUnknown`].
-    pub async fn perform(&self, attempt: Attempt) -> Result<WriteOutcome, WriteError> {
+    pub async fn perform(&self, attempt: WriteAttempt) -> Result<WriteOutcome, WriteError> {
         let correlation_id =
             attempt.confirmed.as_ref().map_or_else(CorrelationId::new, |confirmed| confirmed.correlation_id);
         let protocol = Protocol {
@@ -189,9 +189,9 @@ pub(crate) fn internal_error() -> Failure {
 /// One attempt on its way.
 struct Protocol {
     writer: Writer,
-    settings: Settings,
+    settings: LedgerOptions,
     memory: DedupCache,
-    attempt: Attempt,
+    attempt: WriteAttempt,
     correlation_id: CorrelationId,
 }
 
@@ -261,7 +261,7 @@ impl Protocol {
             };
             let standing = standing::standing(&self.writer, intent.slot(), intent.fingerprint(), self.attempt.deadline);
             match standing.await {
-                Ok(Some(Standing::Executed(standing, cached_result))) if standing == original => {
+                Ok(Some(ExistingWrite::Executed(standing, cached_result))) if standing == original => {
                     tracing::info!(%original, "duplicate, from memory");
                     return Remembered::Answer(Ok(WriteOutcome::Duplicate {
                         correlation_id: original,

@@ -19,7 +19,7 @@ use crate::instructions;
 use crate::manifest_tools::executor::ManifestExecutor;
 use crate::manifest_tools::read::ManifestRead;
 use crate::manifest_tools::write::ManifestWrite;
-use crate::metrics::{Metrics, Series};
+use crate::metrics::{Metrics, ToolMetrics};
 use crate::profile::Profile;
 use crate::resources::{self, Resource};
 use crate::tool::{Call, Caller, Tool, ToolError, ToolInfo, ToolOutput, ToolResult};
@@ -72,18 +72,18 @@ impl std::fmt::Display for RegistryError {
     }
 }
 
-struct Entry {
+struct RegisteredTool {
     tool: Box<dyn Tool>,
     /// The tool's own, with what a manifest says instead.
     info: ToolInfo,
     checker: ArgumentValidator,
-    series: Series,
+    series: ToolMetrics,
 }
 
 /// Tools, in the order in which clients see them: built-in ones first. All that there are, or those of one profile.
 #[derive(Default)]
 pub struct Registry {
-    entries: Vec<Arc<Entry>>,
+    entries: Vec<Arc<RegisteredTool>>,
     /// See `resources/serve.rs`.
     pub(crate) resources: Vec<Arc<dyn Resource>>,
     pub(crate) call_deadline: Duration,
@@ -163,7 +163,7 @@ impl Registry {
         let checker = ArgumentValidator::new(&info.input_schema, &info.sensitive)
             .map_err(|reason| RegistryError::Schema { tool: info.name.clone(), reason })?;
         let series = metrics.of_tool(&info.name);
-        self.entries.push(Arc::new(Entry { tool, info, checker, series }));
+        self.entries.push(Arc::new(RegisteredTool { tool, info, checker, series }));
         Ok(())
     }
 
@@ -171,11 +171,11 @@ impl Registry {
     /// is not among them.
     #[must_use]
     pub fn narrowed(&self, profile: &Profile) -> Self {
-        let included = |entry: &&Arc<Entry>| {
+        let included = |entry: &&Arc<RegisteredTool>| {
             let info = &entry.info;
             profile.includes(&info.name, info.access)
         };
-        let entries: Vec<Arc<Entry>> = self.entries.iter().filter(included).cloned().collect();
+        let entries: Vec<Arc<RegisteredTool>> = self.entries.iter().filter(included).cloned().collect();
         let (executors, instructions) = (Arc::clone(&self.executors), Arc::clone(&self.instructions));
         let call_deadline = self.call_deadline;
         let mut narrowed = Self { entries, resources: Vec::new(), call_deadline, executors, instructions };
@@ -218,7 +218,7 @@ impl Registry {
         self.get(name).map(|entry| &entry.info)
     }
 
-    fn get(&self, name: &str) -> Option<&Arc<Entry>> {
+    fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         self.entries.iter().find(|entry| entry.info.name == name)
     }
 

@@ -35,7 +35,7 @@ impl Studio {
         let db = testkit::database().await;
         let source = Source::read(repository().join("manifests/studio.toml")).unwrap();
         let target = db.target().as_role(ledger::DEFAULT_WRITER, None);
-        let ledger = ledger::Ledger::new(target, ledger::Settings::default());
+        let ledger = ledger::Ledger::new(target, ledger::LedgerOptions::default());
         let names = ServerNames { builtin: &[], executors: &["delete_package_photo"] };
         let catalog = manifest::compile(&[source], &names, &ledger).await.unwrap();
         Self { db, catalog }

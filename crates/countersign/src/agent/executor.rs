@@ -55,7 +55,7 @@ pub(super) struct Recording {
     direct: Direct,
     audit: Audit,
     principal: Principal,
-    settings: ledger::Settings,
+    settings: ledger::LedgerOptions,
     /// Of the sessions that have written.
     ledgers: Mutex<HashMap<String, Found>>,
     /// All gates that were ever used: each has writes to wait for.
@@ -63,8 +63,8 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    pub(super) fn new(audit: Audit, principal: Principal, settings: ledger::Settings) -> Self {
-        let settings = ledger::Settings { sessions: WRITES, ..settings };
+    pub(super) fn new(audit: Audit, principal: Principal, settings: ledger::LedgerOptions) -> Self {
+        let settings = ledger::LedgerOptions { sessions: WRITES, ..settings };
         let (ledgers, gates) = (Mutex::default(), Mutex::default());
         Self { direct: Direct::default(), audit, principal, settings, ledgers, gates }
     }

@@ -14,7 +14,7 @@ use crate::gate::WriteError;
 const CONFIRMED_SQL: &str = "select p.proposal_id from countersign.proposal p \
     where p.status = 'confirmed' and p.attempt_until <= clock_timestamp() and p.tool_name = any ($1::text[]) \
     order by p.decided_at limit 100";
-const TAKE_SQL: &str = "select countersign.take_proposal($1, $2, make_interval(secs => $3::double precision))";
+const TAKE_SQL: &str = "select countersign.claim_proposal($1, $2, make_interval(secs => $3::double precision))";
 const SWEEP_SQL: &str = "select ended, was from countersign.sweep_proposals($1)";
 const MOST: u32 = 1000;
 

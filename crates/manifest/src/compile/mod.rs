@@ -93,11 +93,7 @@ pub fn check_files(sources: &[Source], server: &ServerNames<'_>) -> Result<ToolC
     }
 }
 
-fn parse_all<'s>(
-    sources: &'s [Source],
-    server: &ServerNames<'_>,
-    diagnostics: &mut Diagnostics,
-) -> ParsedManifest<'s> {
+fn parse_all<'s>(sources: &'s [Source], server: &ServerNames<'_>, diagnostics: &mut Diagnostics) -> ParsedManifest<'s> {
     let mut manifest = ParsedManifest::default();
     for source in sources {
         parse(source, &mut manifest, diagnostics);

@@ -182,7 +182,7 @@ async fn an_outer_join_is_seen_whatever_the_parameters_are_compared_with() {
 #[tokio::test]
 async fn a_type_that_has_changed_since_is_seen_by_the_next_compile() {
     let database = testkit::database().await;
-    let ledger = Ledger::new(database.target(), ledger::Settings::default());
+    let ledger = Ledger::new(database.target(), ledger::LedgerOptions::default());
     database.run("create type social.mood as enum ('sad')").await;
     let manifest = "name = 'n'\nversion = '1'\n[[tool]]\nname = 'show'\naccess = 'read'\ndescription = 'It.'\n\
                     sql = 'select $1::social.mood as mood'\nparam = [{ name = 'mood', description = 'It.' }]\n";
@@ -196,7 +196,7 @@ async fn a_type_that_has_changed_since_is_seen_by_the_next_compile() {
 #[tokio::test]
 async fn a_connection_that_died_since_does_not_stop_the_next_compile() {
     let database = testkit::database().await;
-    let ledger = Ledger::new(database.target(), ledger::Settings::default());
+    let ledger = Ledger::new(database.target(), ledger::LedgerOptions::default());
     compile(&[PAIR], &ledger).await.unwrap();
     database
         .run(

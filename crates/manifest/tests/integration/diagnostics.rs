@@ -244,12 +244,12 @@ const SINGLE: &[(&str, &str, &str)] = &[
     ),
     (
         "values ($1, $2, $3) returning id, size, at",
-        "values ($1, $2, $3) returning id, size, at, countersign.superseded(gen_random_uuid()) is null as claimed",
+        "values ($1, $2, $3) returning id, size, at, countersign.superseded_by(gen_random_uuid()) is null as claimed",
         "m0.toml:15:7: tool put: sql touches schema countersign",
     ),
     (
         "select id, label::varchar from social.note",
-        "select (countersign.superseded(gen_random_uuid()) is null)::int::bigint as id, label::varchar from social.note",
+        "select (countersign.superseded_by(gen_random_uuid()) is null)::int::bigint as id, label::varchar from social.note",
         "m0.toml:35:10: tool drop: before touches schema countersign",
     ),
     (
@@ -415,8 +415,10 @@ async fn all_mistakes_are_reported_at_once_in_the_order_of_the_file() {
 
 #[tokio::test]
 async fn an_unreachable_database_is_one_mistake_beside_those_of_the_file() {
-    let nobody =
-        Ledger::new(Target::parse("host=/nonexistent dbname=none user=nobody").unwrap(), ledger::Settings::default());
+    let nobody = Ledger::new(
+        Target::parse("host=/nonexistent dbname=none user=nobody").unwrap(),
+        ledger::LedgerOptions::default(),
+    );
     let found = compile(&[&HEALTHY.replacen("rows = \"one\"\n", "", 1)], &nobody).await.unwrap_err().to_string();
     assert_eq!(found.lines().count(), 2, "{found}");
     assert!(found.contains("m0.toml:8:7: tool show: the database could not be asked whether this fits: "), "{found}");

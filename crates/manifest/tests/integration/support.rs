@@ -9,7 +9,7 @@ use ledger::Ledger;
 pub(crate) async fn database(sql: &str) -> Described {
     let database = testkit::database().await;
     database.run(sql).await;
-    Described { ledger: Ledger::new(database.target(), ledger::Settings::default()), _database: database }
+    Described { ledger: Ledger::new(database.target(), ledger::LedgerOptions::default()), _database: database }
 }
 
 /// A ledger with the database that it is about, which ends with its handle.

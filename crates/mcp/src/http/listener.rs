@@ -24,7 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tools::metrics::Reason;
+use tools::metrics::RefusalReason;
 
 use super::Site;
 use super::connections::Connection;
@@ -109,7 +109,7 @@ pub async fn serve_http(listener: TcpListener, tls: Option<Tls>, site: Arc<Site>
         let (connection, slot) = match site.connections.admit(peer) {
             Ok(admitted) => admitted,
             Err(error) => {
-                site.metrics.http().refused(Reason::TooManyConnections);
+                site.metrics.http().refused(RefusalReason::TooManyConnections);
                 let message = error.to_string();
                 site.refusals.report(peer.ip().to_canonical(), Refused::Connection { message: &message });
                 continue;

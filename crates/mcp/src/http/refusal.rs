@@ -3,7 +3,7 @@
 use axum::body::Body;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use rmcp::model::{ErrorCode, ErrorData, JsonRpcError, RequestId};
-use tools::metrics::Reason;
+use tools::metrics::RefusalReason;
 
 use super::STOPPING;
 use super::addressed::Misaddressed;
@@ -108,21 +108,21 @@ impl Refusal {
     }
 
     /// What it counts as.
-    fn reason(&self, status: StatusCode) -> Option<Reason> {
+    fn reason(&self, status: StatusCode) -> Option<RefusalReason> {
         Some(match self {
-            Self::Misaddressed(Misaddressed::Host) => Reason::Host,
-            Self::Misaddressed(Misaddressed::Origin | Misaddressed::Site) => Reason::Origin,
-            Self::Unauthenticated { .. } if status == StatusCode::FORBIDDEN => Reason::Forbidden,
-            Self::Unauthenticated { .. } if status == StatusCode::UNAUTHORIZED => Reason::Unauthenticated,
+            Self::Misaddressed(Misaddressed::Host) => RefusalReason::Host,
+            Self::Misaddressed(Misaddressed::Origin | Misaddressed::Site) => RefusalReason::Origin,
+            Self::Unauthenticated { .. } if status == StatusCode::FORBIDDEN => RefusalReason::Forbidden,
+            Self::Unauthenticated { .. } if status == StatusCode::UNAUTHORIZED => RefusalReason::Unauthenticated,
             Self::Exhausted(Exhausted::Rate { .. } | Exhausted::Weight) | Self::TooManyAttempts(_) => {
-                Reason::RateLimited
+                RefusalReason::RateLimited
             }
-            Self::NoConnection => Reason::TooManyConnections,
-            Self::Exhausted(Exhausted::Streams { .. }) => Reason::TooManyStreams,
-            Self::TooManySessions { .. } => Reason::TooManySessions,
-            Self::TooLarge { .. } => Reason::BodyTooLarge,
-            Self::TooSlow => Reason::TooSlow,
-            Self::Stopping => Reason::Draining,
+            Self::NoConnection => RefusalReason::TooManyConnections,
+            Self::Exhausted(Exhausted::Streams { .. }) => RefusalReason::TooManyStreams,
+            Self::TooManySessions { .. } => RefusalReason::TooManySessions,
+            Self::TooLarge { .. } => RefusalReason::BodyTooLarge,
+            Self::TooSlow => RefusalReason::TooSlow,
+            Self::Stopping => RefusalReason::Draining,
             _ => return None,
         })
     }
@@ -181,7 +181,7 @@ impl Refusal {
 /// What is counted and logged of a refusal: travels with its answer to where the request is known.
 #[derive(Debug, Clone)]
 pub(crate) struct RefusalReport {
-    pub(crate) reason: Option<Reason>,
+    pub(crate) reason: Option<RefusalReason>,
     pub(crate) message: String,
 }
 

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::proposals::NewProposal;
-use ledger::{Attempt, Gate, Records, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
+use ledger::{Gate, Records, WriteAttempt, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use manifest::{Access, Tier};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -118,7 +118,8 @@ impl Tool for UndoMutation {
             }
             refuse_answer(&call)?;
             let (redaction, deadline) = (Redaction::default(), call.deadline);
-            let attempt = Attempt { request, tool, redaction, idempotency_key, deadline, executor, confirmed: None };
+            let attempt =
+                WriteAttempt { request, tool, redaction, idempotency_key, deadline, executor, confirmed: None };
             answer(NAME, self.gate.perform(attempt).await)
         })
     }

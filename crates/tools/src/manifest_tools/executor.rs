@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use types::{ErrorCode, Failure};
 
-use crate::row_images::Images;
+use crate::row_images::RowImages;
 use crate::schema_drift;
 
 /// Carries out one tool, whoever calls it with what.
@@ -72,14 +72,14 @@ impl ManifestExecutor {
         tx: &mut WriteTx<'_>,
         request: &WriteRequest,
         run: Run,
-    ) -> Result<(Done, Images), ExecutorError> {
+    ) -> Result<(Done, RowImages), ExecutorError> {
         let encoded = self.encode(&request.params)?;
         match &self.native {
             None => {
                 let mut answers = self.run_statements(tx, &encoded).await?;
                 let before = self.spec.before.as_ref().map(|_| answers.remove(0).rows);
                 let after = self.spec.after.as_ref().and_then(|_| answers.pop()).map(|answer| answer.rows);
-                Ok((self.done(answers)?, Images { before, after }))
+                Ok((self.done(answers)?, RowImages { before, after }))
             }
             Some(native) => {
                 let before = capture(tx, self.spec.before.as_ref(), &encoded).await?;
@@ -93,7 +93,7 @@ impl ManifestExecutor {
                 let WriteOutput { data, rows_affected, .. } = working.await?;
                 tx.run(&[SETTLE]).await?;
                 let after = capture(tx, self.spec.after.as_ref(), &encoded).await?;
-                Ok((Done { data, rows: Vec::new(), rows_affected }, Images { before, after }))
+                Ok((Done { data, rows: Vec::new(), rows_affected }, RowImages { before, after }))
             }
         }
     }
@@ -145,7 +145,7 @@ impl ManifestExecutor {
         Ok(Done { data, rows, rows_affected })
     }
 
-    fn work(&self, request: &WriteRequest, done: Done, images: Images) -> Result<WriteOutput, Failure> {
+    fn work(&self, request: &WriteRequest, done: Done, images: RowImages) -> Result<WriteOutput, Failure> {
         let captured = images.before.as_deref().unwrap_or_default();
         let mut rollback = manifest::rollback(&self.spec, &request.params, &done.rows, captured);
         rollback.checked = rollback.undo_tool.as_ref().map(|_| self.is_recorded);

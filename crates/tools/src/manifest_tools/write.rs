@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::proposals::{NewProposal, Tier};
-use ledger::{Attempt, Gate, WriteError, WriteExecutor, WriteOutcome, WriteRequest};
+use ledger::{Gate, WriteAttempt, WriteError, WriteExecutor, WriteOutcome, WriteRequest};
 use manifest::{ToolSpec, UndoSpec};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -104,7 +104,8 @@ impl Tool for ManifestWrite {
             executor.check(&request)?;
             let redaction = redaction(&self.spec, &request.params);
             let deadline = call.deadline;
-            let attempt = Attempt { request, tool, redaction, idempotency_key, deadline, executor, confirmed: None };
+            let attempt =
+                WriteAttempt { request, tool, redaction, idempotency_key, deadline, executor, confirmed: None };
             answer(&self.spec.name, self.gate.perform(attempt).await)
         })
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use manifest::{Note, ToolCatalog, ToolSpec};
 
-use super::data::{FoundData, SchemaData, TableData, ToolUse};
+use super::responses::{SchemaData, SearchResult, TableData, ToolUse};
 use crate::registry::Registry;
 
 /// How much of a note or of a tool's description is shown in a list: as much as of a comment.
@@ -16,7 +16,7 @@ pub(crate) type TableKey = (String, String);
 
 /// Notes and tools.
 #[derive(Debug, Default)]
-pub(crate) struct Guide {
+pub(crate) struct CatalogAnnotations {
     notes: Vec<Note>,
     tools: Vec<Touching>,
 }
@@ -28,7 +28,7 @@ struct Touching {
     tables: BTreeMap<TableKey, bool>,
 }
 
-impl Guide {
+impl CatalogAnnotations {
     /// What these manifests say.
     pub(crate) fn new(catalog: &ToolCatalog) -> Self {
         let touching = |spec: &Arc<ToolSpec>| {
@@ -75,7 +75,7 @@ impl Guide {
     }
 
     /// Adds the notes on what was found.
-    pub(crate) fn annotate_found(&self, found: &mut FoundData) {
+    pub(crate) fn annotate_found(&self, found: &mut SearchResult) {
         for table in &mut found.tables {
             table.notes = self.on(&table.schema, Some(&table.name), None, LISTED_CHARS);
         }
