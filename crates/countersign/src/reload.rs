@@ -56,7 +56,7 @@ impl Reloader {
             door.put(reread);
         }
         let tools = shelves.get(&self.running.profile).map_or(0, |registry| registry.infos().count());
-        self.toolbox.put(shelves);
+        self.toolbox.replace(shelves);
         // The statements of the old tools, which are prepared in them, go with them.
         self.workshop.ledger.forget_idle_sessions();
         Ok(tools)

@@ -271,7 +271,7 @@ async fn warn_of_settings(target: &Target, reader: Option<&Target>) -> anyhow::R
 
 /// A server should be able to do what it must, and no more.
 async fn check_role(target: &Target, settings: &Settings) -> anyhow::Result<()> {
-    let Some(excess) = ledger::excess_of_server(target).await? else { return Ok(()) };
+    let Some(excess) = ledger::check_server_role(target).await? else { return Ok(()) };
     let advice = "log in as the role that `countersign init` makes for servers (countersign_writer), granted what the manifests need";
     anyhow::ensure!(!settings.strict_roles, "{excess}; strict_roles refuses that: {advice}");
     tracing::warn!("{excess}: more than a server needs; {advice}");

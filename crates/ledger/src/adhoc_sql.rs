@@ -18,7 +18,7 @@ use pg::{Error, Explained, Failed, Keep, Outlet, Query, RawShape, Step, Whole, v
 use serde_json::Value;
 use types::{CorrelationId, ErrorCode, Failure, ReferencedObjects};
 
-use crate::executor::{ExecutorError, WriteTx, gone, sql_failure};
+use crate::executor::{ExecutorError, WriteTx, sql_failure, transaction_ended};
 use crate::read::ResultSet;
 
 /// What a statement of the caller's own came to.
@@ -91,7 +91,7 @@ impl WriteTx<'_> {
     ///
     /// # Errors
     /// [`ExecutorError`]: the executor should hand it on.
-    pub async fn run_any(&mut self, sql: &str, params: &[Value], keep: Keep) -> Result<AdhocResult, ExecutorError> {
+    pub async fn run_adhoc(&mut self, sql: &str, params: &[Value], keep: Keep) -> Result<AdhocResult, ExecutorError> {
         self.open().await?;
         self.lease.session().retire();
         // What it sets is taken back before anything else is sent.
@@ -122,7 +122,7 @@ impl WriteTx<'_> {
         let name = unguessable();
         let ran = self.writer.run_own(self.lease, &name, query, outlet).await;
         if matches!(outlet.tag(), Some("SAVEPOINT" | "RELEASE")) || !self.lease.session().is_settled() {
-            return Err(AdhocError { failed: ran.err(), refusal: gone() });
+            return Err(AdhocError { failed: ran.err(), refusal: transaction_ended() });
         }
         if let Err(failed) = ran {
             let failure = Failure::new(ErrorCode::SqlError, failed.to_string());
@@ -180,7 +180,7 @@ impl WriteTx<'_> {
     ///
     /// # Errors
     /// [`ExecutorError`]: PostgreSQL does not take it, or not with these parameters.
-    pub async fn foresee(&mut self, sql: &str, params: &[Value]) -> Result<AdhocPlan, ExecutorError> {
+    pub async fn plan_adhoc(&mut self, sql: &str, params: &[Value]) -> Result<AdhocPlan, ExecutorError> {
         self.open().await?;
         let session = self.lease.session();
         session.retire();
@@ -259,7 +259,7 @@ impl WriteTx<'_> {
         let settings = [Step { sql: RESTORE_SQL, params: &claimed, param_types: &[] }];
         session.run(&settings).await.map_err(|failed| refusal(failed.error))?;
         if !session.in_transaction() {
-            return Err(gone());
+            return Err(transaction_ended());
         }
         Ok(())
     }

@@ -75,8 +75,7 @@ pub use options::LedgerOptions;
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
 pub use records::{RecordStatus, Records, Undoable};
 pub use roles::{
-    APPROVER, DEFAULT_WRITER, ExcessPrivileges, OPERATOR, OWNER, excess_of_all_servers, excess_of_login,
-    excess_of_server,
+    APPROVER, DEFAULT_WRITER, ExcessPrivileges, OPERATOR, OWNER, check_all_server_roles, check_login, check_server_role,
 };
 pub use schema::{SchemaError, check, exists};
 pub use setup::{
@@ -119,7 +118,7 @@ impl Ledger {
 
     /// The same for statements that a person writes down: they are read with the role's own search path.
     #[must_use]
-    pub fn of_person(target: Target, settings: LedgerOptions) -> Self {
+    pub fn interactive(target: Target, settings: LedgerOptions) -> Self {
         let states = LedgerGauges::new(target.clone());
         let writer = Writer::of_person(target, settings.sessions);
         Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
@@ -216,7 +215,7 @@ impl Ledger {
 ///
 /// # Errors
 /// Why not.
-pub async fn reach(target: &Target) -> Result<(), pg::ConnectError> {
+pub async fn can_connect(target: &Target) -> Result<(), pg::ConnectError> {
     pg::Session::connect(target, &pg::SessionSettings::default()).await?.close().await;
     Ok(())
 }

@@ -52,7 +52,7 @@ impl LiveRegistry {
     }
 
     /// Puts these in the place of what was there. Calls that run are not touched.
-    pub fn put(&self, shelves: ProfileRegistries) {
+    pub fn replace(&self, shelves: ProfileRegistries) {
         self.shelves.send_replace(Arc::new(shelves));
     }
 

@@ -95,7 +95,7 @@ impl Recording {
             (true, _) => {
                 ledger::check(&place.target).await.map_err(|error| unusable(&error))?;
                 ledger::check_identity(&place.target).await.map_err(|error| unusable(&error))?;
-                let ledger = Ledger::of_person(place.target.clone(), self.settings.clone());
+                let ledger = Ledger::interactive(place.target.clone(), self.settings.clone());
                 let gate = ledger.gate();
                 self.gates.lock().unwrap_or_else(PoisonError::into_inner).push(gate.clone());
                 Some(Audited::new(gate, self.principal.clone(), WRITES))

@@ -50,7 +50,7 @@ const STATE_SQL: &str =
 
 impl Proposals {
     /// Compare and swap, from pending. `attempt` is the mutation that will carry it out, for the time that a call may take.
-    pub(super) async fn swap(
+    pub(super) async fn transition(
         &self,
         account: &AccountId,
         id: ProposalId,
@@ -82,14 +82,14 @@ impl Proposals {
             Err(error @ (pg::Error::Lost(_) | pg::Error::Deadline)) => {
                 tracing::info!(proposal_id = %id, %error, "whether a decision counted has to be looked up");
                 self.writer.forget_idle();
-                self.swapped(account, id, attempt).await
+                self.transitioned(account, id, attempt).await
             }
             Err(error) => Err(ledger_failure(&error)),
         }
     }
 
     /// What became of a decision whose answer was lost.
-    async fn swapped(
+    async fn transitioned(
         &self,
         account: &AccountId,
         id: ProposalId,
@@ -131,9 +131,9 @@ impl Proposals {
         via: DecisionChannel,
         deadline: Instant,
     ) -> Result<Proposal, Failure> {
-        let swapped = self.swap(account, id, &Decision::Reject { reason }, via, None, deadline).await?;
+        let transitioned = self.transition(account, id, &Decision::Reject { reason }, via, None, deadline).await?;
         let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
-        match swapped {
+        match transitioned {
             // The same again is the same.
             TransitionResult::Done | TransitionResult::Is(ProposalStatus::Rejected) => Ok(proposal),
             TransitionResult::Is(status) => Err(closed(status, proposal.error_message.as_deref())),

@@ -73,16 +73,17 @@ impl Proposals {
         deadline: Instant,
     ) -> Result<ExecutedProposal, WriteError> {
         let attempt = CorrelationId::new();
-        let swapped =
-            self.swap(account, id, &Decision::Confirm { digest: digest.clone() }, via, Some(attempt), deadline).await?;
-        let proposal = self.get(Some(account), id).await.map_err(|failure| match swapped {
+        let transitioned = self
+            .transition(account, id, &Decision::Confirm { digest: digest.clone() }, via, Some(attempt), deadline)
+            .await?;
+        let proposal = self.get(Some(account), id).await.map_err(|failure| match transitioned {
             TransitionResult::Done => failure.hint(STILL_CONFIRMED),
             TransitionResult::Is(_) => failure,
         })?;
         let proposal = proposal.ok_or_else(not_found)?;
-        match swapped {
+        match transitioned {
             TransitionResult::Done => {
-                self.carry_out(&proposal, executors.get(&proposal.tool_name), attempt, deadline).await
+                self.execute_claimed(&proposal, executors.get(&proposal.tool_name), attempt, deadline).await
             }
             // What is agreed to is what was shown, also the second time.
             TransitionResult::Is(ProposalStatus::Confirmed | ProposalStatus::Executed) if digest != proposal.digest => {
@@ -126,7 +127,7 @@ impl Proposals {
 
     /// Carries a confirmed proposal out as this mutation. It ends in T2 with its record, or here if it cannot come to that,
     /// or it stays confirmed for the next server that tries.
-    pub(super) async fn carry_out(
+    pub(super) async fn execute_claimed(
         &self,
         proposal: &Proposal,
         executor: Option<&Arc<dyn WriteExecutor>>,
@@ -185,7 +186,7 @@ impl Proposals {
             Failure::new(ErrorCode::ToolOutdated, message)
                 .hint("Nothing was written. Tell the operator: no manifest of this server has the tool.")
         })?;
-        if definition(executor.as_ref()) != proposal.definition || !executor.agrees_with(proposal.tier) {
+        if definition(executor.as_ref()) != proposal.definition || !executor.supports_tier(proposal.tier) {
             return Err(stale("the tool itself has changed, or who has to agree to it"));
         }
         let request = proposal.request();

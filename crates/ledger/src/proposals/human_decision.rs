@@ -62,7 +62,7 @@ impl Proposals {
         })?;
         let verdict =
             answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten()).unwrap_or_default();
-        let swapped = match verdict.as_str() {
+        let transitioned = match verdict.as_str() {
             "proposer" => {
                 let message = format!("\"{who}\" has proposed this, and nobody approves their own proposals");
                 return Err(Failure::new(ErrorCode::NotPermitted, message).hint("Somebody else has to approve it."));
@@ -82,7 +82,7 @@ impl Proposals {
             Decision::Confirm { .. } => [ProposalStatus::Confirmed, ProposalStatus::Executed],
             Decision::Reject { .. } => [ProposalStatus::Rejected; 2],
         };
-        match swapped {
+        match transitioned {
             TransitionResult::Is(status) if !again.contains(&status) => {
                 Err(closed(status, proposal.error_message.as_deref()))
             }

@@ -6,7 +6,7 @@
 //! carry out through the gate, like every write; T2 compares with what was shown, and ends the proposal with its record
 //! recover   what was agreed to and not carried out, because a server went away, is carried out by the next one
 //! ```
-//! `proposal` is what is stored, `preview` what is shown and compared, `state` the states, `decide` and `people` the ways to agree, `carry_out` the way
+//! `proposal` is what is stored, `preview` what is shown and compared, `state` the states, `decide` and `people` the ways to agree, `execute_claimed` the way
 //! through the gate, `agreed` what happens in T2, `recover` what nobody has carried out yet.
 
 mod confirmed;
@@ -69,7 +69,7 @@ pub struct Proposals {
     /// How long carrying one out may take.
     call_deadline: Duration,
     /// How many are carried out at once that nobody waits for: calls of agents need sessions as well.
-    taking: Arc<Semaphore>,
+    executing: Arc<Semaphore>,
     /// How many are previewed at once.
     previewing: Arc<Semaphore>,
 }
@@ -103,9 +103,9 @@ impl Proposals {
     pub(crate) fn new(writer: Writer, gate: Gate, records: Records, settings: &crate::LedgerOptions) -> Self {
         let (lifetime, call_deadline) = (settings.proposal_lifetime, settings.call_deadline);
         let fingerprints = settings.fingerprints.clone();
-        let taking = Arc::new(Semaphore::new(AT_ONCE.min(settings.sessions)));
+        let executing = Arc::new(Semaphore::new(AT_ONCE.min(settings.sessions)));
         let previewing = Arc::new(Semaphore::new((settings.sessions / 2).max(1)));
-        Self { writer, gate, records, fingerprints, lifetime, call_deadline, taking, previewing }
+        Self { writer, gate, records, fingerprints, lifetime, call_deadline, executing, previewing }
     }
 
     /// The receipt and the answer of an identical write that stands: nothing needs to be proposed.

@@ -209,7 +209,7 @@ impl WriteExecutor for AdhocSqlExecutor {
     fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
             let RequestedSql { sql, params } = ordered(request)?;
-            let answered = tx.run_any(&sql, &params, self.keep).await?;
+            let answered = tx.run_adhoc(&sql, &params, self.keep).await?;
             let result = QueryData::new(answered.result, |_| REST);
             Ok(work(&ExecuteData { command_tag: answered.command_tag, result }, answered.rows_affected)?)
         })
@@ -220,7 +220,7 @@ impl WriteExecutor for AdhocSqlExecutor {
     fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
             let RequestedSql { sql, params } = ordered(request)?;
-            let foreseen = tx.foresee(&sql, &params).await?;
+            let foreseen = tx.plan_adhoc(&sql, &params).await?;
             let tables = foreseen.reach.and_then(|reach| match reach {
                 ReferencedObjects::Planned { tables, .. } => Some(tables),
                 ReferencedObjects::Unplanned(_) | ReferencedObjects::Forbidden(_) => None,

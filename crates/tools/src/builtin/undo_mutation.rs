@@ -14,7 +14,7 @@ use types::{CorrelationId, ErrorCode, Failure, Redaction, Rollback, TOOL_VERSION
 use super::Services;
 use super::undo_tiers::UndoTiers;
 use crate::approval_flow::{ApprovalFlow, refuse_answer};
-use crate::manifest_tools::executor::agreement;
+use crate::manifest_tools::executor::proposal_tier;
 use crate::manifest_tools::write::answer;
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 
@@ -111,7 +111,7 @@ impl Tool for UndoMutation {
             let tier = self.tier(&call, write).await?;
             let (tool, executor) = (NAME.to_owned(), Arc::clone(&self.executor));
             let idempotency_key = Some(format!("undo:{write}"));
-            if let Some(tier) = agreement(tier) {
+            if let Some(tier) = proposal_tier(tier) {
                 let tool_version = TOOL_VERSION.to_owned();
                 let draft = NewProposal { request, tool, tool_version, tier, idempotency_key, executor };
                 return self.proposing.call(&call, draft, Vec::new()).await;
@@ -169,7 +169,7 @@ impl WriteExecutor for UndoExecutor {
     }
 
     /// The tier of a proposal is that of the write that it undoes, and the definition has all of them.
-    fn agrees_with(&self, _: ledger::proposals::Tier) -> bool {
+    fn supports_tier(&self, _: ledger::proposals::Tier) -> bool {
         true
     }
 }

@@ -155,7 +155,7 @@ impl ManifestExecutor {
 }
 
 /// Who has to agree to a tool of this tier.
-pub(crate) const fn agreement(tier: Tier) -> Option<ledger::proposals::Tier> {
+pub(crate) const fn proposal_tier(tier: Tier) -> Option<ledger::proposals::Tier> {
     match tier {
         Tier::Auto => None,
         Tier::Confirm => Some(ledger::proposals::Tier::Confirm),
@@ -235,7 +235,7 @@ impl WriteExecutor for ManifestExecutor {
     }
 
     fn tier(&self) -> Option<ledger::proposals::Tier> {
-        agreement(self.spec.tier)
+        proposal_tier(self.spec.tier)
     }
 
     fn definition(&self) -> String {

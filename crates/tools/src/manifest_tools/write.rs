@@ -13,7 +13,7 @@ use types::Principal;
 use crate::approval_flow::{ApprovalFlow, key_of, refuse_answer};
 use crate::arguments::{effective_params, redaction};
 use crate::builtin::Services;
-use crate::manifest_tools::executor::agreement;
+use crate::manifest_tools::executor::proposal_tier;
 use crate::mixed_script;
 use crate::tool::{Annotations, Call, Disposition, Tool, ToolError, ToolInfo, ToolOutput, ToolResult};
 
@@ -37,7 +37,7 @@ impl ManifestWrite {
         };
         let title = spec.title.clone().unwrap_or_else(|| spec.name.clone());
         let proposing =
-            agreement(spec.tier).map(|tier| (tier, ApprovalFlow { proposals: backends.proposals.clone(), title }));
+            proposal_tier(spec.tier).map(|tier| (tier, ApprovalFlow { proposals: backends.proposals.clone(), title }));
         Self { info: info(&spec, hints), spec, executor, gate: backends.gate.clone(), proposing }
     }
 
