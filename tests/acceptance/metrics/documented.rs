@@ -7,7 +7,7 @@ use crate::samples::sample;
 use testkit::{External, database, repository, skip_without};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
-use tools::metrics::Reason;
+use tools::metrics::RefusalReason;
 
 use super::World;
 
@@ -20,7 +20,7 @@ async fn everything() -> String {
     http.answered("/mcp", 200);
     http.answered("/mcp", 429);
     http.answered("/mcp", 429);
-    http.refused(Reason::RateLimited);
+    http.refused(RefusalReason::RateLimited);
     drop(stream);
     for query in ["select 1", "delete from social.tweet"] {
         world.call("query_database", serde_json::json!({"query": query})).await;
@@ -57,7 +57,7 @@ async fn every_metric_is_in_the_table_and_every_line_of_the_table_is_a_metric() 
     let table: BTreeSet<String> = named.iter().cloned().collect();
     assert_eq!(table.len(), named.len(), "a metric has one line");
     assert_eq!(table, rendered);
-    for reason in Reason::ALL {
+    for reason in RefusalReason::ALL {
         assert!(section.contains(&format!("`{}`", reason.as_str())), "{reason:?} is not in the section");
     }
 }

@@ -15,7 +15,7 @@ use agent_cli::executor::{
 };
 use ledger::read::Error;
 use ledger::{
-    AdhocError, Attempt, ExecutorError, Gate, WriteError, WriteExecutor, WriteFuture, WriteOutcome, WriteOutput,
+    AdhocError, ExecutorError, Gate, WriteAttempt, WriteError, WriteExecutor, WriteFuture, WriteOutcome, WriteOutput,
     WriteRequest, WriteTx,
 };
 use serde_json::{Map, Value, json};
@@ -239,7 +239,7 @@ impl Audited {
         write: &Arc<CliWrite>,
         within: Duration,
     ) -> JoinHandle<Result<WriteOutcome, WriteError>> {
-        let attempt = Attempt {
+        let attempt = WriteAttempt {
             request: WriteRequest { principal: self.principal.clone(), params },
             tool: TOOL.to_owned(),
             redaction: Redaction::default(),

@@ -56,7 +56,7 @@ pub(super) struct Recording {
     direct: DirectExecutor,
     audit: Audit,
     principal: Principal,
-    settings: ledger::Settings,
+    settings: ledger::LedgerOptions,
     /// Of the sessions that have written.
     ledgers: Mutex<HashMap<String, Found>>,
     /// All gates that were ever used: each has writes to wait for.
@@ -64,8 +64,8 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    pub(super) fn new(audit: Audit, principal: Principal, settings: ledger::Settings) -> Self {
-        let settings = ledger::Settings { sessions: WRITES, ..settings };
+    pub(super) fn new(audit: Audit, principal: Principal, settings: ledger::LedgerOptions) -> Self {
+        let settings = ledger::LedgerOptions { sessions: WRITES, ..settings };
         let (ledgers, gates) = (Mutex::default(), Mutex::default());
         Self { direct: DirectExecutor::default(), audit, principal, settings, ledgers, gates }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use ledger::audit::{Audit, Checkpoint, Finding, Verified};
+use ledger::audit::{Audit, Checkpoint, Verified, VerifyFinding};
 
 use super::args::VerifyArgs;
 use super::open;
@@ -84,7 +84,7 @@ async fn compare(audit: &Audit, path: &Path) -> anyhow::Result<Result<usize, Str
     Ok(Ok(count))
 }
 
-fn described(finding: &Finding, checkpoint: &Checkpoint, place: &str) -> String {
+fn described(finding: &VerifyFinding, checkpoint: &Checkpoint, place: &str) -> String {
     format!("{finding} ({place}, taken at {})", types::visible(&checkpoint.at))
 }
 

@@ -8,7 +8,7 @@ mod unseen;
 use anyhow::Context;
 use ledger::read::{ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
 use ledger::{ConnectOptions, Ledger};
-use manifest::{Catalog, Tier};
+use manifest::{Tier, ToolCatalog};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use types::visible;
@@ -58,7 +58,7 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
 }
 
 /// What is said of manifests that fit: compiling them has made sure of every executor (promise C5-07).
-pub(crate) fn summary(catalog: &Catalog) -> String {
+pub(crate) fn summary(catalog: &ToolCatalog) -> String {
     let writes = catalog.tools.iter().filter(|tool| tool.access.writes()).count();
     let of = |tier: Tier| catalog.tools.iter().filter(|tool| tool.tier == tier).count();
     let (confirm, approve) = (of(Tier::Confirm), of(Tier::Approve));

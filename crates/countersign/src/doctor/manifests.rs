@@ -1,7 +1,7 @@
 //! The manifests, as `countersign check` looks at them.
 
 use ledger::{ConnectOptions, Ledger};
-use manifest::Mistakes;
+use manifest::Diagnostics;
 
 use super::Finding;
 use crate::settings::Settings;
@@ -21,8 +21,8 @@ pub(super) async fn examine(ledger: &Ledger, target: &ConnectOptions, settings: 
     };
     match wiring::compile(&sources, &settings.profiles, ledger, target).await {
         Ok(catalog) => vec![Finding::ok(AREA, check::summary(&catalog))],
-        Err(error) => match error.downcast_ref::<Mistakes>() {
-            Some(Mistakes(mistakes)) => {
+        Err(error) => match error.downcast_ref::<Diagnostics>() {
+            Some(Diagnostics(mistakes)) => {
                 mistakes.iter().map(|mistake| Finding::broken(AREA, mistake.to_string())).collect()
             }
             None => vec![Finding::broken(AREA, format!("{error:#}"))],

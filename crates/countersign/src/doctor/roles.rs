@@ -26,7 +26,7 @@ pub(super) async fn examine(
 }
 
 async fn servers(target: &ConnectOptions, login: &str, settings: &Settings) -> Vec<Finding> {
-    let (known, this) = match (ledger::excess_of_all_servers(target).await, ledger::excess_of_login(target).await) {
+    let (known, this) = match (ledger::check_all_server_roles(target).await, ledger::check_login(target).await) {
         (Ok(known), Ok(this)) => (known, this),
         (Err(error), _) | (_, Err(error)) => return vec![Finding::unasked(AREA, "the servers' logins", &error)],
     };

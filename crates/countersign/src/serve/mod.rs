@@ -106,7 +106,7 @@ impl Start {
                 Ok(opened) => return Ok(opened),
                 Err(failure) => failure,
             };
-            let (answer, longest) = match ledger::reach(&self.target).await {
+            let (answer, longest) = match ledger::can_connect(&self.target).await {
                 // A database that came up while it was asked is no mistake.
                 Ok(()) if !was_unfit => {
                     was_unfit = true;
@@ -133,7 +133,7 @@ impl Start {
         let Served { toolbox, codec, elicitation } = served;
         codec.replace(&sealing, keys)?;
         let tools = shelves.get(&settings.profile).map_or(0, |registry| registry.infos().count());
-        toolbox.put(shelves);
+        toolbox.replace(shelves);
         tokio::spawn(workshop.ledger.clone().run_sweeper());
         tokio::spawn(wiring::refresh_state_keys(workshop.ledger.clone(), codec));
         let carrying_out = tokio::spawn(tools::run_proposal_worker(workshop.ledger.proposals(), toolbox.clone()));

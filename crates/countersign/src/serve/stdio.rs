@@ -63,7 +63,7 @@ pub(super) async fn serve(start: Start, settings: Settings, stop: CancellationTo
 async fn no_answer(target: &ConnectOptions) {
     loop {
         tokio::time::sleep(PATIENCE).await;
-        if !matches!(tokio::time::timeout(LAST_PATIENCE, ledger::reach(target)).await, Ok(Ok(()))) {
+        if !matches!(tokio::time::timeout(LAST_PATIENCE, ledger::can_connect(target)).await, Ok(Ok(()))) {
             return;
         }
     }

@@ -14,10 +14,10 @@ use pg::{PipelineStatement, PooledSession, Session, WriterPool};
 use tokio::time::Instant;
 
 pub use prune::{PrunePlan, Pruned};
-pub use read::RecordQuery;
+pub use read::RecordFilter;
 pub use row::{RowError, TrackedRow};
 pub use seal::Checkpoint;
-pub use verify::{Discrepancy, Finding, Verified};
+pub use verify::{Discrepancy, Verified, VerifyFinding};
 
 use crate::records::Records;
 

@@ -22,7 +22,7 @@ use rmcp::transport::Transport;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tools::metrics::Open as OpenCount;
+use tools::metrics::GaugeGuard;
 
 use super::body::{self, RequestBody};
 use super::client_address::ClientAddress;
@@ -89,7 +89,7 @@ pub(crate) async fn open(
 struct SessionGuard {
     id: String,
     sessions: SseSessions,
-    _counted: OpenCount,
+    _counted: GaugeGuard,
     _ended: DropGuard,
 }
 

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 
 use serde::Serialize;
 
-use super::data::SchemaData;
+use super::responses::SchemaData;
 
 /// As much as `max_bytes` of JSON hold, and whether something was left out. The schema that takes most room is the first
 /// to lose something; the last ones are left out if not even the schemas alone fit.

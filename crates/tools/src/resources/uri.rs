@@ -6,14 +6,14 @@ const SCHEME: &str = "countersign://";
 
 /// What a resource is found by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub struct ResourceUri {
     /// Which kind of resource.
     pub name: String,
     /// Which one of them; each part decoded.
     pub path: Vec<String>,
 }
 
-impl Address {
+impl ResourceUri {
     /// The address of these parts.
     #[must_use]
     pub fn new(name: &str, path: &[&str]) -> Self {
@@ -33,7 +33,7 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ResourceUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{SCHEME}{}", self.name)?;
         self.path.iter().try_for_each(|part| write!(f, "/{}", encoded(part)))
@@ -73,21 +73,21 @@ mod tests {
 
     #[test]
     fn an_address_is_read_as_it_is_written() {
-        for (address, text) in [
-            (Address::new("database", &[]), "countersign://database"),
-            (Address::new("database", &["social", "tweet_like"]), "countersign://database/social/tweet_like"),
+        for (uri, text) in [
+            (ResourceUri::new("database", &[]), "countersign://database"),
+            (ResourceUri::new("database", &["social", "tweet_like"]), "countersign://database/social/tweet_like"),
             (
-                Address::new("database", &["a/b", "Größe 100%?#\"x\""]),
+                ResourceUri::new("database", &["a/b", "Größe 100%?#\"x\""]),
                 "countersign://database/a%2Fb/Gr%C3%B6%C3%9Fe%20100%25%3F%23%22x%22",
             ),
             // A part of nothing but dots would be taken out by whoever normalizes the address.
-            (Address::new("database", &["..", "a.b"]), "countersign://database/%2E%2E/a.b"),
+            (ResourceUri::new("database", &["..", "a.b"]), "countersign://database/%2E%2E/a.b"),
         ] {
-            assert_eq!(address.to_string(), text);
-            assert_eq!(Address::parse(text), Some(address));
+            assert_eq!(uri.to_string(), text);
+            assert_eq!(ResourceUri::parse(text), Some(uri));
         }
-        assert_eq!(Address::parse("countersign://database/"), Some(Address::new("database", &[])));
-        assert_eq!(Address::parse("countersign://database/a%2fb/"), Some(Address::new("database", &["a/b"])));
+        assert_eq!(ResourceUri::parse("countersign://database/"), Some(ResourceUri::new("database", &[])));
+        assert_eq!(ResourceUri::parse("countersign://database/a%2fb/"), Some(ResourceUri::new("database", &["a/b"])));
     }
 
     #[test]
@@ -109,20 +109,20 @@ mod tests {
             "countersign://database/%ff",
             "COUNTERSIGN://database",
         ] {
-            assert_eq!(Address::parse(text), None, "{text}");
+            assert_eq!(ResourceUri::parse(text), None, "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn every_name_comes_back(schema in "[^\0]+", table in "(?s)[^\0]+") {
-            let address = Address::new("database", &[&schema, &table]);
-            prop_assert_eq!(Address::parse(&address.to_string()), Some(address));
+            let uri = ResourceUri::new("database", &[&schema, &table]);
+            prop_assert_eq!(ResourceUri::parse(&uri.to_string()), Some(uri));
         }
 
         #[test]
         fn no_text_does_any_harm(text in "(countersign://)?.*") {
-            let _ = Address::parse(&text);
+            let _ = ResourceUri::parse(&text);
         }
     }
 }

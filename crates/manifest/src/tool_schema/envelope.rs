@@ -6,10 +6,10 @@ use types::Column;
 
 use super::object;
 use super::types::column;
-use crate::{Access, RowsRule};
+use crate::{Access, RowExpectation};
 
 /// The envelope around these result columns.
-pub(crate) fn output_schema(access: Access, rows: RowsRule, columns: &[Column]) -> Map<String, Value> {
+pub(crate) fn output_schema(access: Access, rows: RowExpectation, columns: &[Column]) -> Map<String, Value> {
     envelope_schema(data(access, rows, columns))
 }
 
@@ -37,7 +37,7 @@ pub fn outline(schema: &Map<String, Value>) -> Map<String, Value> {
 const INSTEAD: [&str; 6] =
     ["duplicate", "original_correlation_id", "cached_result", "message", "requires_approval", "proposal"];
 
-fn data(access: Access, rows: RowsRule, columns: &[Column]) -> Map<String, Value> {
+fn data(access: Access, rows: RowExpectation, columns: &[Column]) -> Map<String, Value> {
     let row: Map<String, Value> = columns.iter().map(|it| (it.name.clone(), Value::Object(column(it)))).collect();
     let mut properties = if rows.is_single() {
         row
@@ -61,7 +61,7 @@ mod tests {
     use types::Scalar;
 
     use super::*;
-    use crate::schema::examples::scalar;
+    use crate::tool_schema::examples::scalar;
 
     fn columns(names: &[&str]) -> Vec<Column> {
         let ty = scalar(Scalar::Int8);
@@ -70,9 +70,9 @@ mod tests {
 
     #[test]
     fn a_single_row_is_the_data_itself_and_others_are_listed() {
-        let one = output_schema(Access::Read, RowsRule::One, &columns(&["id"]));
+        let one = output_schema(Access::Read, RowExpectation::One, &columns(&["id"]));
         assert_eq!(one["properties"]["data"]["properties"]["id"]["type"], "integer");
-        let any = output_schema(Access::Read, RowsRule::Any, &columns(&["id"]));
+        let any = output_schema(Access::Read, RowExpectation::Any, &columns(&["id"]));
         let data = &any["properties"]["data"]["properties"];
         assert_eq!(data["rows"]["items"]["properties"]["id"]["type"], "integer");
         assert_eq!(data["row_count"]["type"], "integer");
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_column_with_a_name_of_ours_has_no_type() {
-        let schema = output_schema(Access::Write, RowsRule::One, &columns(&["message"]));
+        let schema = output_schema(Access::Write, RowExpectation::One, &columns(&["message"]));
         assert_eq!(schema["properties"]["data"]["properties"]["message"].get("type"), None);
     }
 
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn every_part_is_one_that_clients_accept() {
-        for rows in [RowsRule::One, RowsRule::Any] {
+        for rows in [RowExpectation::One, RowExpectation::Any] {
             let schema = output_schema(Access::Write, rows, &columns(&["id", "message"]));
             assert_accepted_by_clients(&Value::Object(schema), "$");
         }

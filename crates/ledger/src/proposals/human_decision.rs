@@ -6,12 +6,12 @@ use tokio::time::Instant;
 use types::{ErrorCode, Failure, ProposalId, Secret};
 
 use super::decide::{Decision, TransitionResult, verdict_of};
-use super::state::{Status, closed, not_found};
+use super::state::{ProposalStatus, closed, not_found};
 use super::{Proposal, Proposals};
 use crate::admit::ledger_failure;
 
 const BEGIN_SQL: &str = "select countersign.begin_decision($1)";
-const DECIDE_SQL: &str = "select countersign.decide_as_person($1, $2, $3, $4, $5, $6)";
+const DECIDE_SQL: &str = "select countersign.decide_as_reviewer($1, $2, $3, $4, $5, $6)";
 
 /// A right to decide on one proposal, once, within 15 minutes. It takes a transaction of its own, so that SQL which is made to run
 /// in the session of an approver cannot decide with one call.
@@ -62,7 +62,7 @@ impl Proposals {
         })?;
         let verdict =
             answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten()).unwrap_or_default();
-        let swapped = match verdict.as_str() {
+        let transitioned = match verdict.as_str() {
             "proposer" => {
                 let message = format!("\"{who}\" has proposed this, and nobody approves their own proposals");
                 return Err(Failure::new(ErrorCode::NotPermitted, message).hint("Somebody else has to approve it."));
@@ -79,10 +79,10 @@ impl Proposals {
         };
         let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
         let again = match choice {
-            Decision::Confirm { .. } => [Status::Confirmed, Status::Executed],
-            Decision::Reject { .. } => [Status::Rejected; 2],
+            Decision::Confirm { .. } => [ProposalStatus::Confirmed, ProposalStatus::Executed],
+            Decision::Reject { .. } => [ProposalStatus::Rejected; 2],
         };
-        match swapped {
+        match transitioned {
             TransitionResult::Is(status) if !again.contains(&status) => {
                 Err(closed(status, proposal.error_message.as_deref()))
             }
@@ -97,7 +97,7 @@ impl Proposals {
     pub async fn ended(&self, id: ProposalId, deadline: Instant) -> Result<Proposal, Failure> {
         loop {
             let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
-            if proposal.status != Status::Confirmed || Instant::now() + PAUSE >= deadline {
+            if proposal.status != ProposalStatus::Confirmed || Instant::now() + PAUSE >= deadline {
                 return Ok(proposal);
             }
             tokio::time::sleep(PAUSE).await;

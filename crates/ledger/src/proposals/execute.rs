@@ -8,12 +8,12 @@ use types::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId, Redaction}
 
 use super::confirmed::{ConfirmedProposal, refused, stale};
 use super::decide::{Decision, DecisionChannel, TransitionResult};
-use super::state::{Status, not_found};
+use super::state::{ProposalStatus, not_found};
 use super::{Proposal, Proposals, definition};
 use crate::admit::ledger_failure;
 use crate::executor::WriteExecutor;
 use crate::executor_registry::ExecutorRegistry;
-use crate::gate::{Attempt, CANCEL_GRACE, RESOLVE_TIMEOUT, WriteError, WriteOutcome};
+use crate::gate::{CANCEL_GRACE, RESOLVE_TIMEOUT, WriteAttempt, WriteError, WriteOutcome};
 use crate::resolve;
 
 /// What a proposal came to, and the write's own answer.
@@ -73,22 +73,23 @@ impl Proposals {
         deadline: Instant,
     ) -> Result<ExecutedProposal, WriteError> {
         let attempt = CorrelationId::new();
-        let swapped =
-            self.swap(account, id, &Decision::Confirm { digest: digest.clone() }, via, Some(attempt), deadline).await?;
-        let proposal = self.get(Some(account), id).await.map_err(|failure| match swapped {
+        let transitioned = self
+            .transition(account, id, &Decision::Confirm { digest: digest.clone() }, via, Some(attempt), deadline)
+            .await?;
+        let proposal = self.get(Some(account), id).await.map_err(|failure| match transitioned {
             TransitionResult::Done => failure.hint(STILL_CONFIRMED),
             TransitionResult::Is(_) => failure,
         })?;
         let proposal = proposal.ok_or_else(not_found)?;
-        match swapped {
+        match transitioned {
             TransitionResult::Done => {
-                self.carry_out(&proposal, executors.get(&proposal.tool_name), attempt, deadline).await
+                self.execute_claimed(&proposal, executors.get(&proposal.tool_name), attempt, deadline).await
             }
             // What is agreed to is what was shown, also the second time.
-            TransitionResult::Is(Status::Confirmed | Status::Executed) if digest != proposal.digest => {
+            TransitionResult::Is(ProposalStatus::Confirmed | ProposalStatus::Executed) if digest != proposal.digest => {
                 Err(refused_digest().into())
             }
-            TransitionResult::Is(Status::Confirmed) => self.carried_elsewhere(account, id, deadline).await,
+            TransitionResult::Is(ProposalStatus::Confirmed) => self.carried_elsewhere(account, id, deadline).await,
             TransitionResult::Is(_) => self.carried_before(proposal).await,
         }
     }
@@ -102,7 +103,7 @@ impl Proposals {
     ) -> Result<ExecutedProposal, WriteError> {
         loop {
             let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
-            if proposal.status != Status::Confirmed || Instant::now() + PAUSE >= deadline {
+            if proposal.status != ProposalStatus::Confirmed || Instant::now() + PAUSE >= deadline {
                 return self.carried_before(proposal).await;
             }
             tokio::time::sleep(PAUSE).await;
@@ -113,7 +114,7 @@ impl Proposals {
     async fn carried_before(&self, proposal: Proposal) -> Result<ExecutedProposal, WriteError> {
         let correlation_id = proposal.correlation_id;
         let stopped = WriteError { correlation_id, failure: proposal.closed().into() };
-        let Some(correlation_id) = correlation_id.filter(|_| proposal.status == Status::Executed) else {
+        let Some(correlation_id) = correlation_id.filter(|_| proposal.status == ProposalStatus::Executed) else {
             return Err(stopped);
         };
         // Whoever asks may be out of time by now: another attempt has carried it out after that.
@@ -126,7 +127,7 @@ impl Proposals {
 
     /// Carries a confirmed proposal out as this mutation. It ends in T2 with its record, or here if it cannot come to that,
     /// or it stays confirmed for the next server that tries.
-    pub(super) async fn carry_out(
+    pub(super) async fn execute_claimed(
         &self,
         proposal: &Proposal,
         executor: Option<&Arc<dyn WriteExecutor>>,
@@ -145,7 +146,7 @@ impl Proposals {
         tracing::info!(proposal_id = %id, tool = proposal.tool_name, account = proposal.account_id.as_str(), "carrying out");
         let performed = self
             .gate
-            .perform(Attempt {
+            .perform(WriteAttempt {
                 request: proposal.request(),
                 tool: proposal.tool_name.clone(),
                 // The compiler refuses sensitive parameters of tools that need agreement.
@@ -185,7 +186,7 @@ impl Proposals {
             Failure::new(ErrorCode::ToolOutdated, message)
                 .hint("Nothing was written. Tell the operator: no manifest of this server has the tool.")
         })?;
-        if definition(executor.as_ref()) != proposal.definition || !executor.agrees_with(proposal.tier) {
+        if definition(executor.as_ref()) != proposal.definition || !executor.supports_tier(proposal.tier) {
             return Err(stale("the tool itself has changed, or who has to agree to it"));
         }
         let request = proposal.request();
@@ -210,10 +211,10 @@ impl Proposals {
     ) -> Result<ExecutedProposal, WriteError> {
         let id = proposal.proposal_id;
         match self.get(None, id).await {
-            Ok(Some(proposal)) if proposal.status == Status::Executed => {
+            Ok(Some(proposal)) if proposal.status == ProposalStatus::Executed => {
                 return self.carried_before(proposal).await;
             }
-            Ok(Some(proposal)) if proposal.status != Status::Confirmed => {
+            Ok(Some(proposal)) if proposal.status != ProposalStatus::Confirmed => {
                 // The same write may succeed later, but this agreement to it is used up.
                 stopped.failure.retryable = false;
                 stopped.failure.hint.get_or_insert_with(|| "Call the tool again for a new proposal.".to_owned());
@@ -254,7 +255,8 @@ impl Proposals {
         deadline: Instant,
     ) -> Result<(), Failure> {
         tracing::warn!(proposal_id = %id, code = %failure.code, "a confirmed proposal was not carried out");
-        let outcome = if failure.code == ErrorCode::ProposalStale { Status::Stale } else { Status::Failed };
+        let outcome =
+            if failure.code == ErrorCode::ProposalStale { ProposalStatus::Stale } else { ProposalStatus::Failed };
         let params = vec![
             Some(id.to_string()),
             Some(attempt.to_string()),

@@ -1,7 +1,7 @@
 //! Manifests with mistakes: each is named, with its place, and none hides another.
 
 use crate::support::{compile, database};
-use countersign_manifest::Undo;
+use countersign_manifest::UndoSpec;
 use ledger::{ConnectOptions, Ledger};
 
 const NOTES: &str =
@@ -60,17 +60,17 @@ params = { id = "before.id", label = "before.label" }
 "#;
 
 /// The mistakes of the healthy manifest with its first `from` replaced by `to`, one a line.
-async fn mistakes(database: &Ledger, from: &str, to: &str) -> String {
+async fn diagnostics(database: &Ledger, from: &str, to: &str) -> String {
     assert!(HEALTHY.contains(from), "{from}");
     match compile(&[&HEALTHY.replacen(from, to, 1)], database).await {
         Ok(_) => String::new(),
-        Err(mistakes) => mistakes.to_string(),
+        Err(diagnostics) => diagnostics.to_string(),
     }
 }
 
 #[tokio::test]
 async fn the_manifest_that_the_other_tests_break_has_no_mistake() {
-    assert_eq!(mistakes(&*database(NOTES).await, "", "").await, "");
+    assert_eq!(diagnostics(&*database(NOTES).await, "", "").await, "");
 }
 
 /// The statement of `show`, whole.
@@ -188,7 +188,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
         "optional = true\npattern = '^[a-z]+$'\ndefault = 'Y'",
         "m0.toml:48:11: tool drop: parameter label: default: \"Y\" does not match \"^[a-z]+$\"",
     ),
-    // Undo
+    // UndoSpec
     ("tool = \"drop\"", "tool = \"vanish\"", "m0.toml:27:8: tool put: undo: there is no tool vanish"),
     ("tool = \"drop\"", "", "undo names a tool, or says why it is irreversible"),
     ("tool = \"drop\"", "tool = 'drop'\nirreversible = 'x'", "not both"),
@@ -244,12 +244,12 @@ const SINGLE: &[(&str, &str, &str)] = &[
     ),
     (
         "values ($1, $2, $3) returning id, size, at",
-        "values ($1, $2, $3) returning id, size, at, countersign.superseded(gen_random_uuid()) is null as claimed",
+        "values ($1, $2, $3) returning id, size, at, countersign.superseded_by(gen_random_uuid()) is null as claimed",
         "m0.toml:15:7: tool put: sql touches schema countersign",
     ),
     (
         "select id, label::varchar from social.note",
-        "select (countersign.superseded(gen_random_uuid()) is null)::int::bigint as id, label::varchar from social.note",
+        "select (countersign.superseded_by(gen_random_uuid()) is null)::int::bigint as id, label::varchar from social.note",
         "m0.toml:35:10: tool drop: before touches schema countersign",
     ),
     (
@@ -291,7 +291,7 @@ async fn each_mistake_is_named_with_its_place_and_has_no_consequences_that_are_n
     let database = database(NOTES).await;
     let mut wrong = Vec::new();
     for (from, to, message) in SINGLE {
-        let found = mistakes(&database, from, to).await;
+        let found = diagnostics(&database, from, to).await;
         let alone = found.lines().count() == 1 || pairs.iter().any(|pair| message.contains(pair));
         if !found.contains(message) || !alone {
             wrong.push(format!("{from:?} -> {to:?} should give {message:?} but gave:\n{found}\n"));
@@ -307,18 +307,18 @@ async fn a_write_may_leave_its_undo_to_its_recorded_changes() {
     let text = HEALTHY.replacen(&format!("[tool.undo]{undo}"), "", 1);
     let catalog = compile(&[&text], &*database(NOTES).await).await.unwrap();
     let put = catalog.get("put").unwrap();
-    assert_eq!(put.undo, Undo::None);
+    assert_eq!(put.undo, UndoSpec::None);
 }
 
 #[tokio::test]
 async fn a_write_without_returning_is_refused() {
-    let found = mistakes(&*database(NOTES).await, " returning id, size, at", "").await;
+    let found = diagnostics(&*database(NOTES).await, " returning id, size, at", "").await;
     assert!(found.contains("m0.toml:15:7: tool put: the last statement of a write returns what it did"), "{found}");
 }
 
 #[tokio::test]
 async fn a_smaller_integer_fits_a_larger_one_and_text_of_one_name_fits_another() {
-    assert_eq!(mistakes(&*database(NOTES).await, "id = \"result.id\"", "id = \"result.size\"").await, "");
+    assert_eq!(diagnostics(&*database(NOTES).await, "id = \"result.id\"", "id = \"result.size\"").await, "");
 }
 
 /// Each: the statement of `show` as it is written in the file, and what PostgreSQL 15 says of it.
@@ -365,7 +365,7 @@ const REFUSED: &[(&str, &str)] = &[
 async fn what_postgresql_refuses_is_shown_where_it_stands_in_the_file() {
     let database = database(NOTES).await;
     for (sql, message) in REFUSED {
-        assert_eq!(mistakes(&database, SHOW_SQL, &format!("sql = {sql}\n")).await, *message, "{sql}");
+        assert_eq!(diagnostics(&database, SHOW_SQL, &format!("sql = {sql}\n")).await, *message, "{sql}");
     }
 }
 
@@ -417,7 +417,7 @@ async fn all_mistakes_are_reported_at_once_in_the_order_of_the_file() {
 async fn an_unreachable_database_is_one_mistake_beside_those_of_the_file() {
     let nobody = Ledger::new(
         ConnectOptions::parse("host=/nonexistent dbname=none user=nobody").unwrap(),
-        ledger::Settings::default(),
+        ledger::LedgerOptions::default(),
     );
     let found = compile(&[&HEALTHY.replacen("rows = \"one\"\n", "", 1)], &nobody).await.unwrap_err().to_string();
     assert_eq!(found.lines().count(), 2, "{found}");

@@ -8,8 +8,8 @@ use serde_json::Value;
 use tokio::time::timeout;
 use types::{ErrorCode, Failure};
 
-use super::{Address, Completions, Listed, Resource, Typed};
-use crate::Template;
+use super::{CompletionRequest, Completions, Resource, ResourceEntry, ResourceUri};
+use crate::UriTemplate;
 use crate::registry::Registry;
 
 /// How many are listed at once.
@@ -17,16 +17,16 @@ const PAGE: usize = 100;
 
 /// Some of what there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct ResourcePage {
     /// In order.
-    pub items: Vec<Listed>,
+    pub items: Vec<ResourceEntry>,
     /// What to give for the next page; `None` at the end.
     pub next: Option<String>,
 }
 
 impl Registry {
     /// How the addresses of resources are made.
-    pub fn resource_templates(&self) -> impl Iterator<Item = &Template> {
+    pub fn resource_templates(&self) -> impl Iterator<Item = &UriTemplate> {
         self.resources.iter().flat_map(|resource| resource.info().templates)
     }
 
@@ -39,10 +39,10 @@ impl Registry {
     ///
     /// # Errors
     /// `invalid_params` for a cursor that is none, or what reading the catalog came to.
-    pub async fn list_resources(&self, cursor: Option<&str>) -> Result<Page, Failure> {
+    pub async fn list_resources(&self, cursor: Option<&str>) -> Result<ResourcePage, Failure> {
         let behind = cursor.map(|cursor| self.after(cursor)).transpose()?;
         let start = behind.as_ref().map_or(0, |(index, _)| *index);
-        let mut path = behind.map(|(_, address)| address.path);
+        let mut path = behind.map(|(_, uri)| uri.path);
         let mut items = Vec::new();
         for resource in self.resources.iter().skip(start) {
             let wanted = PAGE + 1 - items.len();
@@ -55,16 +55,16 @@ impl Registry {
         }
         let more = items.len() > PAGE;
         items.truncate(PAGE);
-        let next = items.last().filter(|_| more).map(|last| last.address.to_string());
-        Ok(Page { items, next })
+        let next = items.last().filter(|_| more).map(|last| last.uri.to_string());
+        Ok(ResourcePage { items, next })
     }
 
     /// The resource that a cursor is in, and its place there.
-    fn after(&self, cursor: &str) -> Result<(usize, Address), Failure> {
-        let address = Address::parse(cursor);
-        let found = address.and_then(|address| {
-            let index = self.resources.iter().position(|resource| resource.info().name == address.name)?;
-            Some((index, address))
+    fn after(&self, cursor: &str) -> Result<(usize, ResourceUri), Failure> {
+        let uri = ResourceUri::parse(cursor);
+        let found = uri.and_then(|uri| {
+            let index = self.resources.iter().position(|resource| resource.info().name == uri.name)?;
+            Some((index, uri))
         });
         found.ok_or_else(|| {
             let message = "this cursor is not one of this server's";
@@ -77,24 +77,23 @@ impl Registry {
     /// # Errors
     /// `not_found` with the nearest names that exist, or what reading the catalog came to.
     pub async fn read_resource(&self, uri: &str) -> Result<Value, Failure> {
-        let address = Address::parse(uri);
-        let found = address.and_then(|address| Some((self.named(&address.name)?, address)));
-        let Some((resource, address)) = found else {
+        let found = ResourceUri::parse(uri).and_then(|parsed| Some((self.named(&parsed.name)?, parsed)));
+        let Some((resource, parsed)) = found else {
             let mut failure = Failure::new(ErrorCode::NotFound, format!("there is no resource {uri}"));
             if let Some(first) = self.resources.first() {
-                let root = Address::new(first.info().name, &[]);
+                let root = ResourceUri::new(first.info().name, &[]);
                 failure = failure.hint(format!("Addresses of this server begin with {root}."));
             }
             return Err(failure);
         };
-        self.within_deadline(resource.read(&address.path, self)).await
+        self.within_deadline(resource.read(&parsed.path, self)).await
     }
 
     /// Values for what is being typed into a template.
     ///
     /// # Errors
     /// `not_found` for an unknown template, or what reading the catalog came to.
-    pub async fn complete_resource(&self, template: &str, typed: &Typed) -> Result<Completions, Failure> {
+    pub async fn complete_resource(&self, template: &str, typed: &CompletionRequest) -> Result<Completions, Failure> {
         let has = |resource: &&Arc<dyn Resource>| resource.info().templates.iter().any(|it| it.uri == template);
         match self.resources.iter().find(has) {
             Some(resource) => self.within_deadline(resource.complete(typed)).await,

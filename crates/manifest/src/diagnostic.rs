@@ -22,7 +22,7 @@ impl fmt::Display for Location {
 
 /// One thing that an operator has to correct, printed as `manifests/social.toml:12:7: tool like_tweet: message`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mistake {
+pub struct Diagnostic {
     /// Where.
     pub at: Location,
     /// Which tool, if it is one tool's and that has a name.
@@ -31,7 +31,7 @@ pub struct Mistake {
     pub message: String,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.tool {
             Some(tool) => write!(f, "{}: tool {tool}: {}", self.at, self.message),
@@ -42,9 +42,9 @@ impl fmt::Display for Mistake {
 
 /// Every mistake of every manifest, sorted by file and position; one a line. Never empty as an error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
-pub struct Mistakes(pub Vec<Mistake>);
+pub struct Diagnostics(pub Vec<Diagnostic>);
 
-impl Mistakes {
+impl Diagnostics {
     pub(crate) fn sorted(mut self) -> Self {
         self.0.sort();
         self.0.dedup();
@@ -52,13 +52,13 @@ impl Mistakes {
     }
 }
 
-impl fmt::Display for Mistakes {
+impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, mistake) in self.0.iter().enumerate() {
+        for (index, diagnostic) in self.0.iter().enumerate() {
             if index > 0 {
                 f.write_str("\n")?;
             }
-            mistake.fmt(f)?;
+            diagnostic.fmt(f)?;
         }
         Ok(())
     }

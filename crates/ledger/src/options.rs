@@ -6,7 +6,7 @@ use crate::fingerprint::Fingerprints;
 
 /// How writes are carried out. All servers of one ledger should agree, and must agree on the fingerprints' key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct LedgerOptions {
     /// Which calls are the same call.
     pub fingerprints: Fingerprints,
     /// For how long an identical call is answered from memory; zero switches that off.
@@ -22,7 +22,7 @@ pub struct Settings {
     pub sessions: usize,
 }
 
-impl Default for Settings {
+impl Default for LedgerOptions {
     fn default() -> Self {
         Self {
             fingerprints: Fingerprints::default(),

@@ -10,7 +10,7 @@ mod types;
 pub(crate) use envelope::output_schema;
 pub use envelope::{envelope_schema, outline};
 pub use input::idempotency_key;
-pub(crate) use input::{IDEMPOTENCY_KEY, allowed, input_schema};
+pub(crate) use input::{IDEMPOTENCY_KEY, allowed, compare, input_schema};
 pub use types::{decimal, enforced, with_numbers};
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use manifest::{Catalog, Note, ToolSpec};
+use manifest::{Note, ToolCatalog, ToolSpec};
 
-use super::data::{FoundData, SchemaData, TableData, ToolUse};
+use super::responses::{SchemaData, SearchResult, TableData, ToolUse};
 use crate::registry::Registry;
 
 /// How much of a note or of a tool's description is shown in a list: as much as of a comment.
@@ -16,7 +16,7 @@ pub(crate) type TableKey = (String, String);
 
 /// Notes and tools.
 #[derive(Debug, Default)]
-pub(crate) struct Guide {
+pub(crate) struct CatalogAnnotations {
     notes: Vec<Note>,
     tools: Vec<Touching>,
 }
@@ -28,9 +28,9 @@ struct Touching {
     tables: BTreeMap<TableKey, bool>,
 }
 
-impl Guide {
+impl CatalogAnnotations {
     /// What these manifests say.
-    pub(crate) fn new(catalog: &Catalog) -> Self {
+    pub(crate) fn new(catalog: &ToolCatalog) -> Self {
         let touching = |spec: &Arc<ToolSpec>| {
             let mut tables: BTreeMap<TableKey, bool> = BTreeMap::new();
             for it in spec.tables() {
@@ -75,7 +75,7 @@ impl Guide {
     }
 
     /// Adds the notes on what was found.
-    pub(crate) fn annotate_found(&self, found: &mut FoundData) {
+    pub(crate) fn annotate_found(&self, found: &mut SearchResult) {
         for table in &mut found.tables {
             table.notes = self.on(&table.schema, Some(&table.name), None, LISTED_CHARS);
         }

@@ -10,25 +10,30 @@ use std::sync::Arc;
 
 use types::{DescribeError, DescribeStatement, PgType, StatementShape};
 
-use crate::check::{Denied, INSUFFICIENT_PRIVILEGE};
-use crate::file::Tool;
-use crate::read::Draft;
+use crate::file::ToolDeclaration;
+use crate::missing_privileges::{INSUFFICIENT_PRIVILEGE, MissingPrivileges};
+use crate::parse::ParsedTool;
 use crate::source::offset_in_string;
-use crate::{Mistake, Mistakes, Statement};
+use crate::{Diagnostic, Diagnostics, StatementSpec};
 
 /// What the database says of a tool.
 #[derive(Debug)]
-pub(crate) struct Inferred {
+pub(crate) struct InferredTypes {
     /// The types of `$1`, `$2`, ...
     pub(crate) params: Vec<Arc<PgType>>,
-    pub(crate) before: Option<Statement>,
-    pub(crate) after: Option<Statement>,
+    pub(crate) before: Option<StatementSpec>,
+    pub(crate) after: Option<StatementSpec>,
     /// Those of `sql`: none if an executor does the work.
-    pub(crate) statements: Vec<Statement>,
+    pub(crate) statements: Vec<StatementSpec>,
 }
 
-impl Inferred {
-    /// The shape of the statement whose rows are the result; of an executor nothing is known.
+impl InferredTypes {
+    /// Every statement: `before`, `sql`, `after`.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &StatementSpec> {
+        self.before.iter().chain(&self.statements).chain(&self.after)
+    }
+
+    /// The shape of the statement whose rows are the result; `None` for an executor.
     pub(crate) fn result(&self) -> Option<&StatementShape> {
         self.statements.last().map(|statement| &statement.shape)
     }
@@ -36,17 +41,17 @@ impl Inferred {
 
 /// The database cannot be asked; the mistake has been noted.
 #[derive(Debug)]
-pub(crate) struct Unreachable;
+pub(crate) struct UnavailableError;
 
 /// Describes the statements of a tool that was read whole; `Ok(None)` if that is not so, or they have mistakes. Where an
 /// executor does the work, `before` and `after` alone give the parameters their types.
 pub(crate) async fn infer(
-    draft: &Draft<'_>,
+    parsed: &ParsedTool<'_>,
     database: &impl DescribeStatement,
-    mistakes: &mut Mistakes,
-    denied: &mut Denied,
-) -> Result<Option<Inferred>, Unreachable> {
-    let Some(tool) = draft.tool.as_ref().filter(|_| draft.whole) else { return Ok(None) };
+    diagnostics: &mut Diagnostics,
+    denied: &mut MissingPrivileges,
+) -> Result<Option<InferredTypes>, UnavailableError> {
+    let Some(tool) = parsed.tool.as_ref().filter(|_| parsed.whole) else { return Ok(None) };
     if tool.executor.is_some() && tool.before.is_none() {
         // A mistake of its own: without it no parameter need have a type.
         return Ok(None);
@@ -56,41 +61,41 @@ pub(crate) async fn infer(
         return Ok(None);
     }
     let known = vec![None; tool.param.len()];
-    let mut inference = Inference { draft, tool, database, known, found: Vec::new(), denied: Vec::new() };
+    let mut inference = Inference { parsed, tool, database, known, found: Vec::new(), denied: Vec::new() };
     let shapes = inference.run(&texts).await;
-    mistakes.0.append(&mut inference.found);
-    inference.denied.iter().for_each(|why| denied.note(draft.mistake(draft.span.clone(), why)));
+    diagnostics.0.append(&mut inference.found);
+    inference.denied.iter().for_each(|why| denied.note(parsed.diagnostic(parsed.span.clone(), why)));
     let Some(shapes) = shapes? else { return Ok(None) };
 
     let params: Vec<Arc<PgType>> = inference.known.into_iter().flatten().collect();
     let param_types: Vec<u32> = params.iter().map(|ty| ty.oid).collect();
-    let mut statements: Vec<Statement> = texts
+    let mut statements: Vec<StatementSpec> = texts
         .iter()
         .zip(shapes)
-        .map(|(text, shape)| Statement { sql: text.sql.to_owned(), param_types: param_types.clone(), shape })
+        .map(|(text, shape)| StatementSpec { sql: text.sql.to_owned(), param_types: param_types.clone(), shape })
         .collect();
     let before = tool.before.is_some().then(|| statements.remove(0));
     let after = if tool.after.is_some() { statements.pop() } else { None };
-    Ok(Some(Inferred { params, before, after, statements }))
+    Ok(Some(InferredTypes { params, before, after, statements }))
 }
 
 /// A statement of the file.
-struct Text<'a> {
+struct StatementText<'a> {
     key: &'static str,
     sql: &'a str,
     span: Range<usize>,
 }
 
 /// `before` first, then `sql` in order, then `after`.
-fn texts(tool: &Tool) -> Vec<Text<'_>> {
-    let before = tool.before.iter().map(|sql| Text { key: "before", sql: sql.get_ref(), span: sql.span() });
+fn texts(tool: &ToolDeclaration) -> Vec<StatementText<'_>> {
+    let before = tool.before.iter().map(|sql| StatementText { key: "before", sql: sql.get_ref(), span: sql.span() });
     let whole = tool.sql.span();
-    let statements = tool.sql.get_ref().texts.iter().map(|(sql, span)| Text {
+    let statements = tool.sql.get_ref().texts.iter().map(|(sql, span)| StatementText {
         key: "sql",
         sql,
         span: span.clone().unwrap_or_else(|| whole.clone()),
     });
-    let after = tool.after.iter().map(|sql| Text { key: "after", sql: sql.get_ref(), span: sql.span() });
+    let after = tool.after.iter().map(|sql| StatementText { key: "after", sql: sql.get_ref(), span: sql.span() });
     before.chain(statements).chain(after).collect()
 }
 
@@ -102,17 +107,17 @@ const INDETERMINATE_DATATYPE: &str = "42P18";
 const UNUSABLE: u32 = 2279;
 
 struct Inference<'a, 's, D> {
-    draft: &'a Draft<'s>,
-    tool: &'a Tool,
+    parsed: &'a ParsedTool<'s>,
+    tool: &'a ToolDeclaration,
     database: &'a D,
     known: Vec<Option<Arc<PgType>>>,
-    found: Vec<Mistake>,
+    found: Vec<Diagnostic>,
     /// What the login has no right to, in PostgreSQL's words.
     denied: Vec<String>,
 }
 
 /// What one attempt to describe a statement came to.
-enum Attempt {
+enum DescribeOutcome {
     Described,
     /// Types are missing that another statement may teach.
     Postponed,
@@ -122,13 +127,13 @@ enum Attempt {
 
 impl<D: DescribeStatement> Inference<'_, '_, D> {
     /// The shapes of all statements with all parameters.
-    async fn run(&mut self, texts: &[Text<'_>]) -> Result<Option<Vec<StatementShape>>, Unreachable> {
-        let mut open: Vec<&Text<'_>> = texts.iter().collect();
+    async fn run(&mut self, texts: &[StatementText<'_>]) -> Result<Option<Vec<StatementShape>>, UnavailableError> {
+        let mut open: Vec<&StatementText<'_>> = texts.iter().collect();
         while !open.is_empty() {
             let before = (open.len(), self.unknown());
             let mut postponed = Vec::new();
             for text in open {
-                if let Attempt::Postponed = self.attempt(text).await? {
+                if let DescribeOutcome::Postponed = self.attempt(text).await? {
                     postponed.push(text);
                 }
             }
@@ -164,19 +169,19 @@ impl<D: DescribeStatement> Inference<'_, '_, D> {
     }
 
     /// Describes a statement with the types known so far, and learns from it.
-    async fn attempt(&mut self, text: &Text<'_>) -> Result<Attempt, Unreachable> {
+    async fn attempt(&mut self, text: &StatementText<'_>) -> Result<DescribeOutcome, UnavailableError> {
         let types = self.types();
         Ok(match self.describe(text, &types).await? {
             Ok(shape) => self.learn(text, &shape, &types),
             Err(refusal) => match refusal.untyped {
-                Some(number) if number <= self.known.len() => Attempt::Postponed,
+                Some(number) if number <= self.known.len() => DescribeOutcome::Postponed,
                 Some(number) => {
                     self.too_many(text, number);
-                    Attempt::Refused
+                    DescribeOutcome::Refused
                 }
                 None => {
                     self.refused(text, refusal);
-                    Attempt::Refused
+                    DescribeOutcome::Refused
                 }
             },
         })
@@ -184,7 +189,7 @@ impl<D: DescribeStatement> Inference<'_, '_, D> {
 
     /// Describes a statement as if it did not use the parameters that PostgreSQL finds no type for, to learn those that
     /// it does use: of `f($1, $3)` and `g($2, $3)` neither can be described without the other otherwise.
-    async fn probe(&mut self, text: &Text<'_>) -> Result<(), Unreachable> {
+    async fn probe(&mut self, text: &StatementText<'_>) -> Result<(), UnavailableError> {
         let mut types = self.types();
         for _ in 0..self.known.len() {
             let number = match self.describe(text, &types).await? {
@@ -192,7 +197,7 @@ impl<D: DescribeStatement> Inference<'_, '_, D> {
                     self.learn(text, &shape, &types);
                     return Ok(());
                 }
-                Err(Refusal { untyped: Some(number), .. }) if number <= self.known.len() => number,
+                Err(RefusedStatement { untyped: Some(number), .. }) if number <= self.known.len() => number,
                 Err(_) => return Ok(()),
             };
             types.resize(types.len().max(number), 0);
@@ -203,17 +208,17 @@ impl<D: DescribeStatement> Inference<'_, '_, D> {
         Ok(())
     }
 
-    fn learn(&mut self, text: &Text<'_>, shape: &StatementShape, asked: &[u32]) -> Attempt {
+    fn learn(&mut self, text: &StatementText<'_>, shape: &StatementShape, asked: &[u32]) -> DescribeOutcome {
         if shape.params.len() > self.known.len() {
             self.too_many(text, shape.params.len());
-            return Attempt::Refused;
+            return DescribeOutcome::Refused;
         }
         for (index, (known, ty)) in self.known.iter_mut().zip(&shape.params).enumerate() {
             if asked.get(index) != Some(&UNUSABLE) && known.is_none() {
                 *known = Some(Arc::clone(ty));
             }
         }
-        Attempt::Described
+        DescribeOutcome::Described
     }
 
     /// The known types, without the unknown ones at the end: a statement need not use those.
@@ -228,43 +233,43 @@ impl<D: DescribeStatement> Inference<'_, '_, D> {
 
     async fn describe(
         &mut self,
-        text: &Text<'_>,
+        text: &StatementText<'_>,
         types: &[u32],
-    ) -> Result<Result<StatementShape, Refusal>, Unreachable> {
+    ) -> Result<Result<StatementShape, RefusedStatement>, UnavailableError> {
         match self.database.describe(text.sql, types).await {
             Ok(shape) => Ok(Ok(shape)),
             Err(DescribeError::Refused { message, sqlstate, hint, position }) => {
                 let untyped = (sqlstate == INDETERMINATE_DATATYPE).then(|| parameter_number(&message)).flatten();
-                Ok(Err(Refusal { message, sqlstate, hint, position, untyped }))
+                Ok(Err(RefusedStatement { message, sqlstate, hint, position, untyped }))
             }
             Err(DescribeError::Unavailable(why)) => {
                 let message = format!("the database could not be asked whether this fits: {why}");
-                self.found.push(self.draft.mistake(text.span.clone(), message));
-                Err(Unreachable)
+                self.found.push(self.parsed.diagnostic(text.span.clone(), message));
+                Err(UnavailableError)
             }
         }
     }
 
-    fn too_many(&mut self, text: &Text<'_>, used: usize) {
+    fn too_many(&mut self, text: &StatementText<'_>, used: usize) {
         let declared = self.known.len();
         let message = format!(
             "{} takes {used} parameters (${used} is the last), but the tool declares {declared} as [[tool.param]]",
             text.key
         );
-        self.found.push(self.draft.mistake(text.span.clone(), message));
+        self.found.push(self.parsed.diagnostic(text.span.clone(), message));
     }
 
-    fn refused(&mut self, text: &Text<'_>, refusal: Refusal) {
+    fn refused(&mut self, text: &StatementText<'_>, refusal: RefusedStatement) {
         if refusal.sqlstate == INSUFFICIENT_PRIVILEGE {
             self.denied.push(refusal.message);
             return;
         }
-        let token = self.draft.source.text.get(text.span.clone()).unwrap_or_default();
+        let token = self.parsed.source.text.get(text.span.clone()).unwrap_or_default();
         let offset = refusal.position.map_or(0, |position| offset_in_string(token, position as usize));
         let at = text.span.start + offset;
         let hint = refusal.hint.map(|hint| format!("; hint: {hint}")).unwrap_or_default();
         let message = format!("{}: {} (SQLSTATE {}){hint}", text.key, refusal.message, refusal.sqlstate);
-        self.found.push(self.draft.mistake(at..at.max(text.span.end), message));
+        self.found.push(self.parsed.diagnostic(at..at.max(text.span.end), message));
     }
 
     /// Every parameter has a type, or its mistake.
@@ -277,14 +282,14 @@ impl<D: DescribeStatement> Inference<'_, '_, D> {
                      Remove it, or write its type, as in ${number}::text",
                     param.name.get_ref()
                 );
-                self.found.push(self.draft.mistake(param.name.span(), message));
+                self.found.push(self.parsed.diagnostic(param.name.span(), message));
             }
         }
     }
 }
 
 /// PostgreSQL's answer to SQL that does not prepare.
-struct Refusal {
+struct RefusedStatement {
     message: String,
     sqlstate: String,
     hint: Option<String>,

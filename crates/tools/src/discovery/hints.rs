@@ -7,8 +7,8 @@ use ledger::read::Reader;
 use tokio::time::Instant;
 use types::{DescribeError, ErrorCode, Failure};
 
+use super::error_position::{line_at, name_at};
 use super::form;
-use super::place::{line_at, name_at};
 use super::suggestion::suggestion;
 
 /// How long looking for names may take beyond the failed query itself.

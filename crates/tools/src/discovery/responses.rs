@@ -1,5 +1,5 @@
 //! What `describe_database` answers. The rows of `*.sql` are read into these very types, so a field's name is its
-//! column's name. `notes` are the operator's, from the manifests; `guide` adds them.
+//! column's name. `notes` are the operator's, from the manifests; `annotations` adds them.
 //!
 //! The doc comments go into the output schema, which every client gets: what a name says needs none.
 
@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::guide::TableKey;
+use super::annotations::TableKey;
 
 /// `data` of the answer: one of `schemas`, `table`, `tables` and `found`.
 #[derive(Debug, Default, Serialize, JsonSchema)]
@@ -30,8 +30,8 @@ pub(crate) struct DescribeData {
     pub(crate) left_out: Vec<String>,
     /// With `search`: what was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "FoundData")]
-    pub(crate) found: Option<FoundData>,
+    #[schemars(with = "SearchResult")]
+    pub(crate) found: Option<SearchResult>,
     /// Whether there is more than is shown: ask for one schema or table, or search.
     pub(crate) truncated: bool,
 }
@@ -226,16 +226,16 @@ struct IndexData {
 
 /// What a search found: names that hold the word first, then comments and notes that do.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct FoundData {
-    pub(crate) tables: Vec<FoundTable>,
-    pub(crate) columns: Vec<FoundColumn>,
+pub(crate) struct SearchResult {
+    pub(crate) tables: Vec<SearchResultTable>,
+    pub(crate) columns: Vec<SearchResultColumn>,
     #[serde(skip_serializing)]
     #[schemars(skip)]
     pub(crate) truncated: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct FoundTable {
+pub(crate) struct SearchResultTable {
     pub(crate) schema: String,
     pub(crate) name: String,
     kind: String,
@@ -247,7 +247,7 @@ pub(crate) struct FoundTable {
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct FoundColumn {
+pub(crate) struct SearchResultColumn {
     pub(crate) schema: String,
     pub(crate) table: String,
     pub(crate) name: String,

@@ -7,7 +7,6 @@ use types::PgType;
 
 use super::object;
 use super::types::{argument, argument_words, is_obvious};
-use crate::value::compare;
 use crate::{Access, Limits, Param, ParamSource};
 
 /// The argument that every write has beside its own.
@@ -84,6 +83,14 @@ fn narrowed(mut schema: Map<String, Value>, limits: &Limits) -> Map<String, Valu
     schema
 }
 
+/// Compares two numbers; the comparison of integers is exact.
+pub(crate) fn compare(a: &Number, b: &Number) -> Option<Ordering> {
+    match (a.as_i64(), b.as_i64()) {
+        (Some(a), Some(b)) => Some(a.cmp(&b)),
+        _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
+    }
+}
+
 fn is_narrower(own: &Number, limit: &Number, replaced_when: Ordering) -> bool {
     compare(own, limit) == Some(replaced_when)
 }
@@ -95,7 +102,7 @@ mod tests {
     use types::Scalar;
 
     use super::*;
-    use crate::schema::examples::{array, named, scalar};
+    use crate::tool_schema::examples::{array, named, scalar};
 
     fn param(name: &str, ty: Arc<PgType>, limits: Limits) -> Param {
         let source = ParamSource::Argument;

@@ -35,7 +35,7 @@ fn printable(letter: char) -> char {
 
 /// A name in a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct IdentifierAt {
     /// As PostgreSQL reads them: `"My Table".id` is `My Table` and `id`. Empty if there stands no name.
     pub(super) parts: Vec<String>,
     /// Where it stands, in characters from 0.
@@ -43,11 +43,11 @@ pub(super) struct Place {
 }
 
 /// The name at `position`, in characters from 1.
-pub(super) fn name_at(query: &str, position: u32) -> Place {
+pub(super) fn name_at(query: &str, position: u32) -> IdentifierAt {
     let start = (position as usize).saturating_sub(1);
     // Each with the place behind it.
     let mut letters = query.chars().enumerate().skip(start).map(|(at, letter)| (letter, at + 1)).peekable();
-    let mut place = Place { parts: Vec::new(), span: start..start };
+    let mut place = IdentifierAt { parts: Vec::new(), span: start..start };
     loop {
         let mut part = String::new();
         let mut end = place.span.end;
@@ -81,7 +81,7 @@ pub(super) fn name_at(query: &str, position: u32) -> Place {
 }
 
 /// The words of a query, in lower case, without those of the name at `except`.
-pub(super) fn words(query: &str, except: &Place) -> impl Iterator<Item = String> {
+pub(super) fn words(query: &str, except: &IdentifierAt) -> impl Iterator<Item = String> {
     let span = except.span.clone();
     let kept = query.chars().enumerate().map(move |(at, letter)| if span.contains(&at) { ' ' } else { letter });
     let text: String = kept.map(|letter| if is_name_letter(letter) { letter } else { ' ' }).collect();
@@ -151,7 +151,7 @@ mod tests {
         let place = name_at(query, 8);
         assert_eq!(place.span, 7..14);
         assert_eq!(words(query, &place).collect::<Vec<_>>(), ["select", "b", "from", "social", "tweet"]);
-        assert_eq!(words("a \"B c\"", &Place::default()).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(words("a \"B c\"", &IdentifierAt::default()).collect::<Vec<_>>(), ["a", "b", "c"]);
         assert_eq!(name_at(r#"x."y""z" (1)"#, 1).span, 0..8);
     }
 

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::file::File;
+use crate::file::ManifestFile;
 
 /// JSON Schema of a manifest, generated from the types that read it; checked in as `manifests/manifest.schema.json`.
 #[must_use]
-pub fn format_schema() -> Value {
-    schemars::schema_for!(File).to_value()
+pub fn manifest_schema() -> Value {
+    schemars::schema_for!(ManifestFile).to_value()
 }
 
 #[cfg(test)]
@@ -19,7 +19,7 @@ mod tests {
     /// `UPDATE_GOLDEN=1 cargo test -p countersign-manifest` writes the file anew.
     #[test]
     fn the_checked_in_schema_of_the_format_is_the_generated_one() {
-        let generated = format!("{:#}\n", format_schema());
+        let generated = format!("{:#}\n", manifest_schema());
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             std::fs::write(CHECKED_IN, &generated).unwrap();
         }
