@@ -138,14 +138,14 @@ async fn the_pods_of_kubernetes_serve_and_their_probes_are_answered() {
         let path = get["path"].as_str().unwrap();
         let host = get["httpHeaders"][0]["value"].as_str().unwrap();
         for (host, status) in [(host, 200), ("10.1.2.3:7777", 403)] {
-            let visitor = server.visitor().with("host", host);
+            let visitor = server.http_client().with("host", host);
             let answer = visitor.send(visitor.request(Method::GET, path)).await;
             assert_eq!(answer.status, status, "{probe} {host}");
         }
     }
     // Without a token there is no way in.
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
-    assert_eq!(server.visitor().with("host", "countersign").post(&list).await.status, 401);
+    assert_eq!(server.http_client().with("host", "countersign").post(&list).await.status, 401);
 }
 
 /// What a provider gives: a role that may make roles, and owns its database.

@@ -1,7 +1,7 @@
 //! What `tools/list` says: a golden file for every tool, and the rules that clients have for schemas.
 
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, assert_golden, assert_page, database, wrapped};
+use testkit::{Database, RawStdioServer, Server, assert_golden, assert_page, database, wrapped};
 
 const WRITE_TOOLS: [&str; 14] = [
     "post_tweet",
@@ -43,13 +43,13 @@ async fn each_profile_has_its_tools_and_no_other() {
     assert_eq!(names("admin").await, all);
 }
 
-async fn connected(db: &Database, arguments: &[&str]) -> RawServer {
+async fn connected(db: &Database, arguments: &[&str]) -> RawStdioServer {
     let command = || {
         let mut command = Server::command(db);
         command.args(arguments);
         command
     };
-    RawServer::connected(command, "2025-11-25").await
+    RawStdioServer::connected(command, "2025-11-25").await
 }
 
 /// What a server with these arguments answers to `tools/list`: the bytes of it, and the tools.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::server::repository;
+use crate::repository::repository;
 
 /// Compares with `tests/golden/<name>.json`; `UPDATE_GOLDEN=1` writes it instead.
 pub fn assert_golden(name: &str, actual: &Value) {

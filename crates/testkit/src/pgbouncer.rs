@@ -155,7 +155,7 @@ impl PgBouncer {
 
     /// Waits until it has connections to PostgreSQL again: after one that failed it tries no other for a second
     /// (`server_login_retry`), and refuses new clients meanwhile.
-    pub async fn until_it_serves(&self) {
+    pub async fn until_ready(&self) {
         for login in [ledger::DEFAULT_WRITER, "countersign_reader"] {
             let serves = poll::within_deadline(async || self.serves(login).await.then_some(())).await;
             serves.unwrap_or_else(|| panic!("PgBouncer does not reach PostgreSQL: {}", self.log()));

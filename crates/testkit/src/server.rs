@@ -11,11 +11,7 @@ use tokio::process::Command;
 use crate::cluster::Database;
 use crate::pgbouncer::PgBouncer;
 use crate::proxy::Proxy;
-
-/// The folder of the repository.
-pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
-}
+use crate::repository::repository;
 
 /// The built binary: `cargo test --workspace` builds it beside the tests. `cargo test -p acceptance` does not, so an
 /// old one is refused rather than tested.
@@ -137,7 +133,7 @@ impl Server {
     }
 
     /// The same without the memory layer: every duplicate reaches the ledger and leaves its record.
-    pub async fn forgetful(database: &Database) -> Self {
+    pub async fn without_dedup_cache(database: &Database) -> Self {
         let mut command = Self::command(database);
         command.env("COUNTERSIGN_DUPLICATE_MEMORY_S", "0");
         Self::start(command).await

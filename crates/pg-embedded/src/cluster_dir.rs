@@ -1,35 +1,36 @@
-//! The folder of a cluster, and what is in it.
+//! The folder of a cluster.
 //!
-//! | path | what | owner |
+//! | path | content | owner |
 //! |---|---|---|
-//! | `lock` | the start lock: held while somebody looks at, starts or stops the server | us |
-//! | `users/` | who uses the cluster (see `users`) | us |
-//! | `stopping.<pid>` | a watcher's announcement that it is about to stop the server | us |
-//! | `data/` | the data folder; it has this name only when it is whole | the server |
-//! | `data.new-*`, `trash-*` | on its way in, on its way out; removed by the next start | the server |
-//! | `s/` | the socket, if the path is short enough; else in a short folder of its own below `/tmp` | the server |
+//! | `lock` | the start lock: held while a process starts or stops the server | us |
+//! | `in-use` | locked, and shared, by each process that uses the cluster | us |
+//! | `data/` | the data folder; it gets this name when it is complete | the server |
+//! | `data.new-*`, `trash-*` | data being made or removed; the next start removes leftovers | the server |
+//! | `s/` | the socket, if the path is short enough; otherwise in a folder below `/tmp` with a short name | the server |
 //! | `server.conf` | the server's configuration, written at each start | us |
-//! | `log`, `log.old` | what the server said | us |
-//! | `child` | the process id of the `initdb` or `postgres` that was started last | us |
+//! | `log`, `log.old` | the server's log | us |
 //!
-//! The server's processes run as another user when we are root: they can pass through our folder, not write to it.
+//! If this process is root, the server's processes run as another user: they can enter the folder, but not write to it.
 
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use crate::account::Account;
+use crate::environment;
 use crate::error::{Error, at};
-use crate::options::{Home, Options};
+use crate::options::{ClusterHome, Options};
+use crate::os_account::OsAccount;
 use crate::process::wait_until;
 
-/// The port; with a socket folder of its own every cluster can have the same.
+/// The port, the same for all clusters: each has its own socket folder.
 pub(crate) const PORT: u16 = 5432;
 
 /// A socket's path has 108 bytes in the system's structure (104 on macOS), one of them a zero; stay clear of that.
@@ -38,25 +39,25 @@ const SOCKET_PATH_LIMIT: usize = 100;
 /// How long another process may hold the start lock: longer than making a data folder, starting and recovering takes.
 const LOCK_LIMIT: Duration = Duration::from_secs(120);
 
-/// A cluster's folder, made and checked.
+/// The folder of a cluster, created and checked.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ClusterDir {
     home: PathBuf,
     socket_dir: PathBuf,
     temporary: bool,
     cluster_name: String,
-    account: Account,
+    account: OsAccount,
 }
 
-impl Place {
+impl ClusterDir {
     /// Makes the folder if it is missing.
     pub(crate) fn open(options: &Options) -> Result<Self, Error> {
-        let account = Account::choose()?;
-        let temporary = matches!(options.home, Home::Temporary);
+        let account = OsAccount::choose()?;
+        let temporary = matches!(options.home, ClusterHome::Temporary);
         let home = match &options.home {
-            Home::Named(name) => make_home(&named_home(name, &account)?, &account)?,
-            Home::At(folder) => make_home(folder, &account)?,
-            Home::Temporary => make_temporary_home(&account)?,
+            ClusterHome::Named(name) => make_home(&named_home(name, &account)?, &account)?,
+            ClusterHome::At(folder) => make_home(folder, &account)?,
+            ClusterHome::Temporary => make_temporary_home(&account)?,
         };
         let opened = Self::prepare(home.clone(), temporary, account);
         if opened.is_err() && temporary {
@@ -65,18 +66,16 @@ impl Place {
         opened
     }
 
-    fn prepare(home: PathBuf, temporary: bool, account: Account) -> Result<Self, Error> {
+    fn prepare(home: PathBuf, temporary: bool, account: OsAccount) -> Result<Self, Error> {
         let account = account.of_owner(&home.join("data"));
         account.check_reaches(&home)?;
         let digest = Sha256::digest(home.as_os_str().as_bytes());
         let short: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         let socket_dir = make_socket_dir(&home, &short, &account)?;
-        let users = home.join("users");
-        make_folder(&users, 0o700)?;
         Ok(Self { home, socket_dir, temporary, cluster_name: format!("countersign-{short}"), account })
     }
 
-    /// The folder itself, by its real path.
+    /// The canonical path of the folder.
     pub(crate) fn home(&self) -> &Path {
         &self.home
     }
@@ -86,32 +85,56 @@ impl Place {
         self.home.join("data")
     }
 
-    /// What the server writes to.
+    /// The path of the server's log.
     pub(crate) fn log(&self) -> PathBuf {
         self.home.join("log")
     }
 
-    /// Where the server's socket is to be.
+    /// The folder of the server's socket.
     pub(crate) fn socket_dir(&self) -> &Path {
         &self.socket_dir
     }
 
-    /// Whether the folder goes when the cluster does.
+    /// Whether the folder is removed with the cluster.
     pub(crate) fn is_temporary(&self) -> bool {
         self.temporary
     }
 
-    /// The server's `cluster_name`: it tells its processes from those of any other server.
+    /// The server's `cluster_name`, which distinguishes its processes from those of other servers.
     pub(crate) fn cluster_name(&self) -> &str {
         &self.cluster_name
     }
 
-    /// As whom the server runs.
-    pub(crate) fn account(&self) -> &Account {
+    /// The user that the server runs as.
+    pub(crate) fn account(&self) -> &OsAccount {
         &self.account
     }
 
-    /// Takes the start lock; it goes with the returned file, also when the process dies.
+    /// A command that runs a program as the server's user, in a process group of its own: a Ctrl-C in the terminal
+    /// does not reach it. It gets neither connection strings, keys and libpq's variables of our environment, nor a locale
+    /// that this machine may lack. The program's output is discarded.
+    pub(crate) fn command(&self, program: &Path) -> Command {
+        let mut command = environment::plain(program);
+        command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+        command.env("LC_ALL", "C").env("HOME", "/");
+        self.account.apply_to(&mut command);
+        command
+    }
+
+    /// Registers this process as a user of the cluster until the returned file is dropped or the process ends. `None`:
+    /// `exclusive` was asked for, and another process uses the cluster. Only under the start lock.
+    pub(crate) fn register_use(&self, exclusive: bool) -> Result<Option<File>, Error> {
+        let path = self.home.join("in-use");
+        let file = File::create(&path).map_err(at("create", &path))?;
+        let locked = if exclusive { file.try_lock() } else { file.try_lock_shared() };
+        match locked {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(at("lock", &path)(error)),
+        }
+    }
+
+    /// Takes the start lock. It is released when the returned file is dropped, also by the end of the process.
     pub(crate) fn lock(&self) -> Result<File, Error> {
         let path = self.home.join("lock");
         let file = File::create(&path).map_err(at("create", &path))?;
@@ -128,12 +151,12 @@ impl Place {
         if taken { Ok(file) } else { Err(Error::Locked { folder: self.home.clone(), waited: LOCK_LIMIT }) }
     }
 
-    /// The major version that made the data, `None` if there is none yet. A folder that holds something else is refused.
+    /// The major version that made the data, `None` if there is none yet. The error: the folder has other content.
     pub(crate) fn data_major(&self) -> Result<Option<u32>, Error> {
         let data = self.data();
         let version = data.join("PG_VERSION");
         match fs::read_to_string(&version) {
-            // PG_VERSION comes early, the control file late.
+            // initdb writes PG_VERSION early and the control file late.
             Ok(text) if data.join("global/pg_control").exists() => {
                 text.trim().parse().map(Some).map_err(|_| Error::NotACluster { data })
             }
@@ -145,8 +168,8 @@ impl Place {
         }
     }
 
-    /// Removes the data, under the start lock, with no server on it. It loses its name first, so that a kill in the middle
-    /// leaves no half of it.
+    /// Removes the data of a stopped server, under the start lock. The folder is renamed first, so that a kill in the middle
+    /// leaves no partial data folder.
     pub(crate) fn remove_data(&self) -> Result<(), Error> {
         let data = self.data();
         if data.exists() {
@@ -157,8 +180,8 @@ impl Place {
         Ok(())
     }
 
-    /// Removes what killed processes left half done, under the start lock.
-    pub(crate) fn remove_leftovers(&self) {
+    /// Removes the unfinished folders of killed processes, under the start lock.
+    pub(crate) fn remove_partial_data(&self) {
         for entry in fs::read_dir(&self.home).into_iter().flatten().flatten() {
             let left = entry
                 .file_name()
@@ -172,7 +195,7 @@ impl Place {
 
     /// Removes everything: the end of a temporary cluster.
     pub(crate) fn remove(&self) {
-        // Children of a server that was just ended may still write their last; try until the folder stays away.
+        // Children of the stopped server may still write: try until the folder is gone.
         wait_until(Duration::from_secs(5), || {
             let _again = fs::remove_dir_all(&self.home);
             !self.home.exists()
@@ -181,7 +204,7 @@ impl Place {
     }
 }
 
-fn named_home(name: &str, account: &Account) -> Result<PathBuf, Error> {
+fn named_home(name: &str, account: &OsAccount) -> Result<PathBuf, Error> {
     let proper = !name.is_empty() && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_'));
     if !proper {
         let what = format!("{name:?} cannot name a cluster: use a-z, 0-9, - and _, such as demo");
@@ -201,12 +224,12 @@ fn named_home(name: &str, account: &Account) -> Result<PathBuf, Error> {
     })
 }
 
-/// As root others must be able to pass through, for the server's sake; else it is nobody's business.
-fn home_mode(account: &Account) -> u32 {
+/// If this process is root, the server's user must be able to enter the folder; otherwise only its owner may.
+fn home_mode(account: &OsAccount) -> u32 {
     if account.is_other() { 0o711 } else { 0o700 }
 }
 
-fn make_home(home: &Path, account: &Account) -> Result<PathBuf, Error> {
+fn make_home(home: &Path, account: &OsAccount) -> Result<PathBuf, Error> {
     if !home.is_dir() {
         let mode = if account.is_other() { 0o755 } else { 0o700 };
         DirBuilder::new().recursive(true).mode(mode).create(home).map_err(at("create", home))?;
@@ -215,7 +238,7 @@ fn make_home(home: &Path, account: &Account) -> Result<PathBuf, Error> {
     home.canonicalize().map_err(at("find", home))
 }
 
-fn make_temporary_home(account: &Account) -> Result<PathBuf, Error> {
+fn make_temporary_home(account: &OsAccount) -> Result<PathBuf, Error> {
     // As root, TMPDIR may be a folder that only root can enter.
     let base = env::temp_dir().canonicalize().ok().filter(|base| account.check_reaches(base).is_ok());
     let base = base.unwrap_or_else(|| PathBuf::from("/tmp"));
@@ -240,8 +263,9 @@ fn set_mode(path: &Path, mode: u32) -> Result<(), Error> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(at("change", path))
 }
 
-/// Whoever may enter the socket's folder is trusted as superuser: it is the server's user's alone (and root's).
-fn make_socket_dir(home: &Path, short: &str, account: &Account) -> Result<PathBuf, Error> {
+/// Makes the folder of the socket. Each user who can enter it is a superuser of the server, so only the server's user and
+/// root can.
+fn make_socket_dir(home: &Path, short: &str, account: &OsAccount) -> Result<PathBuf, Error> {
     let inside = home.join("s");
     if is_plain(&inside) && socket_path(&inside).as_os_str().len() < SOCKET_PATH_LIMIT {
         make_folder(&inside, 0o700)?;
@@ -249,7 +273,7 @@ fn make_socket_dir(home: &Path, short: &str, account: &Account) -> Result<PathBu
         account.own(&inside)?;
         return Ok(inside);
     }
-    // Below /tmp the name may be taken, by a run before or by anybody. Only an own folder is used again.
+    // Below /tmp the name may be taken, by an earlier run or by another user. Only the server user's own folder is reused.
     let known = PathBuf::from(format!("/tmp/countersign-{}-{short}", account.uid()));
     match DirBuilder::new().mode(0o700).create(&known) {
         Ok(()) => {
@@ -265,18 +289,18 @@ fn make_socket_dir(home: &Path, short: &str, account: &Account) -> Result<PathBu
     Ok(other)
 }
 
-/// Whether this is a real folder of the server's user that nobody else can enter.
-pub(crate) fn is_private_to(folder: &Path, account: &Account) -> bool {
+/// Whether this is a folder, not a link, of the server's user that no other user can enter.
+pub(crate) fn is_private_to(folder: &Path, account: &OsAccount) -> bool {
     fs::symlink_metadata(folder)
         .is_ok_and(|found| found.is_dir() && found.uid() == account.uid() && found.mode() & 0o077 == 0)
 }
 
-/// The socket's file in its folder.
+/// The path of the socket in its folder.
 pub(crate) fn socket_path(folder: &Path) -> PathBuf {
     folder.join(format!(".s.PGSQL.{PORT}"))
 }
 
-/// Nothing that needs quoting in a configuration file, a connection string or a shell.
+/// Whether the path needs no quoting in a configuration file, a connection string or a shell.
 fn is_plain(path: &Path) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(byte);
     OsStr::as_bytes(path.as_os_str()).iter().all(plain)

@@ -9,7 +9,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 /// A server on pipes, as Claude Desktop starts it.
 #[derive(Debug)]
-pub struct RawServer {
+pub struct RawStdioServer {
     child: Child,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
@@ -17,9 +17,9 @@ pub struct RawServer {
 }
 
 /// How long an answer may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-impl RawServer {
+impl RawStdioServer {
     /// Starts it and opens an MCP session of the given protocol version.
     pub async fn start(command: Command, protocol: &str) -> Self {
         Self::logging(command, Stdio::inherit(), protocol).await
@@ -100,7 +100,7 @@ impl RawServer {
 
     /// The next line, which must be JSON.
     pub async fn receive(&mut self) -> Value {
-        let line = tokio::time::timeout(PATIENCE, self.output.next_line()).await.expect("an answer in time");
+        let line = tokio::time::timeout(TIMEOUT, self.output.next_line()).await.expect("an answer in time");
         let line = line.expect("the server writes UTF-8").expect("the server lives");
         serde_json::from_str(&line)
             .unwrap_or_else(|error| panic!("standard output carries protocol only: {line}: {error}"))
@@ -141,14 +141,14 @@ impl RawServer {
             }
             (lines, child.wait().await.expect("its status").success())
         };
-        tokio::time::timeout(PATIENCE, ending).await.expect("the server ends")
+        tokio::time::timeout(TIMEOUT, ending).await.expect("the server ends")
     }
 
     /// Closes standard input and waits for the end; whether it was a good one.
     pub async fn close(self) -> bool {
         let Self { mut child, input, output: _output, .. } = self;
         drop(input);
-        tokio::time::timeout(PATIENCE, child.wait()).await.expect("the server ends").expect("its status").success()
+        tokio::time::timeout(TIMEOUT, child.wait()).await.expect("the server ends").expect("its status").success()
     }
 
     /// The process.

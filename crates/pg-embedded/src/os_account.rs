@@ -1,4 +1,4 @@
-//! As whom the server runs: ourselves, or, when we are root, an unprivileged user, because PostgreSQL refuses root.
+//! The user that the server runs as: the current user, or an unprivileged one if that is root, whom PostgreSQL refuses.
 
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
@@ -11,8 +11,8 @@ use crate::error::{Error, at};
 
 /// The user that runs `initdb` and `postgres`.
 #[derive(Debug, Clone)]
-pub(crate) struct Account {
-    /// `None`: ourselves.
+pub(crate) struct OsAccount {
+    /// `None`: the current user.
     other: Option<Other>,
 }
 
@@ -23,8 +23,8 @@ struct Other {
     gid: u32,
 }
 
-impl Account {
-    /// Ourselves; as root `postgres` if there is such a user, else `nobody`.
+impl OsAccount {
+    /// The current user; if that is root, the user `postgres`, or `nobody` if there is none.
     pub(crate) fn choose() -> Result<Self, Error> {
         if !geteuid().is_root() {
             return Ok(Self { other: None });
@@ -33,7 +33,7 @@ impl Account {
         user.map(Self::of).ok_or(Error::NoUnprivilegedUser)
     }
 
-    /// As root, the owner of a data folder that exists: the server must run as whoever owns its data.
+    /// If the current user is root, the owner of an existing data folder: the server has to run as the owner of its data.
     pub(crate) fn of_owner(self, data: &Path) -> Self {
         let owner = data.metadata().ok().map(|found| found.uid()).filter(|uid| *uid != 0);
         match (&self.other, owner) {
@@ -48,7 +48,7 @@ impl Account {
         Self { other: Some(Other { name: user.name, uid: user.uid.as_raw(), gid: user.gid.as_raw() }) }
     }
 
-    /// Whether we are root and the server is somebody else.
+    /// Whether the server runs as another user than this process, which is root then.
     pub(crate) fn is_other(&self) -> bool {
         self.other.is_some()
     }
@@ -58,15 +58,15 @@ impl Account {
         self.other.as_ref().map_or_else(|| geteuid().as_raw(), |other| other.uid)
     }
 
-    /// Lets a command run as this user. As root this also drops every supplementary group.
-    pub(crate) fn applied_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+    /// Makes a command run as this user. If that is not the current user, supplementary groups are dropped as well.
+    pub(crate) fn apply_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         match &self.other {
             Some(other) => command.uid(other.uid).gid(other.gid),
             None => command,
         }
     }
 
-    /// Makes this user the owner of a file or folder of ours.
+    /// Makes this user the owner of a file or folder.
     pub(crate) fn own(&self, path: &Path) -> Result<(), Error> {
         match &self.other {
             Some(other) => chown(path, Some(other.uid), Some(other.gid)).map_err(at("change the owner of", path)),
@@ -74,7 +74,7 @@ impl Account {
         }
     }
 
-    /// Whether this user can enter a folder and every folder above it; the error names the one that bars the way.
+    /// Whether this user can enter a folder and every folder above it. The error names the folder that denies it.
     pub(crate) fn check_reaches(&self, folder: &Path) -> Result<(), Error> {
         let Some(other) = &self.other else { return Ok(()) };
         for part in folder.ancestors() {
