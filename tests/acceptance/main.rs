@@ -50,6 +50,7 @@ mod manifest_rules;
 mod manifest_server;
 mod metrics;
 mod notes;
+mod pages;
 mod partitioned;
 mod pgbouncer;
 mod preview;

@@ -32,7 +32,7 @@ pub struct Selection {
     pub to: String,
 }
 
-/// What becomes of writes that conflict (docs/ledger.md).
+/// What becomes of writes that conflict (docs/internals/ledger.md).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PlanMode {
     /// Any conflict, and nothing happens.

@@ -135,7 +135,7 @@ async fn examine(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
     findings.extend(evidence::examine(&ledger.audit(), &ledger.doctor(), settings).await);
     findings.extend(manifests::examine(&ledger, target, settings).await);
     findings
-        .push(Finding::unchecked("servers", "whether the servers answer: ask each for /readyz (docs/operators.md)"));
+        .push(Finding::unchecked("servers", "whether the servers answer: ask each for /readyz (docs/setup/http.md)"));
     // What was not checked comes last.
     findings.sort_by_key(|finding| finding.level == Level::Unchecked);
     findings
@@ -154,7 +154,7 @@ async fn deviations(target: &ConnectOptions) -> Vec<Finding> {
         Ok(deviations) => deviations
             .iter()
             .map(|deviation| {
-                let advice = "if you do not know who did this, treat the ledger as compromised (docs/security.md); \
+                let advice = "if you do not know who did this, treat the ledger as compromised (docs/topics/security-model.md); \
                     `countersign init` revokes privileges";
                 Finding::problem(AREA, deviation.to_string(), advice)
             })
@@ -173,7 +173,7 @@ async fn connection(ledger: &Ledger, target: &ConnectOptions) -> Result<(Finding
         error => Finding::problem(
             "connection",
             format!("{error}; connecting to {}", target.described()),
-            "check that PostgreSQL runs there, and the connection string (docs/operators.md, \"Connecting\")",
+            "check that PostgreSQL runs there, and the connection string (docs/setup/connect.md)",
         ),
     })?;
     let text = |key: &str| server.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Who may do what: the servers' logins, the reader's, and the approvers (docs/operators.md, "Roles").
+//! Who may do what: the servers' logins, the reader's, and the approvers (docs/setup/roles.md).
 
 use ledger::read::{Reader, SearchPath, UntrustedSchema};
 use ledger::{ConnectOptions, ExcessPrivileges, Ledger, LoginSetting, ReaderRoleError};

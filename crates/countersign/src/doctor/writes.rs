@@ -55,7 +55,7 @@ async fn tracking(ledger: &Ledger) -> Vec<Finding> {
             if row.get("is_limit") == Some(&Value::Bool(true)) {
                 return Finding::ok(AREA, message);
             }
-            Finding::warning(AREA, message, "see docs/tracking.md, \"Limits\"").with(row)
+            Finding::warning(AREA, message, "see docs/topics/tracking.md, \"Limits\"").with(row)
         })
         .collect()
 }
