@@ -20,6 +20,7 @@ pub mod error;
 mod error_event;
 pub mod events;
 pub mod executor;
+mod flags;
 mod in_flight;
 pub mod invocation;
 mod lines;
@@ -39,4 +40,5 @@ mod writer;
 
 pub use args::{ParseExit, parse, refused_later as refused};
 pub use invocation::{FrontEnd, Invocation};
-pub use run::{Exit, StopSignals, run};
+pub use run::{Exit, run};
+pub use run_query::StopSignals;

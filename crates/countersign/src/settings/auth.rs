@@ -4,104 +4,17 @@ use std::path::Path;
 
 use manifest::{Diagnostic, Diagnostics, Location, Source};
 use mcp::auth::{BearerToken, HttpsUrl, Issuer, JwksSource, MAX_LABEL_BYTES, is_label};
-use schemars::JsonSchema;
-use serde::de::{Deserialize, Deserializer, Error};
 use serde_spanned::Spanned;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use toml::de::{DeTable, DeValue};
 use tools::Profile;
 use types::AccountId;
 
-use super::file::Reader;
+use super::auth_keys::{Expiry, OAUTH, OAuthKeys, TOKENS, TokenKeys};
+use super::reader::Reader;
 use super::schema;
 
-/// The list of the tokens.
-pub(super) const TOKENS: &str = "tokens";
-/// The table of the issuer.
-pub(super) const OAUTH: &str = "oauth";
 /// The table in it that maps scopes to profiles.
 const SCOPES: &str = "scopes";
-
-/// One token, as it stands in the file.
-#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
-#[serde(default)]
-pub(super) struct TokenKeys {
-    /// SHA-256 of the token, as `countersign token new` prints it: sha256: and 64 hexadecimal digits.
-    #[schemars(with = "Option<String>", regex(pattern = "^sha256:[0-9a-fA-F]{64}$"))]
-    hash: Option<Spanned<String>>,
-    /// On whose behalf whoever has the token calls: scope of the records, of duplicates and of idempotency keys.
-    #[schemars(with = "Option<String>")]
-    account: Option<AccountId>,
-    /// Which tools it sees: readonly, write (the default), admin, or a profile of this file.
-    #[schemars(with = "Option<String>")]
-    profile: Option<Spanned<String>>,
-    /// A label for the records: which agent or which person has the token.
-    #[schemars(with = "Option<String>")]
-    label: Option<Spanned<String>>,
-    /// From when on it counts no more: 2027-01-01T00:00:00Z. Without, it always counts.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
-    expires: Option<Expiry>,
-}
-
-impl TokenKeys {
-    const NAMES: &[&str] = &["hash", "account", "profile", "label", "expires"];
-}
-
-/// The issuer, as it stands in the file; the scopes are a table of their own.
-#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
-#[serde(default)]
-pub(super) struct OAuthKeys {
-    /// Who signs the tokens: the claim iss, to the letter.
-    #[schemars(with = "Option<String>")]
-    issuer: Option<Spanned<String>>,
-    /// What the claim aud must have; public_url with /mcp by default, which is what clients ask the issuer for.
-    #[schemars(with = "Option<String>")]
-    audience: Option<Spanned<String>>,
-    /// Where the issuer's keys stand: https, or http on this machine. Looked up when needed, and every hour.
-    #[schemars(with = "Option<String>")]
-    jwks_url: Option<Spanned<String>>,
-    /// Or a file with them, read at the start and at SIGHUP.
-    #[schemars(with = "Option<String>")]
-    jwks_file: Option<Spanned<String>>,
-    /// The claim that names the account; sub by default.
-    #[schemars(with = "Option<String>")]
-    account_claim: Option<Spanned<String>>,
-    /// What is put before it; oauth: by default, so that nobody has the account of a token by their name.
-    #[schemars(with = "Option<String>")]
-    account_prefix: Option<Spanned<String>>,
-    /// The claim that is the label for the records.
-    #[schemars(with = "Option<String>")]
-    label_claim: Option<Spanned<String>>,
-    /// The scopes that clients are told to ask for; all of scopes by default.
-    #[schemars(with = "Option<Vec<String>>")]
-    request_scopes: Option<Vec<Spanned<String>>>,
-}
-
-impl OAuthKeys {
-    pub(super) const NAMES: &[&str] = &[
-        "issuer",
-        "audience",
-        "jwks_url",
-        "jwks_file",
-        "account_claim",
-        "account_prefix",
-        "label_claim",
-        "request_scopes",
-    ];
-}
-
-/// A date with its time and offset.
-#[derive(Debug, Clone, Copy)]
-struct Expiry(OffsetDateTime);
-
-impl<'de> Deserialize<'de> for Expiry {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        const FORM: &str = "it takes a date and a time with its offset, without quotes: 2027-01-01T00:00:00Z";
-        let given = toml::value::Datetime::deserialize(deserializer).map_err(|_| D::Error::custom(FORM))?;
-        OffsetDateTime::parse(&given.to_string(), &Rfc3339).map(Self).map_err(|_| D::Error::custom(FORM))
-    }
-}
 
 /// A token, and where it stands.
 #[derive(Debug, Clone)]

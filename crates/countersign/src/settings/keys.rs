@@ -17,6 +17,12 @@ use types::{AccountId, Secret};
 use super::addresses::{Host, Origin, Proxy, PublicUrl};
 use super::bounded::Bounded;
 
+/// The table of the limits.
+pub(super) const LIMITS: &str = "limits";
+
+/// The table of HTTP.
+pub(super) const HTTP: &str = "http";
+
 /// A group of keys, each of which may be missing; a layer above goes before one below.
 macro_rules! keys {
     ($(#[$meta:meta])* $group:ident { $($(#[$key_meta:meta])* $key:ident: $type:ty,)* }) => {
@@ -360,4 +366,20 @@ impl From<Content> for mcp::ResultContent {
 
 fn secret(text: &str) -> Result<Secret, std::convert::Infallible> {
     Ok(Secret::new(text))
+}
+
+/// The database of a command, and how to connect to it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConnectionKeys {
+    #[command(flatten)]
+    database: DatabaseKeys,
+    #[command(flatten)]
+    connect: ConnectKeys,
+}
+
+impl ConnectionKeys {
+    /// Puts the keys into their groups.
+    pub(crate) fn fill(&self, keys: &mut Keys) {
+        (keys.database, keys.connect) = (self.database.clone(), self.connect.clone());
+    }
 }

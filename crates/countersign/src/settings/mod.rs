@@ -4,11 +4,13 @@
 
 mod addresses;
 mod auth;
+mod auth_keys;
 mod bounded;
 mod file;
 mod http;
 mod keys;
 mod profiles;
+mod reader;
 mod schema;
 
 use std::path::{Path, PathBuf};
@@ -26,7 +28,7 @@ use addresses::PublicUrl;
 use file::ConfigFile;
 pub(crate) use http::HttpSettings;
 pub(crate) use keys::{
-    ConnectKeys, Content, DatabaseKeys, Keys, LogFormat, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
+    ConnectKeys, ConnectionKeys, Content, DatabaseKeys, Keys, LogFormat, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
 pub(crate) use keys::{HttpKeys, LimitKeys};
 pub(crate) use profiles::{ProfileConfig, is_name as is_profile_name};

@@ -125,10 +125,10 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
         .chain(serve.get_arguments())
         .filter(|argument| !actions.contains(&argument.get_id().as_str()))
         .collect();
-    let mut keys = schema::names(Some(file::LIMITS));
-    let http = schema::names(Some(file::HTTP));
+    let mut keys = schema::names(Some(keys::LIMITS));
+    let http = schema::names(Some(keys::HTTP));
     keys.extend(http.clone());
-    let tables = [file::LIMITS, file::HTTP, profiles::TABLE, auth::TOKENS, auth::OAUTH];
+    let tables = [keys::LIMITS, keys::HTTP, profiles::TABLE, auth_keys::TOKENS, auth_keys::OAUTH];
     keys.extend(schema::names(None).into_iter().filter(|key| !tables.contains(&key.as_str())));
     for key in &keys {
         let argument = arguments.iter().find(|argument| argument.get_id() == key.as_str());
@@ -174,7 +174,7 @@ fn the_example_in_the_documentation_is_read_and_has_every_key() {
         assert_eq!(settings.http.unwrap().public_url.as_deref(), Some("https://mcp.example.com"));
         assert_eq!(settings.oauth.unwrap().audience, "https://mcp.example.com/mcp");
     }
-    let tables = [None, Some(file::LIMITS), Some(file::HTTP), Some(auth::TOKENS), Some(auth::OAUTH)];
+    let tables = [None, Some(keys::LIMITS), Some(keys::HTTP), Some(auth_keys::TOKENS), Some(auth_keys::OAUTH)];
     for key in tables.into_iter().flat_map(schema::names) {
         let is_shown =
             ["{} = ", "[{}", "[[{}]]"].iter().any(|form| whole.contains(&format!("\n{}", form.replace("{}", &key))));

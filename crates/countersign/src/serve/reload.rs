@@ -4,8 +4,8 @@ use manifest::Diagnostics;
 use tokio::signal::unix::Signal;
 use tools::LiveRegistry;
 
+use super::HttpFrontend;
 use crate::bootstrap::ServerBuilder;
-use crate::serve::HttpFrontend;
 use crate::settings::{ConfigSources, Settings};
 
 /// Reloads at every signal, one after the other.
