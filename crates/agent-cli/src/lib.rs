@@ -21,7 +21,6 @@ pub mod executor;
 mod failure;
 mod in_flight;
 pub mod invocation;
-mod lines;
 pub mod log;
 mod one_shot;
 pub mod options;

@@ -18,6 +18,7 @@ use futures_util::FutureExt;
 use pg::{Begin, DbExecutor, Place, Query, Target};
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
+use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -25,16 +26,15 @@ use crate::config::{Config, Patch, Session};
 use crate::connection::Layers;
 use crate::events::{Close, CloseTrace, Event, Pong, PongTrace};
 use crate::in_flight::{InFlight, Kind};
-use crate::lines::Lines;
 use crate::log::Filters;
 use crate::one_shot::{DONE, FAILED};
 use crate::problem::{ErrorCode, Problem};
 use crate::query::{self, Request, Runner, Stop};
-use crate::request::{Command, DEFAULT_BEGIN, Meant, QueryCommand, Rejected};
+use crate::request::{Command, DEFAULT_BEGIN, MAX_LINE_BYTES, Meant, QueryCommand, Rejected};
 use crate::run::StopSignals;
 use crate::transactions::{Found, New, Task, Transactions};
 use crate::writer::{Answers, Outlet, OutputClosed};
-use types::quoted;
+use types::{LineCodec, quoted};
 
 /// How long what is in flight may go on when the session ends.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
@@ -108,7 +108,7 @@ impl Pipe {
         stop: &StopSignals,
         ending: &CancellationToken,
     ) -> u8 {
-        let mut lines = Lines::new(input);
+        let mut lines = FramedRead::new(input, LineCodec::new(MAX_LINE_BYTES));
         let end = tokio::select! {
             biased;
             () = closed.cancelled() => End::OutputClosed,

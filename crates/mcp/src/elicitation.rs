@@ -64,7 +64,8 @@ impl Elicitation {
     }
 
     /// The codec, for the other states that clients carry.
-    pub(crate) fn codec(&self) -> StateCodec {
+    #[must_use]
+    pub fn codec(&self) -> StateCodec {
         self.codec.clone()
     }
 

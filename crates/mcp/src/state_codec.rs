@@ -54,7 +54,8 @@ impl StateCodec {
     }
 
     /// The keys as they are now.
-    pub(crate) fn current(&self) -> Arc<RequestStateCodec> {
+    #[must_use]
+    pub fn current(&self) -> Arc<RequestStateCodec> {
         Arc::clone(&self.codec.read().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,10 +1,12 @@
 //! Commands in the order of their lines. Queries that there is no room for are held back, and what follows them as well.
 
+use futures_util::StreamExt;
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
+use tokio_util::codec::FramedRead;
+use types::{Line, LineCodec};
 
 use super::{CLOSE_GRACE, End, Parsed, Pipe};
-use crate::lines::{Line, Lines};
 use crate::problem::{ErrorCode, Problem};
 use crate::request::{self, Command, Meant, Rejected};
 use crate::writer::OutputClosed;
@@ -14,7 +16,7 @@ const MAX_HELD: usize = 64;
 
 impl Pipe {
     /// Takes in commands until the end is asked for.
-    pub(super) async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut Lines<R>) -> End {
+    pub(super) async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut FramedRead<R, LineCodec>) -> End {
         loop {
             if self.held.front().is_some_and(|command| self.has_room_for(command))
                 && let Some(command) = self.held.pop_front()
@@ -34,10 +36,10 @@ impl Pipe {
                 line = lines.next(), if self.asked_to_end.is_none() && self.held.len() < MAX_HELD => line,
             };
             let command = match line {
-                Ok(Some(Line::Whole(line))) => request::parse(&line),
-                Ok(Some(Line::TooLong(id))) => Err(Box::new(Rejected::too_long(id))),
-                Ok(None) => Ok(Command::Close),
-                Err(error) => return End::InputLost(error),
+                Some(Ok(Line::Complete(line))) => request::parse(&line),
+                Some(Ok(Line::TooLong)) => Err(Box::new(Rejected::too_long())),
+                None => Ok(Command::Close),
+                Some(Err(error)) => return End::InputLost(error),
             };
             let handled = match command {
                 Ok(Command::Close) => {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use auth::{BearerToken, HttpsUrl, Issuer, JwksSource, MAX_LABEL_BYTES, is_label};
 use manifest::{Location, Mistake, Mistakes, Source};
-use mcp::auth::{BearerToken, HttpsUrl, Issuer, JwksSource, MAX_LABEL_BYTES, is_label};
 use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_spanned::Spanned;
@@ -122,7 +122,7 @@ pub(super) struct OwnIssuer {
 impl OwnIssuer {
     /// That of the server which clients find at this address; `None` if nothing says whom its tokens are for.
     pub(super) fn of_server(self, public_url: Option<&str>) -> Option<Issuer> {
-        let audience = self.audience.or_else(|| public_url.map(mcp::resource_uri))?;
+        let audience = self.audience.or_else(|| public_url.map(mcp_http::resource_uri))?;
         Some(Issuer { audience, ..self.issuer })
     }
 }

@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use auth::{BearerToken, Issuer};
 use ledger::proposals::Tier;
 use ledger::read::ReadLimits;
 use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, Pooler};
-use mcp::auth::{BearerToken, Issuer};
 use tools::Profile;
 use types::{AccountId, Secret};
 
@@ -192,8 +192,8 @@ impl Settings {
     ///
     /// # Errors
     /// If these keys cannot be read.
-    pub(crate) fn authenticator(&self) -> anyhow::Result<mcp::Authenticator> {
-        Ok(mcp::Authenticator::new(self.tokens.clone(), self.oauth.clone())?)
+    pub(crate) fn authenticator(&self) -> anyhow::Result<auth::Authenticator> {
+        Ok(auth::Authenticator::new(self.tokens.clone(), self.oauth.clone())?)
     }
 }
 
