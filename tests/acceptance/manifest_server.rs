@@ -8,7 +8,7 @@ use crate::samples::sample;
 
 /// The sample of the page for operators.
 fn words() -> TestManifest {
-    TestManifest::from_text(&sample("docs/operators.md", "name = \"shop\""))
+    TestManifest::from_text(&sample("docs/topics/manifests.md", "name = \"shop\""))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,7 @@ use axum::body::Body;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use mcp::message::{ParseError, SERVER_ERROR};
 use rmcp::model::{ErrorCode, ErrorData, JsonRpcError, RequestId};
-use tools::metrics::Reason;
+use tools::metrics::RefusalReason;
 
 use crate::failed_attempts::AttemptLimitError;
 use crate::host_check::HostError;
@@ -98,21 +98,21 @@ impl HttpError {
     }
 
     /// What it counts as.
-    fn reason(&self, status: StatusCode) -> Option<Reason> {
+    fn reason(&self, status: StatusCode) -> Option<RefusalReason> {
         Some(match self {
-            Self::Host(HostError::Host) => Reason::Host,
-            Self::Host(HostError::Origin | HostError::AppState) => Reason::Origin,
-            Self::Unauthenticated { .. } if status == StatusCode::FORBIDDEN => Reason::Forbidden,
-            Self::Unauthenticated { .. } if status == StatusCode::UNAUTHORIZED => Reason::Unauthenticated,
+            Self::Host(HostError::Host) => RefusalReason::Host,
+            Self::Host(HostError::Origin | HostError::CrossSite) => RefusalReason::Origin,
+            Self::Unauthenticated { .. } if status == StatusCode::FORBIDDEN => RefusalReason::Forbidden,
+            Self::Unauthenticated { .. } if status == StatusCode::UNAUTHORIZED => RefusalReason::Unauthenticated,
             Self::Quota(QuotaError::Rate { .. } | QuotaError::InFlightBytes) | Self::TooManyAttempts(_) => {
-                Reason::RateLimited
+                RefusalReason::RateLimited
             }
-            Self::NoConnection => Reason::TooManyConnections,
-            Self::Quota(QuotaError::Streams { .. }) => Reason::TooManyStreams,
-            Self::TooManySessions { .. } => Reason::TooManySessions,
-            Self::TooLarge { .. } => Reason::BodyTooLarge,
-            Self::TooSlow => Reason::TooSlow,
-            Self::Stopping => Reason::Draining,
+            Self::NoConnection => RefusalReason::TooManyConnections,
+            Self::Quota(QuotaError::Streams { .. }) => RefusalReason::TooManyStreams,
+            Self::TooManySessions { .. } => RefusalReason::TooManySessions,
+            Self::TooLarge { .. } => RefusalReason::BodyTooLarge,
+            Self::TooSlow => RefusalReason::TooSlow,
+            Self::Stopping => RefusalReason::Draining,
             _ => return None,
         })
     }
@@ -170,7 +170,7 @@ impl HttpError {
 /// What is counted and logged of a refusal: travels with its answer to where the request is known.
 #[derive(Debug, Clone)]
 pub(crate) struct RejectionReport {
-    pub(crate) reason: Option<Reason>,
+    pub(crate) reason: Option<RefusalReason>,
     pub(crate) message: String,
 }
 

@@ -25,7 +25,7 @@ pub(crate) enum HostError {
     #[error(
         "a page of another site may not call this server (Sec-Fetch-Site); an operator allows origins with allowed_origins"
     )]
-    AppState,
+    CrossSite,
 }
 
 /// What a browser says of the page that makes it send a request, also where it sends no Origin. No page can set it.
@@ -60,7 +60,7 @@ impl AllowedHosts {
         if uri.path() == "/" || sites.all(|state| state == "none" || state == "same-origin") {
             Ok(())
         } else {
-            Err(HostError::AppState)
+            Err(HostError::CrossSite)
         }
     }
 
@@ -205,9 +205,9 @@ mod tests {
             addresses.check(&Uri::from_static(path), &headers)
         };
         for foreign in ["cross-site", "same-site", "", "unknown"] {
-            assert_eq!(checked("/sse", &[foreign], None), Err(HostError::AppState), "{foreign}");
+            assert_eq!(checked("/sse", &[foreign], None), Err(HostError::CrossSite), "{foreign}");
             assert_eq!(checked("/", &[foreign], None), Ok(()), "{foreign}");
-            assert_eq!(checked("/sse", &["none", foreign], None), Err(HostError::AppState), "{foreign}");
+            assert_eq!(checked("/sse", &["none", foreign], None), Err(HostError::CrossSite), "{foreign}");
             assert_eq!(checked("/sse", &[foreign], Some("https://app.example")), Ok(()), "{foreign}");
             assert_eq!(checked("/", &[foreign], Some("https://evil.example")), Err(HostError::Origin), "{foreign}");
         }

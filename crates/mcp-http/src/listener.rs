@@ -24,7 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tools::metrics::Reason;
+use tools::metrics::RefusalReason;
 
 use crate::connections::HttpConnection;
 use crate::min_throughput::MinThroughput;
@@ -114,9 +114,9 @@ pub async fn serve_http(
         let (connection, slot) = match state.connections.admit(peer) {
             Ok(admitted) => admitted,
             Err(error) => {
-                state.metrics.http().refused(Reason::TooManyConnections);
+                state.metrics.http().refused(RefusalReason::TooManyConnections);
                 let message = error.to_string();
-                state.rejections.report(peer.ip().to_canonical(), Rejection::HttpConnection { message: &message });
+                state.rejections.report(peer.ip().to_canonical(), Rejection::Connection { message: &message });
                 continue;
             }
         };

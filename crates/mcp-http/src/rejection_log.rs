@@ -32,7 +32,7 @@ const MAX_PATH_CHARS: usize = 64;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rejection<'a> {
     Request { status: StatusCode, path: &'a str, message: &'a str },
-    HttpConnection { message: &'a str },
+    Connection { message: &'a str },
 }
 
 /// Writes the lines.
@@ -93,7 +93,7 @@ fn write_line(client: IpAddr, refused: Rejection<'_>) {
             let path: String = path.chars().take(MAX_PATH_CHARS).collect();
             tracing::info!(status = status.as_u16(), %client, path, "a request was refused: {message}");
         }
-        Rejection::HttpConnection { message } => tracing::info!(%client, "a connection was refused: {message}"),
+        Rejection::Connection { message } => tracing::info!(%client, "a connection was refused: {message}"),
     }
 }
 
@@ -105,7 +105,7 @@ impl Summary {
     fn add(&mut self, address: IpAddr, refused: Rejection<'_>) {
         match refused {
             Rejection::Request { status, .. } => *self.requests.entry(status).or_default() += 1,
-            Rejection::HttpConnection { .. } => self.connections += 1,
+            Rejection::Connection { .. } => self.connections += 1,
         }
         if self.by_address.len() < MAX_ADDRESSES || self.by_address.contains_key(&address) {
             *self.by_address.entry(address).or_default() += 1;
@@ -153,14 +153,14 @@ mod tests {
             (0..=last).for_each(|_| summary.add(address(last), request(StatusCode::UNAUTHORIZED)));
         }
         summary.add(address(9), request(StatusCode::TOO_MANY_REQUESTS));
-        summary.add(address(9), Rejection::HttpConnection { message: "" });
+        summary.add(address(9), Rejection::Connection { message: "" });
         assert_eq!(
             summary.text(),
             "16 requests (401: 15, 429: 1), 1 connections; \
              from 192.0.2.4 (5), 192.0.2.3 (4), 192.0.2.2 (3) and 3 other addresses"
         );
         let mut connections = Summary::default();
-        connections.add(address(1), Rejection::HttpConnection { message: "" });
+        connections.add(address(1), Rejection::Connection { message: "" });
         assert_eq!(connections.text(), "1 connections; from 192.0.2.1 (1)");
     }
 
@@ -169,7 +169,7 @@ mod tests {
     fn a_summary_of_any_number_of_addresses_is_bounded() {
         let mut summary = Summary::default();
         for number in 0..10 * MAX_ADDRESSES as u32 {
-            summary.add(IpAddr::from(number.to_be_bytes()), Rejection::HttpConnection { message: "" });
+            summary.add(IpAddr::from(number.to_be_bytes()), Rejection::Connection { message: "" });
         }
         assert_eq!((summary.connections, summary.by_address.len()), (10 * MAX_ADDRESSES as u64, MAX_ADDRESSES));
         assert!(summary.text().ends_with("and 997 or more other addresses"), "{}", summary.text());

@@ -16,7 +16,7 @@ use rmcp::transport::streamable_http_server::session::local::{
 use rmcp::transport::streamable_http_server::session::{RestoreOutcome, ServerSseMessage, SessionId};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
-use tools::metrics::{Metrics, Open as OpenCount};
+use tools::metrics::{GaugeGuard, Metrics};
 use types::AccountId;
 
 use crate::quota::AccountQuotas;
@@ -53,7 +53,7 @@ struct ActiveSession {
     /// The handshake is over: nothing may reach the worker before.
     is_open: bool,
     used: Instant,
-    _counted: OpenCount,
+    _counted: GaugeGuard,
 }
 
 impl Table {

@@ -6,7 +6,7 @@ use std::fmt;
 use rmcp::model::{ClientNotification, ErrorCode, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use serde_json::value::RawValue;
-use types::{NotStrict, quoted};
+use types::{StrictJsonError, quoted};
 
 /// The longest message that is read, in bytes: twice what the ledger records of a call.
 pub const MAX_MESSAGE_BYTES: usize = 4 << 20;
@@ -55,11 +55,11 @@ impl fmt::Debug for ParseError {
 /// [`ParseError`] if the text is not strict JSON, has too many values, is a batch, or is not a message of MCP.
 pub fn parse(text: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize), ParseError> {
     let values = types::check_strict_json(text, MAX_VALUES).map_err(|refused| match refused {
-        NotStrict::NoJson(error) => {
+        StrictJsonError::NoJson(error) => {
             ParseError::new(ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None), None)
         }
-        NotStrict::KeyTwice(_) => invalid_request(text, &refused),
-        NotStrict::TooManyValues(_) => invalid_request(text, &format_args!("{refused}; give many as one text")),
+        StrictJsonError::KeyTwice(_) => invalid_request(text, &refused),
+        StrictJsonError::TooManyValues(_) => invalid_request(text, &format_args!("{refused}; give many as one text")),
     })?;
     if text.first() == Some(&b'[') {
         let message = "batches (JSON arrays of messages) are not supported: send the messages one by one";

@@ -63,7 +63,7 @@ impl FrontEndOutput {
 fn parse(line: &str) -> Value {
     let event = serde_json::from_str(line);
     let event = event.unwrap_or_else(|error| panic!("standard output carries events only: {line}: {error}"));
-    assert!(is_well_formed(&event), "no event of docs/agent-cli.md: {event}");
+    assert!(is_well_formed(&event), "no event of docs/topics/agent-cli.md: {event}");
     event
 }
 

@@ -52,7 +52,7 @@ pub use exclusive::exclusive;
 pub use external::{External, skip_without};
 pub use fake_server::{FakeServer, Misbehaviour};
 pub use front_end::{FrontEndOutput, Pipe, bare_front_end, front_end, is_terminal};
-pub use golden::assert_golden;
+pub use golden::{assert_golden, assert_page, wrapped};
 pub use haproxy::HaProxy;
 pub use http::{HttpAnswer, HttpClient, HttpServer};
 pub use issuer::{KeyServer, SigningKey, now_s};

@@ -37,7 +37,7 @@ kill -9 $loop
 kill -9 "$(cat "$file")"
 "#;
 
-/// What `docs/deploy.md` says, as far as it makes a difference, but for passwords.
+/// What `docs/setup/pgbouncer.md` says, as far as it makes a difference, but for passwords.
 const SETTINGS: [(&str, &str); 6] = [
     ("pool_mode", "transaction"),
     ("server_reset_query", "DISCARD ALL"),

@@ -3,12 +3,13 @@
 //! ([`StatementShape`]).
 //!
 //! This crate does no I/O and knows neither MCP nor a connection. Everything else depends on it, so it must never
-//! depend on anything of ours. To add an error code: one variant and one line in [`ErrorCode::ALL`], and its paragraph
-//! in `docs/errors.md` (a test compares the two).
+//! depend on anything of ours. To add an error code: one variant with its doc comment and one line in
+//! [`ErrorCode::ALL`]; `docs/reference/errors.md` is generated from them.
 
 mod client_info;
 mod envelope;
 mod error_code;
+mod escape;
 mod ids;
 mod line_codec;
 mod principal;
@@ -16,19 +17,18 @@ mod redaction;
 mod secret;
 mod statement;
 mod strict_json;
-mod visible;
 
 pub use client_info::{ClientInfo, trace_id};
 pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UNDO_TOOL, UndoCall};
 pub use error_code::ErrorCode;
+pub use escape::{quoted, visible};
 pub use ids::{CorrelationId, IdPrefix, ProposalId};
 pub use line_codec::{Line, LineCodec};
-pub use principal::{AccountId, NoAccount, Principal};
+pub use principal::{AccountId, AccountIdError, Principal};
 pub use redaction::{REDACTED, Redaction};
 pub use secret::Secret;
 pub use statement::{
-    Column, CompositeField, Describe, DescribeError, PgType, Privilege, Reach, Scalar, StatementShape, TableUse,
-    TypeKind,
+    Column, CompositeField, DescribeError, DescribeStatement, PgType, Privilege, ReferencedObjects, Scalar,
+    StatementShape, TableAccess, TypeKind,
 };
-pub use strict_json::{NotStrict, check_strict_json};
-pub use visible::{quoted, visible};
+pub use strict_json::{StrictJsonError, check_strict_json};

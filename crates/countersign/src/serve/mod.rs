@@ -8,7 +8,7 @@ use std::time::Duration;
 
 pub(crate) use http::Door;
 
-use ledger::Target;
+use ledger::ConnectOptions;
 use ledger::read::ConnectError;
 use mcp::{Elicitation, StateCodec, StateKey};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -77,7 +77,7 @@ impl Served {
 
 /// What it takes to start.
 struct Start {
-    target: Target,
+    target: ConnectOptions,
     demo: bool,
     sources: Sources,
     hangup: Signal,
@@ -106,7 +106,7 @@ impl Start {
                 Ok(opened) => return Ok(opened),
                 Err(failure) => failure,
             };
-            let (answer, longest) = match ledger::reach(&self.target).await {
+            let (answer, longest) = match ledger::can_connect(&self.target).await {
                 // A database that came up while it was asked is no mistake.
                 Ok(()) if !was_unfit => {
                     was_unfit = true;
@@ -133,7 +133,7 @@ impl Start {
         let Served { toolbox, codec, elicitation } = served;
         codec.replace(&sealing, keys)?;
         let tools = shelves.get(&settings.profile).map_or(0, |registry| registry.infos().count());
-        toolbox.put(shelves);
+        toolbox.replace(shelves);
         tokio::spawn(workshop.ledger.clone().run_sweeper());
         tokio::spawn(wiring::refresh_state_keys(workshop.ledger.clone(), codec));
         let carrying_out = tokio::spawn(tools::run_proposal_worker(workshop.ledger.proposals(), toolbox.clone()));
@@ -155,7 +155,7 @@ struct Opened {
 
 /// What is served, and what goes on beside the calls.
 struct Running {
-    target: Target,
+    target: ConnectOptions,
     /// How many the usual profile has.
     tools: usize,
     toolbox: LiveRegistry,
@@ -173,7 +173,7 @@ impl Running {
             profile = settings.profile,
             account = settings.account.as_str(),
             database = self.target.dbname,
-            place = self.target.place(),
+            place = self.target.address(),
             "ready"
         );
     }

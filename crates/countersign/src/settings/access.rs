@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use auth::{BearerToken, HttpsUrl, Issuer, JwksSource, MAX_LABEL_BYTES, is_label};
-use manifest::{Location, Mistake, Mistakes, Source};
+use manifest::{Diagnostic, Diagnostics, Location, Source};
 use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_spanned::Spanned;
@@ -128,8 +128,8 @@ impl OwnIssuer {
 }
 
 /// The mistakes that only show when all tokens and profiles are known.
-pub(super) fn mistakes<'p>(tokens: &[OwnToken], profiles: impl Iterator<Item = &'p str> + Clone) -> Vec<Mistake> {
-    let mistake = |at: &Location, message| Mistake { at: at.clone(), tool: None, message };
+pub(super) fn mistakes<'p>(tokens: &[OwnToken], profiles: impl Iterator<Item = &'p str> + Clone) -> Vec<Diagnostic> {
+    let mistake = |at: &Location, message| Diagnostic { at: at.clone(), tool: None, message };
     let mut found = Vec::new();
     for (index, own) in tokens.iter().enumerate() {
         if let Some(message) = unknown_profile(&own.token.profile, profiles.clone()) {
@@ -170,7 +170,7 @@ pub(super) fn read_file<'p>(
         return Ok(tokens);
     }
     found.sort();
-    Err(anyhow::anyhow!("the tokens (tokens_file) have mistakes\n{}", Mistakes(found)))
+    Err(anyhow::anyhow!("the tokens (tokens_file) have mistakes\n{}", Diagnostics(found)))
 }
 
 impl<'s> Reader<'s> {

@@ -63,7 +63,7 @@ keys! {
         #[arg(long, env = "COUNTERSIGN_DATABASE_URL_FILE", value_name = "FILE")]
         database_url_file: PathBuf,
         /// What stands between this server and PostgreSQL: none (the default), or transaction, a pooler that lends a
-        /// connection for a transaction, such as PgBouncer (docs/deploy.md).
+        /// connection for a transaction, such as PgBouncer (docs/setup/pgbouncer.md).
         #[arg(long, env = "COUNTERSIGN_POOLER")]
         pooler: GivenPooler,
     }

@@ -150,7 +150,7 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
 
 #[test]
 fn the_example_in_the_documentation_is_read_and_has_every_key() {
-    let page = include_str!("../../../../docs/operators.md");
+    let page = include_str!("../../../../docs/setup/configure.md");
     let (_, rest) = page.split_once("```toml\n# countersign.toml").expect("the example");
     let (example, _) = rest.split_once("```").unwrap();
     assert!(parse(example).is_ok(), "{:?}", parse(example));
