@@ -14,7 +14,7 @@ use crate::identity::{Authentication, Identity};
 use crate::issuer::{Issuer, JwtVerifier};
 use crate::jwt;
 
-/// Knows everybody who may call. Immutable but for the issuer's keys: a changed configuration makes a new one.
+/// Authenticates requests. Immutable except for the issuer's keys: a changed configuration makes a new authenticator.
 #[derive(Debug)]
 pub struct Authenticator {
     tokens: HashMap<TokenHash, BearerToken>,
@@ -22,10 +22,10 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// Reads the issuer's keys if they are in a file. Asks nobody.
+    /// Creates an authenticator. Reads the issuer's keys if they are in a file, and makes no network request.
     ///
     /// # Errors
-    /// If a token is there twice, or the keys cannot be read.
+    /// [`AuthConfigError`] if a token is configured twice, or the keys cannot be read.
     pub fn new(tokens: Vec<BearerToken>, issuer: Option<Issuer>) -> Result<Self, AuthConfigError> {
         let mut known = HashMap::with_capacity(tokens.len());
         for token in tokens {
@@ -36,13 +36,13 @@ impl Authenticator {
         Ok(Self { tokens: known, issuer: issuer.map(JwtVerifier::new).transpose()? })
     }
 
-    /// Whether nobody can show anything that counts.
+    /// Whether no credential is configured.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tokens.is_empty() && self.issuer.is_none()
     }
 
-    /// Whether those who show something may be of more than one account.
+    /// Whether the credentials may belong to more than one account.
     #[must_use]
     pub fn has_multiple_accounts(&self) -> bool {
         let mut accounts = self.tokens.values().map(|token| &token.account);
@@ -50,8 +50,8 @@ impl Authenticator {
         self.issuer.is_some() || accounts.any(|account| Some(account) != first)
     }
 
-    /// Who a request with these headers comes from, if that takes no signature to verify: a token of the configuration, or a
-    /// JWT that was verified before.
+    /// Authenticates a request without verifying a signature: by a configured token, or a JWT that was verified
+    /// before.
     pub fn recognize(&self, headers: &HeaderMap) -> Option<Authentication> {
         let hash = TokenHash::of(self.bearer(headers).ok()?);
         match self.tokens.get(&hash) {
@@ -60,13 +60,15 @@ impl Authenticator {
         }
     }
 
-    /// Who a request with these headers comes from.
+    /// Authenticates a request.
     ///
     /// # Errors
-    /// Why it is not answered. The log says more than the caller is told, and never the token.
+    /// [`AuthError`] if the request is not authenticated. The log has more detail than the response, and never the
+    /// token.
     pub async fn identify(&self, headers: &HeaderMap) -> Result<Authentication, AuthError> {
         let token = self.bearer(headers)?;
-        // By its hash: how long this takes says something of the hash at most, and nobody gets from there to the token.
+        // Looked up by hash: the time of a comparison reveals at most bits of the hash, and the token cannot be
+        // derived from it.
         let hash = TokenHash::of(token);
         if let Some(known) = self.tokens.get(&hash) {
             return self.identify_token(known);
@@ -77,7 +79,8 @@ impl Authenticator {
         }
     }
 
-    /// What a client has to know to get a token (RFC 9728), for the resource at this URL; `None` without an issuer.
+    /// The metadata that tells clients how to get a token for the resource at this URL (RFC 9728); `None` without an
+    /// issuer.
     #[must_use]
     pub fn metadata(&self, resource: &str) -> Option<Value> {
         self.issuer.as_ref().map(|issuer| issuer.metadata(resource))
@@ -121,5 +124,5 @@ impl Authenticator {
     }
 }
 
-/// The same for every token that does not count, so that nobody learns which ones there were.
+/// One message for every rejected token, so that it does not reveal which tokens exist.
 const UNKNOWN_TOKEN: &str = "the token is unknown or has expired";

@@ -10,36 +10,36 @@ use ring::rand::{SecureRandom, SystemRandom};
 use time::OffsetDateTime;
 use types::{AccountId, Secret};
 
-/// What a token of ours begins with, so that scanners for secrets can find one.
+/// Prefix of generated tokens, so that secret scanners can find them.
 const PREFIX: &str = "cs_";
 
 /// The longest token that is accepted, in bytes.
 pub(crate) const MAX_TOKEN_BYTES: usize = 8 * 1024;
 
-/// The shortest token that is hashed, in characters. Ours have 46; one of hexadecimal digits has 128 bits in 32.
+/// The shortest token that is hashed, in characters. Generated tokens have 46; 32 hexadecimal digits have 128 bits.
 const MIN_CHARACTERS: usize = 32;
 
-/// A token as the configuration has it.
+/// A configured token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BearerToken {
-    /// Of the whole token.
+    /// The hash of the whole token.
     pub hash: TokenHash,
-    /// On whose behalf whoever has the token calls.
+    /// The account of the token's holder.
     pub account: AccountId,
-    /// Which tools they see.
+    /// The profile of tools.
     pub profile: String,
-    /// The actor of their records.
+    /// The actor in records.
     pub label: Option<String>,
-    /// From when on the token counts no more; `None` for never.
+    /// When the token expires; `None` for never.
     pub expires: Option<OffsetDateTime>,
 }
 
-/// SHA-256 of a token, written `sha256:` and 64 hexadecimal digits. A token is random and long, so whoever reads its
-/// hash cannot try tokens until one fits, and a slow hash would only slow every request down.
+/// SHA-256 of a token, written `sha256:` and 64 hexadecimal digits. Tokens are random and long, so a reader of the
+/// hash cannot find the token by trial. A slow hash would only slow down every request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenHash([u8; digest::SHA256_OUTPUT_LEN]);
 
-/// A text that is no hash of a token.
+/// A text that is not the hash of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a hash is written sha256: and 64 hexadecimal digits, as `countersign token new` and `token hash` print it")]
 pub struct TokenHashError;
@@ -47,7 +47,7 @@ pub struct TokenHashError;
 impl TokenHash {
     const SCHEME: &str = "sha256:";
 
-    /// The hash of whatever a request shows.
+    /// The hash of a token.
     #[must_use]
     pub fn of(token: &str) -> Self {
         let mut bytes = [0; digest::SHA256_OUTPUT_LEN];
@@ -63,7 +63,7 @@ impl FromStr for TokenHash {
         let digits = text.strip_prefix(Self::SCHEME).filter(|digits| digits.len() == 64).ok_or(TokenHashError)?;
         let mut bytes = [0; digest::SHA256_OUTPUT_LEN];
         for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
-            // from_str_radix takes a sign as well.
+            // from_str_radix accepts a sign, too.
             let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.bytes().all(|b| b.is_ascii_hexdigit()));
             *byte = pair.and_then(|pair| u8::from_str_radix(pair, 16).ok()).ok_or(TokenHashError)?;
         }
@@ -85,7 +85,7 @@ impl fmt::Debug for TokenHash {
 }
 
 impl BearerToken {
-    /// How logs call it: by its label, else by the beginning of its hash.
+    /// The token's name in logs: its label, or the beginning of its hash.
     pub(crate) fn name(&self) -> String {
         self.label.clone().unwrap_or_else(|| self.hash.to_string().chars().take(TokenHash::SCHEME.len() + 12).collect())
     }
@@ -95,15 +95,15 @@ impl BearerToken {
     }
 }
 
-/// The operating system gave no random numbers.
+/// The operating system returned no random numbers.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("the operating system gave no random numbers")]
 pub struct RandomnessError;
 
-/// A new token: `cs_` and 32 bytes of the operating system's random numbers as 43 characters of base64url.
+/// Generates a token: `cs_` and 32 random bytes of the operating system, as 43 characters of base64url.
 ///
 /// # Errors
-/// If there are no random numbers.
+/// [`RandomnessError`] if the operating system returns no random numbers.
 pub fn generate_token() -> Result<Secret, RandomnessError> {
     let mut bytes = [0_u8; 32];
     SystemRandom::new().fill(&mut bytes).map_err(|_| RandomnessError)?;
@@ -115,21 +115,21 @@ pub fn generate_token() -> Result<Secret, RandomnessError> {
 /// Why a text cannot be a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It could be guessed.
+    /// The token is too short: its hash could be reversed by trial.
     #[error("a token has {MIN_CHARACTERS} characters or more: a shorter one can be guessed from its hash")]
     Short,
-    /// It would be refused in every request.
+    /// The token is too long: every request with it would be rejected.
     #[error("a token has {} characters at most", MAX_TOKEN_BYTES)]
     Long,
-    /// It cannot stand in a header.
+    /// The token has characters that a header cannot carry.
     #[error("a token has letters, digits and -._~+/ only, and perhaps = at its end (RFC 6750)")]
     Characters,
 }
 
-/// The hash of a token that was made elsewhere.
+/// Hashes a token that was generated elsewhere.
 ///
 /// # Errors
-/// If it is too short to be safe, or cannot be sent.
+/// [`TokenError`] if the token is too short to be safe, or cannot be sent in a header.
 pub fn hash_token(token: &str) -> Result<TokenHash, TokenError> {
     if token.len() > MAX_TOKEN_BYTES {
         return Err(TokenError::Long);
@@ -143,7 +143,7 @@ pub fn hash_token(token: &str) -> Result<TokenHash, TokenError> {
     Ok(TokenHash::of(token))
 }
 
-/// What may stand behind `Bearer ` (RFC 6750, section 2.1).
+/// Whether a text may follow `Bearer ` (RFC 6750, section 2.1).
 pub(crate) fn is_token68(text: &str) -> bool {
     let body = text.trim_end_matches('=');
     !body.is_empty() && body.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._~+/".contains(&b))

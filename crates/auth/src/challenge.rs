@@ -1,35 +1,36 @@
-//! Why a request is not answered, as HTTP says it (RFC 6750, RFC 9728, MCP "Authorization").
+//! Authentication errors and their HTTP form: status and `WWW-Authenticate` (RFC 6750, RFC 9728, MCP
+//! "Authorization").
 
 use http::{HeaderValue, StatusCode};
 use types::AccountId;
 
 use crate::jwks_cache::FIRST_LOOKUP_INTERVAL;
 
-/// Why somebody is not let in.
+/// Why a request is not authenticated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuthError {
-    /// The request shows no token: 401 without an error, so that a client learns where to get one.
+    /// The request has no token: 401 without an error code, which tells a client where to get a token.
     Missing {
-        /// The scopes that a client is to ask the issuer for; none without an issuer.
+        /// The scopes that a client should request from the issuer; empty without an issuer.
         scopes: Vec<String>,
     },
-    /// What it shows does not count: 401 `invalid_token`.
+    /// The token is not valid: 401 `invalid_token`.
     Invalid {
-        /// For whoever wrote the client. Names no secret and no account.
+        /// For the client's developer. Contains neither a secret nor an account.
         description: String,
-        /// What the operator's log says instead, if it says more.
+        /// The text for the operator's log, if it has more detail.
         log: Option<String>,
-        /// As of `Missing`.
+        /// As in `Missing`.
         scopes: Vec<String>,
     },
-    /// The token counts, and gives none of our profiles: 403 `insufficient_scope`.
+    /// The token is valid and grants no configured profile: 403 `insufficient_scope`.
     InsufficientScope {
-        /// Any of these would do.
+        /// The scopes of which the token needs one.
         needed: Vec<String>,
         /// The account of the token, for the operator's log.
         account: AccountId,
     },
-    /// Whether it counts cannot be told now: 503.
+    /// The token cannot be checked now: 503.
     Unavailable {
         /// For the operator's log.
         reason: String,
@@ -37,7 +38,7 @@ pub enum AuthError {
 }
 
 impl AuthError {
-    /// 401, 403 or 503.
+    /// The HTTP status: 401, 403 or 503.
     #[must_use]
     pub const fn status(&self) -> StatusCode {
         match self {
@@ -47,13 +48,13 @@ impl AuthError {
         }
     }
 
-    /// Whether the caller has shown nothing that is valid, as far as that can be told.
+    /// Whether this counts as a failed attempt: the token has been checked and is not valid.
     #[must_use]
     pub const fn is_failed_attempt(&self) -> bool {
         !matches!(self, Self::Unavailable { .. })
     }
 
-    /// After how many seconds the same request may have another answer.
+    /// Seconds after which the same request may succeed.
     #[must_use]
     pub const fn retry_after_s(&self) -> Option<u64> {
         match self {
@@ -62,8 +63,8 @@ impl AuthError {
         }
     }
 
-    /// The value of `WWW-Authenticate`; `None` where no other token would help. `metadata_url` is where
-    /// [`Authenticator::metadata`](crate::Authenticator::metadata) is served.
+    /// The value of `WWW-Authenticate`; `None` if another token would not help. `metadata_url` is the URL that serves
+    /// [`Authenticator::metadata`](crate::Authenticator::metadata).
     #[must_use]
     pub fn challenge(&self, metadata_url: Option<&str>) -> Option<HeaderValue> {
         let (error, description, scopes) = match self {
@@ -84,7 +85,7 @@ impl AuthError {
         HeaderValue::try_from(format!("Bearer {}", parts.collect::<Vec<_>>().join(", "))).ok()
     }
 
-    /// One sentence for the body of the answer.
+    /// The sentence for the response body.
     #[must_use]
     pub fn message(&self) -> String {
         match self {
@@ -101,7 +102,7 @@ impl AuthError {
 }
 
 impl AuthError {
-    /// One sentence for the operator's log. Never has the token in it.
+    /// The sentence for the operator's log. It never contains the token.
     #[must_use]
     pub fn log_message(&self) -> String {
         match self {
@@ -115,7 +116,7 @@ impl AuthError {
     }
 }
 
-/// What may stand between the quotes of a parameter; anything else is a question mark.
+/// Replaces characters that a quoted parameter cannot contain by question marks.
 fn quoted_string(text: &str) -> String {
     text.chars().map(|c| if matches!(c, ' '..='~') && !matches!(c, '"' | '\\') { c } else { '?' }).collect()
 }

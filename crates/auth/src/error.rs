@@ -6,29 +6,29 @@ use std::path::PathBuf;
 use crate::bearer::TokenHash;
 use crate::jwk::JwksError;
 
-/// What keeps an authenticator from being made.
+/// Why an authenticator cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthConfigError {
-    /// One token would be two principals.
+    /// A token is configured for two principals.
     #[error("the token {0} is configured twice")]
     SameToken(TokenHash),
-    /// `jwks_file` is not there.
+    /// `jwks_file` cannot be read.
     #[error("the issuer's keys in {path} (jwks_file) cannot be read")]
     KeysNotRead {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// `jwks_file` has nothing to verify with.
+    /// `jwks_file` has no usable keys.
     #[error("the issuer's keys in {path} (jwks_file) cannot be used")]
     NoKeys {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: JwksError,
     },
-    /// `jwks_url` could not be trusted.
+    /// No certificate authority is available to verify the server of `jwks_url`.
     #[error("the issuer's keys (jwks_url) cannot be asked for")]
     Roots(#[source] io::Error),
 }

@@ -6,28 +6,28 @@ use types::Principal;
 /// The longest label, in bytes.
 pub const MAX_LABEL_BYTES: usize = 255;
 
-/// Whether a text can be the label of a token: the actor of a record.
+/// Whether a text can be the label of a token, which is the actor of records.
 #[must_use]
 pub fn is_label(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_LABEL_BYTES && !text.chars().any(char::is_control)
 }
 
-/// Who a request comes from.
+/// The authenticated caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Whose records, proposals and sessions it may see.
+    /// The owner of the records, proposals and sessions that the caller may see.
     pub principal: Principal,
-    /// Which tools there are for it.
+    /// The profile of tools.
     pub profile: String,
-    /// How it is known: `token` or `jwt`.
+    /// The kind of credential: `token`, `jwt` or `none`.
     pub credential: &'static str,
 }
 
-/// An identity, and for how long what the request shows stands for it.
+/// An identity, and how long its credential is valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authentication {
-    /// Who calls.
+    /// The caller.
     pub identity: Identity,
-    /// When the token expires; `None` for never.
+    /// When the credential expires; `None` for never.
     pub expires: Option<OffsetDateTime>,
 }

@@ -1,4 +1,4 @@
-//! The OAuth issuer whose JWTs count, and what becomes of their claims.
+//! The OAuth issuer, and the mapping of its claims to identities.
 
 use std::num::NonZeroUsize;
 
@@ -13,35 +13,35 @@ use crate::jwt::{JwtClaims, UnverifiedJwt};
 use crate::verified_tokens::{VerifiedToken, VerifiedTokenCache};
 use crate::{AuthConfigError, AuthError, Authentication, Identity, TokenHash, is_label};
 
-/// An issuer as the configuration has it.
+/// A configured issuer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issuer {
-    /// `iss`, to the letter.
+    /// The required `iss` claim, compared exactly.
     pub issuer: HttpsUrl,
-    /// What `aud` must have: this server.
+    /// The value that the `aud` claim must contain: this server.
     pub audience: String,
-    /// Where its keys stand.
+    /// The source of its keys.
     pub keys: JwksSource,
     /// The claim that names the account.
     pub account_claim: String,
-    /// What stands before it in the account, so that nobody whom the issuer names has the account of a token.
+    /// The prefix of its accounts, so that no claim of the issuer can name the account of a configured token.
     pub account_prefix: String,
     /// The claim that names the actor.
     pub label_claim: Option<String>,
-    /// Which scope gives which profile; of several the last one counts.
+    /// Scopes and their profiles. If several apply, the last one takes precedence.
     pub scopes: Vec<(String, String)>,
-    /// Those that clients are told to ask for.
+    /// The scopes that clients are told to request.
     pub request_scopes: Vec<String>,
 }
 
-/// An issuer and its keys.
+/// An issuer with its keys.
 #[derive(Debug)]
 pub(crate) struct JwtVerifier {
     issuer: Issuer,
     keys: JwksCache,
     verified: VerifiedTokenCache,
-    /// Signatures that are verified at once. Tokens come from strangers, and a signature is a computation (some 50 µs for RSA
-    /// with 4096 bits): half of the processors are left to those whose tokens are known.
+    /// Limits concurrent signature checks. Any client can send tokens, and a check is a computation (some 50 µs for
+    /// RSA with 4096 bits). Half of the processors remain for callers with known tokens.
     verifications: Semaphore,
 }
 
@@ -66,7 +66,7 @@ impl JwtVerifier {
         self.issuer.request_scopes.clone()
     }
 
-    /// RFC 9728, section 2.
+    /// The metadata of RFC 9728, section 2.
     pub(crate) fn metadata(&self, resource: &str) -> Value {
         json!({
             "resource": resource,
@@ -77,7 +77,7 @@ impl JwtVerifier {
         })
     }
 
-    /// The caller of a token with this hash that was verified before.
+    /// The result for a token with this hash that was verified before.
     pub(crate) fn recognize(&self, hash: TokenHash) -> Option<Authentication> {
         let keys = self.keys.current()?;
         self.verified.get(hash, &keys, now_s()).map(VerifiedToken::into_authentication)
@@ -94,7 +94,7 @@ impl JwtVerifier {
             Err(KeyLookupError::Unavailable(reason)) => return Err(AuthError::Unavailable { reason }),
         };
         let verified = {
-            // In turn. It is an error only if the semaphore is closed, which nothing does.
+            // Waits in order of arrival. It fails only if the semaphore is closed, and no code closes it.
             let _permit = self.verifications.acquire().await;
             token.verify(&keys.candidates(key_id, token.algorithm))
         };
@@ -133,13 +133,13 @@ impl JwtVerifier {
 
 impl VerifiedToken {
     fn into_authentication(self) -> Authentication {
-        // A time that no clock reaches is never.
+        // A time that no clock reaches is treated as never.
         let expires = OffsetDateTime::from_unix_timestamp(self.valid_until.ceil() as i64).ok();
         Authentication { identity: self.identity, expires }
     }
 }
 
-/// Now, in seconds since 1970.
+/// The current time, in seconds since 1970.
 fn now_s() -> f64 {
     OffsetDateTime::now_utc().unix_timestamp() as f64
 }

@@ -1,4 +1,4 @@
-//! The keys of an issuer (RFC 7517, RFC 7518): which there are, and what each may verify.
+//! The keys of an issuer (RFC 7517, RFC 7518), and the algorithms that each may verify.
 
 use std::sync::Arc;
 
@@ -8,11 +8,10 @@ use ring::signature::{self, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The most keys that a set may have. Issuers have a handful.
+/// The most keys of a set. Issuers publish a handful.
 const MAX_KEYS: usize = 100;
 
-/// How a JWT can be signed. All of them with a public and a private key: one that is verified with the secret that it is
-/// signed with would let everybody who can read the set of keys sign.
+/// Signature algorithms of JWTs. All are asymmetric: with a shared secret, every reader of the key set could sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Algorithm {
     Rs256,
@@ -29,7 +28,7 @@ pub(crate) enum Algorithm {
 impl Algorithm {
     const RSA: [Self; 6] = [Self::Rs256, Self::Rs384, Self::Rs512, Self::Ps256, Self::Ps384, Self::Ps512];
 
-    /// By its name in a header or a key; `None` for any other, `none` and `HS256` among them.
+    /// The algorithm with this name in a header or a key. `None` for all others, such as `none` and `HS256`.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "RS256" => Self::Rs256,
@@ -40,7 +39,7 @@ impl Algorithm {
             "PS512" => Self::Ps512,
             "ES256" => Self::Es256,
             "ES384" => Self::Es384,
-            // RFC 9864 has the curve in the name.
+            // RFC 9864 names the curve.
             "EdDSA" | "Ed25519" => Self::EdDsa,
             _ => return None,
         })
@@ -51,7 +50,7 @@ impl Algorithm {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PublicKey {
     id: Option<String>,
-    /// What it may verify: by its type and, if it says so, by its own word. Never what a token asks for.
+    /// The algorithms that the key may verify, by its type and its `alg` member. A token cannot add one.
     algorithms: Vec<Algorithm>,
     material: Material,
 }
@@ -62,12 +61,12 @@ enum Material {
         modulus: Vec<u8>,
         exponent: Vec<u8>,
     },
-    /// A point of P-256 or P-384, uncompressed, or one of Ed25519.
+    /// An uncompressed point of P-256 or P-384, or a point of Ed25519.
     Point(Vec<u8>),
 }
 
 impl PublicKey {
-    /// Whether the signature is this key's over these bytes.
+    /// Whether the signature over the message was made with this key.
     pub(crate) fn verify(&self, algorithm: Algorithm, message: &[u8], given: &[u8]) -> bool {
         if !self.algorithms.contains(&algorithm) {
             return false;
@@ -96,7 +95,7 @@ impl PublicKey {
     }
 }
 
-/// What a set holds for us of each key. Other members are passed over, as the RFC has it.
+/// The members of a key that are read. Others are ignored, as the RFC requires.
 #[derive(Deserialize)]
 struct RawJwk {
     kty: String,
@@ -113,7 +112,7 @@ struct RawJwk {
 }
 
 impl RawJwk {
-    /// The key, if it is one that verifies signatures and that we can use.
+    /// The key, if it is for signatures and of a supported type.
     fn into_key(self) -> Option<PublicKey> {
         let is_for_signatures = self.usage.as_deref().is_none_or(|usage| usage == "sig")
             && self.key_ops.as_ref().is_none_or(|ops| ops.iter().any(|op| op == "verify"));
@@ -139,7 +138,8 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text).ok()
 }
 
-/// 2048 to 8192 bits: what `ring` verifies with. Some issuers put zeros in front, which it would refuse.
+/// Accepts 2048 to 8192 bits, the range of `ring`. Leading zeros are removed: some issuers add them, and `ring`
+/// rejects them.
 fn rsa(n: &str, e: &str) -> Option<Material> {
     let without_zeros = |bytes: Vec<u8>| bytes.into_iter().skip_while(|byte| *byte == 0).collect::<Vec<_>>();
     let (modulus, exponent) = (without_zeros(decoded(n)?), without_zeros(decoded(e)?));
@@ -153,22 +153,22 @@ fn point(x: &str, y: &str, width: usize) -> Option<Material> {
     (x.len() == width && y.len() == width).then(|| Material::Point([[4].as_slice(), &x, &y].concat()))
 }
 
-/// The keys that an issuer has published.
+/// The published keys of an issuer.
 #[derive(Debug)]
 pub(crate) struct Jwks(Vec<Arc<PublicKey>>);
 
-/// A text that is no set of keys.
+/// Why a text is not a usable key set.
 #[derive(Debug, thiserror::Error)]
 pub enum JwksError {
-    /// No JSON, or no member `keys` with a list.
+    /// The text is not JSON, or has no list `keys`.
     #[error("this is no JSON Web Key Set (RFC 7517): {0}")]
     Format(#[from] serde_json::Error),
-    /// Nothing in it can verify.
+    /// No key of the set can verify signatures.
     #[error(
         "it holds no key that can be used: RSA of 2048 to 8192 bits, EC on P-256 or P-384, or Ed25519, for signatures"
     )]
     Empty,
-    /// More than anybody needs.
+    /// The set has too many keys.
     #[error("it holds more than {MAX_KEYS} keys")]
     TooMany,
 }
@@ -183,7 +183,7 @@ impl Jwks {
         if document.keys.len() > MAX_KEYS {
             return Err(JwksError::TooMany);
         }
-        // A key of a kind that we do not know must not cost the others.
+        // A key of an unknown type must not invalidate the others.
         let keys = document.keys.into_iter().filter_map(|key| serde_json::from_value::<RawJwk>(key).ok()?.into_key());
         let keys: Vec<Arc<PublicKey>> = keys.map(Arc::new).collect();
         if keys.is_empty() { Err(JwksError::Empty) } else { Ok(Self(keys)) }
@@ -198,8 +198,8 @@ impl Jwks {
         self.0.iter().any(|published| **published == *key)
     }
 
-    /// The keys that a token of this header may be signed with: those of its id, or, if it names none, the only one there is
-    /// for its algorithm.
+    /// The keys that may have signed a token with this header: those with its id. Without an id, the key for its
+    /// algorithm, if there is exactly one.
     pub(crate) fn candidates(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<&Arc<PublicKey>> {
         let able = self.0.iter().filter(|key| key.algorithms.contains(&algorithm));
         match id {

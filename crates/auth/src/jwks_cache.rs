@@ -1,4 +1,4 @@
-//! Where the issuer's keys come from, and when they are looked up again.
+//! The cached keys of the issuer, and when they are fetched again.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,28 +10,28 @@ use crate::AuthConfigError;
 use crate::jwk::{Algorithm, Jwks};
 use crate::jwks_fetch::{HttpsUrl, JwksFetcher};
 
-/// Keys that are older than this are looked up again, while they still count.
+/// The age after which keys are fetched again. They remain valid meanwhile.
 const REFRESH_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// Keys that could not be looked up for so long count no more: the issuer may have withdrawn one.
+/// The age after which keys are no longer valid: the issuer may have withdrawn one.
 const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Whatever tokens name, a key that is not there is looked up no more often than this.
+/// The shortest interval between fetches for missing keys, whatever keys tokens name.
 const LOOKUP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The same while there are no keys at all.
+/// The interval while there are no keys at all.
 pub(crate) const FIRST_LOOKUP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Where an issuer's keys stand (a JSON Web Key Set).
+/// The source of an issuer's keys (a JSON Web Key Set).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JwksSource {
-    /// In a file, read when the authenticator is made.
+    /// A file, read when the authenticator is created.
     File(PathBuf),
-    /// At an address, read when they are needed.
+    /// A URL, fetched when keys are needed.
     Url(HttpsUrl),
 }
 
-/// The keys, wherever they are from.
+/// The keys, from either source.
 #[derive(Debug)]
 pub(crate) enum JwksCache {
     Fixed(Arc<Jwks>),
@@ -43,7 +43,7 @@ pub(crate) enum JwksCache {
 pub(crate) enum KeyLookupError {
     /// The issuer has no such key.
     Unknown,
-    /// The issuer could not be asked.
+    /// The issuer cannot be reached; the text is the reason.
     Unavailable(String),
 }
 
@@ -58,7 +58,7 @@ impl JwksCache {
         }
     }
 
-    /// A set that has a key for such a header.
+    /// The key set, once it has a key for this header.
     pub(crate) async fn keys_for(&self, id: Option<&str>, algorithm: Algorithm) -> Result<Arc<Jwks>, KeyLookupError> {
         match self {
             Self::Fixed(keys) if keys.candidates(id, algorithm).is_empty() => Err(KeyLookupError::Unknown),
@@ -67,7 +67,7 @@ impl JwksCache {
         }
     }
 
-    /// The keys that are valid now, without waiting for the issuer.
+    /// The valid keys, without waiting for the issuer.
     pub(crate) fn current(&self) -> Option<Arc<Jwks>> {
         match self {
             Self::Fixed(keys) => Some(Arc::clone(keys)),
@@ -81,21 +81,21 @@ fn read_file(path: &Path) -> Result<Jwks, AuthConfigError> {
     Jwks::parse(&json).map_err(|source| AuthConfigError::NoKeys { path: path.to_owned(), source })
 }
 
-/// Keys behind a URL.
+/// The keys at a URL.
 #[derive(Debug)]
 pub(crate) struct RemoteJwks {
     fetcher: JwksFetcher,
     clock: Clock,
     state: Mutex<State>,
-    /// Held while they are looked up: one at a time.
+    /// Held during a fetch, so that one runs at a time.
     refresh_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// And when they were looked up.
+    /// The keys, and when they were fetched.
     keys: Option<(Arc<Jwks>, Duration)>,
-    /// When it was last tried, and why that failed, if it did.
+    /// The time of the last fetch, and its error if it failed.
     last_attempt: Option<(Duration, Option<String>)>,
 }
 
@@ -110,11 +110,11 @@ impl RemoteJwks {
             return Ok(keys);
         }
         let refresh_lock = Arc::clone(&self.refresh_lock).lock_owned().await;
-        // Whoever had the turn before may have found it.
+        // The previous holder of the lock may have fetched the key.
         let cached = self.cached();
         let pause = if cached.is_some() { LOOKUP_INTERVAL } else { FIRST_LOOKUP_INTERVAL };
         if !cached.is_some_and(|(keys, _)| fits(&keys)) && !self.attempted_within(pause) {
-            // In a task of its own: a caller that goes away does not stop what others wait for.
+            // In a separate task: a caller that goes away must not stop a fetch that others wait for.
             let _ = tokio::spawn(Arc::clone(self).refresh(refresh_lock)).await;
         }
         match self.cached().filter(|(keys, _)| fits(keys)) {
@@ -123,7 +123,7 @@ impl RemoteJwks {
         }
     }
 
-    /// The keys that are valid now; old ones are looked up again meanwhile.
+    /// The valid keys. Starts a fetch in the background if they are old.
     fn current(self: &Arc<Self>) -> Option<Arc<Jwks>> {
         let (keys, age) = self.cached()?;
         if age >= REFRESH_AFTER {
@@ -132,7 +132,7 @@ impl RemoteJwks {
         Some(keys)
     }
 
-    /// Looks them up while requests go on with those that there are.
+    /// Fetches the keys while requests continue with the cached ones.
     fn refresh_in_background(self: &Arc<Self>) {
         if self.attempted_within(LOOKUP_INTERVAL) {
             return;
@@ -162,7 +162,7 @@ impl RemoteJwks {
         drop(refresh_lock);
     }
 
-    /// The keys that count, and how old they are.
+    /// The valid keys and their age.
     fn cached(&self) -> Option<(Arc<Jwks>, Duration)> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (keys, since) = state.keys.as_ref()?;
@@ -185,7 +185,7 @@ impl RemoteJwks {
     }
 }
 
-/// Time since the authenticator was made. Tests set it forward.
+/// Time since the authenticator was created. Tests advance it.
 #[derive(Debug)]
 struct Clock {
     start: Instant,
@@ -221,7 +221,7 @@ impl RemoteJwks {
         *self.clock.ahead.lock().unwrap() += by;
     }
 
-    /// Waits for a look-up that is under way.
+    /// Waits for a running fetch.
     pub(crate) async fn refreshed(&self) {
         drop(self.refresh_lock.lock().await);
     }

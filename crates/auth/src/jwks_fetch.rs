@@ -1,4 +1,4 @@
-//! One GET of a set of keys. hyper itself, since nothing more is wanted: no redirect is followed, no proxy is looked for.
+//! Fetches a key set with one GET request. It uses hyper directly, so redirects and proxies are never followed.
 
 use std::io;
 use std::pin::pin;
@@ -18,29 +18,29 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// How long everything may take, from the name of the host to the last byte.
+/// The timeout of the whole fetch, name resolution included.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The largest set of keys, in bytes.
+/// The largest key set, in bytes.
 const MAX_BYTES: usize = 1024 * 1024;
 
-/// An address of the web: `https`, or `http` on this machine, where nobody is between.
+/// A URL with `https`, or with `http` on this machine, where traffic cannot be intercepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpsUrl {
     text: String,
     uri: Uri,
 }
 
-/// A text that is no such address.
+/// Why a text is not such a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HttpsUrlError {
-    /// It cannot be read.
+    /// The text is not a URL.
     #[error("it is no URL such as https://login.example.com/keys")]
     Format,
-    /// Whoever is between could change what comes back.
+    /// The URL has `http`, so the response could be modified on its way.
     #[error("it must begin with https:// (http:// is for this machine only: localhost, 127.0.0.1, [::1])")]
     Insecure,
-    /// A name or a password in it would be sent nowhere and logged everywhere.
+    /// The URL has a user name or a password, which would not be sent but would be logged.
     #[error("it must have no user name and no password in it")]
     Userinfo,
 }
@@ -66,7 +66,7 @@ impl FromStr for HttpsUrl {
 }
 
 impl HttpsUrl {
-    /// As it was written, to the letter.
+    /// The URL as configured.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -81,24 +81,24 @@ impl HttpsUrl {
     }
 }
 
-/// An IPv6 address stands in brackets in a URL, and nowhere else.
+/// URLs have IPv6 addresses in brackets; other interfaces do not.
 fn strip_brackets(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-/// Gets what stands at one address.
+/// Fetches the document at one URL.
 #[derive(Debug)]
 pub(crate) struct JwksFetcher {
     url: HttpsUrl,
-    /// For `https`.
+    /// The TLS configuration, for `https`.
     tls: Option<Arc<ClientConfig>>,
 }
 
 impl JwksFetcher {
-    /// Trusts whom the system trusts (`SSL_CERT_FILE` names others).
+    /// Trusts the system's certificate authorities (`SSL_CERT_FILE` overrides them).
     ///
     /// # Errors
-    /// If that is nobody.
+    /// An error if the system has none.
     pub(crate) fn new(url: HttpsUrl) -> io::Result<Self> {
         let mut roots = RootCertStore::empty();
         if url.is_https() {
@@ -121,7 +121,7 @@ impl JwksFetcher {
         &self.url
     }
 
-    /// The body of the answer, which must be a 200 of at most 1 MiB, within 5 s.
+    /// Returns the response body. The status must be 200, the size at most 1 MiB, and the time at most 5 s.
     pub(crate) async fn fetch(&self) -> io::Result<Bytes> {
         let timed_out = |_| io::Error::other(format!("no answer within {} s", TIMEOUT.as_secs()));
         tokio::time::timeout(TIMEOUT, self.connect_and_get()).await.map_err(timed_out)?
@@ -155,7 +155,7 @@ impl JwksFetcher {
             Ok(body.map_err(|error| io::Error::other(error_chain(&*error)))?.to_bytes())
         });
         let mut connection = pin!(connection);
-        // The connection may be over before all that came over it has been taken.
+        // The connection may end before its buffered response has been read.
         let mut is_over = false;
         loop {
             tokio::select! {
@@ -166,7 +166,7 @@ impl JwksFetcher {
     }
 }
 
-/// An error and what is behind it: hyper says the one, the system the other.
+/// The error with all of its causes: hyper names the failed step, the system the reason.
 fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -1,4 +1,4 @@
-//! One JWT of the issuer (RFC 7515, RFC 7519, RFC 9068): its parts, its signature, its claims.
+//! A JWT of the issuer (RFC 7515, RFC 7519, RFC 9068): its parts, signature and claims.
 
 use std::sync::Arc;
 
@@ -9,20 +9,21 @@ use serde_json::{Map, Value};
 
 use crate::jwk::{Algorithm, PublicKey};
 
-/// How far the issuer's clock may be from ours.
+/// The tolerated difference between the issuer's clock and the server's, in seconds.
 const LEEWAY_S: f64 = 30.0;
 
-/// A token whose signature nobody has looked at: only its header may be read, and only to find the key.
+/// A JWT whose signature has not been verified. Only its header may be used, and only to find the key.
 pub(crate) struct UnverifiedJwt<'t> {
     pub(crate) algorithm: Algorithm,
     pub(crate) key_id: Option<String>,
-    /// Header and claims as they were signed.
+    /// Header and claims, in the signed encoding.
     signed: &'t str,
     claims: &'t str,
     signature: Vec<u8>,
 }
 
-/// What counts in a header. A key in it (`jwk`, `jku`, `x5c`, `x5u`) is whoever's who made the token.
+/// The header members that are read. A key in the header (`jwk`, `jku`, `x5c`, `x5u`) is ignored: the token's author
+/// chose it.
 #[derive(Deserialize)]
 struct Header {
     alg: String,
@@ -30,14 +31,14 @@ struct Header {
     crit: Option<Value>,
 }
 
-/// Claims behind a signature that holds.
+/// The claims of a JWT with a valid signature.
 #[derive(Debug)]
 pub(crate) struct JwtClaims(Map<String, Value>);
 
-/// Why a token does not count; a sentence for whoever wrote the client.
+/// Why a JWT is rejected, as a sentence for the client's developer.
 pub(crate) type JwtError = &'static str;
 
-/// Three parts with a dot between them; whether they are anything is another question.
+/// Whether a token has the three parts of a JWT. The parts are not checked.
 pub(crate) fn looks_like_jwt(token: &str) -> bool {
     token.split('.').count() == 3
 }
@@ -58,7 +59,7 @@ impl<'t> UnverifiedJwt<'t> {
         Ok(Self { algorithm, key_id: header.kid, signed, claims, signature })
     }
 
-    /// The claims and the key that signed them, if it is one of these.
+    /// Returns the claims and the key that signed them, if the key is one of these.
     pub(crate) fn verify(&self, keys: &[&Arc<PublicKey>]) -> Result<(JwtClaims, Arc<PublicKey>), JwtError> {
         let signed_by = |key: &&&Arc<PublicKey>| key.verify(self.algorithm, self.signed.as_bytes(), &self.signature);
         let key = keys.iter().find(signed_by).ok_or("the signature of the token does not hold")?;
@@ -70,7 +71,7 @@ impl<'t> UnverifiedJwt<'t> {
 }
 
 impl JwtClaims {
-    /// Checks that it is from this issuer, for us, and valid now; until when it is (both in seconds since 1970).
+    /// Checks issuer, audience and time. Returns the end of the validity. Times are in seconds since 1970.
     pub(crate) fn check(&self, issuer: &str, audience: &str, now: f64) -> Result<f64, JwtError> {
         if self.text("iss") != Some(issuer) {
             return Err("the token is not from the issuer of this server (iss)");
@@ -93,7 +94,7 @@ impl JwtClaims {
         self.0.get(name).and_then(Value::as_str)
     }
 
-    /// A claim that is a string, or a list of them.
+    /// A claim that is a string or a list of strings.
     fn texts<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         let (one, many) = match self.0.get(name) {
             Some(Value::Array(many)) => (None, Some(many)),
@@ -102,12 +103,12 @@ impl JwtClaims {
         one.into_iter().chain(many.into_iter().flatten()).filter_map(Value::as_str)
     }
 
-    /// `scope` (RFC 9068), and `scp` as some issuers have it: one text with spaces, or a list.
+    /// The scopes: `scope` (RFC 9068), or `scp` as some issuers have it. Each is one text with spaces, or a list.
     pub(crate) fn scopes(&self) -> impl Iterator<Item = &str> {
         self.texts("scope").chain(self.texts("scp")).flat_map(|text| text.split(' ')).filter(|scope| !scope.is_empty())
     }
 
-    /// A NumericDate: seconds since 1970, perhaps with a fraction.
+    /// A NumericDate: seconds since 1970, possibly with a fraction.
     fn time(&self, name: &str) -> Result<Option<f64>, JwtError> {
         match self.0.get(name) {
             None => Ok(None),

@@ -1,8 +1,8 @@
-//! The identity behind an `Authorization` header: bearer tokens that the configuration knows by their hashes, and JWTs of one
-//! OAuth issuer.
+//! The identity behind an `Authorization` header: bearer tokens that the configuration knows by their hashes, and
+//! JWTs of one OAuth issuer.
 //!
-//! [`Authenticator::identify`] is the entry point. It reads the `Authorization` header only: a token in a query string is logged by
-//! every proxy. This crate serves no HTTP and knows no MCP.
+//! [`Authenticator::identify`] is the entry point. It reads the `Authorization` header only: a token in a query
+//! string is logged by every proxy. This crate serves no HTTP and knows no MCP.
 
 mod authenticator;
 mod bearer;

@@ -1,4 +1,4 @@
-//! Everybody who must be let in, and everybody who must not, with real keys and a real server for the issuer's.
+//! Credentials that must be accepted or rejected, with real keys and a real HTTP server for the issuer's keys.
 
 mod jwts;
 mod lookups;

@@ -1,4 +1,4 @@
-//! Reading the message of a request: bounded in bytes, in time, and in what all requests of an account weigh together.
+//! Reads the message of a request, with limits on its size, its time, and the memory of all requests of an account.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use crate::error_response::HttpError;
 use crate::quota::{AccountUsage, InFlightBytes};
 
-/// How long a message may take to arrive: no session of the database waits for it (attack HT10).
+/// How long a message may take to arrive. No database session waits for it (attack HT10).
 const BODY_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The longest message that opens a session, in bytes.
+/// The longest `initialize` message, in bytes.
 const MAX_INITIALIZE_BYTES: usize = 64 << 10;
 
-/// A message and what it was sent with.
+/// A parsed message and the head of its request.
 pub(crate) struct RequestBody {
     pub(crate) parts: Parts,
     pub(crate) bytes: Bytes,
@@ -57,12 +57,13 @@ pub(crate) async fn read(request: Request<Body>, account: &AccountUsage) -> Resu
     Ok(RequestBody { parts, bytes, message, in_flight_bytes })
 }
 
-/// What opens a session is kept for as long as the session.
+/// Whether a message opens a session. It is kept as long as the session.
 fn is_initialize(message: &RxJsonRpcMessage<RoleServer>) -> bool {
     matches!(message, JsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::InitializeRequest(_)))
 }
 
-/// What a page can send without asking first is not JSON (attack HT05).
+/// Whether the content type is JSON. A page cannot send JSON to another origin without a preflight request (attack
+/// HT05).
 fn is_json(parts: &Parts) -> bool {
     let mut types = parts.headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(only), None) = (types.next(), types.next()) else { return false };

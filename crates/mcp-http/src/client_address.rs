@@ -9,7 +9,7 @@ use crate::connections::HttpConnection;
 use crate::host_check::is_loopback_host;
 use crate::trusted_proxies::{ClientNetwork, PROXY_HEADERS, TrustedProxies};
 
-/// The sender of a request.
+/// The sender of a request: its connection, and its address from behind a trusted proxy.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientAddress {
     pub(crate) connection: Arc<HttpConnection>,
@@ -25,8 +25,8 @@ impl ClientAddress {
         ClientNetwork::of(self.address)
     }
 
-    /// Whether a program on this machine sent the request for itself. A proxy on this machine cannot be told from one if it is
-    /// not listed, adds no header and passes on a Host header that names loopback.
+    /// Whether a program on this machine sent the request itself. An unlisted proxy on this machine looks the same if
+    /// it adds no header and forwards a Host header that names loopback.
     pub(crate) fn is_local(&self, proxies: &TrustedProxies, headers: &HeaderMap) -> bool {
         let peer = self.connection.peer();
         peer.is_loopback()

@@ -1,9 +1,9 @@
-//! How many connections there are, of all clients and of each: what has not shown a credential yet gives way first.
+//! Limits connections, in total and per client. Unauthenticated connections are evicted first.
 //!
 //! ```text
-//! connection   general lane: any request            reserve lane: probes, and any request from loopback
-//! is counted   by the network of its peer, unless that is loopback or a trusted proxy
-//! gives way    while it waits for a request and none of its requests has been authenticated, the oldest first
+//! lanes      general: any request        reserve: health checks, and any request from loopback
+//! counted    by the network of the peer, except loopback and trusted proxies
+//! evictable  between requests, while no request has been authenticated; the oldest first
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,13 +20,13 @@ use crate::trusted_proxies::{ClientNetwork, TrustedProxies};
 /// How long a client may take from connecting to the end of the head of its first request, TLS included.
 pub(crate) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connections beyond those that the operator allows, for probes and for loopback.
+/// Connections beyond the operator's limit, for health checks and loopback.
 const RESERVED_CONNECTIONS: usize = 32;
 
-/// Refused requests on one connection, without one that is answered between them, after which it is closed.
+/// Consecutive rejected requests after which a connection is closed.
 const MAX_CONSECUTIVE_REFUSALS: u32 = 8;
 
-/// All connections.
+/// All connections and their limits.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimits {
     table: Mutex<Table>,
@@ -46,7 +46,7 @@ struct Table {
 struct Lane {
     open: usize,
     capacity: usize,
-    /// Those that give way, by age.
+    /// The connections that may be evicted, by age.
     evictable: BTreeMap<u64, (ClientNetwork, CancellationToken)>,
 }
 
@@ -55,7 +55,7 @@ impl Lane {
         Self { open: 0, capacity, evictable: BTreeMap::new() }
     }
 
-    /// Closes the oldest connection that gives way, of this network if one is given; whether there was one.
+    /// Closes the oldest evictable connection, of this network if one is given. Returns whether there was one.
     fn evict(&mut self, network: Option<ClientNetwork>) -> bool {
         let is_meant = |of: &ClientNetwork| network.is_none_or(|network| *of == network);
         let found = self.evictable.iter().find(|(_, (of, _))| is_meant(of)).map(|(id, _)| *id);
@@ -63,14 +63,14 @@ impl Lane {
         evicted.map(|(_, evicted)| evicted.cancel()).is_some()
     }
 
-    /// Whether there is room for one more, perhaps because another one gives way; with `instead_of` only in the place of one of
-    /// this network.
+    /// Whether one more connection fits, possibly after an eviction. With `instead_of`, only a connection of this
+    /// network may be evicted, and must be.
     fn make_room(&mut self, instead_of: Option<ClientNetwork>) -> bool {
         instead_of.is_none() && self.open < self.capacity || self.evict(instead_of)
     }
 }
 
-/// Why a connection is closed as soon as it is there.
+/// Why a connection is closed at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConnectionLimitError {
     #[error("the address has as many connections as it may have (connections_per_address)")]
@@ -80,7 +80,7 @@ pub(crate) enum ConnectionLimitError {
 }
 
 impl ConnectionLimits {
-    /// At most `capacity` of all clients and `per_network` of each.
+    /// At most `capacity` connections in total and `per_network` of each network.
     pub(crate) fn new(capacity: usize, per_network: usize, proxies: TrustedProxies) -> Arc<Self> {
         let (general, reserve) = (Lane::new(capacity), Lane::new(RESERVED_CONNECTIONS));
         let table = Mutex::new(Table { next_id: 0, general, reserve, by_network: HashMap::new() });
@@ -91,7 +91,7 @@ impl ConnectionLimits {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one more connection in.
+    /// Accepts a connection.
     pub(crate) fn admit(
         self: &Arc<Self>,
         peer: SocketAddr,
@@ -128,44 +128,44 @@ impl ConnectionLimits {
     }
 }
 
-/// One connection, for the requests that come over it.
+/// A connection, as its requests see it.
 #[derive(Debug)]
 pub(crate) struct HttpConnection {
     id: u64,
     address: IpAddr,
     network: ClientNetwork,
-    /// Not from loopback, and not from a trusted proxy.
+    /// Whether the limit per network applies: not for loopback and trusted proxies.
     is_bounded: bool,
     is_reserve: bool,
-    /// The head of its first request has arrived.
+    /// Whether the head of its first request has arrived.
     has_request: AtomicBool,
-    /// A request of it was authenticated.
+    /// Whether one of its requests was authenticated.
     is_authenticated: AtomicBool,
-    /// In a row.
+    /// Consecutive rejected requests.
     refusals: AtomicU32,
     evicted: CancellationToken,
     all: Arc<ConnectionLimits>,
 }
 
 impl HttpConnection {
-    /// The address at its other end.
+    /// The address of the peer.
     pub(crate) fn peer(&self) -> IpAddr {
         self.address
     }
 
-    /// Whether it is one of those that are kept for probes, and nothing else is answered over it.
+    /// Whether the connection is reserved for health checks, so that other requests are rejected.
     pub(crate) fn is_for_health_checks(&self) -> bool {
         self.is_reserve && self.is_bounded
     }
 
-    /// A request has arrived: it does not give way until the request has been answered.
+    /// Notes the arrival of a request. The connection cannot be evicted until the request has been answered.
     pub(crate) fn begin_request(&self) {
         self.has_request.store(true, Ordering::Relaxed);
         let mut table = self.all.table();
         self.lane(&mut table).evictable.remove(&self.id);
     }
 
-    /// The answer of a request is there; whether the connection is to be closed with it.
+    /// Notes the answer of a request. Returns whether the connection must be closed after it.
     pub(crate) fn end_request(&self, is_refused: bool) -> bool {
         self.mark_evictable(&mut self.all.table());
         if !is_refused {
@@ -174,7 +174,7 @@ impl HttpConnection {
         self.is_reserve || is_refused && self.refusals.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_CONSECUTIVE_REFUSALS
     }
 
-    /// A request of it was authenticated: it gives way no more.
+    /// Notes an authenticated request. The connection cannot be evicted any more.
     pub(crate) fn mark_authenticated(&self) {
         self.is_authenticated.store(true, Ordering::Relaxed);
     }
@@ -189,7 +189,8 @@ impl HttpConnection {
         if self.is_reserve { &mut table.reserve } else { &mut table.general }
     }
 
-    /// Ends when the connection has to: it gave way, or its first request did not come in time after `since`.
+    /// Returns when the connection must end, with the reason: it was evicted, or its first request did not arrive in
+    /// time after `since`.
     pub(crate) async fn wait_until_evicted(&self, since: Instant) -> &'static str {
         tokio::select! {
             () = self.evicted.cancelled() => return EVICTED,
@@ -205,7 +206,7 @@ impl HttpConnection {
 
 const EVICTED: &str = "it gave way to another one";
 
-/// What a connection takes, until this is dropped.
+/// The slot of a connection, released on drop.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot(Arc<HttpConnection>);
 
@@ -216,7 +217,7 @@ impl Drop for ConnectionSlot {
         let lane = connection.lane(&mut table);
         lane.open -= 1;
         lane.evictable.remove(&connection.id);
-        // A request of it may go on, and is not to be put among those that wait.
+        // A request may outlive its connection. The cancelled token keeps it out of the evictable connections.
         connection.evicted.cancel();
         if let Some(open) = table.by_network.get_mut(&connection.network) {
             *open -= 1;
@@ -231,14 +232,14 @@ impl Drop for ConnectionSlot {
 mod tests {
     use super::*;
 
-    struct OpenBackend(Arc<HttpConnection>, Option<ConnectionSlot>);
+    struct OpenConnection(Arc<HttpConnection>, Option<ConnectionSlot>);
 
-    fn admit(all: &Arc<ConnectionLimits>, peer: &str) -> Result<OpenBackend, ConnectionLimitError> {
+    fn admit(all: &Arc<ConnectionLimits>, peer: &str) -> Result<OpenConnection, ConnectionLimitError> {
         let peer = SocketAddr::new(peer.parse().unwrap(), 4711);
-        all.admit(peer).map(|(connection, slot)| OpenBackend(connection, Some(slot)))
+        all.admit(peer).map(|(connection, slot)| OpenConnection(connection, Some(slot)))
     }
 
-    impl OpenBackend {
+    impl OpenConnection {
         fn has_given_way(&self) -> bool {
             self.0.evicted.is_cancelled()
         }
@@ -260,12 +261,12 @@ mod tests {
     fn silent_connections_give_way_and_authenticated_ones_do_not() {
         let all = limits(3, 3);
         let kept = admit(&all, "192.0.2.1").unwrap().answers();
-        let mut silent: Vec<OpenBackend> = (0..2).map(|_| admit(&all, "192.0.2.1").unwrap()).collect();
+        let mut silent: Vec<OpenConnection> = (0..2).map(|_| admit(&all, "192.0.2.1").unwrap()).collect();
         let other = admit(&all, "192.0.2.2").unwrap();
         assert!(silent[0].has_given_way() && !silent[1].has_given_way(), "the oldest one first");
         assert!(!other.0.is_reserve && !kept.has_given_way());
         silent.remove(0);
-        // While a request is answered the connection does not give way; after one that was not authenticated it does.
+        // A connection cannot be evicted while a request runs, and can be again after one that was not authenticated.
         silent[0].0.begin_request();
         other.0.begin_request();
         let probe = admit(&all, "192.0.2.3").unwrap();
@@ -279,16 +280,16 @@ mod tests {
     #[test]
     fn an_address_has_its_share_and_loopback_and_proxies_are_not_counted() {
         let all = limits(100, 2);
-        let _two: Vec<OpenBackend> = (0..2).map(|_| admit(&all, "2001:db8::1").unwrap().answers()).collect();
+        let _two: Vec<OpenConnection> = (0..2).map(|_| admit(&all, "2001:db8::1").unwrap().answers()).collect();
         assert_eq!(admit(&all, "2001:db8::2").err(), Some(ConnectionLimitError::PerAddress), "the same network");
         assert!(admit(&all, "2001:db8:0:1::1").is_ok());
         for unbounded in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.1"] {
-            let open: Vec<OpenBackend> = (0..5).map(|_| admit(&all, unbounded).unwrap()).collect();
+            let open: Vec<OpenConnection> = (0..5).map(|_| admit(&all, unbounded).unwrap()).collect();
             assert!(open.iter().all(|one| !one.has_given_way()), "{unbounded}");
         }
-        // One that has its share replaces its own silent ones, and no others.
+        // A network at its limit replaces its own silent connections, not those of others.
         let other = admit(&all, "192.0.2.1").unwrap();
-        let own: Vec<OpenBackend> = (0..3).map(|_| admit(&all, "192.0.2.2").unwrap()).collect();
+        let own: Vec<OpenConnection> = (0..3).map(|_| admit(&all, "192.0.2.2").unwrap()).collect();
         assert!(own[0].has_given_way() && !own[1].has_given_way() && !other.has_given_way());
     }
 
@@ -296,20 +297,20 @@ mod tests {
     #[test]
     fn when_all_connections_are_in_use_probes_and_loopback_are_still_taken() {
         let all = limits(2, 100);
-        let _in_use: Vec<OpenBackend> = (0..2).map(|_| admit(&all, "192.0.2.1").unwrap().answers()).collect();
+        let _in_use: Vec<OpenConnection> = (0..2).map(|_| admit(&all, "192.0.2.1").unwrap().answers()).collect();
         let local = admit(&all, "127.0.0.1").unwrap();
         assert!(local.0.is_reserve && !local.0.is_for_health_checks());
         let probe = admit(&all, "192.0.2.2").unwrap();
         assert!(probe.0.is_for_health_checks());
-        // However many silent ones come after it, the newest one has its turn.
-        let flood: Vec<OpenBackend> =
+        // The newest connection gets a slot, however many silent ones follow.
+        let flood: Vec<OpenConnection> =
             (0..10 * RESERVED_CONNECTIONS).map(|_| admit(&all, "192.0.2.3").unwrap()).collect();
         assert!(probe.has_given_way() && !flood.last().unwrap().has_given_way() && !local.has_given_way());
         drop(flood);
         let probe = admit(&all, "192.0.2.2").unwrap();
         probe.0.begin_request();
         assert!(probe.0.end_request(false), "it is closed with its answer");
-        let busy: Vec<OpenBackend> = std::iter::from_fn(|| admit(&all, "192.0.2.4").ok())
+        let busy: Vec<OpenConnection> = std::iter::from_fn(|| admit(&all, "192.0.2.4").ok())
             .take(10 * RESERVED_CONNECTIONS)
             .inspect(|one| one.0.begin_request())
             .collect();
@@ -322,8 +323,8 @@ mod tests {
     fn nothing_is_left_of_connections_that_have_ended() {
         let all = limits(2, 2);
         for _ in 0..10 {
-            let mut open: Vec<OpenBackend> = (0..5).filter_map(|_| admit(&all, "192.0.2.1").ok()).collect();
-            // A request that goes on after its connection.
+            let mut open: Vec<OpenConnection> = (0..5).filter_map(|_| admit(&all, "192.0.2.1").ok()).collect();
+            // A request that outlives its connection.
             let last = open.last_mut().unwrap();
             last.0.begin_request();
             drop(last.1.take());

@@ -1,4 +1,4 @@
-//! What is answered to a request that gets no further: a status, and a JSON-RPC error without an id for clients that show it.
+//! Rejected requests and their responses: a status, and a JSON-RPC error for clients that display it.
 
 use auth::AuthError;
 use axum::body::Body;
@@ -13,39 +13,39 @@ use crate::quota::QuotaError;
 
 pub(crate) const STOPPING: &str = "the server is stopping";
 
-/// Why a request gets no further.
+/// Why a request is rejected.
 #[derive(Debug)]
 pub(crate) enum HttpError {
     Host(HostError),
-    /// Not ready yet: why.
+    /// The server is not ready, for this reason.
     Unavailable(String),
-    /// Not any more.
+    /// The server is stopping.
     Stopping,
     Unauthenticated {
         error: AuthError,
         metadata_url: Option<String>,
     },
-    /// Too many requests of its address had no valid token.
+    /// Too many requests of the address had no valid token.
     TooManyAttempts(AttemptLimitError),
-    /// All connections are in use, and this one is kept for probes.
+    /// All connections are in use, and this one is reserved for health checks.
     NoConnection,
     Quota(QuotaError),
     TooManySessions {
         most: u32,
     },
-    /// The body is no JSON as far as its type says.
+    /// The content type is not JSON.
     NotJson,
     TooLarge {
         most: usize,
     },
     TooSlow,
-    /// The client went away in the middle.
+    /// The client closed the connection before the end of the message.
     Broken,
     Malformed(ParseError),
     NoSuchSession,
-    /// A message to `/message` that does not say which session is meant, or says it twice.
+    /// A message to `/message` without a session id, or with two.
     NoSessionNamed,
-    /// The session has a request with this id that is not answered yet.
+    /// The session has an unanswered request with this id.
     IdInUse(Option<RequestId>),
 }
 
@@ -97,7 +97,7 @@ impl HttpError {
         }
     }
 
-    /// What it counts as.
+    /// The reason in metrics.
     fn reason(&self, status: StatusCode) -> Option<RefusalReason> {
         Some(match self {
             Self::Host(HostError::Host) => RefusalReason::Host,
@@ -117,7 +117,7 @@ impl HttpError {
         })
     }
 
-    /// The answer.
+    /// The response.
     pub(crate) fn response(self) -> Response<Body> {
         let mut status = self.status();
         let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();
@@ -133,13 +133,13 @@ impl HttpError {
                 headers.push((header::RETRY_AFTER, HeaderValue::from(AttemptLimitError::retry_after_s())));
                 headers.push((header::CONNECTION, HeaderValue::from_static("close")));
             }
-            // As soon as one of them has been answered.
+            // A slot may be free as soon as one of its requests has been answered.
             Self::TooManySessions { .. } => headers.push((header::RETRY_AFTER, HeaderValue::from(1))),
             Self::Unavailable(_) | Self::Stopping | Self::NoConnection => {
                 headers.push((header::RETRY_AFTER, HeaderValue::from(1)));
                 headers.push((header::CONNECTION, HeaderValue::from_static("close")));
             }
-            // What is left of the body is not read.
+            // The rest of the body is not read.
             Self::TooLarge { .. } | Self::TooSlow => {
                 headers.push((header::CONNECTION, HeaderValue::from_static("close")))
             }
@@ -160,14 +160,14 @@ impl HttpError {
     fn log_message(&self) -> String {
         match self {
             Self::Unauthenticated { error, .. } => error.log_message(),
-            // Not its words: they may quote the message.
+            // The text of the error may quote the message, so only its code is logged.
             Self::Malformed(parse_error) => format!("a body is not a message (code {})", parse_error.error.code.0),
             _ => self.message(),
         }
     }
 }
 
-/// What is counted and logged of a refusal: travels with its answer to where the request is known.
+/// What is counted and logged of a rejection. The router takes it from the response's extensions.
 #[derive(Debug, Clone)]
 pub(crate) struct RejectionReport {
     pub(crate) reason: Option<RefusalReason>,

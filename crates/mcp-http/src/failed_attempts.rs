@@ -1,5 +1,5 @@
-//! Failed attempts to authenticate, by client: an address that keeps failing is refused before its credentials are looked at.
-//! Credentials that are known already (see [`recognize`](crate::auth::Authenticator::recognize)) are never refused here, so
+//! Limits failed authentication attempts per client: after too many, its credentials are no longer checked.
+//! Credentials that are known already (see [`recognize`](auth::Authenticator::recognize)) are always accepted. So
 //! clients that share an address with an attacker, behind a proxy or a NAT, keep working.
 
 use std::collections::HashMap;
@@ -12,23 +12,22 @@ use tokio::time::Instant;
 
 use crate::trusted_proxies::ClientNetwork;
 
-/// Failures a second of one client, on average: more than people and programs with an old token make.
+/// Average failures per second of one client: more than people and programs with an expired token cause.
 const FAILURES_PER_S: NonZeroU32 = NonZeroU32::new(10).unwrap();
 
-/// Failures of one client at once: an office behind one address whose tokens have just been revoked.
+/// Failures in one burst of one client: an office behind one address whose tokens have just been revoked.
 const BURST: NonZeroU32 = NonZeroU32::new(100).unwrap();
 
-/// Clients that are counted each for itself, some 120 bytes each. A client that is not in the table when it is full is counted
-/// with all others that are not.
+/// The most clients in the table, of some 120 bytes each. When it is full, all other clients share one counter.
 const MAX_CLIENTS: usize = 10_000;
 
-/// Failures a second, and at once, of all clients that are counted together.
+/// Failures per second, and per burst, of all clients that share the counter.
 const OTHERS_PER_S: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 
-/// How long a client is refused that fails more often.
+/// How long a client is blocked.
 const BLOCK_TIME: Duration = Duration::from_secs(1);
 
-/// The table is looked through for clients to forget no more often than this.
+/// The shortest interval between two sweeps of the table.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// Too many failed attempts from one address.
@@ -78,7 +77,7 @@ impl Failures {
         }
     }
 
-    /// Whether forgetting it gives its client nothing. The answer takes the burst if all of it is there.
+    /// Whether removing the entry gives its client no extra attempts. The check consumes the burst if it is complete.
     fn is_replenished(&self) -> bool {
         !self.is_blocked() && self.rate.check_n(BURST).is_ok_and(|rested| rested.is_ok())
     }
@@ -96,7 +95,7 @@ impl FailedAttempts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an attempt of this client is looked at now.
+    /// Whether an attempt of this client may be checked now.
     pub(crate) fn check(&self, client: ClientNetwork) -> Result<(), AttemptLimitError> {
         let table = self.table();
         let is_blocked = match table.by_client.get(&client) {
@@ -106,7 +105,7 @@ impl FailedAttempts {
         if is_blocked { Err(AttemptLimitError) } else { Ok(()) }
     }
 
-    /// An attempt of this client has failed.
+    /// Counts a failed attempt of this client.
     pub(crate) fn add_failure(&self, client: ClientNetwork) {
         let mut table = self.table();
         if let Some(failures) = table.by_client.get_mut(&client) {
@@ -143,7 +142,7 @@ mod tests {
         let failed_attempts = FailedAttempts::default();
         fail(&failed_attempts, client(1), BURST.get());
         assert_eq!(failed_attempts.check(client(1)), Ok(()));
-        // A few more than those that came back meanwhile.
+        // A few more than have been replenished meanwhile.
         fail(&failed_attempts, client(1), BURST.get());
         assert_eq!(failed_attempts.check(client(1)), Err(AttemptLimitError));
         assert_eq!(failed_attempts.check(client(2)), Ok(()));
@@ -166,7 +165,7 @@ mod tests {
         let failed_attempts = FailedAttempts::default();
         fail(&failed_attempts, client(0), 2 * BURST.get());
         for number in 0..3 * MAX_CLIENTS as u32 {
-            // More than one each, so that none has rested.
+            // More than one each, so that none is replenished.
             fail(&failed_attempts, client(number), 20);
         }
         assert_eq!(failed_attempts.table().by_client.len(), MAX_CLIENTS);

@@ -27,8 +27,8 @@ pub(crate) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// `/readyz`: whether the server can answer calls, as status 200 or 503. The reason may name the database and its login, so only
-/// authenticated callers and programs on this machine see it.
+/// `/readyz`: whether the server can answer calls, as status 200 or 503. The reason may name the database and its
+/// login, so only authenticated callers and programs on this machine see it.
 pub(crate) async fn readyz(
     State(state): State<Arc<AppState>>,
     Extension(caller): Extension<ClientAddress>,

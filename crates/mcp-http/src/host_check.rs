@@ -1,19 +1,19 @@
-//! Whom a request is addressed to, and which page sent it: the defence against DNS rebinding and cross-site requests (MCP
-//! specification, Streamable HTTP, Security Warning). Checked on every route, before anything else of a request is looked at.
+//! Checks the Host, Origin and Sec-Fetch-Site headers, against DNS rebinding and cross-site requests (MCP
+//! specification, Streamable HTTP, Security Warning). The check is the first on every route.
 
 use http::uri::Authority;
 use http::{HeaderMap, Uri, header};
 
-/// The names under which the server may be addressed, and the origins whose pages may call it.
+/// The allowed hosts and origins.
 #[derive(Debug, Clone)]
 pub(crate) struct AllowedHosts {
-    /// In lower case; with a port only that port is meant.
+    /// Host names in lower case. A port restricts the name to that port.
     hosts: Vec<(String, Option<u16>)>,
-    /// As browsers write them, in lower case.
+    /// Origins as browsers send them, in lower case.
     origins: Vec<String>,
 }
 
-/// What is wrong with the address of a request.
+/// Which header of a request is not allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HostError {
     #[error("the Host header does not name this server; an operator allows more names with allowed_hosts")]
@@ -28,14 +28,15 @@ pub(crate) enum HostError {
     CrossSite,
 }
 
-/// What a browser says of the page that makes it send a request, also where it sends no Origin. No page can set it.
+/// The browser's statement about the page that caused the request, even without an Origin header. Pages cannot set
+/// it.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
-/// What every server is called from the machine it runs on.
+/// The names of this machine.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 impl AllowedHosts {
-    /// Loopback names and `hosts` (`name` or `name:port`), and no page but those of `origins` (`https://name[:port]`).
+    /// Allows loopback and `hosts` (`name` or `name:port`), and the pages of `origins` (`https://name[:port]`).
     pub(crate) fn new(hosts: &[String], origins: &[String]) -> Self {
         let hosts = hosts.iter().map(String::as_str).chain(LOOPBACK);
         Self {
@@ -54,8 +55,8 @@ impl AllowedHosts {
             let are_allowed = origins.all(|origin| origin.to_str().is_ok_and(|origin| self.is_origin(origin, host)));
             return if are_allowed { Ok(()) } else { Err(HostError::Origin) };
         }
-        // Without an Origin (a GET of an image, a frame, a link): the person at the browser, or a page of this very server.
-        // `same-state` is another port of localhost as well. A link may lead to the page for people.
+        // Without an Origin (a GET of an image, a frame, a link), the request must come from the user or from a page
+        // of this server. `same-site` also includes other ports of localhost. A link may lead to the page for people.
         let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
         if uri.path() == "/" || sites.all(|state| state == "none" || state == "same-origin") {
             Ok(())
@@ -64,19 +65,21 @@ impl AllowedHosts {
         }
     }
 
-    /// Exactly one Host header, which is an allowed name; a target in absolute form must say the same.
+    /// Whether there is exactly one Host header with an allowed name. An absolute request target must name the same
+    /// host.
     fn is_host(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         let mut hosts = headers.get_all(header::HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
         let Some((name, port)) = host.to_str().ok().and_then(parse_authority) else { return false };
         let same =
             uri.authority().is_none_or(|authority| parse_authority(authority.as_str()) == Some((name.clone(), port)));
-        // Clients leave a port out that their scheme has anyway, and which scheme a proxy in front takes is not known here.
+        // Clients omit the default port of their scheme, and the scheme in front of a proxy is unknown here.
         let is_at = |at: Option<u16>| at.is_none() || at == port || port.is_none() && matches!(at, Some(80 | 443));
         same && self.hosts.iter().any(|(allowed, at)| *allowed == name && is_at(*at))
     }
 
-    /// An allowed one, or this very server's, to the port: it has no pages, but clients that say where they send to.
+    /// Whether an origin is allowed, or is this server with its port. The server has no pages, but some clients send
+    /// its own address as their origin.
     fn is_origin(&self, origin: &str, host: &str) -> bool {
         let origin = origin.to_ascii_lowercase();
         let is_own = ["http://", "https://"].iter().any(|scheme| origin.strip_prefix(scheme) == Some(host));
@@ -84,30 +87,32 @@ impl AllowedHosts {
     }
 }
 
-/// Whether a request is addressed to a name that only this machine has.
+/// Whether the Host header names loopback.
 pub(crate) fn is_loopback_host(headers: &HeaderMap) -> bool {
     let host = headers.get(header::HOST).and_then(|host| parse_authority(host.to_str().ok()?));
     host.is_some_and(|(name, _)| LOOPBACK.contains(&name.as_str()))
 }
 
-/// Name and port of `name`, `name:port` or `[address]:port`; nothing with a user in it.
+/// The name and port of `name`, `name:port` or `[address]:port`. A user name is not accepted.
 fn parse_authority(text: &str) -> Option<(String, Option<u16>)> {
     let authority: Authority = text.parse().ok().filter(|_| !text.contains('@'))?;
     let port = match authority.as_str().strip_prefix(authority.host())? {
         "" => None,
-        // Also a number that is no port is no other name.
+        // A number that is not a port makes the text invalid.
         port => Some(port.strip_prefix(':')?.parse().ok()?),
     };
     Some((authority.host().to_ascii_lowercase(), port))
 }
 
-/// A host as `allowed_hosts` has them, in lower case; `None` if the text is none. Names are listed: there are no patterns.
+/// Parses a host of `allowed_hosts`, into lower case. `None` if the text is not a host name. Patterns are not
+/// supported.
 #[must_use]
 pub fn parse_host(text: &str) -> Option<String> {
     parse_authority(text).filter(|(name, _)| !name.is_empty() && !name.contains('*')).map(|_| text.to_ascii_lowercase())
 }
 
-/// An origin as browsers write it: in lower case, without a port that its scheme has anyway; `None` if the text is none.
+/// Parses an origin into the form that browsers send: lower case, without the default port of its scheme. `None` if
+/// the text is not an origin.
 #[must_use]
 pub fn parse_origin(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();

@@ -12,9 +12,9 @@
 //! transport      /mcp (`streamable`, over rmcp), /sse and /message (`sse`)
 //! ```
 //!
-//! [`serve_http`] is the entry point and [`AppState`] the shared state. rmcp does not pass the caller's identity to its session
-//! manager, so the identity travels in a task-local (`request_context`). Memory and permits of a request are released when its
-//! response has been written or its client has gone (`response_body`).
+//! [`serve_http`] is the entry point and [`AppState`] the shared state. rmcp does not pass the caller's identity to
+//! its session manager, so the identity travels in a task-local (`request_context`). Memory and permits of a request
+//! are released when its response has been written or its client has gone (`response_body`).
 
 mod active_backend;
 mod body;

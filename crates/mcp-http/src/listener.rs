@@ -1,4 +1,4 @@
-//! Connections: accepted, encrypted, bounded in number and time, and closed when they have been served.
+//! Accepts connections, serves them with TLS and timeouts, and closes them at the end.
 
 use std::convert::Infallible;
 use std::io;
@@ -31,37 +31,38 @@ use crate::min_throughput::MinThroughput;
 use crate::rejection_log::Rejection;
 use crate::state::AppState;
 
-/// How long the head of a request may take, and a connection be idle between two. The first one has less time
+/// How long the head of a request may take, and how long a connection may be idle. The first request has less time
 /// ([`FIRST_REQUEST_TIMEOUT`](crate::connections::FIRST_REQUEST_TIMEOUT)).
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Headers of a request: more are answered 431.
+/// The most headers of a request. More are answered with 431.
 const MAX_HEADERS: usize = 64;
 
-/// The longest head of a request, in bytes: more is answered 431 (attack HT07). Nobody has said yet who they are, so what is
-/// kept for each connection has to be little. It is what is read or written at once as well; bodies and answers pass in pieces.
+/// The longest head of a request, in bytes. More is answered with 431 (attack HT07). The client is not authenticated
+/// yet, so the memory of a connection must be small. It is also the size of the read and write buffers: bodies pass
+/// in pieces.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// How long the last bytes of answers may take at the end.
+/// How long the last bytes of responses may take at the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait when no more files can be opened.
+/// The delay after an accept failed, for example without free file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// The certificate that is shown; it can be changed while serving.
+/// The server's certificate and key, which can be replaced while serving.
 #[derive(Debug, Clone)]
 pub struct ReloadableTls {
     config: Arc<RwLock<Arc<ServerConfig>>>,
 }
 
 impl ReloadableTls {
-    /// With this certificate and key.
+    /// Serves this certificate and key.
     #[must_use]
     pub fn new(config: ServerConfig) -> Self {
         Self { config: Arc::new(RwLock::new(Arc::new(config))) }
     }
 
-    /// Shows another one from the next connection on.
+    /// Replaces them for new connections.
     pub fn replace(&self, config: ServerConfig) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
@@ -71,10 +72,10 @@ impl ReloadableTls {
     }
 }
 
-/// Reads a certificate, with those that lead to its authority, and its key: both PEM.
+/// Reads a certificate chain and its private key, both in PEM.
 ///
 /// # Errors
-/// What is wrong with them.
+/// [`TlsError`] if a file cannot be read, or certificate and key do not match.
 pub fn read_tls(certificate: &Path, key: &Path) -> Result<ServerConfig, TlsError> {
     let chain = CertificateDer::pem_file_iter(certificate)?.collect::<Result<Vec<_>, _>>()?;
     let key = PrivateKeyDer::from_pem_file(key)?;
@@ -85,18 +86,18 @@ pub fn read_tls(certificate: &Path, key: &Path) -> Result<ServerConfig, TlsError
     Ok(config)
 }
 
-/// Why a certificate cannot be shown.
+/// Why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read, or is no PEM of what it should be.
+    /// A file cannot be read, or is not the expected PEM.
     #[error("{0}")]
     Pem(#[from] rustls::pki_types::pem::Error),
-    /// They do not belong together, or cannot be used.
+    /// Certificate and key do not match, or are not supported.
     #[error("{0}")]
     Rustls(#[from] rustls::Error),
 }
 
-/// Serves until `stop` is cancelled and everything that was asked before has been answered.
+/// Serves until `stop` is cancelled and all earlier requests have been answered.
 pub async fn serve_http(
     listener: TcpListener,
     tls: Option<ReloadableTls>,
@@ -144,7 +145,7 @@ pub async fn serve_http(
             }
         });
     }
-    // Nobody is kept waiting who could go to another server.
+    // New clients can go to another server at once.
     drop(listener);
     state.drain().await;
     if tokio::time::timeout(CLOSE_TIMEOUT, graceful.shutdown()).await.is_err() {
@@ -153,15 +154,15 @@ pub async fn serve_http(
     state.rejections.summarize();
 }
 
-/// The next connection.
+/// Accepts the next connection.
 async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
         Ok((stream, peer)) => {
-            // Answers are whole when they are written.
+            // Responses are written in whole, so they must not be delayed.
             stream.set_nodelay(true).ok();
             Some((stream, peer))
         }
-        // The client has gone already.
+        // The client has closed the connection already.
         Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => None,
         Err(error) => {
             tracing::error!(%error, "no connection can be accepted");
@@ -171,7 +172,7 @@ async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     }
 }
 
-/// Answers the requests of one connection.
+/// The service of one connection.
 struct RequestService {
     router: TowerToHyperService<Router>,
     connection: Arc<HttpConnection>,

@@ -1,5 +1,5 @@
-//! A connection whose peer must keep going: one that takes its answer, or gives its request, a byte at a time would hold
-//! what the answer is made of.
+//! Ends connections whose client reads too slowly: a client that reads its response one byte at a time would occupy
+//! the memory of the whole response.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -10,20 +10,21 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// How long a peer may take for [`MIN_PROGRESS_BYTES`] bytes of what waits for it.
+/// How long a client may take to read [`MIN_PROGRESS_BYTES`] bytes.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Any line is faster than 1.6 kB/s.
+/// With the timeout, 1.6 kB/s: slower than any line.
 const MIN_PROGRESS_BYTES: usize = 16 << 10;
 
-/// Writes fail with [`io::ErrorKind::TimedOut`] when the peer takes less than [`MIN_PROGRESS_BYTES`] bytes within [`STALL_TIMEOUT`] while
-/// something waits for it. A connection on which nothing waits to be written may be silent for ever.
+/// A stream with a minimum write throughput. Writes fail with [`io::ErrorKind::TimedOut`] if the client reads less
+/// than [`MIN_PROGRESS_BYTES`] bytes within [`STALL_TIMEOUT`] while output is pending. Without pending output it may
+/// be silent for any time.
 #[derive(Debug)]
 pub(crate) struct MinThroughput<S> {
     stream: S,
-    /// Runs while something waits to be written.
+    /// Runs while output is pending.
     stall_timer: Option<Pin<Box<Sleep>>>,
-    /// What the peer has taken since it runs.
+    /// Bytes written since the timer started.
     progress: usize,
 }
 
@@ -32,7 +33,7 @@ impl<S> MinThroughput<S> {
         Self { stream, stall_timer: None, progress: 0 }
     }
 
-    /// Notes what became of a write.
+    /// Updates the timer after a write.
     fn track<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -61,7 +62,7 @@ impl<S> MinThroughput<S> {
         }
     }
 
-    /// Nothing waits any more.
+    /// Stops the timer: no output is pending.
     fn reset(&mut self) {
         (self.stall_timer, self.progress) = (None, 0);
     }
@@ -114,7 +115,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_takes_a_byte_a_second_is_cut_off_and_one_that_takes_its_time_is_not() {
-        // HT10, the other way round.
+        // Attack HT10 in the other direction.
         let (ours, mut theirs) = duplex(1024);
         let writing = tokio::spawn(async move { MinThroughput::new(ours).write_all(&[0; 256 << 10]).await });
         let started = Instant::now();

@@ -1,4 +1,4 @@
-//! What one account may take of the server at once, so that none keeps the others from it.
+//! Quotas of accounts, so that no account occupies the whole server.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -13,7 +13,7 @@ use mcp::message::MAX_IN_FLIGHT_BYTES;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use types::AccountId;
 
-/// What is refused for now, and after how many seconds to come again.
+/// Which quota is exhausted, and the seconds after which a retry may succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum QuotaError {
     #[error("the account sends more requests than {per_second} a second: wait {retry_after_s} s, then send it again")]
@@ -35,45 +35,45 @@ impl QuotaError {
     }
 }
 
-/// What each account may have.
+/// The quotas of each account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccountQuotas {
-    /// Requests a second, on average; `None`: no limit.
+    /// Average requests per second; `None` for no limit.
     pub requests_per_s: Option<NonZeroU32>,
-    /// Requests at once after a pause.
+    /// Requests in one burst.
     pub burst: NonZeroU32,
-    /// Event streams that are open.
+    /// Open event streams.
     pub streams: u32,
     /// Sessions.
     pub sessions: u32,
-    /// How long a session may lie idle before the server gives it up.
+    /// How long a session may be idle before it is closed.
     pub session_idle: Duration,
-    /// Reads at work at once, where several accounts share the server: fewer than there are sessions that read.
+    /// Concurrent reads if several accounts share the server: fewer than there are database sessions for reads.
     pub reads: usize,
-    /// How long a read may take in all, if it waits for the others of its account.
+    /// How long a read may take in all if it waits for other reads of its account.
     pub read_time: Duration,
 }
 
-/// A unit of weight, in bytes.
+/// The bytes of one semaphore permit.
 const BYTES_PER_PERMIT: usize = 1 << 10;
 
-/// What the requests of all accounts together may weigh, in bytes.
+/// The most bytes of the requests of all accounts together.
 const MAX_TOTAL_IN_FLIGHT_BYTES: usize = 8 * MAX_IN_FLIGHT_BYTES;
 
-/// Accounts that have asked for nothing lately are forgotten when there are more than this.
+/// The number of accounts above which idle ones are removed.
 const MAX_TRACKED_ACCOUNTS: usize = 1000;
 
-/// The allowances of all accounts.
+/// The usage of all accounts.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     quotas: AccountQuotas,
     total_in_flight_bytes: Arc<Semaphore>,
-    /// Whether there may be more than one.
+    /// Whether several accounts share the server.
     is_shared: Arc<AtomicBool>,
     by_id: Mutex<HashMap<AccountId, Arc<AccountUsage>>>,
 }
 
-/// What is left of one account's.
+/// The usage of one account.
 #[derive(Debug)]
 pub(crate) struct AccountUsage {
     quotas: AccountQuotas,
@@ -90,7 +90,7 @@ impl Accounts {
         Self { quotas, total_in_flight_bytes, is_shared: Arc::default(), by_id: Mutex::default() }
     }
 
-    /// Whether more than one account may call from now on. One alone need not leave anything to others.
+    /// Sets whether several accounts share the server. A single account has no read limit.
     pub(crate) fn set_shared(&self, is_shared: bool) {
         self.is_shared.store(is_shared, Ordering::Relaxed);
     }
@@ -119,19 +119,19 @@ impl AccountUsage {
         }
     }
 
-    /// Whether forgetting it would give it more than it has: something is under way, or its rate is not what it was.
+    /// Whether removing the account would give it extra quota: it is in use, or its rate is not replenished.
     fn is_busy(&self, account: &Arc<Self>) -> bool {
         let is_idle = Arc::strong_count(account) == 1
             && Arc::strong_count(&self.reads) == 1
             && self.in_flight_bytes.available_permits() == MAX_IN_FLIGHT_BYTES / BYTES_PER_PERMIT
             && self.streams.available_permits() == self.quotas.streams as usize;
-        // Asked last: the answer takes the burst, if all of it is there, and then the account is forgotten.
+        // Checked last, because it consumes the burst if it is complete. The account is removed then.
         let is_replenished =
             || self.rate.as_ref().is_none_or(|rate| rate.check_n(self.quotas.burst).is_ok_and(|rested| rested.is_ok()));
         !(is_idle && is_replenished())
     }
 
-    /// One more request.
+    /// Counts a request against the rate.
     pub(crate) fn check_rate(&self) -> Result<(), QuotaError> {
         let (Some(rate), Some(per_second)) = (&self.rate, self.quotas.requests_per_s) else { return Ok(()) };
         rate.check().map_err(|not_until| {
@@ -140,7 +140,7 @@ impl AccountUsage {
         })
     }
 
-    /// Room for a request of so many bytes, until what is returned is dropped.
+    /// Reserves memory for a request of this many bytes, until the result is dropped.
     pub(crate) fn reserve_bytes(&self, bytes: usize) -> Result<InFlightBytes, QuotaError> {
         let units = u32::try_from(bytes.div_ceil(BYTES_PER_PERMIT)).map_err(|_| QuotaError::InFlightBytes)?;
         let take = |from: &Arc<Semaphore>| {
@@ -149,14 +149,14 @@ impl AccountUsage {
         Ok(InFlightBytes { _own: take(&self.in_flight_bytes)?, _total: take(&self.total_in_flight_bytes)? })
     }
 
-    /// One more stream, until what is returned is dropped.
+    /// Counts an event stream, until the result is dropped.
     pub(crate) fn acquire_stream(&self) -> Result<OwnedSemaphorePermit, QuotaError> {
         let most = self.quotas.streams;
         Arc::clone(&self.streams).try_acquire_owned().map_err(|_| QuotaError::Streams { most })
     }
 }
 
-/// Of a request that is under way.
+/// The memory of a request in flight.
 #[derive(Debug)]
 pub(crate) struct InFlightBytes {
     _own: OwnedSemaphorePermit,
@@ -167,7 +167,7 @@ pub(crate) struct InFlightBytes {
 mod tests {
     use super::*;
 
-    /// So many that none of them comes back while the test runs, but for a few.
+    /// So many that hardly any are replenished while the test runs.
     const BURST: u32 = 1000;
 
     fn test_quotas(burst: NonZeroU32) -> AccountQuotas {

@@ -82,8 +82,8 @@ impl Readiness {
         self.current()
     }
 
-    /// Whether calls can be answered now; the error is the reason why not. Any client may ask, so the database is checked at most
-    /// once a second, in a task that outlives the request.
+    /// Whether calls can be answered now; the error is the reason why not. Any client may ask, so the database is
+    /// checked at most once a second, in a task that outlives the request.
     pub(crate) async fn check(self: &Arc<Self>) -> Result<(), String> {
         let this = Arc::clone(self);
         let check = tokio::spawn(async move { this.check_cached().await });

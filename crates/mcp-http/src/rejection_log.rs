@@ -1,4 +1,4 @@
-//! What the log says of refused requests and connections: a line each, and beyond some lines a second one summary.
+//! Logs rejected requests and connections: one line each, and a summary per second above a rate.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -10,32 +10,32 @@ use std::time::Duration;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use http::StatusCode;
 
-/// Lines a second on average: every client that reaches the port can make the server write them.
+/// Average lines per second. Any client that reaches the port can cause them.
 const LINES_PER_S: NonZeroU32 = NonZeroU32::new(10).unwrap();
 
-/// Lines at once.
+/// Lines in one burst.
 const BURST: NonZeroU32 = NonZeroU32::new(50).unwrap();
 
-/// How often there is a summary of what had no line.
+/// The interval of the summaries of rejections without a line.
 const SUMMARY_PERIOD: Duration = Duration::from_secs(1);
 
-/// Addresses that are counted for a summary.
+/// The most addresses that a summary counts.
 const MAX_ADDRESSES: usize = 1_000;
 
-/// Addresses that a summary names, those with the most refusals.
+/// The number of addresses that a summary names: those with the most rejections.
 const NAMED_ADDRESSES: usize = 3;
 
-/// The most of a path that a line repeats.
+/// The most characters of a path in a line.
 const MAX_PATH_CHARS: usize = 64;
 
-/// What was refused.
+/// A rejected request or connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rejection<'a> {
     Request { status: StatusCode, path: &'a str, message: &'a str },
     Connection { message: &'a str },
 }
 
-/// Writes the lines.
+/// Writes the log lines.
 #[derive(Debug)]
 pub(crate) struct RejectionLog {
     lines: DefaultDirectRateLimiter,
@@ -55,7 +55,7 @@ impl RejectionLog {
         Arc::new(Self { lines, unwritten: Mutex::default() })
     }
 
-    /// Notes a refusal.
+    /// Logs a rejection.
     pub(crate) fn report(self: &Arc<Self>, address: IpAddr, refused: Rejection<'_>) {
         if self.lines.check().is_ok() {
             return write_line(address, refused);
@@ -73,7 +73,7 @@ impl RejectionLog {
         }
     }
 
-    /// Writes the summary of what had no line, if there is anything.
+    /// Logs the summary of the rejections without a line, if there are any.
     pub(crate) fn summarize(&self) {
         let summary = std::mem::take(&mut *self.unwritten());
         if !summary.is_empty() {
@@ -89,7 +89,7 @@ impl RejectionLog {
 fn write_line(client: IpAddr, refused: Rejection<'_>) {
     match refused {
         Rejection::Request { status, path, message } => {
-            // The path alone: a query string may hold a token that does not belong there.
+            // Only the path: a query string may contain a token.
             let path: String = path.chars().take(MAX_PATH_CHARS).collect();
             tracing::info!(status = status.as_u16(), %client, path, "a request was refused: {message}");
         }

@@ -8,14 +8,15 @@ use axum::body::{Body, Bytes};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use mcp::ResponseScope;
 
-/// The most bytes of one frame. hyper asks for the next frame when it has written the ones before, so the last frame of a large
-/// response leaves only when most of the response has been read.
+/// The most bytes of one frame. hyper asks for the next frame when it has written the ones before, so the last frame
+/// of a large response leaves only when most of the response has been read.
 const MAX_FRAME_BYTES: usize = 64 << 10;
 
 /// Ends a response early when it completes.
 type End = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The scope of a response that has no body yet. Dropping it, as axum does with a cancelled handler, finishes the scope.
+/// The scope of a response that has no body yet. Dropping it, as axum does with a cancelled handler, finishes the
+/// scope.
 #[derive(Default)]
 pub(crate) struct PendingBody {
     guard: FinishOnDrop,

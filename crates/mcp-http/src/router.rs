@@ -1,5 +1,5 @@
-//! The routes, and what every request passes on all of them: its caller is noted, its address is checked, and its answer is
-//! counted and, if it is a refusal, logged.
+//! The routes, and the middleware of all routes: it determines the client's address, checks the host, counts
+//! responses, and logs rejections.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use crate::rejection_log::Rejection;
 use crate::state::{AppState, METADATA_PATH};
 use crate::{health, sse, streamable};
 
-/// Routes that are answered over connections that are kept for probes.
+/// The routes that reserved connections serve.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 
 impl AppState {
@@ -40,7 +40,7 @@ impl AppState {
             .with_state(Arc::clone(self))
     }
 
-    /// What lets pages of the allowed origins read answers.
+    /// Allows pages of the allowed origins to read responses.
     fn cross_origin(&self) -> CorsLayer {
         let session = HeaderName::from_static("mcp-session-id");
         CorsLayer::new()
@@ -90,7 +90,7 @@ async fn on_every_route(
     response
 }
 
-/// A path as a metric's label: never a client's own text.
+/// The metric label of a path. It never contains text of a client.
 fn route(path: &str) -> &'static str {
     ["/", "/mcp", "/sse", "/message", "/healthz", "/readyz", "/metrics"]
         .into_iter()

@@ -1,5 +1,5 @@
-//! The ids of sessions: all there is to know of one, sealed with the ledger's key for the identity that opened it. So any server
-//! of the ledger takes it up, nothing is stored, and nobody else can use it.
+//! Session ids: the whole state of a session, sealed with a key of the ledger for its identity. So any server of the
+//! ledger can resume it, nothing is stored, and no other identity can use it.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,26 +16,26 @@ use types::ClientInfo;
 
 use crate::request_context::HttpRequestContext;
 
-/// How long a session's id is good for.
+/// How long a session id is valid.
 const TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How many ids that clients have closed are remembered.
+/// The number of closed ids that are remembered.
 const MAX_CLOSED: usize = 10_000;
 
-/// What a session's id says.
+/// The contents of a session id.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SealedSession {
     id: String,
     protocol: ProtocolVersion,
-    /// Whether the client can ask its user.
+    /// Whether the client supports elicitation.
     elicits: bool,
-    /// The client's name and version, for the records.
+    /// The client's name and version, for records.
     #[serde(default)]
     client: ClientInfo,
 }
 
-/// Seals and opens the ids of sessions.
+/// Seals and opens session ids.
 #[derive(Clone)]
 pub(crate) struct SessionIdCodec {
     codec: StateCodec,
@@ -67,7 +67,7 @@ impl SessionIdCodec {
             .ok()
     }
 
-    /// The session's name in records; `None` for what is no session of this identity's.
+    /// The id of the session in records; `None` if this identity has no such open session.
     pub(crate) fn record_id(&self, id: &str, identity: &Identity) -> Option<String> {
         self.open_unless_closed(id, identity).map(|sealed| sealed.id)
     }
@@ -76,7 +76,7 @@ impl SessionIdCodec {
         self.unseal(id, identity).filter(|sealed| !self.closed().ids.contains(&sealed.id))
     }
 
-    /// What the client of this session said when it opened it; `None` for what is no session of this identity's.
+    /// The `initialize` parameters of the session; `None` if this identity has no such open session.
     pub(crate) fn initialize_params(&self, id: &str, identity: &Identity) -> Option<InitializeRequestParams> {
         let sealed = self.open_unless_closed(id, identity)?;
         let mut capabilities = ClientCapabilities::default();
@@ -90,7 +90,7 @@ impl SessionIdCodec {
         self.codec.current().open_json_with(id, &associated_data(identity)).ok()
     }
 
-    /// The client wants no more of it.
+    /// Marks the session as closed by its client.
     fn close(&self, id: &str, identity: &Identity) {
         let Some(SealedSession { id, .. }) = self.unseal(id, identity) else { return };
         let mut closed = self.closed();
@@ -109,14 +109,14 @@ impl SessionIdCodec {
     }
 }
 
-/// A session is one identity's: another label of the same account has another. No part may hold a NUL.
+/// The identity that an id is bound to: account, profile and label. None of them may contain a NUL.
 fn associated_data(identity: &Identity) -> Vec<u8> {
     let Identity { principal, profile, .. } = identity;
     let actor = principal.actor.as_deref().unwrap_or_default().replace('\0', "");
     format!("countersign session\0{}\0{profile}\0{actor}", principal.account_id.as_str()).into_bytes()
 }
 
-/// The "store" from which rmcp takes sessions up again: their ids.
+/// The store from which rmcp resumes sessions. Their ids contain everything, so nothing is stored.
 #[async_trait::async_trait]
 impl SessionStore for SessionIdCodec {
     async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
@@ -137,7 +137,8 @@ impl SessionStore for SessionIdCodec {
     }
 }
 
-/// A client may name any version, of any length; one that nobody knows is answered with the newest that has sessions.
+/// The protocol version of a session. Unknown versions, of any length, are replaced by the newest version with
+/// sessions.
 fn supported_version(protocol: &ProtocolVersion) -> ProtocolVersion {
     let supported_version =
         ProtocolVersion::KNOWN_VERSIONS.iter().find(|supported_version| *supported_version == protocol);

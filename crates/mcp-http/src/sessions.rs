@@ -1,6 +1,6 @@
-//! Sessions of the streamable transport (protocols up to 2025-11-25), as far as this server has them in hand: a task and its channels
-//! each. What lies idle is given up, the longest first when an account has many, and taken up again by its id (`session_ids`)
-//! when its client comes back.
+//! Sessions of the streamable transport (protocols up to 2025-11-25) in the memory of this server: a task and its
+//! channels each. Idle sessions are closed, the longest idle first if an account has too many. A client that returns
+//! resumes its session by its id (`session_ids`).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -23,14 +23,14 @@ use crate::quota::AccountQuotas;
 use crate::request_context::HttpRequestContext;
 use crate::session_ids::SessionIdCodec;
 
-/// The sessions that this server has in hand.
+/// The active sessions of this server.
 pub(crate) struct StreamableSessions {
     ids: SessionIdCodec,
-    /// What each account may have.
+    /// The quotas of each account.
     quotas: AccountQuotas,
     table: SharedTable,
     inner: LocalSessionManager,
-    /// A session is taken up again in turn: two requests of it that come at once must not do so twice.
+    /// Serializes the resumption of a session: two concurrent requests must not both resume it.
     resuming: KeyedMutex,
     metrics: Metrics,
 }
@@ -40,17 +40,17 @@ type SharedTable = Arc<Mutex<Table>>;
 #[derive(Default)]
 struct Table {
     active: HashMap<SessionId, ActiveSession>,
-    /// Requests and streams that are open, whether their session is in hand yet or not.
+    /// Number of open requests and streams of each session, active or not.
     uses: HashMap<SessionId, usize>,
-    /// The ids of requests that are being answered.
+    /// The ids of unanswered requests.
     claimed_ids: HashSet<(SessionId, RequestId)>,
-    /// Workers of sessions that were given up and have not ended yet.
+    /// Number of workers of closed sessions that have not ended yet.
     ending: HashMap<SessionId, usize>,
 }
 
 struct ActiveSession {
     account: AccountId,
-    /// The handshake is over: nothing may reach the worker before.
+    /// Whether the handshake is over. No message may reach the worker before.
     is_open: bool,
     used: Instant,
     _counted: GaugeGuard,
@@ -61,7 +61,7 @@ impl Table {
         !self.uses.contains_key(id)
     }
 
-    /// Takes one off a count; whether there was one.
+    /// Decrements a count. Returns whether there was one.
     fn decrement(counts: &mut HashMap<SessionId, usize>, id: &SessionId) -> bool {
         let Some(count) = counts.get_mut(id) else { return false };
         *count -= 1;
@@ -71,7 +71,7 @@ impl Table {
         true
     }
 
-    /// Notes the end of a worker; whether its session had been given up before.
+    /// Notes the end of a worker. Returns whether its session had been closed before.
     fn worker_ended(&mut self, id: &SessionId) -> bool {
         Self::decrement(&mut self.ending, id)
     }
@@ -81,7 +81,7 @@ fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A request or a stream of a session, until its answer has been written.
+/// A request or stream of a session, until its response has been written.
 pub(crate) struct SessionUse {
     id: SessionId,
     table: SharedTable,
@@ -97,7 +97,7 @@ impl Drop for SessionUse {
     }
 }
 
-/// The id of a request of a session, until it has been handled, whether its client is still there or not.
+/// The id of a request, until the request has been handled, even without its client.
 #[derive(Clone)]
 pub(crate) struct RequestIdGuard {
     _held: Arc<ClaimedRequestId>,
@@ -147,40 +147,40 @@ impl StreamableSessions {
         lock(&self.table)
     }
 
-    /// Notes a request or a stream of a session, until what is returned is dropped.
+    /// Counts a request or stream of a session, until the result is dropped.
     pub(crate) fn begin_use(&self, id: &str) -> SessionUse {
         let id: SessionId = id.into();
         *self.table().uses.entry(id.clone()).or_default() += 1;
         SessionUse { id, table: Arc::clone(&self.table) }
     }
 
-    /// Notes the id of a request, until what is returned is dropped; `None` if the session has a request with this id that is
-    /// being handled: rmcp would send both answers to the one that came last.
+    /// Claims the id of a request, until the result is dropped. `None` if an unanswered request has the id: rmcp
+    /// would send both answers to the later one.
     pub(crate) fn claim_request_id(&self, id: &str, request: RequestId) -> Option<RequestIdGuard> {
         let key = (id.into(), request);
         let is_new = self.table().claimed_ids.insert(key.clone());
         is_new.then(|| RequestIdGuard { _held: Arc::new(ClaimedRequestId { key, table: Arc::clone(&self.table) }) })
     }
 
-    /// Whether this server has the session in hand, and its handshake is over.
+    /// Whether the session is active and its handshake is over.
     pub(crate) fn is_active(&self, id: &str) -> bool {
         self.table().active.get(id).is_some_and(|session| session.is_open)
     }
 
-    /// The session has been taken up: its handshake is over.
+    /// Notes that the handshake of a resumed session is over.
     pub(crate) fn mark_resumed(&self, id: &str) {
         if let Some(session) = self.table().active.get_mut(id) {
             session.is_open = true;
         }
     }
 
-    /// What must be held while a session is taken in hand; `None` if somebody else has done that meanwhile.
+    /// The guard to hold while a session is resumed. `None` if another request has resumed it meanwhile.
     pub(crate) async fn resume(&self, id: &str) -> Option<OwnedMutexGuard<()>> {
         let turn = self.resuming.lock(id).await;
         (!self.is_active(id)).then_some(turn)
     }
 
-    /// Gives up what has lain idle for long.
+    /// Closes the sessions that have been idle for too long.
     pub(crate) async fn sweep(&self) {
         let ids: Vec<SessionId> = self.table().active.keys().cloned().collect();
         for id in ids {
@@ -188,10 +188,10 @@ impl StreamableSessions {
         }
     }
 
-    /// Makes room for one more of this account; `id` is that of one that it may have in hand already.
+    /// Makes room for a session of this account. `id` is its id, if it may be active already.
     ///
     /// # Errors
-    /// The most that an account may have, all of which are in use.
+    /// The account's limit, if all of its sessions are in use.
     pub(crate) async fn reserve_slot(&self, account: &AccountId, id: Option<&str>) -> Result<(), u32> {
         while let Some(oldest) = self.eviction_candidate(account, id)? {
             self.close_if(&oldest, false, |_| true).await;
@@ -199,10 +199,10 @@ impl StreamableSessions {
         Ok(())
     }
 
-    /// Which one has to go first.
+    /// The session to close first.
     fn eviction_candidate(&self, account: &AccountId, id: Option<&str>) -> Result<Option<SessionId>, u32> {
         let table = self.table();
-        // The usual case first: it is asked at every request of a session.
+        // The common case first: every request of a session runs this.
         if id.is_some_and(|id| table.active.contains_key(id)) {
             return Ok(None);
         }
@@ -214,7 +214,7 @@ impl StreamableSessions {
         idle.min_by_key(|(_, session)| session.used).map(|(id, _)| Some(id.clone())).ok_or(self.quotas.sessions)
     }
 
-    /// Gives a session up, unless it is in use by now, or not as it should be.
+    /// Closes a session if the predicate holds, and, without `even_in_use`, if it is idle.
     async fn close_if(&self, id: &SessionId, even_in_use: bool, only: impl Fn(&ActiveSession) -> bool + Send) {
         let handle = {
             let mut handles = self.inner.sessions.write().await;
@@ -251,22 +251,22 @@ impl StreamableSessions {
 
 fn config() -> SessionConfig {
     let mut config = SessionConfig::default();
-    // Given up by `sweep`, which knows whether a session is in use.
+    // `sweep` closes idle sessions, because it knows whether they are in use.
     config.keep_alive = None;
-    // No event is kept for a client that comes back for it: a read can be repeated, and so can a write.
+    // No events are kept for clients that reconnect: reads can be repeated, and so can writes.
     config.sse_retry = None;
     config.completed_cache_ttl = Duration::ZERO;
     config.channel_capacity = CHANNEL_CAPACITY;
     config
 }
 
-/// Messages between a session and its streams that nobody has taken yet.
+/// The most queued messages between a session and its streams.
 const CHANNEL_CAPACITY: usize = 4;
 
 /// Why there is no session.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SessionError {
-    #[error("nobody is known to have asked")]
+    #[error("request has no authenticated context")]
     Unauthenticated,
     #[error(transparent)]
     Local(#[from] LocalSessionManagerError),
@@ -281,7 +281,7 @@ impl SessionManager for StreamableSessions {
             HttpRequestContext::current().ok_or(SessionError::Unauthenticated)?;
         let initialize = initialize.ok_or(SessionError::Unauthenticated)?;
         let id: SessionId = self.ids.seal(&identity, &initialize).ok_or(SessionError::Unauthenticated)?.into();
-        // Nobody knows its id before the handshake is over.
+        // No client has the id before the handshake is over.
         let transport = self.activate(&id, true).await?;
         Ok((id, transport))
     }
@@ -304,11 +304,11 @@ impl SessionManager for StreamableSessions {
 
     async fn close_session(&self, id: &SessionId) -> Result<(), SessionError> {
         if HttpRequestContext::current().is_some() {
-            // The client wants no more of it.
+            // The client has closed the session.
             self.close_if(id, true, |_| true).await;
             return Ok(());
         }
-        // rmcp says so at the end of each worker, also of one that was given up before, whose session may be in hand again.
+        // rmcp calls this at the end of each worker, also of a closed session, which may be active again.
         let mut handles = self.inner.sessions.write().await;
         let mut table = self.table();
         if !table.worker_ended(id) {

@@ -1,5 +1,5 @@
-//! `/sse` and `/message`: the transport of protocol 2024-11-05, for clients that still use it. Each request is a POST; all answers
-//! of a session arrive on its one event stream.
+//! `/sse` and `/message`: the transport of protocol 2024-11-05, for clients that still use it. Each request is a
+//! POST; all answers of a session arrive on its one event stream.
 
 use std::convert::Infallible;
 use std::sync::Arc;

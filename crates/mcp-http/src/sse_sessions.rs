@@ -88,7 +88,8 @@ impl Drop for SseOutbox {
 }
 
 impl SseSession {
-    /// Queues a message for the session's task. What `pending` holds for a request is kept until its answer is on the stream.
+    /// Queues a message for the session's task. What `pending` holds for a request is kept until its answer is on the
+    /// stream.
     pub(crate) async fn enqueue(
         &self,
         message: RxJsonRpcMessage<RoleServer>,
@@ -176,7 +177,8 @@ mod tests {
         assert!(incoming.recv().await.is_some());
         session.enqueue(ping(2), PendingBody::default()).await.unwrap();
         assert!(incoming.recv().await.is_some());
-        // The scope of an accepted message is held, and its id is in use. The slot of a rejected message is free again.
+        // The scope of an accepted message is held, and its id is in use. The slot of a rejected message is free
+        // again.
         for _ in 0..2 {
             let again = session.enqueue(ping(2), PendingBody::default()).now_or_never();
             assert!(matches!(again, Some(Err(HttpError::IdInUse(Some(_))))), "{again:?}");

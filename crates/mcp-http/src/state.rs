@@ -46,7 +46,8 @@ pub struct HttpOptions {
     pub quotas: AccountQuotas,
     /// The most concurrent connections.
     pub connections: usize,
-    /// The most concurrent connections of one address, or IPv6 network of 64 bits, except loopback and trusted proxies.
+    /// The most concurrent connections of one address, or IPv6 network of 64 bits, except loopback and trusted
+    /// proxies.
     pub connections_per_address: usize,
     /// Addresses and networks of the proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<String>,

@@ -131,16 +131,16 @@ async fn read_post(
     Ok(ForwardedRequest { request: Request::from_parts(parts, Full::new(bytes)), session, initialize })
 }
 
-/// Whether a request carries everything that a session otherwise has. rmcp gives it no session, whatever protocol the header
-/// names, and has its answer before its handler returns.
+/// Whether a request carries everything that a session otherwise has. rmcp gives it no session, whatever protocol the
+/// header names, and has its answer before its handler returns.
 fn is_stateless(message: &RxJsonRpcMessage<RoleServer>) -> bool {
     let JsonRpcMessage::Request(JsonRpcRequest { request, .. }) = message else { return false };
     !matches!(request, ClientRequest::InitializeRequest(_))
         && request.get_meta().missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty()
 }
 
-/// Passes the request to rmcp. If this server does not have the session in memory, one request at a time resumes it, and completes
-/// that even if its client goes away.
+/// Passes the request to rmcp. If this server does not have the session in memory, one request at a time resumes it,
+/// and completes that even if its client goes away.
 async fn dispatch(
     active: &Arc<ActiveBackend>,
     session: Option<String>,

@@ -11,8 +11,8 @@ use crate::error_response::HttpError;
 use crate::response_body::PendingBody;
 use crate::state::{AppState, AuthenticatedClient};
 
-/// How often a credential is checked again, since the issuer may withdraw the key that signed it. A stream also ends when its token
-/// expires, or when a reload removes the token.
+/// How often a credential is checked again, since the issuer may withdraw the key that signed it. A stream also ends
+/// when its token expires, or when a reload removes the token.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The shortest delay between two checks: clocks are adjusted, and timers are not exact.
@@ -38,7 +38,8 @@ impl AppState {
     async fn wait_until_invalid(self: Arc<Self>, headers: HeaderMap, mut last: Authentication) {
         let mut authenticators = self.authenticator.subscribe();
         loop {
-            // Checked before the first wait too: a reload may have removed the token since the request was authenticated.
+            // Checked before the first wait too: a reload may have removed the token since the request was
+            // authenticated.
             let authenticator = Arc::clone(&authenticators.borrow_and_update());
             let current = match authenticator.recognize(&headers) {
                 Some(recognized) => Ok(recognized),

@@ -5,24 +5,24 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use http::HeaderMap;
 use ipnet::IpNet;
 
-/// The client's address, appended by each proxy on the way.
+/// The client's address. Each proxy appends the address of its peer.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// Headers that only proxies send.
 pub(crate) const PROXY_HEADERS: [&str; 6] =
     [FORWARDED_FOR, "forwarded", "via", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
 
-/// The proxies that name their clients' addresses.
+/// The networks of trusted proxies.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TrustedProxies(Vec<IpNet>);
 
 impl TrustedProxies {
-    /// Those of addresses and networks as [`parse_proxy`] writes them.
+    /// Parses addresses and networks as [`parse_proxy`] returns them.
     pub(crate) fn new(texts: &[String]) -> Self {
         Self(texts.iter().filter_map(|text| parse_network(text)).collect())
     }
 
-    /// Whether a request over a connection with this peer looks as if a proxy sent it that is not listed.
+    /// Whether the request seems to come from a proxy that is not listed.
     pub(crate) fn is_unlisted_proxy(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
         headers.contains_key(FORWARDED_FOR) && !self.contains(peer)
     }
@@ -31,8 +31,8 @@ impl TrustedProxies {
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// The client of a request over a connection with this peer: the last address of `X-Forwarded-For` that is not a trusted
-    /// proxy's. What stands before it was written by strangers.
+    /// The address of the client: the last one of `X-Forwarded-For` that is not a trusted proxy. The addresses before
+    /// it can be forged.
     pub(crate) fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer;
         let values = headers.get_all(FORWARDED_FOR).iter().rev();
@@ -46,7 +46,7 @@ impl TrustedProxies {
     }
 }
 
-/// An address or a network (`10.0.0.0/8`) as it is kept; `None` if the text is neither.
+/// Parses an address or a network (`10.0.0.0/8`) into a canonical form. `None` if the text is neither.
 #[must_use]
 pub fn parse_proxy(text: &str) -> Option<String> {
     parse_network(text).map(|network| network.to_string())
@@ -57,7 +57,7 @@ fn parse_network(text: &str) -> Option<IpNet> {
     text.parse().ok().or_else(|| of_address(text))
 }
 
-/// `address`, `address:port`, `[address]` or `[address]:port`: proxies write all of them.
+/// Parses `address`, `address:port`, `[address]` or `[address]:port`, which are all in use by proxies.
 fn parse_address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
@@ -65,7 +65,7 @@ fn parse_address(text: &str) -> Option<IpAddr> {
     Some(address.to_canonical())
 }
 
-/// A client as far as limits go: an IPv4 address, or an IPv6 network of 64 bits, in which a host takes any address it likes.
+/// The unit of limits: an IPv4 address, or an IPv6 network of 64 bits, in which a host can use any address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ClientNetwork(IpAddr);
 
@@ -103,10 +103,10 @@ mod tests {
         assert_eq!(client("fd00::1", &["198.51.100.1:4711"]), "198.51.100.1");
         assert_eq!(client("10.0.0.1", &["[2001:db8::1]:80"]), "2001:db8::1");
         assert_eq!(client("10.0.0.1", &["::ffff:198.51.100.1"]), "198.51.100.1");
-        // What the client sent stands before what the proxies appended.
+        // The client's own text precedes what the proxies appended.
         assert_eq!(client("10.0.0.1", &["127.0.0.1, 198.51.100.1, 10.0.0.2"]), "198.51.100.1");
         assert_eq!(client("10.0.0.1", &["127.0.0.1", "198.51.100.1", "10.0.0.2"]), "198.51.100.1");
-        // Without a client that can be read it is the proxy.
+        // Without a readable address it is the proxy.
         for unreadable in [[].as_slice(), &["unknown"], &[""], &["198.51.100.1, x"], &["\u{e9}"]] {
             assert_eq!(client("10.0.0.1", unreadable), "10.0.0.1", "{unreadable:?}");
         }

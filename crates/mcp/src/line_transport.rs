@@ -1,7 +1,8 @@
 //! JSON-RPC messages as lines, in both directions.
 //!
-//! rmcp's own line transport drops a line that is not JSON. JSON-RPC 2.0 has error -32700 for it, and an agent framework that waits
-//! for its answer needs one. This transport also answers lines that are too long, and limits the memory of unanswered requests.
+//! rmcp's own line transport drops a line that is not JSON. JSON-RPC 2.0 has error -32700 for it, and an agent
+//! framework that waits for its answer needs one. This transport also answers lines that are too long, and limits the
+//! memory of unanswered requests.
 
 use std::collections::HashMap;
 use std::io;
@@ -104,7 +105,8 @@ where
     }
 }
 
-/// Requests without an answer, and their memory. A client may send any number of requests, so their memory must be bounded.
+/// Requests without an answer, and their memory. A client may send any number of requests, so their memory must be
+/// bounded.
 #[derive(Clone, Default)]
 struct InFlightRequests {
     requests: Arc<Mutex<HashMap<RequestId, InFlightRequest>>>,

@@ -14,8 +14,8 @@ pub const MAX_MESSAGE_BYTES: usize = 4 << 20;
 /// The most values in a message. PostgreSQL accepts 65,535 parameters.
 const MAX_VALUES: usize = 70_000;
 
-/// The most bytes that the unanswered requests of one client may take together: two of the longest, or a thousand short ones.
-/// A parsed request takes several times its length.
+/// The most bytes that the unanswered requests of one client may take together: two of the longest, or a thousand
+/// short ones. A parsed request takes several times its length.
 pub const MAX_IN_FLIGHT_BYTES: usize = 8 << 20;
 
 /// The least that a request takes, in bytes: its task and its answer.

@@ -1,4 +1,5 @@
-//! Limits the concurrent reads of an account, where several accounts share a server: no account occupies all database sessions.
+//! Limits the concurrent reads of an account, where several accounts share a server: no account occupies all database
+//! sessions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,8 +21,8 @@ pub struct ReadLimiter {
 }
 
 impl ReadLimiter {
-    /// A limit of `max_reads` concurrent reads. `read_time` is the longest time that a read may take if it had to wait, in all;
-    /// the limit applies while `is_shared` is set.
+    /// A limit of `max_reads` concurrent reads. `read_time` is the longest time that a read may take if it had to
+    /// wait, in all; the limit applies while `is_shared` is set.
     #[must_use]
     pub fn new(max_reads: usize, read_time: Duration, is_shared: Arc<AtomicBool>) -> Self {
         Self { permits: Arc::new(Semaphore::new(max_reads)), max_reads, read_time, is_shared }
@@ -62,12 +63,12 @@ pub(crate) struct ReadPermit {
     deadline: Option<Instant>,
 }
 
-/// Runs a read within the limit of its account, if there is one. The permit that comes with the output is held until the rows
-/// have been written.
+/// Runs a read within the limit of its account, if there is one. The permit that comes with the output is held until
+/// the rows have been written.
 ///
 /// # Errors
-/// A [`Failure`] if no permit became free in time, or if the read took too long after it had waited. Dropping the read frees its
-/// database session.
+/// A [`Failure`] if no permit became free in time, or if the read took too long after it had waited. Dropping the
+/// read frees its database session.
 pub(crate) async fn run<T>(
     limiter: Option<&ReadLimiter>,
     read: impl Future<Output = T>,

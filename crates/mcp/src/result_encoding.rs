@@ -1,7 +1,7 @@
 //! Tools and results as rmcp's types.
 //!
-//! rmcp's result has structured content as a tree of values. For a wide answer the tree takes fifty times the memory of its text.
-//! So an envelope passes through rmcp as text, which every transport writes verbatim.
+//! rmcp's result has structured content as a tree of values. For a wide answer the tree takes fifty times the memory
+//! of its text. So an envelope passes through rmcp as text, which every transport writes verbatim.
 
 use std::sync::Arc;
 
@@ -42,8 +42,8 @@ pub(crate) fn encode_tool(info: &ToolInfo, content: ResultContent) -> Tool {
     tool
 }
 
-/// The result for an envelope. If it contains the envelope twice, the second copy is made by [`expand`] just before the result is
-/// written: a result may wait a long time for its client.
+/// The result for an envelope. If it contains the envelope twice, the second copy is made by [`expand`] just before
+/// the result is written: a result may wait a long time for its client.
 ///
 /// # Errors
 /// [`ErrorData`] if the envelope cannot be written as JSON.
@@ -82,9 +82,9 @@ pub fn expand_message(message: &mut TxJsonRpcMessage<RoleServer>) {
     }
 }
 
-/// A value that is written as this JSON text. With `arbitrary_precision`, serde_json keeps a number as text and writes it
-/// unchecked; no other [`Value`] can hold JSON text. The value must not be read as a number, nor pass through
-/// `serde_json::to_value`, and no transport does either. The tests compare the written bytes.
+/// A value that is written as this JSON text. With `arbitrary_precision`, serde_json keeps a number as text and
+/// writes it unchecked; no other [`Value`] can hold JSON text. The value must not be read as a number, nor pass
+/// through `serde_json::to_value`, and no transport does either. The tests compare the written bytes.
 fn raw_json(json: String) -> Value {
     Value::Number(Number::from_string_unchecked(json))
 }

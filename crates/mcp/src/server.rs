@@ -32,8 +32,8 @@ use crate::resources;
 use crate::result_encoding::{self, ResultContent, encode_result, encode_tool};
 use crate::transport_context::TransportContext;
 
-/// How long reads continue after the client has closed its end of a pipe, while others of its calls complete. A script that pipes
-/// its requests in gets the quick answers, and a slow read does not occupy a backend for long.
+/// How long reads continue after the client has closed its end of a pipe, while others of its calls complete. A
+/// script that pipes its requests in gets the quick answers, and a slow read does not occupy a backend for long.
 const CLOSE_GRACE: Duration = Duration::from_millis(50);
 
 /// How long reads continue after a shared server has been told to stop. A proxy sends the next requests elsewhere.
@@ -107,7 +107,8 @@ impl McpServer {
         self
     }
 
-    /// Shares a server that ends with `stop` among the clients of several accounts. Each request names its own session.
+    /// Shares a server that ends with `stop` among the clients of several accounts. Each request names its own
+    /// session.
     #[must_use]
     pub fn shared(self, reads: Arc<ReadLimiter>, stop: &CancellationToken) -> Self {
         Self { reads: Some(reads), session_id: None, grace: STOP_GRACE, ..self.stopping_with(stop) }
@@ -224,8 +225,8 @@ impl McpServer {
         }
     }
 
-    /// Waits until the session has ended and no call has completed for the grace period. Returns the error for the calls that still
-    /// run.
+    /// Waits until the session has ended and no call has completed for the grace period. Returns the error for the
+    /// calls that still run.
     async fn end_of_session(&self) -> ErrorData {
         let mut completed = self.completed_calls.subscribe();
         self.session.cancelled().await;
@@ -233,8 +234,8 @@ impl McpServer {
         self.interrupted("the call was cancelled: the client closed its end")
     }
 
-    /// The error for a call that ends without a result: `reason`, unless the server is stopping. On standard input and output rmcp
-    /// reports a stop as a cancelled request.
+    /// The error for a call that ends without a result: `reason`, unless the server is stopping. On standard input
+    /// and output rmcp reports a stop as a cancelled request.
     fn interrupted(&self, reason: &'static str) -> ErrorData {
         if self.stop.is_cancelled() {
             let message = "the server is stopping, and this call was cut off before its answer: send the same call again \

@@ -19,8 +19,8 @@ pub enum ServeError {
     Ended(String),
 }
 
-/// Standard input and output as rmcp opens them: without a thread in between if both are pipes. Front ends that are not MCP use
-/// them too.
+/// Standard input and output as rmcp opens them: without a thread in between if both are pipes. Front ends that are
+/// not MCP use them too.
 #[must_use]
 pub fn standard_pipes() -> (impl AsyncRead + Send + Unpin + 'static, impl AsyncWrite + Send + Unpin + 'static) {
     rmcp::transport::stdio_pipes()

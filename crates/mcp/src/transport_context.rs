@@ -19,7 +19,8 @@ pub struct TransportContext {
 }
 
 impl TransportContext {
-    /// The context of a request, from its extensions. rmcp's HTTP transport keeps those of the HTTP request below its [`Parts`].
+    /// The context of a request, from its extensions. rmcp's HTTP transport keeps those of the HTTP request below its
+    /// [`Parts`].
     pub(crate) fn of(context: &RequestContext<RoleServer>) -> Self {
         let of_http = || context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Self>());
         context.extensions.get::<Self>().or_else(of_http).cloned().unwrap_or_default()
@@ -48,7 +49,8 @@ impl ResponseScope {
         }
     }
 
-    /// Drops the kept values. `is_complete` is whether the response has been written in full; if not, the client has gone.
+    /// Drops the kept values. `is_complete` is whether the response has been written in full; if not, the client has
+    /// gone.
     pub fn finish(&self, is_complete: bool) {
         if !is_complete {
             self.client_gone.cancel();

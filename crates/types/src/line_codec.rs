@@ -16,9 +16,9 @@ pub enum Line {
 
 /// Decodes lines that end in `\n` or `\r\n`. Blank lines are skipped, and the last line needs no line end.
 ///
-/// It wraps [`AnyDelimiterCodec`] instead of `LinesCodec` for two reasons. A line that is not UTF-8 must reach the parser, which
-/// reports it. And an over-long line must be an item: after an error `FramedRead` waits for more input before it decodes what it
-/// has buffered already.
+/// It wraps [`AnyDelimiterCodec`] instead of `LinesCodec` for two reasons. A line that is not UTF-8 must reach the
+/// parser, which reports it. And an over-long line must be an item: after an error `FramedRead` waits for more input
+/// before it decodes what it has buffered already.
 #[derive(Debug)]
 pub struct LineCodec {
     codec: AnyDelimiterCodec,
