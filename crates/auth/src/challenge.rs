@@ -89,14 +89,12 @@ impl AuthError {
     #[must_use]
     pub fn message(&self) -> String {
         match self {
-            Self::Missing { .. } => "this server wants a token: Authorization: Bearer TOKEN".to_owned(),
+            Self::Missing { .. } => "this server requires a token: Authorization: Bearer TOKEN".to_owned(),
             Self::Invalid { description, .. } => description.clone(),
             Self::InsufficientScope { needed, .. } => {
-                format!("the token has none of the scopes that this server knows: {}", needed.join(", "))
+                format!("the token has none of the required scopes: {}", needed.join(", "))
             }
-            Self::Unavailable { .. } => {
-                "the keys of the issuer cannot be read at the moment: try again in a few seconds".to_owned()
-            }
+            Self::Unavailable { .. } => "the issuer's keys are not available: try again in a few seconds".to_owned(),
         }
     }
 }

@@ -29,6 +29,6 @@ pub enum AuthConfigError {
         source: JwksError,
     },
     /// No certificate authority is available to verify the server of `jwks_url`.
-    #[error("the issuer's keys (jwks_url) cannot be asked for")]
+    #[error("the issuer's keys (jwks_url) cannot be fetched")]
     Roots(#[source] io::Error),
 }

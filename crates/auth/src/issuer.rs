@@ -111,8 +111,8 @@ impl JwtVerifier {
         let account = claims.text(account_claim).filter(|account| !account.is_empty());
         let account = account.and_then(|account| AccountId::new(format!("{account_prefix}{account}")));
         let account_id = account.ok_or_else(|| {
-            let log = format!("the token has no account: its claim {account_claim} is not a text that can be one");
-            let description = "the token does not say whose it is".to_owned();
+            let log = format!("the token has no account: its claim {account_claim} is not a valid account id");
+            let description = "the token names no account".to_owned();
             AuthError::Invalid { description, log: Some(log), scopes: self.requested_scopes() }
         })?;
         let granted: Vec<&str> = claims.scopes().collect();

@@ -161,7 +161,7 @@ pub(crate) struct Jwks(Vec<Arc<PublicKey>>);
 #[derive(Debug, thiserror::Error)]
 pub enum JwksError {
     /// The text is not JSON, or has no list `keys`.
-    #[error("this is no JSON Web Key Set (RFC 7517): {0}")]
+    #[error("not a JSON Web Key Set (RFC 7517): {0}")]
     Format(#[from] serde_json::Error),
     /// No key of the set can verify signatures.
     #[error(

@@ -150,11 +150,11 @@ impl RemoteJwks {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match found {
             Ok(keys) => {
-                tracing::info!(url, keys = keys.len(), "the keys of the issuer were looked up");
+                tracing::info!(url, keys = keys.len(), "the issuer's keys were fetched");
                 *state = State { keys: Some((Arc::new(keys), now)), last_attempt: Some((now, None)) };
             }
             Err(reason) => {
-                tracing::warn!(url, "the keys of the issuer could not be looked up: {reason}");
+                tracing::warn!(url, "the issuer's keys could not be fetched: {reason}");
                 state.last_attempt = Some((now, Some(reason)));
             }
         }

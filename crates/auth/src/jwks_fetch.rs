@@ -35,13 +35,13 @@ pub struct HttpsUrl {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HttpsUrlError {
     /// The text is not a URL.
-    #[error("it is no URL such as https://login.example.com/keys")]
+    #[error("it is not a URL such as https://login.example.com/keys")]
     Format,
     /// The URL has `http`, so the response could be modified on its way.
     #[error("it must begin with https:// (http:// is for this machine only: localhost, 127.0.0.1, [::1])")]
     Insecure,
     /// The URL has a user name or a password, which would not be sent but would be logged.
-    #[error("it must have no user name and no password in it")]
+    #[error("it must not contain a user name or a password")]
     Userinfo,
 }
 
@@ -149,7 +149,7 @@ impl JwksFetcher {
         let mut exchange = pin!(async {
             let answer = sender.send_request(request).await.map_err(|error| io::Error::other(error_chain(&error)))?;
             if answer.status() != StatusCode::OK {
-                return Err(io::Error::other(format!("it answered {}, and only 200 counts", answer.status())));
+                return Err(io::Error::other(format!("the status is {} instead of 200", answer.status())));
             }
             let body = Limited::new(answer.into_body(), MAX_BYTES).collect().await;
             Ok(body.map_err(|error| io::Error::other(error_chain(&*error)))?.to_bytes())

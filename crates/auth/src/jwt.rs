@@ -45,14 +45,14 @@ pub(crate) fn looks_like_jwt(token: &str) -> bool {
 
 impl<'t> UnverifiedJwt<'t> {
     pub(crate) fn parse(token: &'t str) -> Result<Self, JwtError> {
-        const NO_JWT: JwtError = "the token is no signed JWT";
+        const NO_JWT: JwtError = "the token is not a signed JWT";
         let (signed, signature) = token.rsplit_once('.').ok_or(NO_JWT)?;
         let (header, claims) = signed.split_once('.').ok_or(NO_JWT)?;
         let header = URL_SAFE_NO_PAD.decode(header).map_err(|_| NO_JWT)?;
         let header: Header = serde_json::from_slice(&header).map_err(|_| NO_JWT)?;
         let signature = URL_SAFE_NO_PAD.decode(signature).map_err(|_| NO_JWT)?;
         if header.crit.is_some() {
-            return Err("the header of the token has crit, and nothing that it could name is known here");
+            return Err("the header of the token has crit, and no extension is supported");
         }
         let algorithm = Algorithm::from_name(&header.alg)
             .ok_or("the token is signed with another algorithm than RS, PS, ES256, ES384 or EdDSA")?;
@@ -62,8 +62,8 @@ impl<'t> UnverifiedJwt<'t> {
     /// Returns the claims and the key that signed them, if the key is one of these.
     pub(crate) fn verify(&self, keys: &[&Arc<PublicKey>]) -> Result<(JwtClaims, Arc<PublicKey>), JwtError> {
         let signed_by = |key: &&&Arc<PublicKey>| key.verify(self.algorithm, self.signed.as_bytes(), &self.signature);
-        let key = keys.iter().find(signed_by).ok_or("the signature of the token does not hold")?;
-        const NO_CLAIMS: JwtError = "the claims of the token are no JSON object";
+        let key = keys.iter().find(signed_by).ok_or("the signature of the token is not valid")?;
+        const NO_CLAIMS: JwtError = "the claims of the token are not a JSON object";
         let claims = URL_SAFE_NO_PAD.decode(self.claims).map_err(|_| NO_CLAIMS)?;
         let claims = serde_json::from_slice(&claims).map(JwtClaims).map_err(|_| NO_CLAIMS)?;
         Ok((claims, Arc::clone(key)))
@@ -84,7 +84,7 @@ impl JwtClaims {
             return Err("the token has expired (exp)");
         }
         if self.time("nbf")?.is_some_and(|begins| now + LEEWAY_S < begins) {
-            return Err("the token does not count yet (nbf)");
+            return Err("the token is not valid yet (nbf)");
         }
         Ok(valid_until)
     }
@@ -114,7 +114,7 @@ impl JwtClaims {
             None => Ok(None),
             Some(value) => match value.as_f64().filter(|seconds| seconds.is_finite()) {
                 Some(seconds) => Ok(Some(seconds)),
-                None => Err("a time of the token is no number (exp, nbf)"),
+                None => Err("a time of the token is not a number (exp, nbf)"),
             },
         }
     }

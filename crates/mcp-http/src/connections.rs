@@ -73,9 +73,9 @@ impl Lane {
 /// Why a connection is closed at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConnectionLimitError {
-    #[error("the address has as many connections as it may have (connections_per_address)")]
+    #[error("the address has reached its limit of connections (connections_per_address)")]
     PerAddress,
-    #[error("there are as many connections as there may be (connections), and as many probes")]
+    #[error("the server has reached its limit of connections (connections), reserved ones included")]
     Total,
 }
 
@@ -204,7 +204,7 @@ impl HttpConnection {
     }
 }
 
-const EVICTED: &str = "it gave way to another one";
+const EVICTED: &str = "it was closed in favour of another one";
 
 /// The slot of a connection, released on drop.
 #[derive(Debug)]

@@ -72,28 +72,25 @@ impl HttpError {
             Self::Unauthenticated { error, .. } => error.message(),
             Self::TooManyAttempts(why) => why.to_string(),
             Self::NoConnection => {
-                "the server has as many connections as it may have: wait a second, then send the request again"
-                    .to_owned()
+                "the server has reached its limit of connections: wait a second, then send the request again".to_owned()
             }
             Self::Quota(what) => what.to_string(),
             Self::TooManySessions { most } => {
-                format!(
-                    "the account has {most} sessions, all of them in use, and may have no more: close one, then open it again"
-                )
+                format!("the account has {most} sessions in use, which is its limit: close one, then try again")
             }
-            Self::NotJson => "a message is sent with the content type application/json".to_owned(),
+            Self::NotJson => "a message requires the content type application/json".to_owned(),
             Self::TooLarge { most } => format!("the message is longer than {most} bytes"),
             Self::TooSlow => "the message did not arrive in time".to_owned(),
-            Self::Broken => "the message ended in the middle".to_owned(),
+            Self::Broken => "the message is incomplete".to_owned(),
             Self::Malformed(parse_error) => parse_error.error.message.to_string(),
             Self::IdInUse(_) => {
-                "the session has a request with this id that is not answered yet: give each request an id of its own"
-                    .to_owned()
+                "the session has an unanswered request with this id: give each request its own id".to_owned()
             }
             Self::NoSessionNamed => {
-                "a message goes to the address that the stream of /sse gave: /message?sessionId=..., once".to_owned()
+                "send messages to the URL of the endpoint event of /sse: /message?sessionId=..., with one sessionId"
+                    .to_owned()
             }
-            Self::NoSuchSession => "there is no such session: open one with initialize".to_owned(),
+            Self::NoSuchSession => "the session does not exist: open one with initialize".to_owned(),
         }
     }
 

@@ -149,7 +149,7 @@ pub async fn serve_http(
     drop(listener);
     state.drain().await;
     if tokio::time::timeout(CLOSE_TIMEOUT, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some clients did not take their last answers in time");
+        tracing::warn!("some clients did not read their last responses in time");
     }
     state.rejections.summarize();
 }

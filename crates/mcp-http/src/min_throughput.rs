@@ -54,7 +54,7 @@ impl<S> MinThroughput<S> {
                 if stall_timer.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Err(io::Error::new(
                         io::ErrorKind::TimedOut,
-                        "the client does not take its answer",
+                        "the client reads its response too slowly",
                     )));
                 }
                 Poll::Pending

@@ -19,10 +19,10 @@ pub(crate) enum QuotaError {
     #[error("the account sends more requests than {per_second} a second: wait {retry_after_s} s, then send it again")]
     Rate { per_second: u32, retry_after_s: u64 },
     #[error(
-        "the requests of this account that are under way would be too much with this one: wait for an answer, then send it again"
+        "the unanswered requests of this account take too much memory with this one: wait for an answer, then send it again"
     )]
     InFlightBytes,
-    #[error("the account has {most} event streams open, and may have no more: close one, then open it again")]
+    #[error("the account has {most} open event streams, which is its limit: close one, then try again")]
     Streams { most: u32 },
 }
 

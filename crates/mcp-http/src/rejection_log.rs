@@ -77,7 +77,7 @@ impl RejectionLog {
     pub(crate) fn summarize(&self) {
         let summary = std::mem::take(&mut *self.unwritten());
         if !summary.is_empty() {
-            tracing::warn!("more was refused than is logged one by one: {}", summary.text());
+            tracing::warn!("more requests were refused than are logged one by one: {}", summary.text());
         }
     }
 

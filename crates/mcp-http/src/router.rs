@@ -63,8 +63,8 @@ async fn on_every_route(
     {
         tracing::warn!(
             peer = %connection.peer(),
-            "a request carries X-Forwarded-For, which counts only from trusted_proxies: if a proxy of yours is at this address, \
-             list it there; until then all of its clients have the limits of one"
+            "a request has X-Forwarded-For, which is trusted only from trusted_proxies: if your proxy has this address, \
+             list it there; until then all of its clients share the limits of one"
         );
     }
     let caller = ClientAddress::new(Arc::clone(&connection), &state.proxies, request.headers());

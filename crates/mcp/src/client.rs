@@ -22,7 +22,7 @@ pub enum ClientError {
     #[error("the server cannot be started: {0}")]
     Start(std::io::Error),
     /// The server started, but no session was opened. The server's standard error has the reason.
-    #[error("the server gave no MCP session: {0}")]
+    #[error("the server opened no MCP session: {0}")]
     Session(String),
     /// The server returned a JSON-RPC error instead of a result.
     #[error("{message} ({code})")]
@@ -100,7 +100,7 @@ impl ClientHandler for SessionHandler {
             Some(UserAnswer::Cancel) => ElicitationAction::Cancel,
             None => {
                 context.ct.cancelled().await;
-                return Err(ErrorData::invalid_request("the question was taken back", None));
+                return Err(ErrorData::invalid_request("the question was withdrawn", None));
             }
         };
         Ok(ElicitResult::new(action))

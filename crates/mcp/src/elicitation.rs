@@ -94,7 +94,7 @@ impl Elicitation {
                 Some(user_decision(question.proposal_id, question.digest.clone(), &result))
             }
             Ok(_) => {
-                tracing::warn!(proposal_id = %question.proposal_id, "the answer is no result of an elicitation");
+                tracing::warn!(proposal_id = %question.proposal_id, "the answer is not a result of an elicitation");
                 None
             }
             Err(error) => {
@@ -149,7 +149,7 @@ impl Elicitation {
             self.codec.current().open_json_with::<RequestState>(sealed, &associated_data(principal, &params.name));
         let state = opened.map_err(|error| {
             tracing::warn!(tool = types::quoted(&params.name), %error, "a requestState was refused");
-            let message = "requestState is not one that this server gave to this client for this tool, or it is too old; \
+            let message = "requestState was not made by this server for this client and tool, or it has expired; \
                 nothing was written: call the tool again without it";
             ErrorData::invalid_params(message, None)
         })?;
@@ -158,7 +158,7 @@ impl Elicitation {
         let Some(answer) = answer else { return Ok(None) };
         let result: ElicitResult = serde_json::from_value(answer.clone()).map_err(|error| {
             let message =
-                format!("inputResponses.{QUESTION} is no result of an elicitation: {error}; nothing was written");
+                format!("inputResponses.{QUESTION} is not a result of an elicitation: {error}; nothing was written");
             ErrorData::invalid_params(message, None)
         })?;
         Ok(Some(user_decision(state.proposal_id, state.digest, &result)))

@@ -134,7 +134,7 @@ impl InFlightRequests {
             let others: usize = requests.values().map(|request| request.bytes).sum();
             if !requests.is_empty() && others + bytes > MAX_IN_FLIGHT_BYTES {
                 let text = format!(
-                    "{} requests of {others} bytes are under way, and this one would be too much: \
+                    "{} requests of {others} bytes are unanswered, and this one exceeds the limit: \
                      wait for an answer, then send it again",
                     requests.len()
                 );

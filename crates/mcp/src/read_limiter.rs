@@ -45,11 +45,11 @@ impl ReadLimiter {
 
     fn no_permit(&self) -> Failure {
         let message = format!(
-            "Database query failed: this account has {} reads at work, as many as it may have at once, and none ended in time",
+            "Database query failed: this account already runs {} reads, which is its limit, and none ended in time",
             self.max_reads
         );
         Failure::new(ErrorCode::DatabaseUnavailable, message).hint(
-            "The query was not started: ask again when fewer run at once. The operator can raise http.reads, read_sessions or \
+            "The query was not started: repeat it when fewer are running. The operator can raise http.reads, read_sessions or \
              query_timeout_ms.",
         )
     }
@@ -85,8 +85,8 @@ pub(crate) async fn run<T>(
 }
 
 fn timed_out() -> Failure {
-    let message = "Database query failed: Query timed out: it had waited for other reads of this account";
-    Failure::new(ErrorCode::Timeout, message).hint("Ask again when fewer run at once.")
+    let message = "Database query failed: Query timed out after it had waited for other reads of this account";
+    Failure::new(ErrorCode::Timeout, message).hint("Repeat it when fewer are running.")
 }
 
 #[cfg(test)]

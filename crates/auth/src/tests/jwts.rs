@@ -42,7 +42,7 @@ async fn every_algorithm_with_a_public_key_counts() {
         let other_claims = encoded(claims_with("sub", json!("bert")).to_string());
         let other_header = encoded(json!({"alg": algorithm, "kid": "k1"}).to_string());
         for changed in [with(0, &other_header), with(1, &other_claims), with(2, &encoded([0; 64])), with(2, "")] {
-            assert_eq!(refused(&known, &changed).await, "the signature of the token does not hold", "{algorithm}");
+            assert_eq!(refused(&known, &changed).await, "the signature of the token is not valid", "{algorithm}");
         }
     }
 }
@@ -97,7 +97,7 @@ async fn a_key_that_the_token_brings_along_is_nobodys() {
     ] {
         let mut header = header_of("EdDSA", "k1");
         header[member] = value;
-        assert_eq!(refused(&known, &theirs.sign(&header, &claims())).await, "the signature of the token does not hold");
+        assert_eq!(refused(&known, &theirs.sign(&header, &claims())).await, "the signature of the token is not valid");
         assert!(identify(&known, &ours.sign(&header, &claims())).await.is_ok(), "{member} is passed over");
     }
     let mut header = header_of("EdDSA", "k1");
@@ -124,7 +124,7 @@ async fn the_claims_must_be_for_us_and_for_now() {
         ("exp", Value::Null, "no time at which it expires"),
         ("exp", json!((now() + 600).to_string()), "is no number"),
         ("exp", json!([now() + 600]), "is no number"),
-        ("nbf", json!(now() + 600), "does not count yet"),
+        ("nbf", json!(now() + 600), "is not valid yet"),
         ("nbf", json!("soon"), "is no number"),
         ("sub", Value::Null, "does not say whose"),
         ("sub", json!(""), "does not say whose"),
@@ -189,7 +189,7 @@ async fn the_strongest_scope_gives_the_profile_and_none_is_403() {
     }
     // Whoever has no scope learns that only with a token that counts.
     let foreign = Signer::p384().sign(&header_of("ES384", "k1"), &claims_with("scope", Value::Null));
-    assert_eq!(refused(&known, &foreign).await, "the signature of the token does not hold");
+    assert_eq!(refused(&known, &foreign).await, "the signature of the token is not valid");
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn a_key_is_found_by_its_id_and_without_one_only_if_there_is_no_choice() {
     let (first, second) = (Signer::ed25519(), Signer::ed25519());
     let known = knowing(&[first.jwk("k1"), second.jwk("k2"), Signer::p256().jwk("k3")]);
     assert!(identify(&known, &second.token("EdDSA", "k2")).await.is_ok());
-    assert_eq!(refused(&known, &second.token("EdDSA", "k1")).await, "the signature of the token does not hold");
+    assert_eq!(refused(&known, &second.token("EdDSA", "k1")).await, "the signature of the token is not valid");
     assert!(refused(&known, &second.token("EdDSA", "K2")).await.contains("no key"));
     let nameless = first.sign(&json!({"alg": "EdDSA"}), &claims());
     assert!(refused(&known, &nameless).await.contains("no key"));

@@ -170,7 +170,7 @@ async fn what_is_no_set_of_keys_is_not_taken_and_what_there_was_stays_for_a_day(
         (Answer::Status(307, location), "307"),
         (Answer::Status(500, ""), "500"),
         (Answer::Status(204, ""), "204"),
-        (Answer::Body(Bytes::from_static(b"<html>")), "no JSON Web Key Set"),
+        (Answer::Body(Bytes::from_static(b"<html>")), "not a JSON Web Key Set"),
         (Answer::Body(Bytes::from_static(b"{\"keys\": []}")), "no key that can be used"),
         (Answer::Body(huge.into()), "limit"),
     ];
