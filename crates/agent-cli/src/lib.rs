@@ -23,7 +23,6 @@ pub mod executor;
 mod flags;
 mod in_flight;
 pub mod invocation;
-mod lines;
 pub mod log;
 mod one_shot;
 pub mod options;

@@ -11,7 +11,7 @@ mod envelope;
 mod error_code;
 mod escape;
 mod ids;
-mod overlong;
+mod line_codec;
 mod principal;
 mod redaction;
 mod secret;
@@ -23,7 +23,7 @@ pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UNDO_TOOL, U
 pub use error_code::ErrorCode;
 pub use escape::{quoted, visible};
 pub use ids::{CorrelationId, IdPrefix, ProposalId};
-pub use overlong::IdFinder;
+pub use line_codec::{Line, LineCodec};
 pub use principal::{AccountId, AccountIdError, Principal};
 pub use redaction::{REDACTED, Redaction};
 pub use secret::Secret;

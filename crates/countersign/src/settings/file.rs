@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use manifest::{Diagnostics, Source};
 use toml::de::DeTable;
 
-use super::auth::{self, IssuerConfig, TokenConfig};
+use super::http_auth::{self, IssuerConfig, TokenConfig};
 use super::keys::{
     ConnectKeys, DatabaseKeys, HTTP, HttpKeys, Keys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
@@ -71,7 +71,7 @@ impl<'s> Reader<'s> {
         // A profile with a mistake in it is no unknown one.
         let names: Vec<String> = profiles.keys().map(|name| name.get_ref().to_string()).collect();
         let tokens = self.tokens(&mut top);
-        self.mistakes.extend(auth::mistakes(&tokens, names.iter().map(String::as_str)));
+        self.mistakes.extend(http_auth::mistakes(&tokens, names.iter().map(String::as_str)));
         let oauth = self.oauth(&mut top, folder, &names);
         let keys = Keys {
             log: self.group(&mut top, LogKeys::NAMES),

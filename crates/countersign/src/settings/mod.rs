@@ -3,11 +3,11 @@
 //! To add a key: a field in `keys`, and what becomes of it in [`Settings`]. Flag, variable, file and schema follow.
 
 mod addresses;
-mod auth;
-mod auth_keys;
 mod bounded;
 mod file;
 mod http;
+mod http_auth;
+mod http_auth_keys;
 mod keys;
 mod profiles;
 mod reader;
@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use auth::{BearerToken, Issuer};
 use ledger::proposals::Tier;
 use ledger::read::ReadLimits;
 use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, Pooler};
-use mcp::auth::{BearerToken, Issuer};
 use tools::Profile;
 use types::{AccountId, Secret};
 
@@ -125,7 +125,7 @@ impl ConfigSources {
         } = serve;
         let profiles = file.profiles.iter().map(|own| own.profile.name.as_str());
         let tokens = match tokens_file {
-            Some(path) => auth::read_file(&path, file.tokens, profiles)?,
+            Some(path) => http_auth::read_file(&path, file.tokens, profiles)?,
             None => file.tokens,
         };
         let public_url = http.public_url.clone().map(PublicUrl::into_text);
@@ -194,8 +194,8 @@ impl Settings {
     ///
     /// # Errors
     /// If these keys cannot be read.
-    pub(crate) fn authenticator(&self) -> anyhow::Result<mcp::Authenticator> {
-        Ok(mcp::Authenticator::new(self.tokens.clone(), self.oauth.clone())?)
+    pub(crate) fn authenticator(&self) -> anyhow::Result<auth::Authenticator> {
+        Ok(auth::Authenticator::new(self.tokens.clone(), self.oauth.clone())?)
     }
 }
 

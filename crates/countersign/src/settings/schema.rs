@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use super::auth_keys::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
+use super::http_auth_keys::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
 use super::keys::{
     ConnectKeys, DatabaseKeys, HTTP, HttpKeys, LIMITS, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
