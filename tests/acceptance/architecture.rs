@@ -6,16 +6,17 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     ("countersign-types", &[]),
     ("countersign-pg-embedded", &[]),
     ("countersign-malloc-tuning", &[]),
     ("countersign-pg", &["countersign-types"]),
     ("countersign-agent-cli", &["countersign-types", "countersign-pg"]),
     ("countersign-manifest", &["countersign-types"]),
-    ("countersign-ledger", &["countersign-types", "countersign-pg", "countersign-manifest"]),
-    ("countersign-tools", &["countersign-types", "countersign-manifest", "countersign-ledger"]),
-    ("countersign-mcp", &["countersign-types", "countersign-tools"]),
+    ("countersign-ledger", &["countersign-types", "countersign-pg"]),
+    ("countersign-catalog", &["countersign-types", "countersign-manifest", "countersign-ledger"]),
+    ("countersign-tools", &["countersign-types", "countersign-manifest", "countersign-ledger", "countersign-catalog"]),
+    ("countersign-mcp", &["countersign-types", "countersign-catalog", "countersign-tools"]),
     (
         "countersign",
         &[
@@ -25,6 +26,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
             "countersign-malloc-tuning",
             "countersign-manifest",
             "countersign-ledger",
+            "countersign-catalog",
             "countersign-tools",
             "countersign-mcp",
         ],

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use pg::{Lease, Outcome, ServerError, Step, StepError, Writer};
 use serde_json::{Map, Value};
-use types::{AccountId, Column, CorrelationId, ErrorCode, Failure, Principal, Rollback};
+use types::{AccountId, Column, CorrelationId, ErrorCode, Failure, Principal, Rollback, Tier};
 
 use crate::admit::FENCED;
 use crate::effects;
 use crate::intent::Intent;
-use crate::proposals::Tier;
 
 /// Who wants what: all that an executor needs to know of a call.
 #[derive(Debug, Clone)]
@@ -68,13 +67,13 @@ pub trait WriteExecutor: Send + Sync + 'static {
     fn definition(&self) -> String;
 
     /// Who has to agree to it; `None` for nobody.
-    fn tier(&self) -> Option<Tier> {
-        None
+    fn tier(&self) -> Tier {
+        Tier::Auto
     }
 
     /// Whether a proposal of this tier may be carried out.
     fn supports_tier(&self, tier: Tier) -> bool {
-        self.tier() == Some(tier)
+        self.tier() == tier
     }
 
     /// The columns that tell the rows of [`WriteOutput::before`] and [`WriteOutput::after`] apart; empty if that is not known.

@@ -207,12 +207,28 @@ impl Plans {
         Ok(StoredPlan { plan_id, digest, parts, is_ready: plan.is_ready() })
     }
 
-    /// The stored plans of people, or of an account, whose name begins like this.
+    /// The plan of this id that the account has stored.
     ///
     /// # Errors
-    /// Whatever the database says.
-    pub async fn find(&self, account: Option<&AccountId>, prefix: &IdPrefix) -> Result<Vec<StoredPlan>, pg::Error> {
-        let [low, high] = prefix.range();
+    /// The error of the query.
+    pub async fn get(&self, account: &AccountId, id: CorrelationId) -> Result<Option<StoredPlan>, pg::Error> {
+        Ok(self.stored([id.to_string(), id.to_string()], Some(account)).await?.into_iter().next())
+    }
+
+    /// Plans of operators whose id begins with `prefix`.
+    ///
+    /// # Errors
+    /// The error of the query.
+    pub async fn find(&self, prefix: &IdPrefix) -> Result<Vec<StoredPlan>, pg::Error> {
+        self.stored(prefix.range(), None).await
+    }
+
+    /// Plans of `account` (of operators for `None`) with an id in this range.
+    async fn stored(
+        &self,
+        [low, high]: [String; 2],
+        account: Option<&AccountId>,
+    ) -> Result<Vec<StoredPlan>, pg::Error> {
         let params = [Some(low), Some(high), account.map(|account| account.as_str().to_owned())];
         let rows = self.records.objects(STORED_SQL, &params).await?;
         let text =

@@ -16,7 +16,7 @@ const DEFERRED_SQL: &str = "set constraints all immediate";
 
 /// What `countersign.undo` says.
 #[derive(Debug, Deserialize)]
-struct UndoExecutor {
+struct UndoReport {
     #[serde(default)]
     rows: u64,
     #[serde(default)]
@@ -28,7 +28,7 @@ struct UndoExecutor {
 /// # Errors
 /// [`ErrorCode::UndoConflict`] or [`ErrorCode::AlreadyReversed`], or whatever the database says.
 pub async fn undo(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<u64, ExecutorError> {
-    let undo: UndoExecutor = ask(tx, UNDO_SQL, &[Some(array(writes))]).await?;
+    let undo: UndoReport = ask(tx, UNDO_SQL, &[Some(array(writes))]).await?;
     if undo.conflicts.is_empty() { Ok(undo.rows) } else { Err(undo_failure(undo.conflicts).into()) }
 }
 

@@ -57,7 +57,7 @@ impl Operator {
     /// # Errors
     /// Whatever the database says.
     pub async fn stored_plans(&self, prefix: &IdPrefix) -> Result<Vec<StoredPlan>, UndoError> {
-        Ok(self.plans.find(None, prefix).await?)
+        Ok(self.plans.find(prefix).await?)
     }
 
     /// Undoes one part of a stored plan, if it is still what was shown. A part that is undone stays so: a second run goes on

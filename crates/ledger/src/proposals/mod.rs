@@ -34,7 +34,7 @@ pub use execute::ExecutedProposal;
 pub use human_decision::DecisionNonce;
 pub use preview::Preview;
 pub use proposal::{NewProposal, Proposal, ProposalFilter, ProposalSummary};
-pub use state::{ProposalStatus, Tier, not_found};
+pub use state::{ProposalStatus, not_found};
 
 use crate::admit::{key_reused, ledger_failure, superseded};
 use crate::conflicts;

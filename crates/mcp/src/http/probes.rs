@@ -47,7 +47,7 @@ pub(crate) async fn metrics(
     }
     match site.readiness.current() {
         Ok(open) => {
-            let text = site.metrics.render(&open.offer.backends).await;
+            let text = open.offer.backends.render_metrics().await;
             ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
         }
         Err(refusal) => refusal.response(),
