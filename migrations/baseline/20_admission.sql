@@ -1,4 +1,4 @@
--- The write protocol. docs/ledger.md, "One write", has the order of these statements:
+-- The write protocol. docs/internals/write-protocol.md, has the order of these statements:
 --
 --   BEGIN | SET LOCAL synchronous_commit = off | INSERT INTO countersign.admission | COMMIT AND CHAIN      the attempt, T1
 --         | claim | the tool's statements | SET CONSTRAINTS ALL IMMEDIATE | finish | COMMIT                 the write, T2

@@ -1,4 +1,4 @@
--- Writes that wait for agreement: what was proposed, who decided, what became of it. ARCHITECTURE.md, "A proposal, step by step", has
+-- Writes that wait for agreement: what was proposed, who decided, what became of it. docs/internals/proposals.md has
 -- the order of these functions.
 
 create table countersign.proposal (

@@ -1,5 +1,5 @@
 -- The ledger as evidence: a chain of hashes over the final records with their effects, and pruning that announces what it removes.
--- docs/auditors.md says what it proves. Decision 18 in ARCHITECTURE.md says why it is made like this.
+-- docs/topics/audit.md says what it proves. docs/adr/0026-locks-not-transaction-ids-say-what-is-settled.md says why it is made like this.
 
 create table countersign.seal (
     no              bigint       primary key check (no >= 1),

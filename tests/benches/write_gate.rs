@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use ledger::{
-    Gate, Ledger, LedgerOptions, Statement, Target, WriteAttempt, WriteExecutor, WriteFuture, WriteOutcome,
+    ConnectOptions, Gate, Ledger, LedgerOptions, Statement, WriteAttempt, WriteExecutor, WriteFuture, WriteOutcome,
     WriteOutput, WriteRequest, WriteTx,
 };
 use pg_embedded::{Cluster, Options};
@@ -86,7 +86,7 @@ impl Side {
             .await
             .unwrap();
         let url = cluster.connection_string(name);
-        let target = Target::parse(&url).unwrap();
+        let target = ConnectOptions::parse(&url).unwrap();
         ledger::init(&target, &ledger::InitOptions::default()).await.expect("the ledger");
         let owner = connect(&url).await;
         owner

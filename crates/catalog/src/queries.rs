@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use ledger::read::{ReadError, ReadRequest, Reader, RowForm};
+use ledger::read::{ReadError, ReadRequest, Reader, RowFormat};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -242,8 +242,8 @@ pub(crate) async fn keywords(reader: &Reader) -> Result<Vec<Keyword>, ReadError>
 
 /// Reads the rows of one of our own questions.
 async fn ask<T: DeserializeOwned>(reader: &Reader, sql: &str, params: &[Value]) -> Result<Vec<T>, ReadError> {
-    let request = ReadRequest { sql, params, row_limit: Some(MAX_NAMES), form: RowForm::Object, account: None };
-    let result = reader.for_own_texts().query(&request).await?;
+    let request = ReadRequest { sql, params, row_limit: Some(MAX_NAMES), format: RowFormat::Object, account: None };
+    let result = reader.for_trusted_sql().query(&request).await?;
     let rows = result.rows.iter().map(|row| serde_json::from_str(row.get()));
     rows.collect::<Result<_, _>>().map_err(|error| ReadError::Database(std::io::Error::other(error).into()))
 }

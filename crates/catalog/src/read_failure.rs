@@ -94,7 +94,7 @@ pub fn read_failure(error: ReadError, deadline: Duration) -> Failure {
             let code = if is_forbidden { ErrorCode::NotPermitted } else { ErrorCode::SqlError };
             let advice = "The login that reads has no right to this: describe_database lists what may be read.";
             Failure {
-                retryable: error.retryable(),
+                retryable: error.is_retryable(),
                 sqlstate: Some(error.sqlstate),
                 detail: error.detail,
                 hint: error.hint.or_else(|| is_forbidden.then(|| advice.to_owned())),
@@ -103,7 +103,7 @@ pub fn read_failure(error: ReadError, deadline: Duration) -> Failure {
             }
         }
         ReadError::Database(ledger::read::Error::Deadline) => timed_out(),
-        ReadError::Database(error @ ledger::read::Error::Busy { .. }) => {
+        ReadError::Database(error @ ledger::read::Error::PoolTimeout { .. }) => {
             Failure::new(ErrorCode::DatabaseUnavailable, format!("{PREFIX}{error}")).hint(
                 "The query was not started: ask again when fewer run at once. The operator can raise read_sessions or query_timeout_ms.",
             )
@@ -132,7 +132,7 @@ pub fn ledger_failure(error: &ledger::read::Error) -> Failure {
     tracing::error!(%error, "the ledger cannot be read");
     match error {
         ledger::read::Error::Connect(error) => error.into(),
-        ledger::read::Error::Busy { .. } => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
+        ledger::read::Error::PoolTimeout { .. } => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
         ledger::read::Error::Deadline => Failure::new(ErrorCode::Timeout, "the ledger did not answer in time"),
         _ => Failure::new(ErrorCode::DbError, "the ledger cannot be read"),
     }

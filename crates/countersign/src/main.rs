@@ -20,6 +20,8 @@ mod keys;
 mod logging;
 mod person;
 mod proposals;
+#[cfg(test)]
+mod reference;
 mod reload;
 mod serve;
 mod settings;

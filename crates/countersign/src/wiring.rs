@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use ledger::read::{ReadLimits, Reader, SearchPath, UntrustedSchema};
-use ledger::{Coverage, CoveredTable, Ledger, LoginSetting, Target};
+use ledger::{ConnectOptions, Coverage, CoveredTable, Ledger, LoginSetting};
 use manifest::{Diagnostics, ServerNames, Source, ToolCatalog, ToolSpec, UndoSpec};
-use mcp::{Asking, StateCodec, StateKey};
+use mcp::{Elicitation, StateCodec, StateKey};
 use tools::{ExecuteSqlSettings, LiveRegistry, Metrics, Profile, ProfileRegistries, Registry, Services, Unavailable};
 use types::{DescribeError, DescribeStatement, Principal, StatementShape};
 
@@ -52,7 +52,7 @@ pub(crate) async fn compile(
     sources: &[Source],
     profiles: &[OwnProfile],
     ledger: &Ledger,
-    target: &Target,
+    target: &ConnectOptions,
 ) -> anyhow::Result<ToolCatalog> {
     let native = tools::native::executors()?;
     let executors: Vec<&str> = native.names().collect();
@@ -174,7 +174,7 @@ fn profiles(settings: &Settings) -> Vec<Profile> {
 pub(crate) struct Workshop {
     pub(crate) ledger: Ledger,
     pub(crate) backends: Services,
-    target: Target,
+    target: ConnectOptions,
     /// Whether the demo's manifests are among them.
     demo: bool,
 }
@@ -182,7 +182,7 @@ pub(crate) struct Workshop {
 impl Workshop {
     /// Connects.
     pub(crate) async fn open(
-        target: &Target,
+        target: &ConnectOptions,
         settings: &Settings,
         demo: bool,
         metrics: Metrics,
@@ -223,10 +223,10 @@ impl Workshop {
 }
 
 /// A server for the configured principal.
-pub(crate) fn server(toolbox: &LiveRegistry, settings: &Settings, asking: Asking) -> mcp::Server {
+pub(crate) fn server(toolbox: &LiveRegistry, settings: &Settings, elicitation: Elicitation) -> mcp::McpServer {
     let principal =
         Principal { account_id: settings.account.clone(), actor: settings.actor.clone(), ..Principal::default() };
-    mcp::Server::new(toolbox.of_profile(&settings.profile), principal, settings.content.into(), asking)
+    mcp::McpServer::new(toolbox.of_profile(&settings.profile), principal, settings.content.into(), elicitation)
 }
 
 /// The keys of the ledger that seal what clients carry, and the name of the one that seals.
@@ -259,7 +259,7 @@ pub(crate) async fn refresh_state_keys(ledger: Ledger, codec: StateCodec) {
 }
 
 /// Names what `ALTER ROLE .. SET` and `ALTER DATABASE .. SET` have changed for the sessions of servers.
-async fn warn_of_settings(target: &Target, reader: Option<&Target>) -> anyhow::Result<()> {
+async fn warn_of_settings(target: &ConnectOptions, reader: Option<&ConnectOptions>) -> anyhow::Result<()> {
     let logins: Vec<&str> = [Some(target), reader].into_iter().flatten().map(|target| target.user.as_str()).collect();
     for LoginSetting { scope, setting } in ledger::unexpected_settings(target, &logins).await? {
         tracing::warn!(
@@ -270,7 +270,7 @@ async fn warn_of_settings(target: &Target, reader: Option<&Target>) -> anyhow::R
 }
 
 /// A server should be able to do what it must, and no more.
-async fn check_role(target: &Target, settings: &Settings) -> anyhow::Result<()> {
+async fn check_role(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<()> {
     let Some(excess) = ledger::check_server_role(target).await? else { return Ok(()) };
     let advice = "log in as the role that `countersign init` makes for servers (countersign_writer), granted what the manifests need";
     anyhow::ensure!(!settings.strict_roles, "{excess}; strict_roles refuses that: {advice}");
@@ -292,7 +292,7 @@ pub(crate) fn not_searched(schema: &UntrustedSchema) -> String {
 }
 
 /// The read path, if there is a login that may be used for it; the log says why not and what to do.
-async fn reader(target: &Target, settings: &Settings) -> anyhow::Result<Option<Reader>> {
+async fn reader(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<Option<Reader>> {
     let login = match &settings.read {
         Some(read) => connection::parse(read, settings)?,
         None => match ledger::reader_login(target).await {
@@ -304,11 +304,11 @@ async fn reader(target: &Target, settings: &Settings) -> anyhow::Result<Option<R
             Err(error) => return Err(error.into()),
         },
     };
-    let path = SearchPath::of_login(&login).await.context(CANNOT_LOG_IN)?;
+    let path = SearchPath::load(&login).await.context(CANNOT_LOG_IN)?;
     for schema in &path.untrusted {
         tracing::warn!("{}", not_searched(schema));
     }
-    let reader = Reader::new(login, &path, settings.read_limits.clone()).refusing_schema(ledger::SCHEMA);
+    let reader = Reader::new(login, &path, settings.read_limits.clone()).deny_schema(ledger::SCHEMA);
     match ledger::check_reader(&reader).await {
         Ok(()) => Ok(Some(reader)),
         Err(ledger::ReaderRoleError::Privileged { role, power }) if settings.allow_privileged_reader => {

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use pg::Writer;
+use pg::WriterPool;
 use serde_json::Value;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure};
@@ -55,7 +55,7 @@ pub(crate) const STILL_RUNNING: &str =
 
 /// An attempt that the ledger has to judge.
 pub(crate) struct Admission<'a> {
-    pub(crate) writer: &'a Writer,
+    pub(crate) writer: &'a WriterPool,
     pub(crate) memory: &'a DedupCache,
     pub(crate) intent: &'a Intent,
     pub(crate) attempt: &'a WriteAttempt,
@@ -81,7 +81,7 @@ impl Admission<'_> {
         let mut params = self.intent.columns().to_vec();
         params.push(Some(ErrorCode::DuplicateInFlight.as_str().to_owned()));
         params.push(Some(STILL_RUNNING.to_owned()));
-        match self.writer.ask(GIVE_UP_SQL, &params, Instant::now() + GIVE_UP_TIMEOUT).await {
+        match self.writer.run_one(GIVE_UP_SQL, &params, Instant::now() + GIVE_UP_TIMEOUT).await {
             Ok(_) => Ok(AdmitDecision::Refused(Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING))),
             Err(error) => Err(unanswered(None, &error)),
         }
@@ -90,13 +90,13 @@ impl Admission<'_> {
     /// `None`: the identical call is still running.
     async fn ask(&self) -> Result<Option<AdmitDecision>, WriteError> {
         let deadline = self.attempt.deadline;
-        let answer = match self.writer.ask(ADMIT_SQL, self.intent.columns(), deadline).await {
+        let answer = match self.writer.run_one(ADMIT_SQL, self.intent.columns(), deadline).await {
             Ok(answer) => answer,
             Err(pg::Error::Lost(error)) => {
                 tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
                 self.forget();
                 // The same again: an attempt that is admitted already is this one.
-                match self.writer.ask(ADMIT_SQL, self.intent.columns(), deadline).await {
+                match self.writer.run_one(ADMIT_SQL, self.intent.columns(), deadline).await {
                     Ok(answer) => answer,
                     Err(error) => return Err(self.abandoned(error).await),
                 }
@@ -145,8 +145,8 @@ impl Admission<'_> {
     async fn try_answer(&self, original: CorrelationId) -> Result<AdmitDecision, pg::Error> {
         let deadline = self.attempt.deadline;
         let id = Some(original.to_string());
-        let mut lease = self.writer.lease(deadline).await?;
-        let compared = lease.ask(CHANGED_SQL, std::slice::from_ref(&id), deadline).await?;
+        let mut lease = self.writer.acquire(deadline).await?;
+        let compared = lease.run_one(CHANGED_SQL, std::slice::from_ref(&id), deadline).await?;
         let changed = compared.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
         let changed = changed.and_then(|json| serde_json::from_str::<Value>(&json).ok());
         let params = [
@@ -155,11 +155,11 @@ impl Admission<'_> {
             id.clone(),
             changed.as_ref().map(Value::to_string),
         ];
-        lease.ask(ANSWER_SQL, &params, deadline).await?;
+        lease.run_one(ANSWER_SQL, &params, deadline).await?;
         if let Some(changed) = changed {
             return Ok(AdmitDecision::Refused(superseded(original, &changed)));
         }
-        let answer = lease.ask(RESULT_SQL, &[id], deadline).await?;
+        let answer = lease.run_one(RESULT_SQL, &[id], deadline).await?;
         let result = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
         let cached_result = result.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
         Ok(AdmitDecision::Duplicate { original, cached_result })
@@ -183,7 +183,7 @@ impl Admission<'_> {
 
     /// A connection was lost: the other ones may be, and another server may answer on the next.
     fn forget(&self) {
-        self.writer.forget_idle();
+        self.writer.invalidate_idle();
         self.memory.forget_all();
     }
 }
@@ -239,8 +239,10 @@ pub(crate) fn ledger_failure(error: &pg::Error) -> Failure {
         pg::Error::Connect(error) => {
             Failure { message: format!("{error}; nothing was written"), ..Failure::from(error) }
         }
-        pg::Error::Busy { .. } => Failure::new(ErrorCode::DatabaseUnavailable, format!("{error}; nothing was written"))
-            .hint("Call again when fewer writes run. The operator can raise write_sessions or call_deadline_ms."),
+        pg::Error::PoolTimeout { .. } => {
+            Failure::new(ErrorCode::DatabaseUnavailable, format!("{error}; nothing was written"))
+                .hint("Call again when fewer writes run. The operator can raise write_sessions or call_deadline_ms.")
+        }
         pg::Error::Deadline => Failure::new(
             ErrorCode::DatabaseUnavailable,
             "the ledger did not answer before the deadline; nothing was written",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use pg::{Lease, ServerError, Step, Writer};
+use pg::{PipelineStatement, PooledSession, ServerError, WriterPool};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -96,7 +96,7 @@ impl From<Failure> for WriteError {
 /// The only way to write.
 #[derive(Debug, Clone)]
 pub struct Gate {
-    writer: Writer,
+    writer: WriterPool,
     settings: LedgerOptions,
     memory: DedupCache,
     /// What is on its way: clones of a gate share it.
@@ -113,7 +113,7 @@ const UNDONE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 impl Gate {
-    pub(crate) fn new(writer: Writer, settings: LedgerOptions) -> Self {
+    pub(crate) fn new(writer: WriterPool, settings: LedgerOptions) -> Self {
         let memory = DedupCache::new(settings.duplicate_memory);
         Self { writer, settings, memory, running: TaskTracker::new() }
     }
@@ -169,8 +169,8 @@ impl Gate {
 
     /// How the pool of the sessions that write stands now.
     #[must_use]
-    pub fn usage(&self) -> pg::PoolUse {
-        self.writer.usage()
+    pub fn usage(&self) -> pg::PoolStatus {
+        self.writer.status()
     }
 
     /// Waits for the writes that are on their way: the process must not end under them. Each ends by its deadline and the
@@ -188,7 +188,7 @@ pub(crate) fn internal_error() -> Failure {
 
 /// One attempt on its way.
 struct WriteProtocol {
-    writer: Writer,
+    writer: WriterPool,
     settings: LedgerOptions,
     memory: DedupCache,
     attempt: WriteAttempt,
@@ -283,7 +283,7 @@ impl WriteProtocol {
         let mut way = Way::Admit { is_durable: self.settings.durable_admission };
         let mut lost = false;
         loop {
-            let mut lease = match self.writer.lease(self.attempt.deadline).await {
+            let mut lease = match self.writer.acquire(self.attempt.deadline).await {
                 Ok(lease) => lease,
                 Err(error) => return Err(self.without_session(intent, way, &error).await),
             };
@@ -304,7 +304,7 @@ impl WriteProtocol {
                 }
                 Executed::Unopened(Unopened::Lost(error)) => {
                     lease.discard();
-                    self.writer.forget_idle();
+                    self.writer.invalidate_idle();
                     self.memory.forget_all();
                     let deadline = Instant::now() + RESOLVE_TIMEOUT;
                     if lost || resolve::abort(&self.writer, (intent, &self.attempt), deadline).await {
@@ -317,7 +317,7 @@ impl WriteProtocol {
                 }
                 Executed::Unopened(Unopened::Refused) => {
                     // The session goes back to its pool only without a transaction.
-                    if lease.session().run(&[Step::plain("rollback")]).await.is_err() {
+                    if lease.session().run(&[PipelineStatement::without_params("rollback")]).await.is_err() {
                         lease.discard();
                     } else {
                         // Whoever waits holds no session.
@@ -343,7 +343,7 @@ impl WriteProtocol {
     }
 
     /// One try on one session.
-    async fn execute(&self, lease: &mut Lease, intent: &Intent, way: Way) -> Executed {
+    async fn execute(&self, lease: &mut PooledSession, intent: &Intent, way: Way) -> Executed {
         let executed = execute::execute(&self.writer, lease, intent, &self.attempt, way);
         // An executor may be anybody's code. After a panic the session is dropped in the middle, so T2 cannot commit.
         let caught = AssertUnwindSafe(executed).catch_unwind();
@@ -396,7 +396,7 @@ impl WriteProtocol {
 
     /// `cause` is what the caller is told, and the record says, when it turns out that nothing was written.
     async fn resolve(&self, intent: &Intent, cause: Option<Failure>) -> Result<WriteOutcome, WriteError> {
-        self.writer.forget_idle();
+        self.writer.invalidate_idle();
         self.memory.forget_all();
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
         let resolved = resolve::resolve(&self.writer, (intent, &self.attempt), cause.as_ref(), deadline).await;

@@ -86,9 +86,10 @@ pub use state_keys::{StateKey, StateKeys};
 pub use tracking::{Coverage, CoveredTable, Tracking};
 
 pub use login_settings::{LoginSetting, unexpected_settings};
-use pg::Writer;
+use pg::WriterPool;
 pub use pg::{
-    Conninfo, DEFAULT_CONNECT_TIMEOUT, Keep, Pooled, Pooler, Surroundings, Target, TargetError, examine_pooler,
+    ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo, DEFAULT_CONNECT_TIMEOUT, Pooler, PoolerReport,
+    RowRetention, probe_pooler,
 };
 use tokio::time::Instant;
 use types::{DescribeError, DescribeStatement, StatementShape};
@@ -101,7 +102,7 @@ pub const SCHEMA: &str = "countersign";
 /// The ledger of one database: the only owner of sessions that may write.
 #[derive(Debug, Clone)]
 pub struct Ledger {
-    writer: Writer,
+    writer: WriterPool,
     gate: Gate,
     states: LedgerGauges,
     settings: LedgerOptions,
@@ -110,17 +111,17 @@ pub struct Ledger {
 impl Ledger {
     /// The ledger in this database. Opens no connection yet; see [`check`] for whether it is there.
     #[must_use]
-    pub fn new(target: Target, settings: LedgerOptions) -> Self {
+    pub fn new(target: ConnectOptions, settings: LedgerOptions) -> Self {
         let states = LedgerGauges::new(target.clone());
-        let writer = Writer::new(target, settings.sessions);
+        let writer = WriterPool::new(target, settings.sessions);
         Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
     }
 
     /// The same for statements that a person writes down: they are read with the role's own search path.
     #[must_use]
-    pub fn interactive(target: Target, settings: LedgerOptions) -> Self {
+    pub fn interactive(target: ConnectOptions, settings: LedgerOptions) -> Self {
         let states = LedgerGauges::new(target.clone());
-        let writer = Writer::of_person(target, settings.sessions);
+        let writer = WriterPool::interactive(target, settings.sessions);
         Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
     }
 
@@ -135,19 +136,19 @@ impl Ledger {
     /// # Errors
     /// Why not, for an operator.
     pub async fn ping(&self, deadline: Instant) -> Result<(), String> {
-        match self.writer.ask("select pg_catalog.pg_is_in_recovery()", &[], deadline).await {
+        match self.writer.run_one("select pg_catalog.pg_is_in_recovery()", &[], deadline).await {
             Ok(answer) if answer.rows.first().and_then(|row| row.first()) == Some(&Some("t".to_owned())) => {
                 Err("the database is a standby: nothing can be written".to_owned())
             }
             // Every session is at work.
-            Ok(_) | Err(pg::Error::Busy { .. }) => Ok(()),
+            Ok(_) | Err(pg::Error::PoolTimeout { .. }) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     }
 
     /// Lends no session of before again: what is prepared in them is needed no more.
     pub fn forget_idle_sessions(&self) {
-        self.writer.forget_idle();
+        self.writer.invalidate_idle();
     }
 
     /// The ledger as evidence, for people: all accounts.
@@ -215,7 +216,7 @@ impl Ledger {
 ///
 /// # Errors
 /// Why not.
-pub async fn can_connect(target: &Target) -> Result<(), pg::ConnectError> {
+pub async fn can_connect(target: &ConnectOptions) -> Result<(), pg::ConnectError> {
     pg::Session::connect(target, &pg::SessionSettings::default()).await?.close().await;
     Ok(())
 }

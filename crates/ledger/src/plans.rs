@@ -1,6 +1,6 @@
 //! The undo of many writes: they are selected, compared with what is there now, and stored as a plan. What runs is what was stored.
 
-use pg::Writer;
+use pg::WriterPool;
 use pg::value::text_array;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -32,7 +32,7 @@ pub struct Selection {
     pub to: String,
 }
 
-/// What becomes of writes that conflict (docs/ledger.md).
+/// What becomes of writes that conflict (docs/internals/ledger.md).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PlanMode {
     /// Any conflict, and nothing happens.
@@ -160,12 +160,12 @@ const STORED_SQL: &str = "select p.plan_id, p.digest, p.parts, p.report -> 'is_r
 /// Makes and keeps plans: of people, and of accounts over their own writes.
 #[derive(Debug, Clone)]
 pub struct Plans {
-    writer: Writer,
+    writer: WriterPool,
     records: Records,
 }
 
 impl Plans {
-    pub(crate) const fn new(writer: Writer, records: Records) -> Self {
+    pub(crate) const fn new(writer: WriterPool, records: Records) -> Self {
         Self { writer, records }
     }
 
@@ -274,7 +274,7 @@ impl Plans {
         params: &[Option<String>],
         deadline: Instant,
     ) -> Result<String, pg::Error> {
-        let answer = self.writer.ask(sql, params, deadline).await?;
+        let answer = self.writer.run_one(sql, params, deadline).await?;
         Ok(answer.rows.into_iter().flatten().flatten().next().unwrap_or_default())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pg::Writer;
+use pg::WriterPool;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use types::{AccountId, CorrelationId};
@@ -52,7 +52,7 @@ pub struct Undoable {
 /// Reads records.
 #[derive(Debug, Clone)]
 pub struct Records {
-    writer: Writer,
+    writer: WriterPool,
     /// How long an answer may take.
     deadline: Duration,
 }
@@ -98,7 +98,7 @@ with recursive written as ( \
 select w.status, json_agg(distinct w.tool_name) from written w where w.tool_name not in ('undo_mutation', 'undo_run') group by w.status";
 
 impl Records {
-    pub(crate) fn new(writer: Writer, deadline: Duration) -> Self {
+    pub(crate) fn new(writer: WriterPool, deadline: Duration) -> Self {
         Self { writer, deadline }
     }
 
@@ -144,7 +144,7 @@ impl Records {
     /// Whatever the database says.
     pub async fn undoable(&self, account: &AccountId, writes: &[CorrelationId]) -> Result<Vec<Undoable>, pg::Error> {
         let params = [Some(account.as_str().to_owned()), Some(array(writes))];
-        let answer = self.writer.ask(UNDOABLE_SQL, &params, Instant::now() + self.deadline).await?;
+        let answer = self.writer.run_one(UNDOABLE_SQL, &params, Instant::now() + self.deadline).await?;
         let undoable = |row: Vec<Option<String>>| {
             let [status, tools] = <[Option<String>; 2]>::try_from(row).ok()?;
             let status = RecordStatus::ALL.into_iter().find(|known| Some(known.as_str()) == status.as_deref())?;
@@ -175,7 +175,7 @@ impl Records {
     ) -> Result<Vec<Map<String, Value>>, pg::Error> {
         match self.try_objects(sql, params).await {
             Err(pg::Error::Lost(_)) => {
-                self.writer.forget_idle();
+                self.writer.invalidate_idle();
                 self.try_objects(sql, params).await
             }
             answer => answer,
@@ -184,9 +184,9 @@ impl Records {
 
     async fn try_objects(&self, sql: &str, params: &[Option<String>]) -> Result<Vec<Map<String, Value>>, pg::Error> {
         let deadline = Instant::now() + self.deadline;
-        let mut lease = self.writer.lease(deadline).await?;
-        let outcome = lease.ask(sql, params, deadline).await?;
-        let columns = self.writer.columns(&mut lease, &outcome.columns).await?;
+        let mut lease = self.writer.acquire(deadline).await?;
+        let outcome = lease.run_one(sql, params, deadline).await?;
+        let columns = self.writer.resolve_columns(&mut lease, &outcome.columns).await?;
         Ok(outcome.rows.iter().map(|row| as_object(row, &columns)).collect())
     }
 }

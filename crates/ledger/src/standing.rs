@@ -1,6 +1,6 @@
 //! What an identical call has come to: asked for calls that this server remembers, and before a write is proposed.
 
-use pg::Writer;
+use pg::WriterPool;
 use serde_json::Value;
 use tokio::time::Instant;
 use types::CorrelationId;
@@ -25,12 +25,12 @@ const STANDING_SQL: &str = "select s.verdict, s.original, s.original_result, \
 
 /// `None`: the call would write.
 pub(crate) async fn standing(
-    writer: &Writer,
+    writer: &WriterPool,
     slot: Option<String>,
     fingerprint: Option<String>,
     deadline: Instant,
 ) -> Result<Option<ExistingWrite>, pg::Error> {
-    let outcome = writer.ask(STANDING_SQL, &[slot, fingerprint], deadline).await?;
+    let outcome = writer.run_one(STANDING_SQL, &[slot, fingerprint], deadline).await?;
     let row = outcome.rows.into_iter().next().and_then(|row| <[Option<String>; 4]>::try_from(row).ok());
     let Some([verdict, original, result, detail]) = row else { return Ok(None) };
     let json = |text: Option<String>| text.and_then(|text| serde_json::from_str::<Value>(&text).ok());

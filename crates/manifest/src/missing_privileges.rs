@@ -34,7 +34,7 @@ impl MissingPrivileges {
             return;
         }
         for statement in statements {
-            if let ReferencedObjects::Forbidden(why) = &statement.shape.reach {
+            if let ReferencedObjects::Forbidden(why) = &statement.shape.referenced_objects {
                 self.note(parsed.diagnostic(parsed.span.clone(), why));
             }
         }

@@ -203,7 +203,7 @@ impl StatementSpec {
     /// The tables that it touches, as far as its plan shows them.
     #[must_use]
     pub fn tables(&self) -> &[TableAccess] {
-        match &self.shape.reach {
+        match &self.shape.referenced_objects {
             ReferencedObjects::Planned { tables, .. } => tables,
             ReferencedObjects::Unplanned(_) | ReferencedObjects::Forbidden(_) => &[],
         }

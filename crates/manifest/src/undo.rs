@@ -76,14 +76,15 @@ mod tests {
     use crate::{Access, Location, RowExpectation, StatementSpec};
 
     fn write(undo: UndoSpec) -> ToolSpec {
-        let reach = ReferencedObjects::Planned {
+        let referenced_objects = ReferencedObjects::Planned {
             schemas: Vec::new(),
             changes: true,
             overwrites: false,
             locks: false,
             tables: Vec::new(),
         };
-        let shape = StatementShape { params: Vec::new(), columns: Some(Vec::new()), key: Vec::new(), reach };
+        let shape =
+            StatementShape { params: Vec::new(), columns: Some(Vec::new()), key: Vec::new(), referenced_objects };
         ToolSpec {
             name: "change".into(),
             title: None,

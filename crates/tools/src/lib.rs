@@ -34,7 +34,7 @@ mod services;
 mod tool;
 mod unavailable;
 
-pub use ledger::read::Room;
+pub use ledger::read::ResponsePermit;
 pub use live_registry::{ListChange, LiveRegistry, ProfileRegistries, ProfileView};
 pub use metrics::Metrics;
 pub use profile::Profile;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use catalog::ResourceRegistry;
 use futures_util::FutureExt;
-use ledger::read::Room;
+use ledger::read::ResponsePermit;
 use ledger::{DuplicateExecutor, ExecutorRegistry, WriteExecutor};
 use manifest::{BuiltinTool, ToolCatalog, ToolSpec};
 use serde_json::{Map, Value};
@@ -304,7 +304,7 @@ pub struct CallResult {
     /// The answer itself.
     pub envelope: Envelope,
     /// The room that it takes: to be dropped once the client has taken it.
-    pub room: Option<Room>,
+    pub room: Option<ResponsePermit>,
     /// What the user is to be asked, if the caller can ask: the same call with what they said has the last word.
     pub question: Option<Question>,
 }

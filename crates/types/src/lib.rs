@@ -3,8 +3,8 @@
 //! ([`StatementShape`]).
 //!
 //! This crate does no I/O and knows neither MCP nor a connection. Everything else depends on it, so it must never
-//! depend on anything of ours. To add an error code: one variant and one line in [`ErrorCode::ALL`], and its paragraph
-//! in `docs/errors.md` (a test compares the two).
+//! depend on anything of ours. To add an error code: one variant with its doc comment and one line in
+//! [`ErrorCode::ALL`]; `docs/reference/errors.md` is generated from them.
 
 mod client_info;
 mod envelope;

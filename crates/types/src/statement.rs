@@ -147,7 +147,7 @@ pub struct StatementShape {
     /// The keys of several tables stand together. Empty if no table has its key there.
     pub key: Vec<String>,
     /// What it touches.
-    pub reach: ReferencedObjects,
+    pub referenced_objects: ReferencedObjects,
 }
 
 /// What a statement's plan shows of what it touches.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use countersign_agent_cli::{Exit, FrontEnd, StopSignals, parse, run};
-use pg::Surroundings;
+use pg::ConnectEnvironment;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
 use tokio::task::JoinHandle;
@@ -21,7 +21,7 @@ pub(crate) struct Pipe {
 }
 
 /// How long anything may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How much of the output may lie unread.
 const ROOM: usize = 1 << 20;
@@ -45,7 +45,7 @@ impl Pipe {
         let running = run(
             invocation,
             Arc::new(fake.clone()),
-            Surroundings::none(),
+            ConnectEnvironment::empty(),
             stdin,
             stdout,
             std::future::pending(),
@@ -86,7 +86,7 @@ impl Pipe {
     pub(crate) async fn until_noted(&mut self, wanted: &str) -> Vec<String> {
         let (mut notes, started) = (Vec::new(), Instant::now());
         loop {
-            assert!(started.elapsed() < PATIENCE, "{wanted}: {notes:?}");
+            assert!(started.elapsed() < TIMEOUT, "{wanted}: {notes:?}");
             notes.extend(self.fake.notes());
             if notes.iter().any(|note| note.starts_with(wanted)) {
                 return notes;
@@ -109,7 +109,7 @@ impl Pipe {
 
 /// Fails the test if it takes too long.
 pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, work).await.expect("in time")
+    tokio::time::timeout(TIMEOUT, work).await.expect("in time")
 }
 
 /// An event in short.
@@ -138,7 +138,7 @@ pub(crate) async fn command_in(
             let (stdout, mut output) = tokio::io::duplex(ROOM);
             let stop = StopSignals::default();
             let executor = Arc::new(fake.clone());
-            let (surroundings, stays) = (Surroundings::none(), std::future::pending());
+            let (surroundings, stays) = (ConnectEnvironment::empty(), std::future::pending());
             let running = run(invocation, executor, surroundings, stdin.as_bytes(), stdout, stays, stop);
             let code = in_time(running).await.code;
             let mut text = String::new();

@@ -42,7 +42,9 @@ pub(crate) async fn run(arguments: VerifyArgs, settings: &Settings) -> anyhow::R
 async fn seal(audit: &Audit) -> anyhow::Result<()> {
     match audit.seal().await {
         Ok(_) => Ok(()),
-        Err(error) if error.server().is_some_and(|error| matches!(error.sqlstate.as_str(), "42501" | "25006")) => {
+        Err(error)
+            if error.server_error().is_some_and(|error| matches!(error.sqlstate.as_str(), "42501" | "25006")) =>
+        {
             tracing::info!(%error, "nothing more was sealed: this login may only read");
             Ok(())
         }

@@ -1,6 +1,6 @@
 //! The manifests, as `countersign check` looks at them.
 
-use ledger::{Ledger, Target};
+use ledger::{ConnectOptions, Ledger};
 use manifest::Diagnostics;
 
 use super::Finding;
@@ -9,7 +9,7 @@ use crate::{check, wiring};
 
 const AREA: &str = "manifests";
 
-pub(super) async fn examine(ledger: &Ledger, target: &Target, settings: &Settings) -> Vec<Finding> {
+pub(super) async fn examine(ledger: &Ledger, target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
     if settings.manifests.is_empty() {
         return vec![Finding::unchecked(AREA, "the manifests: none was given")];
     }

@@ -62,7 +62,7 @@ keys! {
         #[arg(long, env = "COUNTERSIGN_DATABASE_URL_FILE", value_name = "FILE")]
         database_url_file: PathBuf,
         /// What stands between this server and PostgreSQL: none (the default), or transaction, a pooler that lends a
-        /// connection for a transaction, such as PgBouncer (docs/deploy.md).
+        /// connection for a transaction, such as PgBouncer (docs/setup/pgbouncer.md).
         #[arg(long, env = "COUNTERSIGN_POOLER")]
         pooler: GivenPooler,
     }
@@ -347,7 +347,7 @@ impl From<ExecuteSqlTier> for Tier {
     }
 }
 
-impl From<Content> for mcp::Content {
+impl From<Content> for mcp::ResultContent {
     fn from(content: Content) -> Self {
         match content {
             Content::Text => Self::Text,

@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use ledger::read::ReadLimits;
 use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, Pooler};
-use mcp::auth::{Issuer, Token};
+use mcp::auth::{BearerToken, Issuer};
 use tools::Profile;
 use types::{AccountId, Secret, Tier};
 
@@ -56,7 +56,7 @@ pub(crate) struct Settings {
     pub(crate) account: AccountId,
     pub(crate) actor: Option<String>,
     /// Who may call over HTTP with a token, from the configuration file and `tokens_file`.
-    pub(crate) tokens: Vec<Token>,
+    pub(crate) tokens: Vec<BearerToken>,
     /// Whose JWTs count over HTTP.
     pub(crate) oauth: Option<Issuer>,
     pub(crate) allow_privileged_reader: bool,

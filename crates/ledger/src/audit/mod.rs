@@ -1,6 +1,6 @@
 //! The ledger as evidence, for people who may see every account: reading it (`read`), sealing its final records in a chain
 //! of hashes (`seal`), checking them against the chain (`verify`), and removing old ones (`prune`). The chain and its rules
-//! are in `migrations/baseline/70_seals.sql`; `docs/auditors.md` says what it proves.
+//! are in `migrations/baseline/70_seals.sql`; `docs/topics/audit.md` says what it proves.
 
 mod prune;
 mod read;
@@ -10,7 +10,7 @@ mod verify;
 
 use std::time::Duration;
 
-use pg::{Lease, Session, Step, Writer};
+use pg::{PipelineStatement, PooledSession, Session, WriterPool};
 use tokio::time::Instant;
 
 pub use prune::{PrunePlan, Pruned};
@@ -24,7 +24,7 @@ use crate::records::Records;
 /// Reads, seals, verifies and prunes the records of one ledger.
 #[derive(Debug, Clone)]
 pub struct Audit {
-    writer: Writer,
+    writer: WriterPool,
     records: Records,
 }
 
@@ -32,17 +32,17 @@ pub struct Audit {
 const DEADLINE: Duration = Duration::from_secs(300);
 
 impl Audit {
-    pub(crate) fn new(writer: Writer, records: Records) -> Self {
+    pub(crate) fn new(writer: WriterPool, records: Records) -> Self {
         Self { writer, records }
     }
 
     /// One statement, which is a transaction of its own.
     async fn ask(&self, sql: &str, params: &[Option<String>]) -> Result<Vec<Vec<Option<String>>>, pg::Error> {
-        ask(self.lease().await?.session(), sql, params).await
+        ask(self.acquire().await?.session(), sql, params).await
     }
 
-    async fn lease(&self) -> Result<Lease, pg::Error> {
-        self.writer.lease(Instant::now() + DEADLINE).await
+    async fn acquire(&self) -> Result<PooledSession, pg::Error> {
+        self.writer.acquire(Instant::now() + DEADLINE).await
     }
 }
 
@@ -52,7 +52,7 @@ async fn ask(
     sql: &str,
     params: &[Option<String>],
 ) -> Result<Vec<Vec<Option<String>>>, pg::Error> {
-    let outcomes = tokio::time::timeout(DEADLINE, session.run(&[Step { sql, params, param_types: &[] }]))
+    let outcomes = tokio::time::timeout(DEADLINE, session.run(&[PipelineStatement { sql, params, param_types: &[] }]))
         .await
         .map_err(|_| pg::Error::Deadline)?
         .map_err(|failed| failed.error)?;

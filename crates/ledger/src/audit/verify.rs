@@ -129,11 +129,11 @@ impl Audit {
     /// # Errors
     /// Whatever the database says.
     pub async fn verify(&self) -> Result<Result<Verified, VerifyFinding>, pg::Error> {
-        let mut lease = self.lease().await?;
+        let mut lease = self.acquire().await?;
         let session = lease.session();
         session.begin(Some("isolation level repeatable read read only"), &[]).await.map_err(|failed| failed.error)?;
         let outcome = follow(session, VerifyProgress::default()).await?;
-        session.batch("commit").await?;
+        session.batch_execute("commit").await?;
         Ok(outcome)
     }
 
@@ -144,7 +144,7 @@ impl Audit {
     /// # Errors
     /// Whatever the database says.
     pub async fn verify_recent(&self, records: u32) -> Result<Result<Verified, VerifyFinding>, pg::Error> {
-        let mut lease = self.lease().await?;
+        let mut lease = self.acquire().await?;
         let session = lease.session();
         session.begin(Some("isolation level repeatable read read only"), &[]).await.map_err(|failed| failed.error)?;
         let [entries, hash, last_id] = one_row(ask(session, RECENT_SQL, &[Some(records.to_string())]).await?)?;
@@ -152,7 +152,7 @@ impl Audit {
         let before =
             VerifyProgress { verified, last_hash: hash.unwrap_or_default(), last_id: number(last_id.as_ref())? };
         let outcome = follow(session, before).await?;
-        session.batch("commit").await?;
+        session.batch_execute("commit").await?;
         Ok(outcome)
     }
 

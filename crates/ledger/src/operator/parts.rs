@@ -94,7 +94,7 @@ impl Operator {
         if plan.rows() <= max_rows {
             return Ok(vec![PlanPart::of(chosen, &plan.report)]);
         }
-        let answer = self.writer.ask(KEYS_SQL, &[Some(array(chosen))], Instant::now() + DEADLINE).await?;
+        let answer = self.writer.run_one(KEYS_SQL, &[Some(array(chosen))], Instant::now() + DEADLINE).await?;
         let pairs = answer.rows.into_iter().filter_map(|row| {
             let [write, key] = <[Option<String>; 2]>::try_from(row).ok()?;
             Some((CorrelationId::parse(&write?)?, key?))

@@ -72,16 +72,16 @@ impl Proposals {
             digest,
             reason,
             attempt.map(|attempt| attempt.to_string()),
-            Some(self.lease().as_secs_f64().to_string()),
+            Some(self.acquire().as_secs_f64().to_string()),
         ];
-        match self.writer.ask(DECIDE_SQL, &params, deadline).await {
+        match self.writer.run_one(DECIDE_SQL, &params, deadline).await {
             Ok(answer) => {
                 let verdict = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
                 verdict_of(&verdict.unwrap_or_default())
             }
             Err(error @ (pg::Error::Lost(_) | pg::Error::Deadline)) => {
                 tracing::info!(proposal_id = %id, %error, "whether a decision counted has to be looked up");
-                self.writer.forget_idle();
+                self.writer.invalidate_idle();
                 self.transitioned(account, id, attempt).await
             }
             Err(error) => Err(ledger_failure(&error)),
@@ -97,7 +97,7 @@ impl Proposals {
     ) -> Result<TransitionResult, Failure> {
         let params = [Some(id.to_string()), Some(account.as_str().to_owned())];
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
-        let answer = self.writer.ask(STATE_SQL, &params, deadline).await.map_err(|error| {
+        let answer = self.writer.run_one(STATE_SQL, &params, deadline).await.map_err(|error| {
             tracing::warn!(proposal_id = %id, %error, "whether a decision counted is not known");
             let message = "the connection to the ledger was lost, and whether the decision counted is not known";
             Failure::new(ErrorCode::DbError, message)

@@ -40,7 +40,7 @@ const END_SQL: &str = "select countersign.end_proposal($1, $2, $3, $4, $5)";
 
 impl Proposals {
     /// For how long an attempt has a proposal to itself: as long as its call can take, with its resolution.
-    pub(super) fn lease(&self) -> Duration {
+    pub(super) fn acquire(&self) -> Duration {
         self.call_deadline + CANCEL_GRACE + RESOLVE_TIMEOUT
     }
 
@@ -273,7 +273,7 @@ impl Proposals {
         params: Vec<Option<String>>,
         deadline: Instant,
     ) -> Result<Vec<String>, Failure> {
-        let answer = self.writer.ask(sql, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
+        let answer = self.writer.run_one(sql, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
         Ok(answer.rows.into_iter().filter_map(|row| row.into_iter().next().flatten()).collect())
     }
 }

@@ -28,7 +28,7 @@ impl Proposals {
     /// That this login may not decide, or that the ledger cannot be written.
     pub async fn begin_decision(&self, id: ProposalId) -> Result<DecisionNonce, Failure> {
         let deadline = Instant::now() + self.call_deadline;
-        let answer = self.writer.ask(BEGIN_SQL, &[Some(id.to_string())], deadline).await;
+        let answer = self.writer.run_one(BEGIN_SQL, &[Some(id.to_string())], deadline).await;
         let answer = answer.map_err(|error| may_not_decide(&error).unwrap_or_else(|| ledger_failure(&error)))?;
         let nonce = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
         nonce.map(|nonce| DecisionNonce(Secret::new(nonce))).ok_or_else(not_found)
@@ -52,7 +52,7 @@ impl Proposals {
         let nonce = Some(nonce.0.expose().to_owned());
         let params = [Some(id.to_string()), Some(outcome.to_owned()), Some(who.to_owned()), digest, reason, nonce];
         let deadline = Instant::now() + self.call_deadline;
-        let answer = self.writer.ask(DECIDE_SQL, &params, deadline).await.map_err(|error| match &error {
+        let answer = self.writer.run_one(DECIDE_SQL, &params, deadline).await.map_err(|error| match &error {
             pg::Error::Lost(_) | pg::Error::Deadline => Failure::new(
                 ErrorCode::DbError,
                 "the connection to the ledger was lost, and whether the decision counts is not known",
@@ -107,7 +107,7 @@ impl Proposals {
 
 /// The failure of a login that has no right to decide.
 fn may_not_decide(error: &pg::Error) -> Option<Failure> {
-    let is_refused = error.server().is_some_and(|error| error.sqlstate == "42501");
+    let is_refused = error.server_error().is_some_and(|error| error.sqlstate == "42501");
     let failure = || {
         Failure::new(ErrorCode::NotPermitted, "this database login may not decide on proposals").hint(
             "Use a login that has the role: grant countersign_approver to <login>. Servers log in without it, so that \

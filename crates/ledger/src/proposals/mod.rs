@@ -21,7 +21,7 @@ mod state;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pg::Writer;
+use pg::WriterPool;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -60,7 +60,7 @@ const SERIALIZATION_FAILURE: &str = "40001";
 /// The proposals of one ledger.
 #[derive(Debug, Clone)]
 pub struct Proposals {
-    writer: Writer,
+    writer: WriterPool,
     gate: Gate,
     records: Records,
     fingerprints: Fingerprints,
@@ -100,7 +100,7 @@ const PROPOSE_SQL: &str = "select * from countersign.propose($1, $2, $3, $4, $5,
     make_interval(secs => $13::double precision), $14, $15, $16, $17, $18)";
 
 impl Proposals {
-    pub(crate) fn new(writer: Writer, gate: Gate, records: Records, settings: &crate::LedgerOptions) -> Self {
+    pub(crate) fn new(writer: WriterPool, gate: Gate, records: Records, settings: &crate::LedgerOptions) -> Self {
         let (lifetime, call_deadline) = (settings.proposal_lifetime, settings.call_deadline);
         let fingerprints = settings.fingerprints.clone();
         let executing = Arc::new(Semaphore::new(AT_ONCE.min(settings.sessions)));
@@ -206,7 +206,8 @@ impl Proposals {
             client.version.clone(),
             client.trace_id.clone(),
         ];
-        let answer = self.writer.ask(PROPOSE_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
+        let answer =
+            self.writer.run_one(PROPOSE_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
         let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 2]>::try_from(row).ok());
         match row {
             Some([_, Some(stored)]) => match ProposalId::parse(&stored) {

@@ -63,7 +63,7 @@ impl Proposals {
     ) -> Option<Result<ExecutedProposal, WriteError>> {
         let deadline = Instant::now() + self.call_deadline;
         let attempt = CorrelationId::new();
-        let lease = Some(self.lease().as_secs_f64().to_string());
+        let lease = Some(self.acquire().as_secs_f64().to_string());
         let params = vec![Some(id.to_string()), Some(attempt.to_string()), lease];
         let verdict = match self.ask_words(TAKE_SQL, params, deadline).await {
             Ok(verdict) => verdict.into_iter().next().unwrap_or_default(),
@@ -93,7 +93,7 @@ impl Proposals {
     pub async fn sweep(&self) -> Result<(usize, usize), Failure> {
         let deadline = Instant::now() + self.call_deadline;
         let params = [Some(MOST.to_string())];
-        let answer = self.writer.ask(SWEEP_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
+        let answer = self.writer.run_one(SWEEP_SQL, &params, deadline).await.map_err(|error| ledger_failure(&error))?;
         let confirmed =
             answer.rows.iter().filter(|row| row.last().is_some_and(|was| was.as_deref() == Some("confirmed")));
         Ok((answer.rows.len(), confirmed.count()))

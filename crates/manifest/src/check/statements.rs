@@ -57,7 +57,7 @@ fn one(
     span: Range<usize>,
     diagnostics: &mut Diagnostics,
 ) {
-    match &shape.reach {
+    match &shape.referenced_objects {
         ReferencedObjects::Planned { schemas, .. } if schemas.iter().any(|schema| schema == LEDGER_SCHEMA) => {
             let message = format!(
                 "{key} touches schema {LEDGER_SCHEMA}, which is the ledger: only the server itself writes it, and \
@@ -118,7 +118,7 @@ fn approval(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, inferred: &Inferred
     let Some(tier) = tool.tier.as_ref().filter(|_| tool.needs_agreement()) else { return };
     let overwrites = |reach: &ReferencedObjects| matches!(reach, ReferencedObjects::Planned { overwrites: true, .. });
     if tool.lacks("before", tool.before.is_none())
-        && inferred.statements.iter().any(|statement| overwrites(&statement.shape.reach))
+        && inferred.statements.iter().any(|statement| overwrites(&statement.shape.referenced_objects))
     {
         let message = "a write of this tier that updates or deletes rows needs before (select .. for update), or nobody \
                        could see what they agree to";
@@ -127,7 +127,9 @@ fn approval(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, inferred: &Inferred
     let (Some(declared), Some(before)) = (&tool.before, &inferred.before) else { return };
     // One that changes rows, or returns none, is a mistake already.
     let looks = before.shape.columns.as_ref().is_some_and(|columns| !columns.is_empty());
-    if looks && matches!(before.shape.reach, ReferencedObjects::Planned { changes: false, locks: false, .. }) {
+    if looks
+        && matches!(before.shape.referenced_objects, ReferencedObjects::Planned { changes: false, locks: false, .. })
+    {
         let message = "before does not lock the rows that it shows, so they could change between the comparison with what \
                        was agreed to and the write: add for update, or for no key update";
         diagnostics.0.push(parsed.diagnostic(declared.span(), message));

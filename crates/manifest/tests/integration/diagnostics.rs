@@ -2,7 +2,7 @@
 
 use crate::support::{compile, database};
 use countersign_manifest::UndoSpec;
-use ledger::{Ledger, Target};
+use ledger::{ConnectOptions, Ledger};
 
 const NOTES: &str =
     "create table social.note (id bigint not null, account_id text, label text, size int, at timestamptz)";
@@ -416,7 +416,7 @@ async fn all_mistakes_are_reported_at_once_in_the_order_of_the_file() {
 #[tokio::test]
 async fn an_unreachable_database_is_one_mistake_beside_those_of_the_file() {
     let nobody = Ledger::new(
-        Target::parse("host=/nonexistent dbname=none user=nobody").unwrap(),
+        ConnectOptions::parse("host=/nonexistent dbname=none user=nobody").unwrap(),
         ledger::LedgerOptions::default(),
     );
     let found = compile(&[&HEALTHY.replacen("rows = \"one\"\n", "", 1)], &nobody).await.unwrap_err().to_string();

@@ -1,7 +1,7 @@
 //! The layers of the read path's defence, each of which holds something that the others do not.
 //!
 //! A server has all of them, always. Tests take single ones away to see what the rest holds (`tests/acceptance/layers.rs`,
-//! which prints the matrix of `docs/security.md`); nothing else may, and `tests/acceptance/architecture.rs` holds that.
+//! which prints the matrix of `docs/topics/security-model.md`); nothing else may, and `tests/acceptance/architecture.rs` holds that.
 
 /// One layer of the defence. The login is one more, and the first: see `ledger::check_reader`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::proposals::NewProposal;
-use ledger::{Keep, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
+use ledger::{RowRetention, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -124,7 +124,7 @@ impl Tool for ExecuteSql {
 
 /// One statement of the caller's own.
 pub(super) struct AdhocSqlExecutor {
-    keep: Keep,
+    keep: RowRetention,
     tier: Tier,
 }
 
@@ -154,7 +154,7 @@ struct TableData {
 impl AdhocSqlExecutor {
     pub(super) fn new(settings: &ExecuteSqlSettings) -> Self {
         let limits = &settings.limits;
-        Self { keep: Keep { rows: limits.default_rows as usize, bytes: limits.max_bytes }, tier: settings.tier }
+        Self { keep: RowRetention { rows: limits.default_rows as usize, bytes: limits.max_bytes }, tier: settings.tier }
     }
 }
 
@@ -194,7 +194,7 @@ impl WriteExecutor for AdhocSqlExecutor {
         Box::pin(async move {
             let RequestedSql { sql, params } = ordered(request)?;
             let foreseen = tx.plan_adhoc(&sql, &params).await?;
-            let tables = foreseen.reach.and_then(|reach| match reach {
+            let tables = foreseen.referenced_objects.and_then(|referenced_objects| match referenced_objects {
                 ReferencedObjects::Planned { tables, .. } => Some(tables),
                 ReferencedObjects::Unplanned(_) | ReferencedObjects::Forbidden(_) => None,
             });

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use ledger::read::{ReadLimits, ReadRequest, Reader, ResultSet, RowForm, TruncatedBy};
+use ledger::read::{ReadLimits, ReadRequest, Reader, ResultSet, RowFormat, TruncatedBy};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,18 +37,18 @@ struct Arguments {
     row_limit: Option<u32>,
     /// Rows as objects by column name, or as arrays in column order, which take fewer tokens.
     #[serde(default)]
-    row_format: RowFormat,
+    row_format: RowFormatArgument,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum RowFormat {
+enum RowFormatArgument {
     #[default]
     Object,
     Array,
 }
 
-impl JsonSchema for RowFormat {
+impl JsonSchema for RowFormatArgument {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "RowFormat".into()
     }
@@ -141,17 +141,17 @@ impl Tool for QueryDatabase {
                 sql: &arguments.query,
                 params: &arguments.params,
                 row_limit: arguments.row_limit,
-                form: match arguments.row_format {
-                    RowFormat::Object => RowForm::Object,
-                    RowFormat::Array => RowForm::Array,
+                format: match arguments.row_format {
+                    RowFormatArgument::Object => RowFormat::Object,
+                    RowFormatArgument::Array => RowFormat::Array,
                 },
                 account: Some(call.principal.account_id.as_str()),
             };
             let deadline = self.reader.limits().deadline;
             match self.reader.query(&request).await {
                 Ok(mut result) => {
-                    let room = result.room.take();
-                    ToolOutput::of_rows(&QueryData::new(result, next_rows), room)
+                    let permit = result.permit.take();
+                    ToolOutput::of_rows(&QueryData::new(result, next_rows), permit)
                 }
                 Err(error) => {
                     let failure = read_failure(error, deadline);

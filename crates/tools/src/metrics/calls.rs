@@ -51,10 +51,13 @@ impl CallMetrics {
             duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             in_flight: Gauge::default(),
         };
-        registry.register("tool_calls", "Calls that have ended, by tool and outcome", this.total.clone());
-        let help = "From the call to the answer, by tool";
+        let help = "Calls that have ended. `outcome` is `success`, `duplicate` (answered from the record of an identical call), \
+                    `proposed` (nothing was written; agreement is required), `cancelled` (the caller did not wait for the end; \
+                    a write continues to its own end, see the ledger), or the code of the error";
+        registry.register("tool_calls", help, this.total.clone());
+        let help = "Time from the call to the answer, whatever the outcome";
         registry.register_with_unit("tool_call_duration", help, Unit::Seconds, this.duration.clone());
-        registry.register("calls_in_flight", "Calls that have not ended", this.in_flight.clone());
+        registry.register("calls_in_flight", "Calls that are running", this.in_flight.clone());
         this
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ledger::read::{PoolUse, Reader};
+use ledger::read::{PoolStatus, Reader};
 use ledger::{Gate, LedgerCounts, LedgerGauges};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
@@ -41,11 +41,15 @@ pub(super) async fn count(states: LedgerGauges, is_silent: &AtomicBool) -> Optio
 /// The gauges of this moment; `counted` is what the ledger said.
 pub(super) fn registry(reader: Option<&Reader>, gate: &Gate, counted: Option<&LedgerCounts>) -> Registry {
     let mut registry = Registry::with_prefix(PREFIX);
-    let read = reader.map(|reader| ("read", reader.usage()));
-    let pools: Vec<(&'static str, PoolUse)> = read.into_iter().chain([("write", gate.usage())]).collect();
+    let read = reader.map(|reader| ("read", reader.status()));
+    let pools: Vec<(&'static str, PoolStatus)> = read.into_iter().chain([("write", gate.usage())]).collect();
     register_pools(&mut registry, &pools);
     let up = ConstGauge::new(u64::from(counted.is_some()));
-    registry.register("database_up", "Whether the ledger answered within 2 seconds", up);
+    registry.register(
+        "database_up",
+        "1 if the ledger answered within 2 seconds, else 0; the metrics of the ledger are absent then",
+        up,
+    );
     if let Some(counted) = counted {
         register_records(&mut registry, counted);
         register_proposals(&mut registry, counted);
@@ -53,7 +57,7 @@ pub(super) fn registry(reader: Option<&Reader>, gate: &Gate, counted: Option<&Le
     registry
 }
 
-fn register_pools(registry: &mut Registry, pools: &[(&'static str, PoolUse)]) {
+fn register_pools(registry: &mut Registry, pools: &[(&'static str, PoolStatus)]) {
     let (sessions, most, waiting) = (Family::default(), Family::default(), Family::default());
     for &(pool, usage) in pools {
         set(&sessions, &SessionLabels { pool, state: "idle" }, usage.idle);
@@ -61,19 +65,29 @@ fn register_pools(registry: &mut Registry, pools: &[(&'static str, PoolUse)]) {
         set(&most, &PoolLabel { pool }, usage.max);
         set(&waiting, &PoolLabel { pool }, usage.waiting);
     }
-    registry.register("pool_sessions", "Sessions on the database", sessions);
-    registry.register("pool_sessions_max", "The most sessions that there may be", most);
-    registry.register("pool_waiting", "Calls that wait for a session", waiting);
+    let help = "Database connections. `pool` is `read` or `write`. `state` is `idle` or `in_use` (which includes those that are \
+                being stopped)";
+    registry.register("pool_sessions", help, sessions);
+    registry.register("pool_sessions_max", "The limits `read_sessions` and `write_sessions`", most);
+    registry.register(
+        "pool_waiting",
+        "Calls that wait for a connection or, to read, for memory for their answer",
+        waiting,
+    );
 }
 
 fn register_records(registry: &mut Registry, counted: &LedgerCounts) {
     let number = |count: u64| ConstGauge::new(count);
-    registry.register("records_pending", "Writes without an outcome", number(counted.pending_records));
-    let help = "Since the oldest write without an outcome was recorded";
+    registry.register(
+        "records_pending",
+        "Writes that are recorded and have no outcome",
+        number(counted.pending_records),
+    );
+    let help = "Age of the oldest write without an outcome; 0 if there is none";
     age(registry, "oldest_pending_record", help, counted.oldest_pending_record);
-    let help = "Final records that no seal covers, counted up to 10000";
+    let help = "Final records that no seal covers, counted over the next 10000";
     registry.register("unsealed_records", help, number(counted.unsealed_records));
-    let help = "Since the oldest record that no seal covers was final";
+    let help = "Time since the oldest record that no seal covers became final; 0 if there is none";
     age(registry, "oldest_unsealed_record", help, counted.oldest_unsealed_record);
 }
 
@@ -81,14 +95,18 @@ fn register_proposals(registry: &mut Registry, counted: &LedgerCounts) {
     let open = Family::default();
     set(&open, &StatusLabel { status: "pending" }, counted.pending_proposals);
     set(&open, &StatusLabel { status: "confirmed" }, counted.confirmed_proposals);
-    registry.register("proposals", "Proposals that have no end yet", open);
-    let help = "Since somebody agreed to the oldest proposal that is confirmed and has no end yet";
+    let help = "Open proposals: `pending` (waiting for agreement; expired ones are not counted) and `confirmed` (to be executed). \
+                After an upgrade `confirmed` returns to 0 within seconds";
+    registry.register("proposals", help, open);
+    let help = "Time since the agreement to the oldest proposal that is `confirmed`; 0 if there is none";
     age(registry, "oldest_confirmed_proposal", help, counted.oldest_confirmed_proposal);
     let ended = Family::default();
     for (status, count) in counted.ended_proposals {
         set(&ended, &StatusLabel { status: status.as_str() }, count);
     }
-    registry.register("proposals_ended_last_hour", "Proposals that came to an end within the last hour", ended);
+    let help = "Proposals that ended within the last hour: `executed`, `failed`, `stale`, `rejected` or `expired`; includes those \
+                that people approved, which no call executes";
+    registry.register("proposals_ended_last_hour", help, ended);
 }
 
 fn set<L: Clone + Eq + std::hash::Hash>(family: &Family<L, Gauge>, labels: &L, value: impl TryInto<i64>) {

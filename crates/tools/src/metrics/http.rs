@@ -99,10 +99,16 @@ impl HttpMetrics {
         for reason in RefusalReason::ALL {
             this.refused.get_or_create_owned(&RefusedLabels { reason: reason.as_str() });
         }
-        registry.register("http_requests", "Requests that were answered", this.requests.clone());
-        registry.register("http_sessions", "MCP sessions that are open", this.sessions.clone());
-        registry.register("http_streams", "Streams of events that are open", this.streams.clone());
-        registry.register("http_refused", "Requests that reached no tool, by reason", this.refused.clone());
+        registry.register(
+            "http_requests",
+            "Requests that were answered, by route and HTTP status",
+            this.requests.clone(),
+        );
+        registry.register("http_sessions", "Open MCP sessions", this.sessions.clone());
+        registry.register("http_streams", "Open event streams", this.streams.clone());
+        let help =
+            "Requests that reached no tool. `too_many_connections` includes connections that were closed at once";
+        registry.register("http_refused", help, this.refused.clone());
         this
     }
 

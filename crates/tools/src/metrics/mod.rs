@@ -1,4 +1,4 @@
-//! What an operator's monitoring sees, as OpenMetrics text. docs/operators.md, "Metrics", says what each of them means.
+//! What an operator's monitoring sees, as OpenMetrics text. `docs/reference/metrics.md` is generated from the help texts here.
 //!
 //! `calls` counts what goes through the registry, `http` what a server over HTTP tells; `moment` is asked anew for each
 //! scrape: the pools, the process, and the ledger, which `cached` spares.
@@ -88,7 +88,11 @@ impl Metrics {
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
-        registry.register("build", "The version that runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        registry.register(
+            "build",
+            "The version of this server; the value is 1",
+            Info::new([("version", env!("CARGO_PKG_VERSION"))]),
+        );
         let calls = CallMetrics::new(&mut registry);
         let http = HttpMetrics::new(&mut registry);
         let (ledger, is_silent) = (Cached::default(), AtomicBool::new(false));
