@@ -1,14 +1,14 @@
 //! The undo of many writes: they are selected, compared with what is there now, and stored as a plan. What runs is what was stored.
 
 use pg::WriterPool;
-use pg::value::text_array;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use types::{AccountId, CorrelationId, IdPrefix};
 
 use crate::fingerprint::sha256_hex;
-use crate::records::{Records, rfc3339};
+use crate::records::Records;
+use crate::values::{array, rfc3339};
 
 /// Which writes. What is `None` selects all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -288,11 +288,6 @@ pub fn digest_of(parts: &[PlanPart]) -> String {
 
 pub(crate) fn is_ready(report: &Value) -> bool {
     report.get("is_ready") == Some(&Value::Bool(true))
-}
-
-/// The receipts as an array of PostgreSQL.
-pub(crate) fn array(writes: &[CorrelationId]) -> String {
-    text_array(&writes.iter().map(ToString::to_string).collect::<Vec<_>>())
 }
 
 fn receipt(value: &Value) -> Option<CorrelationId> {

@@ -6,8 +6,11 @@ use serde_json::Value;
 use types::{CorrelationId, ErrorCode, Failure};
 
 use crate::conflicts::undo_failure;
-use crate::executor::{ExecutorError, Statement, WriteRequest, WriteTx};
-use crate::plans::{self, PlanPart, array};
+use crate::executor::WriteRequest;
+use crate::failures::ExecutorError;
+use crate::plans::{self, PlanPart};
+use crate::values::array;
+use crate::write_tx::{Statement, WriteTx};
 
 const UNDO_SQL: &str = "select countersign.undo($1::pg_catalog.uuid[]) as outcome";
 const PLAN_SQL: &str = "select countersign.undo_plan($1::pg_catalog.uuid[], 'strict', $2) as outcome";

@@ -64,7 +64,8 @@ impl ApprovalFlow {
         write.executor.check(&write.request)?;
         let NewProposal { request, tool, idempotency_key, executor, .. } = write;
         let (name, deadline) = (tool.clone(), call.deadline);
-        let attempt = WriteAttempt { request, tool, redaction, idempotency_key, deadline, executor, confirmed: None };
+        let attempt =
+            WriteAttempt { request, tool, redaction, idempotency_key, deadline, executor, precondition: None };
         write_output(&name, self.gate.perform(attempt).await)
     }
 

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 use types::{CorrelationId, IdPrefix};
 
 use super::{DEADLINE, Operator, UndoError, UndoOutcome};
-use crate::plans::{Plan, PlanMode, PlanPart, Selection, StoredPlan, array, is_ready};
+use crate::plans::{Plan, PlanMode, PlanPart, Selection, StoredPlan, is_ready};
+use crate::values::array;
 
 /// What came of one part of a plan.
 #[derive(Debug, Clone, PartialEq)]
