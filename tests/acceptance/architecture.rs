@@ -6,17 +6,18 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours.
-const ALLOWED: [(&str, &[&str]); 15] = [
+const ALLOWED: [(&str, &[&str]); 16] = [
     ("countersign-types", &[]),
     ("countersign-pg-embedded", &[]),
     ("countersign-malloc-tuning", &[]),
     ("countersign-pg", &["countersign-types"]),
     ("countersign-agent-cli", &["countersign-types", "countersign-pg"]),
     ("countersign-manifest", &["countersign-types"]),
-    ("countersign-ledger", &["countersign-types", "countersign-pg", "countersign-manifest"]),
-    ("countersign-tools", &["countersign-types", "countersign-manifest", "countersign-ledger"]),
+    ("countersign-ledger", &["countersign-types", "countersign-pg"]),
+    ("countersign-catalog", &["countersign-types", "countersign-manifest", "countersign-ledger"]),
+    ("countersign-tools", &["countersign-types", "countersign-manifest", "countersign-ledger", "countersign-catalog"]),
     ("countersign-auth", &["countersign-types"]),
-    ("countersign-mcp", &["countersign-types", "countersign-tools"]),
+    ("countersign-mcp", &["countersign-types", "countersign-catalog", "countersign-tools"]),
     ("countersign-mcp-http", &["countersign-types", "countersign-tools", "countersign-auth", "countersign-mcp"]),
     (
         "countersign",
@@ -27,6 +28,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
             "countersign-malloc-tuning",
             "countersign-manifest",
             "countersign-ledger",
+            "countersign-catalog",
             "countersign-tools",
             "countersign-auth",
             "countersign-mcp",

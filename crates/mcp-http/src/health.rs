@@ -57,7 +57,7 @@ pub(crate) async fn metrics(
     }
     match state.readiness.current() {
         Ok(active) => {
-            let text = state.metrics.render(&active.backend.services).await;
+            let text = active.backend.services.render_metrics().await;
             ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response()
         }
         Err(error) => error.response(),

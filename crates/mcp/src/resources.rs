@@ -1,18 +1,19 @@
 //! Resource requests of MCP, answered from the registry.
 
+use catalog::{CompletionRequest, ResourceEntry, UriTemplate};
 use rmcp::model::{
     CompleteRequestParams, CompleteResult, CompletionInfo, ErrorData, ListResourceTemplatesResult, ListResourcesResult,
     ReadResourceResult, Reference, Resource, ResourceContents, ResourceTemplate,
 };
 use serde_json::{Value, json};
-use tools::{CompletionRequest, Registry, ResourceEntry, UriTemplate};
+use tools::Registry;
 use types::{ErrorCode, Failure};
 
 const MIME_TYPE: &str = "application/json";
 
 /// `resources/list`.
 pub(crate) async fn list(registry: &Registry, cursor: Option<&str>) -> Result<ListResourcesResult, ErrorData> {
-    let page = registry.list_resources(cursor).await.map_err(|failure| error(failure, None))?;
+    let page = registry.resources().list(cursor).await.map_err(|failure| error(failure, None))?;
     let mut result = ListResourcesResult::with_all_items(page.items.into_iter().map(resource).collect());
     result.next_cursor = page.next;
     Ok(result)
@@ -20,7 +21,7 @@ pub(crate) async fn list(registry: &Registry, cursor: Option<&str>) -> Result<Li
 
 /// `resources/templates/list`.
 pub(crate) fn templates(registry: &Registry) -> ListResourceTemplatesResult {
-    ListResourceTemplatesResult::with_all_items(registry.resource_templates().map(template).collect())
+    ListResourceTemplatesResult::with_all_items(registry.resources().templates().map(template).collect())
 }
 
 /// `resources/read`.
@@ -41,7 +42,7 @@ pub(crate) async fn complete(registry: &Registry, params: CompleteRequestParams)
         known: params.context.and_then(|context| context.arguments).unwrap_or_default(),
         max: CompletionInfo::MAX_VALUES,
     };
-    let found = registry.complete_resource(&reference.uri, &typed).await;
+    let found = registry.resources().complete(&reference.uri, &typed).await;
     // Only `resources/read` has a separate error code for missing resources.
     let found =
         found.map_err(|failure| ErrorData { code: rmcp::model::ErrorCode::INVALID_PARAMS, ..error(failure, None) })?;

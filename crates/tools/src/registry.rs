@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use catalog::ResourceRegistry;
 use futures_util::FutureExt;
 use ledger::read::ResponsePermit;
 use ledger::{DuplicateExecutor, ExecutorRegistry, WriteExecutor};
@@ -12,17 +13,16 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use types::{Envelope, ErrorCode, Failure, Meta};
 
-use crate::approval_flow::Question;
 use crate::arguments::ArgumentValidator;
-use crate::builtin::{self, Services};
+use crate::builtin;
 use crate::instructions;
 use crate::manifest_tools::executor::ManifestExecutor;
 use crate::manifest_tools::read::ManifestRead;
 use crate::manifest_tools::write::ManifestWrite;
 use crate::metrics::{Metrics, ToolMetrics};
 use crate::profile::Profile;
-use crate::resources::{self, Resource};
-use crate::tool::{Call, Caller, Tool, ToolError, ToolInfo, ToolOutput, ToolResult};
+use crate::services::Services;
+use crate::tool::{Call, Caller, Question, Tool, ToolError, ToolInfo, ToolLookup, ToolOutput, ToolResult};
 
 /// Why the registry cannot be made: the server must not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,9 +84,8 @@ struct RegisteredTool {
 #[derive(Default)]
 pub struct Registry {
     entries: Vec<Arc<RegisteredTool>>,
-    /// See `resources/serve.rs`.
-    pub(crate) resources: Vec<Arc<dyn Resource>>,
-    pub(crate) call_deadline: Duration,
+    resources: ResourceRegistry,
+    call_deadline: Duration,
     /// What carries the write tools out, by their names: of all tools, whatever the profile.
     executors: Arc<ExecutorRegistry>,
     /// For agents, from the manifests.
@@ -106,7 +105,7 @@ impl Registry {
     /// [`RegistryError`] if two of them have one name, an executor is missing, or a schema cannot be used.
     pub fn new(backends: &Services, catalog: &ToolCatalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
         let executors = Arc::new(executors(backends, catalog, native)?);
-        let resources = resources::all(backends, catalog);
+        let resources = ResourceRegistry::new(backends.reader.as_ref(), catalog, backends.call_deadline);
         let call_deadline = backends.call_deadline;
         let instructions = catalog.instructions.clone().into();
         let mut registry = Self { resources, call_deadline, executors, instructions, ..Self::default() };
@@ -178,26 +177,34 @@ impl Registry {
         let entries: Vec<Arc<RegisteredTool>> = self.entries.iter().filter(included).cloned().collect();
         let (executors, instructions) = (Arc::clone(&self.executors), Arc::clone(&self.instructions));
         let call_deadline = self.call_deadline;
-        let mut narrowed = Self { entries, resources: Vec::new(), call_deadline, executors, instructions };
-        let readable = self.resources.iter().filter(|resource| narrowed.info(resource.info().tool).is_some());
-        narrowed.resources = readable.cloned().collect();
+        let mut narrowed =
+            Self { entries, resources: ResourceRegistry::default(), call_deadline, executors, instructions };
+        narrowed.resources = self.resources.of_tools(&|name| narrowed.info(name).is_some());
         narrowed
     }
 
     /// What an agent is told of this server before anything else: how these tools go together, and what the operator says.
     #[must_use]
     pub fn instructions(&self) -> String {
-        let own = instructions::of_tools(self);
+        let own = instructions::of_tools(&self.infos().collect::<Vec<_>>());
         std::iter::once(own.as_str())
             .chain(self.instructions.iter().map(String::as_str))
             .collect::<Vec<_>>()
             .join("\n\n")
     }
 
-    /// What carries out the write tools of this server, also those that this profile does not have.
+    /// The resources that this profile can read.
     #[must_use]
-    pub const fn executors(&self) -> &Arc<ExecutorRegistry> {
-        &self.executors
+    pub const fn resources(&self) -> &ResourceRegistry {
+        &self.resources
+    }
+
+    /// Reads a resource.
+    ///
+    /// # Errors
+    /// As [`ResourceRegistry::read`].
+    pub async fn read_resource(&self, uri: &str) -> Result<Value, Failure> {
+        self.resources.read(uri, &|name| self.info(name).is_some()).await
     }
 
     /// Whether there is no tool.
@@ -211,8 +218,7 @@ impl Registry {
         self.entries.iter().map(|entry| &entry.info)
     }
 
-    /// What clients are told about the tool of this name; `None` if it is not served here. A tool that reaches another
-    /// one must ask this of [`Call::tools`].
+    /// Info of the tool of this name, as clients get it; `None` if it is not served here.
     #[must_use]
     pub fn info(&self, name: &str) -> Option<&ToolInfo> {
         self.get(name).map(|entry| &entry.info)
@@ -237,7 +243,14 @@ impl Registry {
         let outcome = match entry.checker.check(name, &arguments) {
             Ok(()) => {
                 let deadline = started + self.call_deadline;
-                let call = Call { principal, asks_user, said, arguments, deadline, tools: Arc::clone(self) };
+                let call = Call {
+                    principal,
+                    asks_user,
+                    said,
+                    arguments,
+                    deadline,
+                    tools: Arc::clone(self) as Arc<dyn ToolLookup>,
+                };
                 caught(entry.tool.call(call)).await
             }
             Err(failure) => Err(failure.into()),
@@ -245,6 +258,16 @@ impl Registry {
         running.ended(&outcome);
         let elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         Some(reply(outcome, Meta::new(entry.info.version.clone(), elapsed_ms)))
+    }
+}
+
+impl ToolLookup for Registry {
+    fn info(&self, name: &str) -> Option<&ToolInfo> {
+        Self::info(self, name)
+    }
+
+    fn executors(&self) -> &Arc<ExecutorRegistry> {
+        &self.executors
     }
 }
 

@@ -17,6 +17,7 @@ mod redaction;
 mod secret;
 mod statement;
 mod strict_json;
+mod tier;
 
 pub use client_info::{ClientInfo, trace_id};
 pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UNDO_TOOL, UndoCall};
@@ -32,3 +33,4 @@ pub use statement::{
     StatementShape, TableAccess, TypeKind,
 };
 pub use strict_json::{StrictJsonError, check_strict_json};
+pub use tier::Tier;

@@ -9,10 +9,9 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use clap::builder::BoolishValueParser;
 use ledger::Pooler;
-use ledger::proposals::Tier;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use types::{AccountId, Secret};
+use types::{AccountId, Secret, Tier};
 
 use super::addresses::{Host, Origin, Proxy, PublicUrl};
 use super::bounded::Bounded;
@@ -344,12 +343,12 @@ pub(crate) enum ExecuteSqlTier {
     Approve,
 }
 
-impl From<ExecuteSqlTier> for Option<Tier> {
+impl From<ExecuteSqlTier> for Tier {
     fn from(tier: ExecuteSqlTier) -> Self {
         match tier {
-            ExecuteSqlTier::Auto => None,
-            ExecuteSqlTier::Confirm => Some(Tier::Confirm),
-            ExecuteSqlTier::Approve => Some(Tier::Approve),
+            ExecuteSqlTier::Auto => Self::Auto,
+            ExecuteSqlTier::Confirm => Self::Confirm,
+            ExecuteSqlTier::Approve => Self::Approve,
         }
     }
 }

@@ -18,11 +18,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use auth::{BearerToken, Issuer};
-use ledger::proposals::Tier;
 use ledger::read::ReadLimits;
 use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, Pooler};
 use tools::Profile;
-use types::{AccountId, Secret};
+use types::{AccountId, Secret, Tier};
 
 use addresses::PublicUrl;
 use file::ConfigFile;
@@ -65,7 +64,7 @@ pub(crate) struct Settings {
     pub(crate) allow_privileged_reader: bool,
     pub(crate) execute_sql: bool,
     /// Who has to agree to what execute_sql does; `None` for nobody.
-    pub(crate) execute_sql_tier: Option<Tier>,
+    pub(crate) execute_sql_tier: Tier,
     pub(crate) content: Content,
     pub(crate) strict_roles: bool,
     /// Whether no write of the command line goes without a record.

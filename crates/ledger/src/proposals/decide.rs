@@ -6,8 +6,8 @@ use types::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId};
 use super::confirmed::refused;
 use super::state::{ProposalStatus, closed, not_found};
 use super::{Proposal, Proposals};
-use crate::admit::ledger_failure;
-use crate::gate::RESOLVE_TIMEOUT;
+use crate::attempt::RESOLVE_TIMEOUT;
+use crate::failures::ledger_failure;
 
 /// What the account decides.
 #[derive(Debug, Clone, PartialEq, Eq)]

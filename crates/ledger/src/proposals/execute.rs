@@ -10,10 +10,10 @@ use super::confirmed::{ConfirmedProposal, refused, stale};
 use super::decide::{Decision, DecisionChannel, TransitionResult};
 use super::state::{ProposalStatus, not_found};
 use super::{Proposal, Proposals, definition};
-use crate::admit::ledger_failure;
+use crate::attempt::{CANCEL_GRACE, RESOLVE_TIMEOUT, WriteAttempt, WriteOutcome};
 use crate::executor::WriteExecutor;
 use crate::executor_registry::ExecutorRegistry;
-use crate::gate::{CANCEL_GRACE, RESOLVE_TIMEOUT, WriteAttempt, WriteError, WriteOutcome};
+use crate::failures::{WriteError, ledger_failure};
 use crate::resolve;
 
 /// What a proposal came to, and the write's own answer.
@@ -154,11 +154,11 @@ impl Proposals {
                 idempotency_key: proposal.idempotency_key.clone(),
                 deadline,
                 executor,
-                confirmed: Some(ConfirmedProposal {
+                precondition: Some(Arc::new(ConfirmedProposal {
                     proposal_id: id,
                     correlation_id: attempt,
                     preview: proposal.preview.clone(),
-                }),
+                })),
             })
             .await;
         match performed {

@@ -8,7 +8,7 @@ use types::{ErrorCode, Failure, ProposalId, Secret};
 use super::decide::{Decision, TransitionResult, verdict_of};
 use super::state::{ProposalStatus, closed, not_found};
 use super::{Proposal, Proposals};
-use crate::admit::ledger_failure;
+use crate::failures::ledger_failure;
 
 const BEGIN_SQL: &str = "select countersign.begin_decision($1)";
 const DECIDE_SQL: &str = "select countersign.decide_as_reviewer($1, $2, $3, $4, $5, $6)";

@@ -55,27 +55,6 @@ impl ProposalStatus {
     }
 }
 
-/// Who has to agree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Tier {
-    /// The user of the proposing account.
-    Confirm,
-    /// A person who is not the proposer, outside of the agent.
-    Approve,
-}
-
-impl Tier {
-    /// The word in the ledger and on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Confirm => "confirm",
-            Self::Approve => "approve",
-        }
-    }
-}
-
 /// What is told of a proposal that is in this state, to whoever wants something else of it; `why` is what it says itself.
 pub(super) fn closed(status: ProposalStatus, why: Option<&str>) -> Failure {
     let (code, message, hint) = match status {

@@ -7,9 +7,9 @@ use ledger::read::Reader;
 use tokio::time::Instant;
 use types::{DescribeError, ErrorCode, Failure};
 
-use super::error_position::{line_at, name_at};
-use super::form;
-use super::suggestion::suggestion;
+use crate::error_position::{line_at, name_at};
+use crate::form;
+use crate::suggestion::suggestion;
 
 /// How long looking for names may take beyond the failed query itself.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ const QUALIFY: &str =
 
 /// The failure of `query` with all the help that can be had before `deadline`. Whatever goes wrong while looking for
 /// it, the failure stays what it was.
-pub(crate) async fn corrected(reader: &Reader, query: &str, failure: Failure, deadline: Instant) -> Failure {
+pub async fn corrected(reader: &Reader, query: &str, failure: Failure, deadline: Instant) -> Failure {
     let mut failure = failure;
     if failure.detail.is_none() {
         failure.detail = failure.position.and_then(|position| line_at(query, position));

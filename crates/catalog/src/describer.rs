@@ -6,13 +6,14 @@ use ledger::read::{ReadError, Reader};
 use manifest::ToolCatalog;
 use types::{ErrorCode, Failure};
 
-use super::annotations::CatalogAnnotations;
-use super::nearest;
-use super::responses::{DescribeData, TableData};
-use super::suggestion::{listed, nearest_tables};
-use super::truncate::{fit, fit_one, fitting};
-use crate::builtin::read_failure;
-use crate::registry::Registry;
+use crate::annotations::CatalogAnnotations;
+use crate::nearest::nearest;
+use crate::queries;
+use crate::read_failure::read_failure;
+use crate::responses::{DescribeData, TableData};
+use crate::served::ServedTools;
+use crate::suggestion::{listed, nearest_tables};
+use crate::truncate::{fit, fit_one, fitting};
 
 /// How large an overview may become, in bytes of JSON: some 4,000 tokens.
 const MAX_OVERVIEW_BYTES: usize = 16 << 10;
@@ -25,13 +26,15 @@ const MAX_FOUND: usize = 50;
 
 /// Reads what there is and adds what the manifests say of it.
 #[derive(Debug, Clone)]
-pub(crate) struct DatabaseDescriber {
+pub struct DatabaseDescriber {
     reader: Reader,
     annotations: Arc<CatalogAnnotations>,
 }
 
 impl DatabaseDescriber {
-    pub(crate) fn new(reader: Reader, catalog: &ToolCatalog) -> Self {
+    /// A describer that reads through `reader` and adds the notes and tools of the manifests.
+    #[must_use]
+    pub fn new(reader: Reader, catalog: &ToolCatalog) -> Self {
         Self { reader, annotations: Arc::new(CatalogAnnotations::new(catalog)) }
     }
 
@@ -44,9 +47,12 @@ impl DatabaseDescriber {
         self.annotations.words()
     }
 
-    /// The schemas, or one of them, with as much of their tables as fits.
-    pub(crate) async fn overview(&self, schema: Option<&str>) -> Result<DescribeData, Failure> {
-        let schemas = super::overview(&self.reader, schema).await;
+    /// Describes all schemas, or one, with as many of their tables as fit.
+    ///
+    /// # Errors
+    /// `not_found` with the nearest names that exist, or the failure of the read.
+    pub async fn overview(&self, schema: Option<&str>) -> Result<DescribeData, Failure> {
+        let schemas = queries::overview(&self.reader, schema).await;
         let mut schemas = schemas.map_err(|error| self.failure(error))?;
         self.annotations.annotate_schemas(&mut schemas);
         let (schemas, truncated) = match schema {
@@ -60,33 +66,42 @@ impl DatabaseDescriber {
         Ok(DescribeData { schemas: Some(schemas), truncated, ..DescribeData::default() })
     }
 
-    /// Tables and columns with this word in their name, comment or note.
-    pub(crate) async fn search(&self, schema: Option<&str>, word: &str) -> Result<DescribeData, Failure> {
-        let found = super::search(&self.reader, schema, word, MAX_FOUND, &self.annotations).await;
+    /// Finds tables and columns whose name, comment or note contains `word`.
+    ///
+    /// # Errors
+    /// `not_found` with the nearest names that exist, or the failure of the read.
+    pub async fn search(&self, schema: Option<&str>, word: &str) -> Result<DescribeData, Failure> {
+        let found = queries::search(&self.reader, schema, word, MAX_FOUND, &self.annotations).await;
         let mut found = found.map_err(|error| self.failure(error))?;
         found.iter_mut().for_each(|found| self.annotations.annotate_found(found));
         let truncated = found.as_ref().is_some_and(|found| found.truncated);
         Ok(DescribeData { found, truncated, ..DescribeData::default() })
     }
 
-    /// Everything of a table, with those of `tools` that touch it.
-    pub(crate) async fn table(
+    /// Describes one table, with those of `tools` that use it.
+    ///
+    /// # Errors
+    /// `not_found` with the nearest names that exist, or the failure of the read.
+    pub async fn table(
         &self,
         schema: Option<&str>,
         table: &str,
-        tools: &Registry,
+        tools: ServedTools<'_>,
     ) -> Result<DescribeData, Failure> {
         let table = self.one_table(schema, table, tools).await?;
         let truncated = table.truncated;
         Ok(DescribeData { table: Some(table), truncated, ..DescribeData::default() })
     }
 
-    /// Everything of each of these tables, as many as fit; of the first one in any case.
-    pub(crate) async fn tables(
+    /// Describes several tables, as many as fit; the first one in any case.
+    ///
+    /// # Errors
+    /// `not_found` with the nearest names that exist, or the failure of the read.
+    pub async fn tables(
         &self,
         schema: Option<&str>,
         names: &[String],
-        tools: &Registry,
+        tools: ServedTools<'_>,
     ) -> Result<DescribeData, Failure> {
         let mut tables = Vec::with_capacity(names.len());
         for name in names {
@@ -99,8 +114,8 @@ impl DatabaseDescriber {
         Ok(DescribeData { tables: Some(tables), left_out, truncated, ..DescribeData::default() })
     }
 
-    async fn one_table(&self, schema: Option<&str>, table: &str, tools: &Registry) -> Result<TableData, Failure> {
-        let found = super::tables(&self.reader, schema, table, &self.annotations).await;
+    async fn one_table(&self, schema: Option<&str>, table: &str, tools: ServedTools<'_>) -> Result<TableData, Failure> {
+        let found = queries::tables(&self.reader, schema, table, &self.annotations).await;
         let found = found.map_err(|error| self.failure(error))?;
         let schemas: Vec<String> = found.iter().map(|it| it.schema.clone()).collect();
         let mut found = found.into_iter();
@@ -116,7 +131,7 @@ impl DatabaseDescriber {
     }
 
     async fn no_such_schema(&self, schema: &str) -> Failure {
-        let existing = super::schema_names(&self.reader).await.unwrap_or_default();
+        let existing = queries::schema_names(&self.reader).await.unwrap_or_default();
         let near = nearest(schema, &existing, |it| &it.name);
         let hint = listed("The nearest schemas that exist", near.into_iter().map(|it| it.shown.clone()));
         not_found(&format!("schema \"{schema}\""), hint)
@@ -125,7 +140,7 @@ impl DatabaseDescriber {
     async fn no_such_table(&self, schema: Option<&str>, table: &str) -> Failure {
         let (written_schema, name) = table.split_once('.').map_or((None, table), |(schema, name)| (Some(schema), name));
         let schema = schema.or(written_schema);
-        let existing = super::table_names(&self.reader, name).await.unwrap_or_default();
+        let existing = queries::table_names(&self.reader, name).await.unwrap_or_default();
         let near = nearest_tables(schema, name, &existing);
         let hint = listed("The nearest tables that exist", near.into_iter().map(|it| it.shown.clone()));
         let place = schema.filter(|_| written_schema.is_none()).map(|schema| format!(" in schema \"{schema}\""));

@@ -6,11 +6,11 @@ use std::collections::BinaryHeap;
 
 use serde::Serialize;
 
-use super::responses::SchemaData;
+use crate::responses::SchemaData;
 
 /// As much as `max_bytes` of JSON hold, and whether something was left out. The schema that takes most room is the first
 /// to lose something; the last ones are left out if not even the schemas alone fit.
-pub(super) fn fit(mut schemas: Vec<SchemaData>, max_bytes: usize) -> (Vec<SchemaData>, bool) {
+pub(crate) fn fit(mut schemas: Vec<SchemaData>, max_bytes: usize) -> (Vec<SchemaData>, bool) {
     let mut names: Vec<Option<Vec<String>>> = schemas.iter_mut().map(complete_only).collect();
     let mut truncated = schemas.iter().any(|schema| schema.tables.is_none());
     for (schema, names) in schemas.iter_mut().zip(&mut names) {
@@ -43,7 +43,7 @@ pub(super) fn fit(mut schemas: Vec<SchemaData>, max_bytes: usize) -> (Vec<Schema
 }
 
 /// The same for the one schema that was asked for: of its names as many as fit.
-pub(super) fn fit_one(mut schema: SchemaData, max_bytes: usize) -> (SchemaData, bool) {
+pub(crate) fn fit_one(mut schema: SchemaData, max_bytes: usize) -> (SchemaData, bool) {
     let names = schema.table_names.take().unwrap_or_default();
     let is_complete = schema.tables.as_ref().is_some_and(|tables| tables.len() as u64 == schema.table_count);
     if is_complete && bytes(&schema) <= max_bytes {
@@ -64,7 +64,7 @@ fn complete_only(schema: &mut SchemaData) -> Option<Vec<String>> {
 }
 
 /// How many of these fit, from the first on.
-pub(super) fn fitting(items: &[impl Serialize], max_bytes: usize) -> usize {
+pub(crate) fn fitting(items: &[impl Serialize], max_bytes: usize) -> usize {
     let mut room = max_bytes;
     let fits = |item| match room.checked_sub(bytes(item)) {
         Some(rest) => {

@@ -4,28 +4,30 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ledger::{RecordStatus, Records, Undoable};
-use manifest::{Tier, ToolCatalog};
+use manifest::ToolCatalog;
 use serde_json::{Value, json};
-use types::{CorrelationId, ErrorCode, Failure};
+use types::{CorrelationId, ErrorCode, Failure, Tier};
 
-use super::{Services, execute_sql, ledger_failure};
+use crate::builtin::execute_sql;
+use crate::services::Services;
 use crate::tool::Call;
+use catalog::ledger_failure;
 
 /// The tier of the undo of each tool's writes.
 #[derive(Debug, Clone)]
-pub(super) struct UndoTiers(Arc<BTreeMap<String, Tier>>);
+pub(in crate::builtin) struct UndoTiers(Arc<BTreeMap<String, Tier>>);
 
 impl UndoTiers {
-    pub(super) fn new(backends: &Services, catalog: &ToolCatalog) -> Self {
+    pub(in crate::builtin) fn new(services: &Services, catalog: &ToolCatalog) -> Self {
         let declared = catalog.tools.iter().filter(|spec| spec.access.writes());
         let declared = declared.map(|spec| (spec.name.clone(), spec.undo_tier));
-        let any_statement = backends.execute_sql.as_ref();
-        let any_statement = any_statement.map(|settings| (execute_sql::NAME.to_owned(), execute_sql::tier(settings)));
+        let any_statement = services.execute_sql.as_ref();
+        let any_statement = any_statement.map(|settings| (execute_sql::NAME.to_owned(), settings.tier));
         Self(Arc::new(declared.chain(any_statement).collect()))
     }
 
     /// The strictest tier of these writes of the caller's account, each of which has to be a success of a tool that the caller is served.
-    pub(super) async fn strictest(
+    pub(in crate::builtin) async fn strictest(
         &self,
         call: &Call,
         records: &Records,
@@ -53,7 +55,7 @@ impl UndoTiers {
     }
 
     /// All of them, for the definition of an executor: who agrees to an undo agrees to its tier.
-    pub(super) fn definition(&self) -> Value {
+    pub(in crate::builtin) fn definition(&self) -> Value {
         json!(self.0.iter().map(|(tool, tier)| (tool, tier.as_str())).collect::<Vec<_>>())
     }
 }

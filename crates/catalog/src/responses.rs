@@ -3,16 +3,18 @@
 //!
 //! The doc comments go into the output schema, which every client gets: what a name says needs none.
 
-use manifest::{Access, Tier};
+use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use types::Tier;
 
-use super::annotations::TableKey;
+/// Schema and name of a table.
+pub(crate) type TableKey = (String, String);
 
 /// `data` of the answer: one of `schemas`, `table`, `tables` and `found`.
 #[derive(Debug, Default, Serialize, JsonSchema)]
-pub(crate) struct DescribeData {
+pub struct DescribeData {
     /// Without `table` and `search`: the schemas and what is in them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<SchemaData>")]

@@ -1,6 +1,6 @@
 //! What can be read by its address, beside the tools: the same data for clients that attach it rather than call for it.
 //!
-//! To add a resource: a file here with its [`Resource`] implementation, and one line in [`all`]. Lists, addresses,
+//! To add a resource: a file here with its [`Resource`] implementation, and one line in [`ResourceRegistry::new`]. Lists, addresses,
 //! profiles and protocols follow from there. No protocol is known here.
 
 mod database;
@@ -9,26 +9,14 @@ mod uri;
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::Arc;
 
-use manifest::ToolCatalog;
 use serde_json::Value;
 use types::Failure;
 
-pub use registry::ResourcePage;
+pub use registry::{ResourcePage, ResourceRegistry};
 pub use uri::ResourceUri;
 
-use crate::builtin::Services;
-use crate::registry::Registry;
-
-/// The resources. A new one is one line here.
-pub(crate) fn all(backends: &Services, catalog: &ToolCatalog) -> Vec<Arc<dyn Resource>> {
-    let mut resources: Vec<Arc<dyn Resource>> = Vec::new();
-    if let Some(reader) = &backends.reader {
-        resources.push(Arc::new(database::Database::new(reader.clone(), catalog)));
-    }
-    resources
-}
+use crate::served::ServedTools;
 
 /// What clients are told about a kind of resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +75,7 @@ pub struct CompletionRequest {
     pub max: usize,
 }
 
-type ToolOutput<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
+type ResourceFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;
 
 /// A kind of resource. Dropping a future ends what it does in the database.
 pub(crate) trait Resource: Send + Sync + 'static {
@@ -98,11 +86,11 @@ pub(crate) trait Resource: Send + Sync + 'static {
     fn words(&self) -> Vec<String>;
 
     /// At most `max` that exist, in a fixed order, behind the one with this path; from the first on if `None`.
-    fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> ToolOutput<'a, Vec<ResourceEntry>>;
+    fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> ResourceFuture<'a, Vec<ResourceEntry>>;
 
     /// The one with this path, as JSON, for a caller who has these tools.
-    fn read<'a>(&'a self, path: &'a [String], tools: &'a Registry) -> ToolOutput<'a, Value>;
+    fn read<'a>(&'a self, path: &'a [String], tools: ServedTools<'a>) -> ResourceFuture<'a, Value>;
 
     /// Values for a variable of its templates; none for any other.
-    fn complete<'a>(&'a self, typed: &'a CompletionRequest) -> ToolOutput<'a, Completions>;
+    fn complete<'a>(&'a self, typed: &'a CompletionRequest) -> ResourceFuture<'a, Completions>;
 }

@@ -10,7 +10,7 @@ const PSQL: &str = "Commands that begin with a backslash are psql's, and no SQL.
     and with table it describes one.";
 
 /// A hint, if it is the form.
-pub(super) fn hint(query: &str, failure: &Failure) -> Option<&'static str> {
+pub(crate) fn hint(query: &str, failure: &Failure) -> Option<&'static str> {
     let statement = without_comments(query);
     if statement.is_empty() && failure.code == ErrorCode::NotReadOnly {
         return Some(EMPTY);

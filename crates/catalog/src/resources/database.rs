@@ -6,17 +6,17 @@ use serde_json::Value;
 use types::{ErrorCode, Failure};
 
 use super::{
-    CompletionRequest, Completions, Resource, ResourceEntry, ResourceInfo, ResourceUri, ToolOutput, UriTemplate,
+    CompletionRequest, Completions, Resource, ResourceEntry, ResourceFuture, ResourceInfo, ResourceUri, UriTemplate,
 };
-use crate::builtin::describe_database;
-use crate::discovery::{self, CatalogEntry, DatabaseDescriber};
-use crate::registry::Registry;
+use crate::describer::DatabaseDescriber;
+use crate::queries::{self, CatalogEntry};
+use crate::served::ServedTools;
 
 const NAME: &str = "database";
 
 const INFO: ResourceInfo = ResourceInfo {
     name: NAME,
-    tool: describe_database::NAME,
+    tool: crate::DESCRIBE_TOOL,
     templates: &[
         UriTemplate {
             uri: "countersign://database/{schema}",
@@ -52,13 +52,13 @@ impl Database {
             Some(_) => Err(Failure::new(ErrorCode::InvalidParams, "there is no such place in the list")),
         };
         let is_first = matches!(behind, Ok(None));
-        let found = discovery::listing(self.describer.reader(), behind?, max).await;
+        let found = queries::listing(self.describer.reader(), behind?, max).await;
         let found = found.map_err(|error| self.describer.failure(error))?;
         let overview = is_first.then(overview);
         Ok(overview.into_iter().chain(found.into_iter().map(listed)).collect())
     }
 
-    async fn described(&self, path: &[String], tools: &Registry) -> Result<Value, Failure> {
+    async fn described(&self, path: &[String], tools: ServedTools<'_>) -> Result<Value, Failure> {
         let data = match path {
             [] => self.describer.overview(None).await,
             [schema] => self.describer.overview(Some(schema)).await,
@@ -77,10 +77,10 @@ impl Database {
     async fn completed(&self, typed: &CompletionRequest) -> Result<Completions, Failure> {
         let (reader, max) = (self.describer.reader(), typed.max);
         let found = match typed.variable.as_str() {
-            "schema" => discovery::schemas_like(reader, &typed.value, max + 1).await,
+            "schema" => queries::schemas_like(reader, &typed.value, max + 1).await,
             "table" => {
                 let schema = typed.known.get("schema").map(String::as_str);
-                discovery::tables_like(reader, schema, &typed.value, max + 1).await
+                queries::tables_like(reader, schema, &typed.value, max + 1).await
             }
             _ => Ok(Vec::new()),
         };
@@ -119,15 +119,15 @@ impl Resource for Database {
         self.describer.words()
     }
 
-    fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> ToolOutput<'a, Vec<ResourceEntry>> {
+    fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> ResourceFuture<'a, Vec<ResourceEntry>> {
         Box::pin(self.listed(behind, max))
     }
 
-    fn read<'a>(&'a self, path: &'a [String], tools: &'a Registry) -> ToolOutput<'a, Value> {
+    fn read<'a>(&'a self, path: &'a [String], tools: ServedTools<'a>) -> ResourceFuture<'a, Value> {
         Box::pin(self.described(path, tools))
     }
 
-    fn complete<'a>(&'a self, typed: &'a CompletionRequest) -> ToolOutput<'a, Completions> {
+    fn complete<'a>(&'a self, typed: &'a CompletionRequest) -> ResourceFuture<'a, Completions> {
         Box::pin(self.completed(typed))
     }
 }

@@ -5,14 +5,11 @@ use std::sync::Arc;
 
 use manifest::{Note, ToolCatalog, ToolSpec};
 
-use super::responses::{SchemaData, SearchResult, TableData, ToolUse};
-use crate::registry::Registry;
+use crate::responses::{SchemaData, SearchResult, TableData, TableKey, ToolUse};
+use crate::served::ServedTools;
 
 /// How much of a note or of a tool's description is shown in a list: as much as of a comment.
 const LISTED_CHARS: usize = 300;
-
-/// A table by schema and name.
-pub(crate) type TableKey = (String, String);
 
 /// Notes and tools.
 #[derive(Debug, Default)]
@@ -85,13 +82,13 @@ impl CatalogAnnotations {
     }
 
     /// Adds the notes on a table and its columns, and those of `tools` that touch it or a partition of it.
-    pub(crate) fn annotate_table(&self, table: &mut TableData, tools: &Registry) {
+    pub(crate) fn annotate_table(&self, table: &mut TableData, tools: ServedTools<'_>) {
         let (schema, name) = (table.schema.clone(), table.summary.name.clone());
         table.summary.notes = self.on(&schema, Some(&name), None, usize::MAX);
         for column in &mut table.columns {
             column.notes = self.on(&schema, Some(&name), Some(&column.name), usize::MAX);
         }
-        let served = self.tools.iter().filter(|tool| tools.info(&tool.spec.name).is_some());
+        let served = self.tools.iter().filter(|tool| tools(&tool.spec.name));
         let uses = served.filter_map(|tool| {
             let written = table.touched.iter().filter_map(|key| tool.tables.get(key)).copied().reduce(|a, b| a | b)?;
             Some(ToolUse {

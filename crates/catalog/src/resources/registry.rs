@@ -2,15 +2,18 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
+use ledger::read::Reader;
+use manifest::ToolCatalog;
 use serde_json::Value;
 use tokio::time::timeout;
 use types::{ErrorCode, Failure};
 
-use super::{CompletionRequest, Completions, Resource, ResourceEntry, ResourceUri};
-use crate::UriTemplate;
-use crate::registry::Registry;
+use super::database::Database;
+use super::{CompletionRequest, Completions, Resource, ResourceEntry, ResourceUri, UriTemplate};
+use crate::served::ServedTools;
 
 /// How many are listed at once.
 const PAGE: usize = 100;
@@ -24,14 +27,38 @@ pub struct ResourcePage {
     pub next: Option<String>,
 }
 
-impl Registry {
-    /// How the addresses of resources are made.
-    pub fn resource_templates(&self) -> impl Iterator<Item = &UriTemplate> {
+/// The resources of a caller: those whose tool it has.
+#[derive(Clone, Default)]
+pub struct ResourceRegistry {
+    resources: Vec<Arc<dyn Resource>>,
+    call_deadline: Duration,
+}
+
+impl ResourceRegistry {
+    /// Every resource that `reader` can serve. A new resource is one line here.
+    #[must_use]
+    pub fn new(reader: Option<&Reader>, catalog: &ToolCatalog, call_deadline: Duration) -> Self {
+        let mut resources: Vec<Arc<dyn Resource>> = Vec::new();
+        if let Some(reader) = reader {
+            resources.push(Arc::new(Database::new(reader.clone(), catalog)));
+        }
+        Self { resources, call_deadline }
+    }
+
+    /// The resources whose tool is served.
+    #[must_use]
+    pub fn of_tools(&self, tools: ServedTools<'_>) -> Self {
+        let served = self.resources.iter().filter(|resource| tools(resource.info().tool));
+        Self { resources: served.cloned().collect(), call_deadline: self.call_deadline }
+    }
+
+    /// URI templates of the resources.
+    pub fn templates(&self) -> impl Iterator<Item = &UriTemplate> {
         self.resources.iter().flat_map(|resource| resource.info().templates)
     }
 
     /// What clients are told about resources without asking the database.
-    pub(crate) fn resource_words(&self) -> Vec<(&str, Vec<String>)> {
+    pub fn words(&self) -> Vec<(&str, Vec<String>)> {
         self.resources.iter().map(|resource| (resource.info().name, resource.words())).collect()
     }
 
@@ -39,7 +66,7 @@ impl Registry {
     ///
     /// # Errors
     /// `invalid_params` for a cursor that is none, or what reading the catalog came to.
-    pub async fn list_resources(&self, cursor: Option<&str>) -> Result<ResourcePage, Failure> {
+    pub async fn list(&self, cursor: Option<&str>) -> Result<ResourcePage, Failure> {
         let behind = cursor.map(|cursor| self.after(cursor)).transpose()?;
         let start = behind.as_ref().map_or(0, |(index, _)| *index);
         let mut path = behind.map(|(_, uri)| uri.path);
@@ -76,7 +103,7 @@ impl Registry {
     ///
     /// # Errors
     /// `not_found` with the nearest names that exist, or what reading the catalog came to.
-    pub async fn read_resource(&self, uri: &str) -> Result<Value, Failure> {
+    pub async fn read(&self, uri: &str, tools: ServedTools<'_>) -> Result<Value, Failure> {
         let found = ResourceUri::parse(uri).and_then(|parsed| Some((self.named(&parsed.name)?, parsed)));
         let Some((resource, parsed)) = found else {
             let mut failure = Failure::new(ErrorCode::NotFound, format!("there is no resource {uri}"));
@@ -86,19 +113,19 @@ impl Registry {
             }
             return Err(failure);
         };
-        self.within_deadline(resource.read(&parsed.path, self)).await
+        self.within_deadline(resource.read(&parsed.path, tools)).await
     }
 
     /// Values for what is being typed into a template.
     ///
     /// # Errors
     /// `not_found` for an unknown template, or what reading the catalog came to.
-    pub async fn complete_resource(&self, template: &str, typed: &CompletionRequest) -> Result<Completions, Failure> {
+    pub async fn complete(&self, template: &str, typed: &CompletionRequest) -> Result<Completions, Failure> {
         let has = |resource: &&Arc<dyn Resource>| resource.info().templates.iter().any(|it| it.uri == template);
         match self.resources.iter().find(has) {
             Some(resource) => self.within_deadline(resource.complete(typed)).await,
             None => {
-                let known: Vec<&str> = self.resource_templates().map(|template| template.uri).collect();
+                let known: Vec<&str> = self.templates().map(|template| template.uri).collect();
                 let failure = Failure::new(ErrorCode::NotFound, format!("there is no resource template {template}"));
                 Err(if known.is_empty() { failure } else { failure.hint(format!("There is: {}.", known.join(", "))) })
             }

@@ -8,7 +8,7 @@ const LINE_CHARS: usize = 72;
 
 /// `LINE 3: select handel from ...` and a caret below the place, as psql shows it. `position` is in characters from 1;
 /// just behind the end is a place too.
-pub(super) fn line_at(query: &str, position: u32) -> Option<String> {
+pub(crate) fn line_at(query: &str, position: u32) -> Option<String> {
     let place = (position as usize).checked_sub(1)?;
     let before: String = query.chars().take(place).collect();
     if before.chars().count() < place {
@@ -35,15 +35,15 @@ fn printable(letter: char) -> char {
 
 /// A name in a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct IdentifierAt {
+pub(crate) struct IdentifierAt {
     /// As PostgreSQL reads them: `"My Table".id` is `My Table` and `id`. Empty if there stands no name.
-    pub(super) parts: Vec<String>,
+    pub(crate) parts: Vec<String>,
     /// Where it stands, in characters from 0.
-    pub(super) span: Range<usize>,
+    pub(crate) span: Range<usize>,
 }
 
 /// The name at `position`, in characters from 1.
-pub(super) fn name_at(query: &str, position: u32) -> IdentifierAt {
+pub(crate) fn name_at(query: &str, position: u32) -> IdentifierAt {
     let start = (position as usize).saturating_sub(1);
     // Each with the place behind it.
     let mut letters = query.chars().enumerate().skip(start).map(|(at, letter)| (letter, at + 1)).peekable();
@@ -81,7 +81,7 @@ pub(super) fn name_at(query: &str, position: u32) -> IdentifierAt {
 }
 
 /// The words of a query, in lower case, without those of the name at `except`.
-pub(super) fn words(query: &str, except: &IdentifierAt) -> impl Iterator<Item = String> {
+pub(crate) fn words(query: &str, except: &IdentifierAt) -> impl Iterator<Item = String> {
     let span = except.span.clone();
     let kept = query.chars().enumerate().map(move |(at, letter)| if span.contains(&at) { ' ' } else { letter });
     let text: String = kept.map(|letter| if is_name_letter(letter) { letter } else { ' ' }).collect();
@@ -90,7 +90,7 @@ pub(super) fn words(query: &str, except: &IdentifierAt) -> impl Iterator<Item = 
 }
 
 /// The word before `position` with nothing but white space between, in lower case.
-pub(super) fn word_before(query: &str, position: u32) -> String {
+pub(crate) fn word_before(query: &str, position: u32) -> String {
     let before: String = query.chars().take((position as usize).saturating_sub(1)).collect();
     let before = before.trim_end();
     let start = before.char_indices().rev().take_while(|(_, letter)| is_name_letter(*letter)).last();
@@ -98,12 +98,12 @@ pub(super) fn word_before(query: &str, position: u32) -> String {
 }
 
 /// What a message quotes first.
-pub(super) fn quoted_in(message: &str) -> Option<&str> {
+pub(crate) fn quoted_in(message: &str) -> Option<&str> {
     let (_, rest) = message.split_once('"')?;
     rest.split_once('"').map(|(name, _)| name)
 }
 
-pub(super) fn is_name_letter(letter: char) -> bool {
+pub(crate) fn is_name_letter(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_' || letter == '$'
 }
 

@@ -1,23 +1,7 @@
-//! What there is in the database, as far as the reader's login may read it: for agents who do not know the schema, and
-//! for hints when they guessed a name wrong.
+//! Queries over the system catalog, as far as the login of the reader may read it.
 //!
-//! `describer` answers `describe_database` and the resources: `data` is the answer, `fit` keeps it small, `annotations` adds what
-//! the manifests say. `correction` makes the hints, by `form`, `suggestion` and `keyword`, with `nearest` and `place`.
-//!
-//! Every question is a constant (the `.sql` files, put together below) and goes through the read path with its
-//! parameters bound, within the same bounds as an agent's own query. Comments and names are data of others: they are
-//! answered, never acted upon.
-
-mod annotations;
-mod describer;
-mod error_position;
-mod form;
-pub(crate) mod hints;
-mod keyword;
-mod nearest;
-mod responses;
-mod suggestion;
-mod truncate;
+//! Each query is a constant (the `.sql` files, put together below). It goes through the read path with bound parameters and
+//! within the limits of an agent's own query. Comments and names are data of others: they are returned, never executed.
 
 use std::collections::HashSet;
 
@@ -26,11 +10,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use annotations::CatalogAnnotations;
-pub(crate) use describer::DatabaseDescriber;
-use nearest::nearest;
-pub(crate) use responses::DescribeData;
-use responses::{SchemaData, SearchResult, TableData};
+use crate::annotations::CatalogAnnotations;
+use crate::responses::{SchemaData, SearchResult, TableData};
 
 const OVERVIEW: &str = concat!(
     include_str!("readable.sql"),
@@ -65,12 +46,12 @@ const MAX_SUMMARIES: u32 = 200;
 const MAX_LISTED: u32 = 2_000;
 
 /// The schemas with their tables, or with the names of them, as far as they are complete.
-async fn overview(reader: &Reader, schema: Option<&str>) -> Result<Vec<SchemaData>, ReadError> {
+pub(crate) async fn overview(reader: &Reader, schema: Option<&str>) -> Result<Vec<SchemaData>, ReadError> {
     ask(reader, OVERVIEW, &[json!(schema), json!(MAX_SUMMARIES), json!(MAX_LISTED)]).await
 }
 
 /// Everything of the tables of this name: more than one if several schemas have it. One of that very name is first.
-async fn tables(
+pub(crate) async fn tables(
     reader: &Reader,
     schema: Option<&str>,
     table: &str,
@@ -82,7 +63,7 @@ async fn tables(
 }
 
 /// Tables and columns whose name, comment or note has `word` in it, at most `max` of each.
-async fn search(
+pub(crate) async fn search(
     reader: &Reader,
     schema: Option<&str>,
     word: &str,
@@ -162,100 +143,100 @@ fn like_pattern(word: &str) -> String {
 
 /// A schema that exists.
 #[derive(Debug, Deserialize)]
-struct SchemaName {
-    name: String,
+pub(crate) struct SchemaName {
+    pub(crate) name: String,
     /// As SQL takes it: quoted if need be.
-    shown: String,
+    pub(crate) shown: String,
 }
 
-async fn schema_names(reader: &Reader) -> Result<Vec<SchemaName>, ReadError> {
+pub(crate) async fn schema_names(reader: &Reader) -> Result<Vec<SchemaName>, ReadError> {
     ask(reader, SCHEMA_NAMES, &[]).await
 }
 
 /// A table or view that exists.
 #[derive(Debug, Deserialize)]
-struct TableName {
-    oid: u32,
-    schema_name: String,
-    name: String,
+pub(crate) struct TableName {
+    pub(crate) oid: u32,
+    pub(crate) schema_name: String,
+    pub(crate) name: String,
     /// With its schema, as SQL takes it.
-    shown: String,
+    pub(crate) shown: String,
     /// Whether only some of its columns may be read.
     #[serde(default)]
-    partly: bool,
+    pub(crate) partly: bool,
 }
 
 /// Tables whose names are not much longer or shorter than `wanted`.
-async fn table_names(reader: &Reader, wanted: &str) -> Result<Vec<TableName>, ReadError> {
+pub(crate) async fn table_names(reader: &Reader, wanted: &str) -> Result<Vec<TableName>, ReadError> {
     ask(reader, TABLE_NAMES, &[json!(wanted)]).await
 }
 
 /// Tables whose name is one of these words, which are in lower case.
-async fn mentioned_tables(reader: &Reader, words: &HashSet<String>) -> Result<Vec<TableName>, ReadError> {
+pub(crate) async fn mentioned_tables(reader: &Reader, words: &HashSet<String>) -> Result<Vec<TableName>, ReadError> {
     ask(reader, MENTIONED_TABLES, &[json!(words)]).await
 }
 
 /// A column that exists.
 #[derive(Debug, Deserialize)]
-struct ColumnName {
-    name: String,
-    shown: String,
-    table: String,
+pub(crate) struct ColumnName {
+    pub(crate) name: String,
+    pub(crate) shown: String,
+    pub(crate) table: String,
 }
 
-async fn column_names(reader: &Reader, tables: &[TableName]) -> Result<Vec<ColumnName>, ReadError> {
+pub(crate) async fn column_names(reader: &Reader, tables: &[TableName]) -> Result<Vec<ColumnName>, ReadError> {
     let oids: Value = tables.iter().map(|table| table.oid).collect();
     ask(reader, COLUMN_NAMES, &[oids]).await
 }
 
 /// A function that exists.
 #[derive(Debug, Deserialize)]
-struct FunctionName {
-    name: String,
-    shown: String,
+pub(crate) struct FunctionName {
+    pub(crate) name: String,
+    pub(crate) shown: String,
     /// Of each function of this name, if it is the very name that was asked for.
-    arguments: Option<Vec<String>>,
+    pub(crate) arguments: Option<Vec<String>>,
 }
 
-async fn function_names(reader: &Reader, called: &str) -> Result<Vec<FunctionName>, ReadError> {
+pub(crate) async fn function_names(reader: &Reader, called: &str) -> Result<Vec<FunctionName>, ReadError> {
     ask(reader, FUNCTION_NAMES, &[json!(called)]).await
 }
 
 /// A type that exists.
 #[derive(Debug, Deserialize)]
-struct TypeName {
-    name: String,
-    shown: String,
+pub(crate) struct TypeName {
+    pub(crate) name: String,
+    pub(crate) shown: String,
 }
 
-async fn type_names(reader: &Reader, wanted: &str) -> Result<Vec<TypeName>, ReadError> {
+pub(crate) async fn type_names(reader: &Reader, wanted: &str) -> Result<Vec<TypeName>, ReadError> {
     ask(reader, TYPE_NAMES, &[json!(wanted)]).await
 }
 
 /// An enum and its values, in order.
 #[derive(Debug, Deserialize)]
-struct EnumLabels {
-    name: String,
-    labels: Vec<String>,
+pub(crate) struct EnumLabels {
+    pub(crate) name: String,
+    pub(crate) labels: Vec<String>,
 }
 
 /// The enum that PostgreSQL's message is about.
-async fn enum_labels(reader: &Reader, message: &str) -> Result<Option<EnumLabels>, ReadError> {
+pub(crate) async fn enum_labels(reader: &Reader, message: &str) -> Result<Option<EnumLabels>, ReadError> {
     Ok(ask(reader, ENUM_LABELS, &[json!(message)]).await?.pop())
 }
 
 /// A word of PostgreSQL's grammar.
 #[derive(Debug, Deserialize)]
-struct Keyword {
+pub(crate) struct Keyword {
     /// In lower case.
-    word: String,
+    pub(crate) word: String,
     /// In upper case.
-    shown: String,
+    pub(crate) shown: String,
     /// Whether it cannot be every kind of name without quotes.
-    reserved: bool,
+    pub(crate) reserved: bool,
 }
 
-async fn keywords(reader: &Reader) -> Result<Vec<Keyword>, ReadError> {
+pub(crate) async fn keywords(reader: &Reader) -> Result<Vec<Keyword>, ReadError> {
     ask(reader, KEYWORDS, &[]).await
 }
 

@@ -11,11 +11,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use types::{ErrorCode, Failure};
 
-use super::undo_tiers::UndoTiers;
-use super::{AnyJson, Services, ledger_failure, reading_info};
+use super::UndoTiers;
+use crate::schema::{AnyJson, arguments, reading_info};
+use crate::services::Services;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
+use catalog::ledger_failure;
 
-pub(super) const NAME: &str = "undo_plan";
+pub(in crate::builtin) const NAME: &str = "undo_plan";
 
 const DESCRIPTION: &str = "Plan to take back many writes of this account: those that were completed in a time, of one actor, session, \
     client, tool or table if given. The plan is tried and rolled back; nothing is changed. If is_ready is true, undo_run with plan_id and \
@@ -90,7 +92,7 @@ impl From<Mode> for PlanMode {
 
 /// `data` of the answer.
 #[derive(Debug, Serialize, JsonSchema)]
-struct PlanData {
+struct UndoPlanData {
     /// Whether there is something to take back, and nothing in the way.
     is_ready: bool,
     /// For undo_run; only of a plan that is ready.
@@ -127,7 +129,7 @@ struct PlanData {
 }
 
 /// The tool.
-pub(super) struct UndoPlan {
+pub(in crate::builtin) struct UndoPlan {
     info: ToolInfo,
     gate: Gate,
     records: Records,
@@ -137,18 +139,23 @@ pub(super) struct UndoPlan {
 }
 
 impl UndoPlan {
-    pub(super) fn new(backends: &Services, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
+    pub(in crate::builtin) fn new(services: &Services, tiers: UndoTiers, executor: Arc<dyn WriteExecutor>) -> Self {
         Self {
-            info: reading_info::<Arguments, PlanData>(NAME, "Plan the undo of many writes", DESCRIPTION, Access::Admin),
-            gate: backends.gate.clone(),
-            records: backends.records.clone(),
-            plans: backends.plans.clone(),
+            info: reading_info::<Arguments, UndoPlanData>(
+                NAME,
+                "Plan the undo of many writes",
+                DESCRIPTION,
+                Access::Admin,
+            ),
+            gate: services.gate.clone(),
+            records: services.records.clone(),
+            plans: services.plans.clone(),
             executor,
             tiers,
         }
     }
 
-    async fn plan(&self, call: &Call, arguments: Arguments) -> Result<PlanData, Failure> {
+    async fn plan(&self, call: &Call, arguments: Arguments) -> Result<UndoPlanData, Failure> {
         let account = &call.principal.account_id;
         let selection = Selection {
             account: Some(account.as_str().to_owned()),
@@ -175,7 +182,7 @@ impl UndoPlan {
             stored = Some(kept.map_err(|error| ledger_failure(&error))?);
         }
         let (plan_id, digest) = stored.map(|stored| (stored.plan_id, stored.digest)).unzip();
-        Ok(PlanData { plan_id, digest, ..shown(&plan, writes.len()) })
+        Ok(UndoPlanData { plan_id, digest, ..shown(&plan, writes.len()) })
     }
 
     /// Tries the plan in a transaction that is rolled back: whether nothing was in the way.
@@ -202,13 +209,13 @@ impl Tool for UndoPlan {
 
     fn call(&self, mut call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
-            let arguments: Arguments = super::arguments(NAME, std::mem::take(&mut call.arguments))?;
+            let arguments: Arguments = arguments(NAME, std::mem::take(&mut call.arguments))?;
             ToolOutput::read(&self.plan(&call, arguments).await?)
         })
     }
 }
 
-fn shown(plan: &Plan, write_count: usize) -> PlanData {
+fn shown(plan: &Plan, write_count: usize) -> UndoPlanData {
     let is_inside = |write: &&Map<String, Value>| write.get("is_inside") == Some(&Value::Bool(true));
     let listed = |writes: Vec<&Map<String, Value>>| {
         let row = |write: &Map<String, Value>| {
@@ -222,7 +229,7 @@ fn shown(plan: &Plan, write_count: usize) -> PlanData {
     let is_kept = |write: &&Map<String, Value>| write.get("correlation_id").is_none_or(|id| !left_out.contains(id));
     let (inside, outside): (Vec<_>, Vec<_>) = plan.writes.iter().partition(is_inside);
     let bounded = |list: Vec<Value>| list.into_iter().take(MOST_LISTED).collect();
-    PlanData {
+    UndoPlanData {
         is_ready: plan.is_ready(),
         plan_id: None,
         digest: None,
