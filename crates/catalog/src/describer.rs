@@ -156,6 +156,6 @@ impl DatabaseDescriber {
 }
 
 fn not_found(what: &str, hint: Option<String>) -> Failure {
-    Failure::new(ErrorCode::NotFound, format!("there is no {what} that may be read"))
+    Failure::new(ErrorCode::NotFound, format!("{what} does not exist or is not readable"))
         .hint(hint.unwrap_or_else(|| "describe_database without arguments lists what there is.".to_owned()))
 }

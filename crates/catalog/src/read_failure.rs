@@ -57,7 +57,7 @@ pub fn read_failure(error: ReadError, deadline: Duration) -> Failure {
     const PREFIX: &str = "Database query failed: ";
     let timed_out = || {
         let after = match deadline.subsec_millis() {
-            0 => format!("{} seconds", deadline.as_secs()),
+            0 => format!("{} s", deadline.as_secs()),
             _ => format!("{} ms", deadline.as_millis()),
         };
         let failure = Failure::new(ErrorCode::Timeout, format!("{PREFIX}Query timed out after {after}"));

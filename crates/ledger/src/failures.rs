@@ -90,7 +90,7 @@ pub(crate) fn sql_failure(error: &ServerError) -> Failure {
 }
 
 pub(crate) fn internal_error() -> Failure {
-    Failure::new(ErrorCode::InternalError, "the server failed inside; its log has the rest under the correlation id")
+    Failure::new(ErrorCode::InternalError, "internal server error; see the server log for the correlation id")
 }
 
 pub(crate) fn aborted() -> Failure {

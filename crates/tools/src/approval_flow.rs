@@ -174,7 +174,7 @@ fn refuse_answer(call: &Call) -> Result<(), Failure> {
 fn other_call() -> Failure {
     Failure::new(
         ErrorCode::InvalidParams,
-        "the answer belongs to another call: this one has other arguments, or is another account's; nothing was written",
+        "this elicitation response does not match the call (arguments or account differ); nothing was written",
     )
 }
 

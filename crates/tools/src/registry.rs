@@ -24,52 +24,31 @@ use crate::profile::Profile;
 use crate::services::Services;
 use crate::tool::{Call, Caller, Question, Tool, ToolError, ToolInfo, ToolLookup, ToolOutput, ToolResult};
 
-/// Why the registry cannot be made: the server must not start.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A registry that cannot be made. The server must not start.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
-    /// Two tools of one name.
+    /// Two tools have the same name.
+    #[error("two tools have the name \"{0}\": rename one of them in its manifest")]
     Duplicate(String),
-    /// Two executors of one name.
-    DuplicateExecutor(DuplicateExecutor),
-    /// A tool whose executor is not registered.
+    /// Two executors have the same name.
+    #[error("{0}: each has a name of its own")]
+    DuplicateExecutor(#[from] DuplicateExecutor),
+    /// The executor of a tool is not registered.
+    #[error("tool \"{tool}\" needs the executor \"{executor}\", which is not registered in this server")]
     NoExecutor {
         /// The tool.
         tool: String,
-        /// The name of the executor that its manifest gives.
+        /// Name of the executor in the manifest.
         executor: String,
     },
-    /// A schema that is none.
+    /// The argument schema of a tool is not usable.
+    #[error("the argument schema of tool \"{tool}\" cannot be used: {reason}")]
     Schema {
         /// The tool.
         tool: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-}
-
-impl std::error::Error for RegistryError {}
-
-impl From<DuplicateExecutor> for RegistryError {
-    fn from(error: DuplicateExecutor) -> Self {
-        Self::DuplicateExecutor(error)
-    }
-}
-
-impl std::fmt::Display for RegistryError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Duplicate(tool) => {
-                write!(f, "two tools have the name \"{tool}\": rename one of them in its manifest")
-            }
-            Self::DuplicateExecutor(error) => write!(f, "{error}: each has a name of its own"),
-            Self::NoExecutor { tool, executor } => {
-                write!(f, "tool \"{tool}\" needs the executor \"{executor}\", which is not registered in this server")
-            }
-            Self::Schema { tool, reason } => {
-                write!(f, "the argument schema of tool \"{tool}\" cannot be used: {reason}")
-            }
-        }
-    }
 }
 
 struct RegisteredTool {
@@ -327,7 +306,7 @@ fn reply(outcome: ToolResult, meta: Meta) -> CallResult {
 /// rmcp leaves a client without an answer when a tool panics.
 async fn caught(outcome: impl Future<Output = ToolResult>) -> ToolResult {
     AssertUnwindSafe(outcome).catch_unwind().await.unwrap_or_else(|_| {
-        let message = "the tool failed inside; the server's log has the rest";
+        let message = "internal error in the tool; see the server log";
         Err(Failure::new(ErrorCode::InternalError, message).into())
     })
 }

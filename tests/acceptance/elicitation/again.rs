@@ -164,7 +164,7 @@ async fn a_yes_is_for_the_arguments_that_were_shown_and_for_no_others() {
             let answer = session.again("upsert_package", &arguments, &state, action).await;
             assert_eq!(envelope(&answer)["error"]["code"], "invalid_params", "{answer}");
             let message = envelope(&answer)["error"]["message"].as_str().unwrap();
-            assert!(message.contains("belongs to another call"), "{message}");
+            assert!(message.contains("does not match the call"), "{message}");
             assert_pending(&db).await;
         }
     }

@@ -49,7 +49,7 @@ impl Database {
             None | Some([]) => Ok(None),
             Some([schema]) => Ok(Some((schema.as_str(), None))),
             Some([schema, table]) => Ok(Some((schema.as_str(), Some(table.as_str())))),
-            Some(_) => Err(Failure::new(ErrorCode::InvalidParams, "there is no such place in the list")),
+            Some(_) => Err(Failure::new(ErrorCode::InvalidParams, "invalid pagination cursor")),
         };
         let is_first = matches!(behind, Ok(None));
         let found = queries::listing(self.describer.reader(), behind?, max).await;

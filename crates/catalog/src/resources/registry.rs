@@ -94,7 +94,7 @@ impl ResourceRegistry {
             Some((index, uri))
         });
         found.ok_or_else(|| {
-            let message = "this cursor is not one of this server's";
+            let message = "invalid pagination cursor";
             Failure::new(ErrorCode::InvalidParams, message).hint("List without a cursor to begin at the first page.")
         })
     }
@@ -141,7 +141,7 @@ impl ResourceRegistry {
         match timeout(self.call_deadline, AssertUnwindSafe(answer).catch_unwind()).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => {
-                let message = "the resource failed inside; the server's log has the rest";
+                let message = "internal error while reading the resource; see the server log";
                 Err(Failure::new(ErrorCode::InternalError, message))
             }
             Err(_) => Err(Failure::new(ErrorCode::Timeout, "the resource could not be read in time")),

@@ -119,11 +119,9 @@ pub(super) fn refused(verdict: &str) -> Failure {
     match verdict {
         "altered" => Failure::new(
             ErrorCode::DigestMismatch,
-            "the stored proposal is not what it was when it was made; nothing was written",
+            "the proposal was modified in the database after it was created; nothing was written",
         )
-        .hint(
-            "Somebody has changed it in the database: tell the operator, and call the tool again for a new proposal.",
-        ),
+        .hint("Tell the operator, and call the tool again for a new proposal."),
         "busy" => Failure::new(ErrorCode::DuplicateInFlight, "another server carries out this proposal"),
         verdict => match ProposalStatus::parse(verdict) {
             Some(status) => closed(status, None),

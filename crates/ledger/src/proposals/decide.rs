@@ -152,7 +152,7 @@ pub(super) fn verdict_of(verdict: &str) -> Result<TransitionResult, Failure> {
         .hint("Tell the user: it waits for `countersign proposals approve`. get_proposal says what becomes of it.")),
         "digest_mismatch" => Err(Failure::new(
             ErrorCode::DigestMismatch,
-            "the digest is not the proposal's: what was shown is not what is stored; nothing was written",
+            "digest mismatch: the stored proposal differs from the one shown; nothing was written",
         )
         .hint("Read it with get_proposal, show that, and confirm with its digest.")),
         verdict => match ProposalStatus::parse(verdict) {

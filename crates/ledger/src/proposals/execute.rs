@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long nobody tries again after the ledger could not be used.
 const BACKOFF: Duration = Duration::from_secs(2);
 
-pub(super) const STILL_CONFIRMED: &str = "The proposal stays confirmed, and a server carries it out as soon as one can: ask get_proposal, and do not \
+pub(super) const STILL_CONFIRMED: &str = "The proposal stays confirmed, and a server executes it as soon as possible: ask get_proposal, and do not \
     propose it again.";
 
 const RELEASE_SQL: &str =
@@ -279,5 +279,5 @@ impl Proposals {
 }
 
 fn refused_digest() -> Failure {
-    Failure::new(ErrorCode::DigestMismatch, "the digest is not the proposal's, which somebody has agreed to already")
+    Failure::new(ErrorCode::DigestMismatch, "digest mismatch: the confirmed proposal differs from the one shown")
 }

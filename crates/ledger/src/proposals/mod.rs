@@ -220,7 +220,9 @@ impl Proposals {
                 ErrorCode::NotPermitted,
                 format!("{MOST_PENDING} proposals of this account wait already; nothing was written"),
             )
-            .hint("Have some of them decided on first: list_proposals shows them, reject_proposal takes one back.")),
+            .hint(
+                "Ask the user to decide pending proposals (list_proposals), or take some back with reject_proposal.",
+            )),
         }
     }
 

@@ -59,7 +59,7 @@ impl ProposalStatus {
 pub(super) fn closed(status: ProposalStatus, why: Option<&str>) -> Failure {
     let (code, message, hint) = match status {
         ProposalStatus::Pending => {
-            (ErrorCode::ProposalClosed, "nobody has agreed to the proposal yet", "Ask for agreement first.")
+            (ErrorCode::ProposalClosed, "the proposal is still pending", "Ask for agreement first.")
         }
         ProposalStatus::Confirmed => (
             ErrorCode::DuplicateInFlight,
@@ -98,5 +98,5 @@ pub(super) fn closed(status: ProposalStatus, why: Option<&str>) -> Failure {
 #[must_use]
 pub fn not_found() -> Failure {
     Failure::new(ErrorCode::NotFound, "this account has no such proposal")
-        .hint("list_proposals has those that there are. Old ones that were rejected or have expired are removed after 7 days.")
+        .hint("Use list_proposals to see current proposals. Rejected and expired proposals are removed after 7 days.")
 }

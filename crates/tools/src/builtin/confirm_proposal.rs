@@ -135,7 +135,7 @@ impl Tool for ConfirmProposal {
                 }
             };
             let WriteOutcome::Executed { correlation_id, data, rows_affected, rollback } = carried.settled else {
-                return Err(Failure::new(ErrorCode::InternalError, "the write has no answer of its own").into());
+                return Err(Failure::new(ErrorCode::InternalError, "proposal executed but returned no result").into());
             };
             let data = ConfirmData {
                 proposal_id: id,
