@@ -7,15 +7,15 @@ use serde_json::{Map, Value};
 
 use crate::events::{Event, Rows};
 
-/// How events are written.
+/// Format of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Output {
-    /// A JSON object a line.
+    /// One JSON object per line.
     #[default]
     Json,
-    /// A YAML document each.
+    /// One YAML document per event.
     Yaml,
-    /// A line of `key=value` each.
+    /// One line of `key=value` per event.
     Plain,
 }
 
