@@ -77,7 +77,7 @@ async fn the_chain_cannot_be_changed_or_removed_by_its_owner() {
         "select countersign.prune_records(now() - interval '2 days', 'x', 0, 10)",
         "select countersign.seal_records(10)",
         "select * from countersign.seal",
-        "update countersign.seal_state set settled_id = 1000",
+        "update countersign.seal_state set sealable_up_to = 1000",
         "insert into countersign.seal (no) values (9)",
     ] {
         let error = client.batch_execute(&format!("set role plain_login; {statement}")).await.unwrap_err();

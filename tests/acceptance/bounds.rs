@@ -31,12 +31,12 @@ enum Expected {
     /// A part, with `truncated`.
     Cut,
     /// It is no bomb after all.
-    Whole,
+    CompleteResult,
     /// No message that the server takes: JSON-RPC's code.
     Refused(i32),
 }
 
-use Expected::{Cut, Ended, Error, Refused, Whole};
+use Expected::{CompleteResult, Cut, Ended, Error, Refused};
 
 /// Of a column, so that nothing of it is a constant: these are worked out while a statement is planned.
 const FROM: &str = "from (values ('x'), ('y')) v (x) limit 1";
@@ -96,7 +96,7 @@ impl Watched {
                     || outcome == "database_unavailable" && said.contains("in use")
             }
             Cut => outcome.starts_with("cut"),
-            Whole => outcome.starts_with("whole"),
+            CompleteResult => outcome.starts_with("whole"),
             Refused(code) => outcome == format!("refused, {code}"),
         };
         let said: String = said.chars().take(600).collect();
@@ -166,7 +166,7 @@ async fn one_value_of_a_gigabyte_is_refused_whatever_its_type() {
         .query("folded while planning, 50 MB", folded, Error("result_too_large", "plan of this query is too large"))
         .await;
     let plan = json!({"query": "select repeat(repeat('x', 10000), 5000)"});
-    watched.explode("plan of the same", "explain_query", plan, Whole).await;
+    watched.explode("plan of the same", "explain_query", plan, CompleteResult).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,7 +186,7 @@ async fn many_rows_and_wide_rows_are_cut() {
     watched.explode("the same, 10,000 asked", "query_database", all(million), Cut).await;
     let narrow = "select 1 as a from generate_series(1, 1000000)";
     watched.explode("1,000,000 rows of 1 byte, 10,000 asked", "query_database", all(narrow), Cut).await;
-    watched.query("1,600 columns", "table public.wide", Whole).await;
+    watched.query("1,600 columns", "table public.wide", CompleteResult).await;
     let wide = "select wide.* from public.wide, generate_series(1, 10000)";
 
     watched.explode("1,600 columns, 10,000 rows asked", "query_database", all(wide), Cut).await;
@@ -201,14 +201,16 @@ async fn many_rows_and_wide_rows_are_cut() {
     watched.explode("1,000,000 rows without columns", "query_database", all(empty), Cut).await;
     let tiny = "select array_agg(1) from generate_series(1, 500000)";
     watched.query("array of 500,000 numbers", tiny, TOO_LARGE).await;
-    watched.query("array of 130,000 numbers", "select array_agg(1) from generate_series(1, 130000)", Whole).await;
+    watched
+        .query("array of 130,000 numbers", "select array_agg(1) from generate_series(1, 130000)", CompleteResult)
+        .await;
     let json = |element: &str, count: u32| format!("select ('[' || repeat('{element},', {count}) || '1]')::json as j");
     watched.query("json of 300,000 empty arrays", &json("[]", 300_000), TOO_LARGE).await;
-    watched.query("json of 65,000 empty arrays", &json("[]", 65_000), Whole).await;
-    watched.query("json of 26,000 objects", &json("{\"a\":1}", 26_000), Whole).await;
+    watched.query("json of 65,000 empty arrays", &json("[]", 65_000), CompleteResult).await;
+    watched.query("json of 26,000 objects", &json("{\"a\":1}", 26_000), CompleteResult).await;
     watched.query("control characters, six bytes each in JSON", "select repeat(chr(1), 1000000) as a", TOO_LARGE).await;
-    watched.query("170,000 of them", "select repeat(chr(1), 170000) as a", Whole).await;
-    watched.query("quotes, escaped twice in text", "select repeat('\"', 520000) as a", Whole).await;
+    watched.query("170,000 of them", "select repeat(chr(1), 170000) as a", CompleteResult).await;
+    watched.query("quotes, escaped twice in text", "select repeat('\"', 520000) as a", CompleteResult).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -267,13 +269,13 @@ async fn what_postgresql_says_beside_rows_is_bounded_as_well() {
     )
     .await;
     let watched = Watched::on(&db, 30_000).await;
-    watched.query("100,000 notices", "select public.notices(100000, 100)", Whole).await;
-    watched.query("3 notices of 20 MB", "select public.notices(3, 20000000)", Whole).await;
-    watched.query("100,000 changed settings", "select public.settings(100000)", Whole).await;
+    watched.query("100,000 notices", "select public.notices(100000, 100)", CompleteResult).await;
+    watched.query("3 notices of 20 MB", "select public.notices(3, 20000000)", CompleteResult).await;
+    watched.query("100,000 changed settings", "select public.settings(100000)", CompleteResult).await;
     watched.query("an error of 30 MB", "select repeat('x', 30000000)::int", Error("sql_error", "22P02")).await;
     watched.query("an error of 3 x 10 MB", "select public.fails(10000000)", Error("sql_error", "P0001")).await;
     watched.query("an error of 3 x 300 kB", "select public.fails(300000)", Error("sql_error", "P0001")).await;
-    watched.query("a name of 1 MB", &format!("select 1 as \"{}\"", "n".repeat(1_000_000)), Whole).await;
+    watched.query("a name of 1 MB", &format!("select 1 as \"{}\"", "n".repeat(1_000_000)), CompleteResult).await;
     watched
         .query(
             "a column that is not, 1 MB long",
@@ -297,9 +299,9 @@ async fn what_a_client_sends_is_bounded_as_well() {
         (
             "IN with 200,000 values",
             format!("select count(*) from social.tweet where id in ({})", list(&|n| n.to_string(), 200_000)),
-            Whole,
+            CompleteResult,
         ),
-        ("a query of 3 MB", format!("select 1 as n -- {}", "x".repeat(3 << 20)), Whole),
+        ("a query of 3 MB", format!("select 1 as n -- {}", "x".repeat(3 << 20)), CompleteResult),
         ("a query of 10 MB", format!("select 1 as n -- {}", "x".repeat(10 << 20)), Refused(-32600)),
     ] {
         watched.query(name, &sql, expected).await;
@@ -308,10 +310,10 @@ async fn what_a_client_sends_is_bounded_as_well() {
     let numbers = |count| (1..=count).collect::<Vec<u32>>();
     let too_many = Error("sql_error", "at most 65535 parameters");
     for (name, query, params, expected) in [
-        ("65,535 parameters", marks(65_535), json!(numbers(65_535)), Whole),
+        ("65,535 parameters", marks(65_535), json!(numbers(65_535)), CompleteResult),
         ("66,000 parameters, none given", marks(66_000), json!([]), too_many),
         ("66,000 parameters", marks(66_000), json!(numbers(66_000)), too_many),
-        ("a parameter of 3 MB", "select length($1) as n".to_owned(), json!(["x".repeat(3 << 20)]), Whole),
+        ("a parameter of 3 MB", "select length($1) as n".to_owned(), json!(["x".repeat(3 << 20)]), CompleteResult),
         ("a parameter of 15 MB", "select length($1) as n".to_owned(), json!(["x".repeat(15 << 20)]), Refused(-32600)),
         (
             "100,000 numbers",

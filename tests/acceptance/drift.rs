@@ -53,7 +53,7 @@ async fn warm(server: &Server) {
     server.succeed("read_item", json!({"id": 1})).await;
 }
 
-async fn is_outdated(db: &Database, server: &Server, tool: &str, arguments: Value, said: &str) {
+async fn is_schema_drift(db: &Database, server: &Server, tool: &str, arguments: Value, said: &str) {
     let before = db.social().await;
     // Calls may meet sessions that have prepared the statement as it was; each such session goes with its call.
     let mut plain = false;
@@ -86,11 +86,11 @@ async fn a_tool_whose_tables_have_changed_is_refused_until_the_next_start() {
              drop table social.gone",
         )
         .await;
-        is_outdated(&db, &server, "rename_item", json!({"id": 1, "name": "eins"}), "\"name\"").await;
-        is_outdated(&db, &server, "add_item", json!({"id": 3, "price": 2}), "name (text) and is price (text) now")
+        is_schema_drift(&db, &server, "rename_item", json!({"id": 1, "name": "eins"}), "\"name\"").await;
+        is_schema_drift(&db, &server, "add_item", json!({"id": 3, "price": 2}), "name (text) and is price (text) now")
             .await;
-        is_outdated(&db, &server, "empty_gone", json!({"idempotency_key": "again"}), "\"social.gone\"").await;
-        is_outdated(&db, &server, "read_item", json!({"id": 1}), "name (text) and is price (text) now").await;
+        is_schema_drift(&db, &server, "empty_gone", json!({"idempotency_key": "again"}), "\"social.gone\"").await;
+        is_schema_drift(&db, &server, "read_item", json!({"id": 1}), "name (text) and is price (text) now").await;
         let codes = "select distinct error_code from countersign.mutation where status = 'failure'";
         assert_eq!(db.rows(codes).await, [["tool_outdated"]]);
         assert!(manifest.compile_error(&db).await.contains("rename_item"), "and the next start names the tools");
@@ -105,8 +105,8 @@ async fn a_parameter_whose_column_has_another_type_is_refused() {
     let server = TestManifest::new(TOOLS).serve(&db).await;
     warm(&server).await;
     db.run("alter table social.item alter column id type text").await;
-    is_outdated(&db, &server, "rename_item", json!({"id": 1, "name": "eins"}), "text = bigint").await;
-    is_outdated(&db, &server, "add_item", json!({"id": 3, "price": 2}), "id (int8) and is id (text) now").await;
+    is_schema_drift(&db, &server, "rename_item", json!({"id": 1, "name": "eins"}), "text = bigint").await;
+    is_schema_drift(&db, &server, "add_item", json!({"id": 3, "price": 2}), "id (int8) and is id (text) now").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,8 +12,8 @@ pub(crate) mod world;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ledger::read::{ReadError, ReadLimits, ReadRequest, Reader, RowForm, SearchPath};
-use pg::{Layer, Target};
+use ledger::read::{ReadError, ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
+use pg::{ConnectOptions, Layer};
 use testkit::long_form;
 
 use world::{Attack, Harm, World};
@@ -22,7 +22,7 @@ use world::{Attack, Harm, World};
 const SHORT: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_secs(10);
 
-fn reader(target: &Target, missing: Option<Layer>, deadline: Duration) -> Reader {
+fn reader(target: &ConnectOptions, missing: Option<Layer>, deadline: Duration) -> Reader {
     let limits = ReadLimits { deadline, sessions: 1, ..ReadLimits::default() };
     let path = SearchPath { schemas: vec!["public".to_owned()], ..SearchPath::default() };
     match missing {
@@ -58,7 +58,7 @@ async fn carry_out(reader: &Reader, attack: &Attack) -> (Result<(), ReadError>, 
     let mut outcome = Ok(());
     for sql in &attack.sql {
         match reader
-            .query(&ReadRequest { sql, params: &[], row_limit: None, form: RowForm::Array, account: None })
+            .query(&ReadRequest { sql, params: &[], row_limit: None, format: RowFormat::Array, account: None })
             .await
         {
             Ok(result) => seen.extend(result.rows.iter().map(|row| row.get().to_owned())),
@@ -70,7 +70,7 @@ async fn carry_out(reader: &Reader, attack: &Attack) -> (Result<(), ReadError>, 
 
 struct Login {
     name: &'static str,
-    target: Target,
+    target: ConnectOptions,
 }
 
 /// For one login: who stopped which attacks with all layers, and what they did with one missing.

@@ -49,6 +49,7 @@ mod manifest_read;
 mod manifest_rules;
 mod manifest_server;
 mod metrics;
+mod module_cycles;
 mod notes;
 mod pages;
 mod partitioned;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::read::{ReadLimits, Reader, SearchPath};
-use ledger::{Ledger, Settings, Target};
+use ledger::{ConnectOptions, Ledger, LedgerOptions};
 use serde_json::{Value, json};
 use testkit::{Database, arguments, database, poll, repository};
 use tools::{Metrics, Registry, Services};
@@ -25,12 +25,12 @@ pub(crate) struct World {
 impl World {
     pub(crate) async fn new(db: &Database, read_sessions: usize) -> Self {
         let limits = ReadLimits { sessions: read_sessions, ..ReadLimits::default() };
-        Self::over(Target::parse(&db.writer_url()).unwrap(), limits).await
+        Self::over(ConnectOptions::parse(&db.writer_url()).unwrap(), limits).await
     }
 
     /// The same over this way to the database.
-    pub(crate) async fn over(target: Target, limits: ReadLimits) -> Self {
-        let ledger = Ledger::new(target.clone(), Settings { sessions: 2, ..Settings::default() });
+    pub(crate) async fn over(target: ConnectOptions, limits: ReadLimits) -> Self {
+        let ledger = Ledger::new(target.clone(), LedgerOptions { sessions: 2, ..LedgerOptions::default() });
         let backends = Services {
             reader: Some(Reader::new(ledger::reader_login(&target).await.unwrap(), &SearchPath::default(), limits)),
             ..without_reader(&ledger)

@@ -9,7 +9,7 @@ mod values;
 
 use std::time::Duration;
 
-use ledger::read::{ReadLimits, ReadRequest, Reader, RowForm, SearchPath};
+use ledger::read::{ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use serde_json::{Number, Value};
 use testkit::database;
@@ -82,7 +82,8 @@ async fn check(reader: &Reader, client: &tokio_postgres::Client, batch: &[Sample
 }
 
 async fn read(reader: &Reader, sql: &str, params: &[Value]) -> Result<Vec<Value>, String> {
-    let result = reader.query(&ReadRequest { sql, params, row_limit: None, form: RowForm::Array, account: None }).await;
+    let result =
+        reader.query(&ReadRequest { sql, params, row_limit: None, format: RowFormat::Array, account: None }).await;
     let result = result.map_err(|error| format!("{error:?} for {sql} with {params:?}"))?;
     let row = result.rows.into_iter().next().ok_or("no row")?;
     Ok(serde_json::from_str(row.get()).expect("a row is JSON"))

@@ -20,7 +20,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ledger::read::{ReadLimits, ReadRequest, Reader, RowForm, SearchPath};
+use ledger::read::{ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
 use serde_json::{Value, json};
 use testkit::{Database, Server, database};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -91,13 +91,14 @@ impl Bare {
 
 async fn core_by_key(reader: &Reader, id: i64) {
     let params = [json!(id)];
-    let request = ReadRequest { sql: BY_KEY, params: &params, row_limit: None, form: RowForm::Object, account: None };
+    let request =
+        ReadRequest { sql: BY_KEY, params: &params, row_limit: None, format: RowFormat::Object, account: None };
     assert_eq!(reader.query(&request).await.unwrap().rows.len(), 1);
 }
 
 async fn core_large(reader: &Reader) {
     let request =
-        ReadRequest { sql: LARGE, params: &[], row_limit: Some(10_000), form: RowForm::Object, account: None };
+        ReadRequest { sql: LARGE, params: &[], row_limit: Some(10_000), format: RowFormat::Object, account: None };
     assert_eq!(reader.query(&request).await.unwrap().rows.len(), 10_000);
 }
 

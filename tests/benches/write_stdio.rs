@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use ledger::Target;
+use ledger::ConnectOptions;
 use mcp::Client;
 use pg_embedded::{Cluster, Options};
 use serde_json::json;
@@ -57,7 +57,7 @@ async fn main() {
     let settings = [("fsync", "on"), ("shared_buffers", "256MB"), ("max_wal_size", "8GB"), ("max_connections", "100")];
     let cluster = Cluster::start(Options::ephemeral().settings(&settings), &mut |_| {}).expect("a cluster");
     let url = cluster.connection_string("postgres");
-    ledger::init(&Target::parse(&url).unwrap(), &ledger::InitOptions::default()).await.expect("the ledger");
+    ledger::init(&ConnectOptions::parse(&url).unwrap(), &ledger::InitOptions::default()).await.expect("the ledger");
     let mut by_hand = Vec::new();
     for _ in 0..IN_FLIGHT {
         let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("a connection");

@@ -21,7 +21,7 @@
 
 use std::collections::HashMap;
 
-use pg::{Conninfo, Surroundings, Target, TargetError};
+use pg::{ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo};
 use types::Secret;
 
 use crate::problem::Problem;
@@ -127,7 +127,7 @@ impl Fields {
     }
 }
 
-fn unusable(error: &TargetError) -> Problem {
+fn unusable(error: &ConnectOptionsError) -> Problem {
     Problem::invalid(format!("the connection cannot be made: {error}"))
 }
 
@@ -179,7 +179,7 @@ pub struct Layers {
     shared_origin: String,
     libpq: Fields,
     has_service: bool,
-    surroundings: Surroundings,
+    surroundings: ConnectEnvironment,
 }
 
 impl Layers {
@@ -190,7 +190,7 @@ impl Layers {
         flags: Fields,
         env: &HashMap<String, String>,
         shared: Option<ConnectionString>,
-        surroundings: Surroundings,
+        surroundings: ConnectEnvironment,
     ) -> Self {
         let (text, shared_origin) = shared.map(|shared| (shared.text, shared.origin)).unzip();
         Self {
@@ -208,7 +208,7 @@ impl Layers {
     ///
     /// # Errors
     /// [`Problem`] if they cannot be made sense of; it shows no value.
-    pub fn target(&self, session: &Fields) -> Result<Target, Problem> {
+    pub fn target(&self, session: &Fields) -> Result<ConnectOptions, Problem> {
         let layers = [
             Layer { fields: session, source: Source::Session },
             Layer { fields: &self.flags, source: Source::Flags },
@@ -220,7 +220,7 @@ impl Layers {
             layer.fields.check()?;
         }
         let conninfo = self.conninfo(&layers)?;
-        Target::of(&conninfo, &self.surroundings).map_err(|error| unusable(&error))
+        ConnectOptions::from_conninfo(&conninfo, &self.surroundings).map_err(|error| unusable(&error))
     }
 
     /// One connection string for all of it.
@@ -229,25 +229,26 @@ impl Layers {
         let base = base(layers)?;
         let (depth, mut conninfo) = match &base {
             Some(base) => {
-                let conninfo = Conninfo::read(base.text).map_err(|error| unusable(&error))?;
-                (base.depth, conninfo.from_origin(&base.origin))
+                let conninfo = Conninfo::parse(base.text).map_err(|error| unusable(&error))?;
+                (base.depth, conninfo.with_origin(&base.origin))
             }
-            None => (layers.len(), Conninfo::read("").map_err(|error| unusable(&error))?),
+            None => (layers.len(), Conninfo::parse("").map_err(|error| unusable(&error))?),
         };
         // What it leaves out is found as every other command finds it.
         let is_shared = layers.get(depth).is_some_and(|layer| matches!(layer.source, Source::Shared(_)));
         // PGHOSTADDR is about PGHOST, or about no name at all.
-        let is_named = conninfo.says("host") || first(own, "host").is_some();
-        if is_named && !conninfo.says("hostaddr") && !is_shared {
+        let is_named = conninfo.contains_key("host") || first(own, "host").is_some();
+        if is_named && !conninfo.contains_key("hostaddr") && !is_shared {
             conninfo.set("hostaddr", "", "");
         }
         // A service goes before libpq's variables and the defaults: those are then left to libpq's own rules.
-        let follows_libpq = is_shared || self.has_service || conninfo.says("service");
+        let follows_libpq = is_shared || self.has_service || conninfo.contains_key("service");
         let layers = if follows_libpq { own } else { layers.as_slice() };
         let (over, below) = layers.split_at_checked(depth + 1).unwrap_or((layers, &[]));
         // Its password is for its own user, and for another one as good as not there; a service has none for them either.
         let user = first(over.get(..depth).unwrap_or_default(), "user").map(|(user, _)| user);
-        let is_anothers = conninfo.says("password") && user.is_some_and(|user| conninfo.get("user") != Some(user));
+        let is_anothers =
+            conninfo.contains_key("password") && user.is_some_and(|user| conninfo.get("user") != Some(user));
         if is_anothers {
             conninfo.set("password", "", "");
         }
@@ -256,8 +257,8 @@ impl Layers {
                 conninfo.set(key, value, &source.origin(if key == "password" { "password_secret" } else { key }));
                 continue;
             }
-            let is_said = conninfo.says(key) && !(key == "password" && is_anothers);
-            if !(is_said || key == "host" && conninfo.says("hostaddr")) {
+            let is_said = conninfo.contains_key(key) && !(key == "password" && is_anothers);
+            if !(is_said || key == "host" && conninfo.contains_key("hostaddr")) {
                 if let Some((value, source)) = first(below, key) {
                     conninfo.set(key, value, &source.origin(key));
                 } else if let Some((_, value)) = DEFAULTS.iter().find(|(name, _)| *name == key && !follows_libpq) {

@@ -66,7 +66,7 @@ impl From<&Column> for ColumnName {
 pub struct Rows(Option<String>);
 
 impl Rows {
-    /// From the text of an array (`pg::Chunk::Rows`).
+    /// From the text of an array (`pg::QueryEvent::Rows`).
     #[must_use]
     pub fn from_json(json: String) -> Self {
         // Between two tokens, where a value of the type json may have one, a line break means nothing. Within a string

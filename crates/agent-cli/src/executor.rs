@@ -1,6 +1,7 @@
 //! The boundary to the database, handed on: whoever brings an executor needs nothing else of `pg`.
 
 pub use pg::{
-    Begin, Chunk, Completed, ConnectError, DbExecutor, Delivery, Described, Direct, Executing, Failed, IsolationLevel,
-    Outlet, Place, Query, ServerError, Target, Transaction,
+    BoxFuture, ConnectError, ConnectOptions, DirectExecutor, ExecuteError, IsolationLevel, NamedSession, Query,
+    QueryDescription, QueryEvent, QuerySummary, RowDelivery, RowSink, ServerError, SqlExecutor, Transaction,
+    TransactionOptions,
 };

@@ -1,6 +1,6 @@
 //! What [`pg`] says went wrong, as the event that ends a request.
 
-use pg::{ConnectError, Failed, ServerError, Target};
+use pg::{ConnectError, ConnectOptions, ExecuteError, ServerError};
 
 use crate::events::{Event, Notice, SqlError, Trace};
 use crate::problem::{ErrorCode, Problem};
@@ -14,10 +14,10 @@ pub(crate) struct Ended {
 }
 
 /// The terminal event of a request that failed. `target` is where it was to run.
-pub(crate) fn event(failed: Failed, target: Option<&Target>, ended: Ended) -> Event {
+pub(crate) fn event(failed: ExecuteError, target: Option<&ConnectOptions>, ended: Ended) -> Event {
     match failed {
-        Failed::Sql(error) => sql_error(*error, ended),
-        Failed::CommitOutcomeUnknown { message, correlation_id } => {
+        ExecuteError::Sql(error) => sql_error(*error, ended),
+        ExecuteError::CommitOutcomeUnknown { message, correlation_id } => {
             let hint = if correlation_id.is_some() {
                 "look the correlation_id up in the audit before you repeat it"
             } else {
@@ -28,7 +28,7 @@ pub(crate) fn event(failed: Failed, target: Option<&Target>, ended: Ended) -> Ev
         }
         other => {
             let taken = match &other {
-                Failed::TooLarge { taken, .. } => *taken,
+                ExecuteError::TooLarge { taken, .. } => *taken,
                 _ => None,
             };
             let mut event = Event::error(Some(ended.id), problem(other, target), ended.trace.duration_ms);
@@ -48,15 +48,15 @@ fn with_receipt(mut event: Event, receipt: Option<String>) -> Event {
 }
 
 /// What a write is told that is not allowed to be one; `is_in_transaction` says where.
-pub(crate) fn write_hint(failed: Failed, is_in_transaction: bool) -> Failed {
+pub(crate) fn write_hint(failed: ExecuteError, is_in_transaction: bool) -> ExecuteError {
     let hint = if is_in_transaction {
         "Reading is the default: a transaction that may write begins with \"options\": {\"read_only\": false}."
     } else {
         "Reading is the default: --write, or \"options\": {\"read_only\": false}, lets a statement write."
     };
     match failed {
-        Failed::Sql(error) if error.sqlstate == READ_ONLY && error.hint.is_none() => {
-            Failed::Sql(Box::new(ServerError { hint: Some(hint.to_owned()), ..*error }))
+        ExecuteError::Sql(error) if error.sqlstate == READ_ONLY && error.hint.is_none() => {
+            ExecuteError::Sql(Box::new(ServerError { hint: Some(hint.to_owned()), ..*error }))
         }
         other => other,
     }
@@ -92,34 +92,36 @@ pub(crate) fn notice(notice: ServerError, ended: Ended) -> Event {
     }))
 }
 
-fn problem(failed: Failed, target: Option<&Target>) -> Problem {
+fn problem(failed: ExecuteError, target: Option<&ConnectOptions>) -> Problem {
     let message = failed.to_string();
     match failed {
-        Failed::Params(_) => Problem::new(ErrorCode::InvalidParams, message),
-        Failed::TooLarge { taken: Some(_), .. } => Problem::new(ErrorCode::ResultTooLarge, message)
+        ExecuteError::Params(_) => Problem::new(ErrorCode::InvalidParams, message),
+        ExecuteError::TooLarge { taken: Some(_), .. } => Problem::new(ErrorCode::ResultTooLarge, message)
             .hint("select less, raise inline_max_rows or inline_max_bytes, or take the rows as they come: stream_rows"),
-        Failed::TooLarge { taken: None, .. } => {
+        ExecuteError::TooLarge { taken: None, .. } => {
             Problem::new(ErrorCode::ResultTooLarge, message).hint("one row is too large: select less of it")
         }
-        Failed::Unsupported { hint, .. } => Problem { hint, ..Problem::new(ErrorCode::Unsupported, message) },
-        Failed::Cancelled => Problem::new(ErrorCode::Cancelled, message),
-        Failed::Connect(error) => connect(&error, target),
-        Failed::Lost(_) => Problem::new(ErrorCode::ConnectionLost, message).retryable(true),
-        Failed::Ledger { hint, retryable, .. } => {
+        ExecuteError::Unsupported { hint, .. } => Problem { hint, ..Problem::new(ErrorCode::Unsupported, message) },
+        ExecuteError::Cancelled => Problem::new(ErrorCode::Cancelled, message),
+        ExecuteError::Connect(error) => connect(&error, target),
+        ExecuteError::Lost(_) => Problem::new(ErrorCode::ConnectionLost, message).retryable(true),
+        ExecuteError::Ledger { hint, retryable, .. } => {
             Problem { hint, ..Problem::new(ErrorCode::Unsupported, message) }.retryable(retryable)
         }
-        Failed::Internal(_) => Problem::new(ErrorCode::InternalError, message),
+        ExecuteError::Internal(_) => Problem::new(ErrorCode::InternalError, message),
         // Both are made into events of their own.
-        Failed::Sql(_) | Failed::CommitOutcomeUnknown { .. } => Problem::new(ErrorCode::InternalError, message),
+        ExecuteError::Sql(_) | ExecuteError::CommitOutcomeUnknown { .. } => {
+            Problem::new(ErrorCode::InternalError, message)
+        }
     }
 }
 
-fn connect(error: &ConnectError, target: Option<&Target>) -> Problem {
-    let place = target.map(|target| format!(" at [{}]", target.place())).unwrap_or_default();
+fn connect(error: &ConnectError, target: Option<&ConnectOptions>) -> Problem {
+    let place = target.map(|target| format!(" at [{}]", target.address())).unwrap_or_default();
     let problem = match error {
-        ConnectError::Unreachable { is_passing, .. } => Problem::new(ErrorCode::ConnectFailed, error.to_string())
+        ConnectError::Unreachable { is_transient, .. } => Problem::new(ErrorCode::ConnectFailed, error.to_string())
             .hint("check host and port, and that PostgreSQL runs there and listens")
-            .retryable(*is_passing),
+            .retryable(*is_transient),
         ConnectError::TimedOut { .. } => Problem::new(ErrorCode::ConnectTimeout, error.to_string())
             .hint("check host and port, and that nothing in between drops the packets")
             .retryable(true),
@@ -133,7 +135,7 @@ fn connect(error: &ConnectError, target: Option<&Target>) -> Problem {
         }
         ConnectError::Pooled { .. } => Problem::new(ErrorCode::ConnectFailed, error.to_string()),
         ConnectError::Refused { error: said, .. } => {
-            let problem = Problem::new(ErrorCode::ConnectFailed, error.to_string()).retryable(said.retryable());
+            let problem = Problem::new(ErrorCode::ConnectFailed, error.to_string()).retryable(said.is_retryable());
             Problem { hint: said.hint.clone(), ..problem }
         }
     };

@@ -1,5 +1,5 @@
 //! The agent-first front ends (agent-cli.md): `query`, `pipe` and `psql`. They orchestrate the protocol and nothing else: what
-//! runs a statement is a [`pg::DbExecutor`].
+//! runs a statement is a [`pg::SqlExecutor`].
 //!
 //! [`parse`] makes an [`Invocation`] of a command line, and [`run`] takes it to its exit code. Environment, executor, input,
 //! output and the signal to stop are given; this crate reads no variable and opens no connection. It knows nothing of tools,

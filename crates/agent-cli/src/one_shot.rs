@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use pg::{DbExecutor, Place, Query};
+use pg::{NamedSession, Query, SqlExecutor};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,7 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
     one_shot: OneShot,
     config: &Config,
     layers: &Layers,
-    executor: &Arc<dyn DbExecutor>,
+    executor: &Arc<dyn SqlExecutor>,
     stdin: R,
     outlet: Outlet,
     stopped: impl Future<Output = ()>,
@@ -45,7 +45,7 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
     let prepared = async {
         let sql = text(&one_shot.sql, stdin).await?;
         let target = layers.target(&Fields::default())?;
-        Ok((sql, Place { session: DEFAULT_SESSION.to_owned(), generation: 0, target }))
+        Ok((sql, NamedSession { session: DEFAULT_SESSION.to_owned(), generation: 0, target }))
     };
     let mut stopped = std::pin::pin!(stopped);
     let prepared = tokio::select! {

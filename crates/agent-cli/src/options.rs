@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pg::Delivery;
+use pg::RowDelivery;
 
 use crate::problem::Problem;
 
@@ -72,7 +72,7 @@ pub struct Settled {
     /// `lock_timeout`; zero is none.
     pub lock_timeout: Duration,
     /// How its rows are handed on.
-    pub delivery: Delivery,
+    pub delivery: RowDelivery,
 }
 
 impl Options {
@@ -80,12 +80,12 @@ impl Options {
     #[must_use]
     pub fn over(&self, defaults: &Defaults) -> Settled {
         let delivery = if self.stream_rows.unwrap_or(false) {
-            Delivery::Batches {
+            RowDelivery::Batches {
                 rows: size(self.batch_rows.unwrap_or(DEFAULT_BATCH_ROWS)),
                 bytes: size(self.batch_bytes.unwrap_or(DEFAULT_BATCH_BYTES)),
             }
         } else {
-            Delivery::Inline {
+            RowDelivery::Inline {
                 max_rows: size(self.inline_max_rows.unwrap_or(defaults.inline_max_rows)),
                 max_bytes: size(self.inline_max_bytes.unwrap_or(defaults.inline_max_bytes)),
             }
@@ -154,11 +154,11 @@ mod tests {
             read_only: true,
             statement_timeout: Duration::from_secs(30),
             lock_timeout: Duration::from_secs(5),
-            delivery: Delivery::Inline { max_rows: 1000, max_bytes: 1_048_576 },
+            delivery: RowDelivery::Inline { max_rows: 1000, max_bytes: 1_048_576 },
         };
         assert_eq!(settled, expected);
         let streamed = Options { stream_rows: Some(true), ..Options::default() }.over(&Defaults::default());
-        assert_eq!(streamed.delivery, Delivery::Batches { rows: 1000, bytes: 262_144 });
+        assert_eq!(streamed.delivery, RowDelivery::Batches { rows: 1000, bytes: 262_144 });
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
         let defaults =
             Defaults { inline_max_rows: 2, inline_max_bytes: 3, statement_timeout_ms: 4, lock_timeout_ms: 5 };
         let configured = Options::default().over(&defaults);
-        assert_eq!(configured.delivery, Delivery::Inline { max_rows: 2, max_bytes: 3 });
+        assert_eq!(configured.delivery, RowDelivery::Inline { max_rows: 2, max_bytes: 3 });
         assert_eq!((configured.statement_timeout.as_millis(), configured.lock_timeout.as_millis()), (4, 5));
         let own = Options {
             read_only: Some(false),
@@ -180,7 +180,7 @@ mod tests {
         let settled = own.over(&defaults);
         assert!(!settled.read_only && settled.statement_timeout.is_zero());
         assert_eq!(settled.lock_timeout.as_millis(), 7);
-        assert_eq!(settled.delivery, Delivery::Inline { max_rows: 8, max_bytes: 9 });
+        assert_eq!(settled.delivery, RowDelivery::Inline { max_rows: 8, max_bytes: 9 });
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use pg::{Begin, DbExecutor, Place, Query, Target};
+use pg::{ConnectOptions, NamedSession, Query, SqlExecutor, TransactionOptions};
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -46,12 +46,12 @@ type Parsed = Result<Command, Box<Rejected>>;
 pub(crate) struct Pipe {
     config: Config,
     layers: Layers,
-    executor: Arc<dyn DbExecutor>,
+    executor: Arc<dyn SqlExecutor>,
     transactions: Transactions,
     /// How often each session was sent elsewhere.
     generations: HashMap<String, u64>,
     /// Where sessions connect to, as long as they are not sent elsewhere.
-    targets: HashMap<String, Target>,
+    targets: HashMap<String, ConnectOptions>,
     in_flight: InFlight,
     /// Commands that wait until there is room for the first of them.
     held: VecDeque<Parsed>,
@@ -77,7 +77,7 @@ impl Pipe {
     pub(crate) fn new(
         config: Config,
         layers: Layers,
-        executor: Arc<dyn DbExecutor>,
+        executor: Arc<dyn SqlExecutor>,
         outlet: Outlet,
         answers: Answers,
     ) -> Self {
@@ -223,7 +223,7 @@ impl Pipe {
     }
 
     /// Where a request of this session runs.
-    fn place(&mut self, session: Option<&str>) -> Result<Place, Problem> {
+    fn place(&mut self, session: Option<&str>) -> Result<NamedSession, Problem> {
         let (session, fields) = self.config.session(session)?;
         let generation = self.generations.get(session).copied().unwrap_or_default();
         let target = match self.targets.get(session) {
@@ -231,7 +231,7 @@ impl Pipe {
             // It looks at some files.
             None => self.layers.target(&fields.fields())?,
         };
-        let place = Place { session: session.to_owned(), generation, target };
+        let place = NamedSession { session: session.to_owned(), generation, target };
         self.targets.entry(place.session.clone()).or_insert_with(|| place.target.clone());
         Ok(place)
     }
@@ -273,7 +273,7 @@ impl Pipe {
         Ok(())
     }
 
-    fn begin(&mut self, id: &str, session: Option<&str>, begin: Begin) -> Result<(), Problem> {
+    fn begin(&mut self, id: &str, session: Option<&str>, begin: TransactionOptions) -> Result<(), Problem> {
         let place = self.place(session)?;
         self.transactions.check_begin(&place.session)?;
         let cancel = self.in_flight.accept(id, Kind::Query, &self.all)?;
@@ -352,8 +352,8 @@ fn request_id(command: Parsed) -> Option<String> {
 
 /// A query in a transaction of its own, once the one before it has ended.
 async fn alone(
-    executor: Arc<dyn DbExecutor>,
-    place: Place,
+    executor: Arc<dyn SqlExecutor>,
+    place: NamedSession,
     request: Request,
     query: Query,
     outlet: Outlet,

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use pg::{Chunk, Completed, DbExecutor, Delivery, Executing, Failed, Place, Query, Transaction};
+use pg::{
+    BoxFuture, ExecuteError, NamedSession, Query, QueryEvent, QuerySummary, RowDelivery, SqlExecutor, Transaction,
+};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -54,7 +56,7 @@ impl Request {
         Ended { id: self.id.clone(), session: self.session.clone(), trace: self.trace() }
     }
 
-    fn full_trace(&self, completed: &Completed) -> Trace {
+    fn full_trace(&self, completed: &QuerySummary) -> Trace {
         Trace { row_count: Some(completed.row_count), payload_bytes: Some(completed.payload_bytes), ..self.trace() }
     }
 }
@@ -62,9 +64,9 @@ impl Request {
 /// What runs the statement.
 pub(crate) enum Runner<'a> {
     /// In a transaction of its own.
-    Alone(&'a dyn DbExecutor, &'a Place),
+    Alone(&'a dyn SqlExecutor, &'a NamedSession),
     /// In one that is open.
-    In(&'a mut dyn Transaction, &'a Place),
+    In(&'a mut dyn Transaction, &'a NamedSession),
 }
 
 /// How a statement ended.
@@ -77,7 +79,7 @@ pub(crate) struct Outcome {
 
 /// Runs one statement. What it gives on its way goes to `outlet`; nothing of the request follows the event that is returned.
 pub(crate) async fn run(runner: Runner<'_>, request: &Request, query: Query, outlet: &Outlet, stop: &Stop) -> Outcome {
-    let is_streamed = matches!(query.delivery, Delivery::Batches { .. });
+    let is_streamed = matches!(query.delivery, RowDelivery::Batches { .. });
     let course = Course {
         stop,
         execution: stop.request.child_token(),
@@ -89,7 +91,7 @@ pub(crate) async fn run(runner: Runner<'_>, request: &Request, query: Query, out
     };
     let (read_only, is_in_transaction) = (query.read_only, matches!(runner, Runner::In(..)));
     let (out, chunks) = mpsc::channel(WAITING_CHUNKS);
-    let (execution, place): (Executing<'_, Completed>, _) = match runner {
+    let (execution, place): (BoxFuture<'_, QuerySummary>, _) = match runner {
         Runner::Alone(executor, place) => (executor.query(place, query, out, course.execution.clone()), place),
         Runner::In(transaction, place) => (transaction.query(query, out, course.execution.clone()), place),
     };
@@ -97,14 +99,14 @@ pub(crate) async fn run(runner: Runner<'_>, request: &Request, query: Query, out
     let taking = take_all(chunks, &mut taken, &course, request, outlet, is_streamed);
     let failed = match course.run(execution, taking).await {
         // What was not taken as a whole is no result. A write is not committed then.
-        Ran::Ended(Ok(_)) if !course.whole.is_cancelled() => Failed::Cancelled,
+        Ran::Ended(Ok(_)) if !course.whole.is_cancelled() => ExecuteError::Cancelled,
         Ran::Ended(Ok(completed)) => {
             return Outcome { event: taken.into_event(request, completed, course.may_commit), is_abandoned: false };
         }
         Ran::Ended(Err(failed)) => failed,
         Ran::Abandoned if course.is_committing() => unknown(taken.correlation_id),
         Ran::Abandoned => {
-            let event = failure::event(Failed::Cancelled, None, request.ended());
+            let event = failure::event(ExecuteError::Cancelled, None, request.ended());
             return Outcome { event, is_abandoned: true };
         }
     };
@@ -113,14 +115,14 @@ pub(crate) async fn run(runner: Runner<'_>, request: &Request, query: Query, out
 }
 
 /// Of a COMMIT whose answer was not waited for any longer.
-pub(crate) fn unknown(correlation_id: Option<String>) -> Failed {
+pub(crate) fn unknown(correlation_id: Option<String>) -> ExecuteError {
     let message = "the answer to COMMIT did not come before the session ended".to_owned();
-    Failed::CommitOutcomeUnknown { message, correlation_id }
+    ExecuteError::CommitOutcomeUnknown { message, correlation_id }
 }
 
 /// Whether it came to its end.
 enum Ran {
-    Ended(Result<Completed, Failed>),
+    Ended(Result<QuerySummary, ExecuteError>),
     /// It was told to stop and did not.
     Abandoned,
 }
@@ -142,7 +144,7 @@ struct Course<'s> {
 impl Course<'_> {
     /// Runs the statement and takes what it gives, both at once. A stop ends the taking at once, also where it waits for a
     /// reader; the statement then has [`STOP_GRACE`] to say what became of it. What is being committed is not stopped.
-    async fn run(&self, mut execution: Executing<'_, Completed>, taking: impl Future<Output = ()>) -> Ran {
+    async fn run(&self, mut execution: BoxFuture<'_, QuerySummary>, taking: impl Future<Output = ()>) -> Ran {
         let mut taking = Box::pin(taking);
         let ended = tokio::select! {
             biased;
@@ -159,7 +161,7 @@ impl Course<'_> {
                 drop(taking);
                 self.execution.cancel();
                 return match tokio::time::timeout(STOP_GRACE, execution).await {
-                    Ok(_) => Ran::Ended(Err(Failed::timed_out())),
+                    Ok(_) => Ran::Ended(Err(ExecuteError::timed_out())),
                     Err(_) => Ran::Abandoned,
                 };
             }
@@ -175,7 +177,7 @@ impl Course<'_> {
     }
 
     /// Nothing more is taken: what becomes of it.
-    async fn rest(&self, execution: Executing<'_, Completed>) -> Ran {
+    async fn rest(&self, execution: BoxFuture<'_, QuerySummary>) -> Ran {
         let (asked, grace) = match self.is_committing() {
             true => (&self.stop.session, COMMIT_GRACE),
             false => (&self.stop.request, STOP_GRACE),
@@ -221,7 +223,7 @@ struct Taken {
 }
 
 impl Taken {
-    fn into_event(self, request: &Request, completed: Completed, is_commit: bool) -> Event {
+    fn into_event(self, request: &Request, completed: QuerySummary, is_commit: bool) -> Event {
         let trace = request.full_trace(&completed);
         let command_tag = match completed.tag {
             _ if completed.returns_rows => format!("ROWS {}", completed.row_count),
@@ -256,7 +258,7 @@ impl Taken {
 
     async fn take(
         &mut self,
-        chunk: Chunk,
+        chunk: QueryEvent,
         course: &Course<'_>,
         request: &Request,
         outlet: &Outlet,
@@ -264,7 +266,7 @@ impl Taken {
     ) -> Result<(), OutputClosed> {
         let id = request.id.clone();
         match chunk {
-            Chunk::Columns(columns) => {
+            QueryEvent::Columns(columns) => {
                 let columns: Vec<ColumnName> = columns.iter().map(ColumnName::from).collect();
                 if is_streamed {
                     self.is_started = true;
@@ -274,7 +276,7 @@ impl Taken {
                     self.columns = columns;
                 }
             }
-            Chunk::Rows { json, count } => {
+            QueryEvent::Rows { json, count } => {
                 let rows = Rows::from_json(json);
                 if is_streamed {
                     let event = ResultRows { id, rows, rows_batch_count: count };
@@ -283,8 +285,8 @@ impl Taken {
                     self.rows = rows;
                 }
             }
-            Chunk::Notice(notice) => outlet.emit(&failure::notice(*notice, request.ended())).await?,
-            Chunk::Delivered { taken, correlation_id } => {
+            QueryEvent::Notice(notice) => outlet.emit(&failure::notice(*notice, request.ended())).await?,
+            QueryEvent::AwaitAck { taken, correlation_id } => {
                 // A write is committed on this word: not before every row has left this process. In one piece they
                 // leave with the terminal event.
                 if is_streamed {
@@ -302,7 +304,7 @@ impl Taken {
 
 /// Takes chunks until there are no more, or one cannot be taken; then the channel is closed, and the statement is undone.
 async fn take_all(
-    mut chunks: mpsc::Receiver<Chunk>,
+    mut chunks: mpsc::Receiver<QueryEvent>,
     taken: &mut Taken,
     course: &Course<'_>,
     request: &Request,
@@ -320,8 +322,8 @@ async fn take_all(
 
 /// Says what a statement takes and gives. Nothing of it runs.
 pub(crate) async fn describe(
-    executor: &dyn DbExecutor,
-    place: &Place,
+    executor: &dyn SqlExecutor,
+    place: &NamedSession,
     request: &Request,
     query: Query,
     cancel: &CancellationToken,
@@ -329,7 +331,7 @@ pub(crate) async fn describe(
     let described = tokio::select! {
         biased;
         described = executor.describe(place, &query.sql, cancel.clone()) => described,
-        () = stopped_for(cancel, STOP_GRACE) => Err(Failed::Cancelled),
+        () = stopped_for(cancel, STOP_GRACE) => Err(ExecuteError::Cancelled),
     };
     match described {
         Ok(described) => Event::DryRun(Box::new(DryRun {

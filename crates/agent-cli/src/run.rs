@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pg::{DbExecutor, Surroundings};
+use pg::{ConnectEnvironment, SqlExecutor};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
@@ -46,8 +46,8 @@ pub struct Exit {
 /// then is undone.
 pub async fn run<R, W>(
     invocation: Invocation,
-    executor: Arc<dyn DbExecutor>,
-    surroundings: Surroundings,
+    executor: Arc<dyn SqlExecutor>,
+    surroundings: ConnectEnvironment,
     stdin: R,
     stdout: W,
     reader_gone: impl Future<Output = ()>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use ledger::read::{ConnectError, Error};
-use ledger::{Conninfo, SchemaError, Surroundings, Target, TargetError};
+use ledger::{ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo, SchemaError};
 use types::Secret;
 
 use crate::settings::{GivenSecret, Settings};
@@ -20,7 +20,7 @@ const PLACES: [&str; 4] = ["PGHOST", "PGHOSTADDR", "PGDATABASE", "PGSERVICE"];
 ///
 /// # Errors
 /// A message that says how to configure one.
-pub(crate) fn configured(settings: &Settings) -> anyhow::Result<Target> {
+pub(crate) fn configured(settings: &Settings) -> anyhow::Result<ConnectOptions> {
     if let Some(database) = named(settings) {
         return parse(&database, settings);
     }
@@ -28,7 +28,7 @@ pub(crate) fn configured(settings: &Settings) -> anyhow::Result<Target> {
         PLACES.into_iter().any(|name| variable(name).is_some()),
         "no database is configured: set DATABASE_URL (postgresql://user@host:5432/dbname), or use --demo for a private one"
     );
-    let nothing = Conninfo::read("").map_err(anyhow::Error::from);
+    let nothing = Conninfo::parse("").map_err(anyhow::Error::from);
     nothing
         .and_then(|nothing| Ok(target(&nothing, settings)?))
         .context("the variables of libpq (PGHOST, PGDATABASE and so on)")
@@ -45,16 +45,17 @@ pub(crate) fn named(settings: &Settings) -> Option<GivenSecret> {
 ///
 /// # Errors
 /// A message that says where it stands.
-pub(crate) fn parse(string: &GivenSecret, settings: &Settings) -> anyhow::Result<Target> {
+pub(crate) fn parse(string: &GivenSecret, settings: &Settings) -> anyhow::Result<ConnectOptions> {
     let read = || {
-        let conninfo = Conninfo::read(string.text.expose())?.from_origin(&string.origin);
+        let conninfo = Conninfo::parse(string.text.expose())?.with_origin(&string.origin);
         anyhow::Ok(target(&conninfo, settings)?)
     };
     read().with_context(|| string.origin.clone())
 }
 
-fn target(conninfo: &Conninfo, settings: &Settings) -> Result<Target, TargetError> {
-    Target::of(conninfo, &Surroundings::of_process(settings.connect_timeout))?.through(settings.pooler)
+fn target(conninfo: &Conninfo, settings: &Settings) -> Result<ConnectOptions, ConnectOptionsError> {
+    ConnectOptions::from_conninfo(conninfo, &ConnectEnvironment::from_process(settings.connect_timeout))?
+        .with_pooler(settings.pooler)
 }
 
 /// Where host, user and database come from, if there is no connection to the configured database: the end of a message.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use ledger::{InitOptions, SchemaError, TableNames, Target, TrackOptions};
+use ledger::{ConnectOptions, InitOptions, SchemaError, TableNames, TrackOptions};
 use manifest::Source;
 use pg_embedded::{Cluster, Options};
 
@@ -32,8 +32,8 @@ pub(crate) struct DemoDatabase {
 }
 
 impl DemoDatabase {
-    fn owner(&self) -> anyhow::Result<Target> {
-        Ok(Target::parse(&self.owner_url())?)
+    fn owner(&self) -> anyhow::Result<ConnectOptions> {
+        Ok(ConnectOptions::parse(&self.owner_url())?)
     }
 
     /// The connection string of the person who owns it.
@@ -42,7 +42,7 @@ impl DemoDatabase {
     }
 
     /// The database, as the login that `init` made for servers.
-    pub(crate) fn target(&self) -> anyhow::Result<Target> {
+    pub(crate) fn target(&self) -> anyhow::Result<ConnectOptions> {
         Ok(self.owner()?.as_role(ledger::DEFAULT_WRITER, None))
     }
 }
@@ -80,7 +80,7 @@ pub(crate) async fn prepare(fresh: bool, progress: impl Fn(&str) + Send + 'stati
 
 /// Loads the demo's schemas and data, each unless it is there, and tracks their tables; of each, whether it did. Safe when several processes start at
 /// once.
-pub(crate) async fn load(target: &Target) -> anyhow::Result<Vec<(&'static str, bool)>> {
+pub(crate) async fn load(target: &ConnectOptions) -> anyhow::Result<Vec<(&'static str, bool)>> {
     let mut schemas = Vec::new();
     for (schema, texts) in SCHEMAS {
         let loaded = ledger::load_once(target, schema, &texts).await.context("the demo's data cannot be loaded")?;

@@ -180,7 +180,7 @@ async fn open(settings: &Settings, changes: bool) -> anyhow::Result<Freezes> {
 }
 
 fn refused(error: ledger::read::Error) -> anyhow::Error {
-    if error.server().is_some_and(|error| error.sqlstate == "42501") {
+    if error.server_error().is_some_and(|error| error.sqlstate == "42501") {
         return anyhow!(
             "this database login is not an operator, so nothing was changed: use one that has the role \
              (grant countersign_operator to <login>). Servers log in without it"

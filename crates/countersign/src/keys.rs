@@ -38,7 +38,7 @@ pub(crate) async fn run(command: KeysCommand, settings: &Settings) -> anyhow::Re
     ledger::check(&target).await?;
     let rotated = Ledger::new(target, settings.ledger.clone()).state_keys().rotate(arguments.at_once).await;
     let id = rotated.map_err(|error| {
-        let may_not = error.server().is_some_and(|error| error.sqlstate == "42501");
+        let may_not = error.server_error().is_some_and(|error| error.sqlstate == "42501");
         let error = anyhow::Error::from(error);
         if may_not {
             error.context("this login may not change the keys: use a member of countersign_owner")

@@ -36,7 +36,7 @@ mod wiring;
 
 use std::process::ExitCode;
 
-use manifest::Mistakes;
+use manifest::Diagnostics;
 
 use crate::cli::{Cli, Command};
 use crate::settings::{Settings, Sources};
@@ -105,7 +105,7 @@ async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::
 
 /// One message that names the thing and the way out.
 fn failed(error: &anyhow::Error) -> ExitCode {
-    terminal::complain(&match error.downcast_ref::<Mistakes>() {
+    terminal::complain(&match error.downcast_ref::<Diagnostics>() {
         Some(mistakes) => format!("countersign: {error}\n{mistakes}"),
         None => format!("countersign: {error:#}"),
     });

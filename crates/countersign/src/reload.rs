@@ -1,6 +1,6 @@
 //! SIGHUP: manifests and profiles are read and compiled again, and served if they are whole; else the old ones stay.
 
-use manifest::Mistakes;
+use manifest::Diagnostics;
 use tokio::signal::unix::Signal;
 use tools::LiveRegistry;
 
@@ -32,7 +32,7 @@ impl Reloader {
             Ok(tools) => tracing::info!(tools, "the manifests and profiles were read again and are served"),
             Err(error) => {
                 tracing::error!("the manifests and profiles were not reloaded, the old ones stay: {}", outline(&error));
-                for mistake in error.downcast_ref::<Mistakes>().into_iter().flat_map(|mistakes| &mistakes.0) {
+                for mistake in error.downcast_ref::<Diagnostics>().into_iter().flat_map(|mistakes| &mistakes.0) {
                     tracing::error!("{mistake}");
                 }
             }
@@ -56,7 +56,7 @@ impl Reloader {
             door.put(reread);
         }
         let tools = shelves.get(&self.running.profile).map_or(0, |registry| registry.infos().count());
-        self.toolbox.put(shelves);
+        self.toolbox.replace(shelves);
         // The statements of the old tools, which are prepared in them, go with them.
         self.workshop.ledger.forget_idle_sessions();
         Ok(tools)
@@ -65,5 +65,5 @@ impl Reloader {
 
 /// The message without the mistakes, which have lines of their own.
 fn outline(error: &anyhow::Error) -> String {
-    if error.downcast_ref::<Mistakes>().is_some() { error.to_string() } else { format!("{error:#}") }
+    if error.downcast_ref::<Diagnostics>().is_some() { error.to_string() } else { format!("{error:#}") }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use ledger::read::{ReadLimits, Reader, SearchPath, UntrustedSchema};
-use ledger::{Coverage, CoveredTable, Ledger, LoginSetting, Target};
-use manifest::{Catalog, Mistakes, ServerNames, Source, ToolSpec, Undo};
-use mcp::{Asking, StateCodec, StateKey};
+use ledger::{ConnectOptions, Coverage, CoveredTable, Ledger, LoginSetting};
+use manifest::{Diagnostics, ServerNames, Source, ToolCatalog, ToolSpec, UndoSpec};
+use mcp::{Elicitation, StateCodec, StateKey};
 use tools::{ExecuteSqlSettings, LiveRegistry, Metrics, Profile, ProfileRegistries, Registry, Services, Unavailable};
-use types::{Describe, DescribeError, Principal, StatementShape};
+use types::{DescribeError, DescribeStatement, Principal, StatementShape};
 
 use crate::settings::{OwnProfile, Settings};
 use crate::{connection, demo_data};
@@ -30,7 +30,7 @@ struct Hinting<'a> {
     names: Reader,
 }
 
-impl Describe for Hinting<'_> {
+impl DescribeStatement for Hinting<'_> {
     async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
         let answer = self.ledger.describe(sql, param_types).await;
         let Err(error @ DescribeError::Refused { .. }) = &answer else { return answer };
@@ -47,13 +47,13 @@ impl Describe for Hinting<'_> {
 /// Compiles manifests against the live database, and looks whether the profiles name tools that there are.
 ///
 /// # Errors
-/// With [`Mistakes`] inside, if it is manifests or profiles that are wrong: all of them.
+/// With [`Diagnostics`] inside, if it is manifests or profiles that are wrong: all of them.
 pub(crate) async fn compile(
     sources: &[Source],
     profiles: &[OwnProfile],
     ledger: &Ledger,
-    target: &Target,
-) -> anyhow::Result<Catalog> {
+    target: &ConnectOptions,
+) -> anyhow::Result<ToolCatalog> {
     let native = tools::native::executors()?;
     let executors: Vec<&str> = native.names().collect();
     let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors };
@@ -69,19 +69,19 @@ pub(crate) async fn compile(
             let mistakes = find_recorded(ledger, &mut catalog).await?;
             if mistakes.is_empty() { Ok(catalog) } else { Err(not_fitting(mistakes)) }
         }
-        Err(Mistakes(mut mistakes)) => {
+        Err(Diagnostics(mut mistakes)) => {
             mistakes.extend(of_profiles);
             Err(not_fitting(mistakes))
         }
     }
 }
 
-fn not_fitting(mistakes: Vec<manifest::Mistake>) -> anyhow::Error {
-    anyhow::Error::new(Mistakes(mistakes)).context("the manifests do not fit the database")
+fn not_fitting(mistakes: Vec<manifest::Diagnostic>) -> anyhow::Error {
+    anyhow::Error::new(Diagnostics(mistakes)).context("the manifests do not fit the database")
 }
 
 /// Finds the write tools whose effects are recorded. The mistakes are of those that declare no undo and are none of these.
-async fn find_recorded(ledger: &Ledger, catalog: &mut Catalog) -> anyhow::Result<Vec<manifest::Mistake>> {
+async fn find_recorded(ledger: &Ledger, catalog: &mut ToolCatalog) -> anyhow::Result<Vec<manifest::Diagnostic>> {
     let tracking = ledger.tracking();
     let (mut mistakes, mut warnings) = (Vec::new(), Vec::new());
     for tool in catalog.tools.iter().filter(|tool| tool.access.writes()) {
@@ -92,13 +92,13 @@ async fn find_recorded(ledger: &Ledger, catalog: &mut Catalog) -> anyhow::Result
             catalog.recorded.insert(tool.name.clone());
             continue;
         }
-        if tool.undo != Undo::None {
+        if tool.undo != UndoSpec::None {
             continue;
         }
         let gap = |table: &CoveredTable| Some(format!("{} ({})", table.name, table.gap.as_ref()?));
         let gaps: Vec<String> = coverage.tables.iter().filter_map(gap).collect();
         let why = if gaps.is_empty() { "its plan shows none".to_owned() } else { gaps.join(", ") };
-        mistakes.push(manifest::Mistake {
+        mistakes.push(manifest::Diagnostic {
             at: tool.declared_at.clone(),
             tool: Some(tool.name.clone()),
             message: format!(
@@ -112,11 +112,11 @@ async fn find_recorded(ledger: &Ledger, catalog: &mut Catalog) -> anyhow::Result
 }
 
 /// That the value of a sensitive parameter may be recorded with the rows of a tracked table, no column of which is.
-fn recorded_in_clear(tool: &ToolSpec, coverage: &Coverage) -> Option<manifest::Mistake> {
+fn recorded_in_clear(tool: &ToolSpec, coverage: &Coverage) -> Option<manifest::Diagnostic> {
     let param = tool.sensitive_params().next()?;
     let table = coverage.tables.iter().find(|table| table.gap.is_none() && !table.hides)?;
     let (name, table) = (&param.name, &table.name);
-    Some(manifest::Mistake {
+    Some(manifest::Diagnostic {
         at: tool.declared_at.clone(),
         tool: Some(tool.name.clone()),
         message: format!(
@@ -126,11 +126,11 @@ fn recorded_in_clear(tool: &ToolSpec, coverage: &Coverage) -> Option<manifest::M
     })
 }
 
-fn refuse_any(mistakes: Vec<manifest::Mistake>) -> anyhow::Result<()> {
+fn refuse_any(mistakes: Vec<manifest::Diagnostic>) -> anyhow::Result<()> {
     if mistakes.is_empty() {
         return Ok(());
     }
-    Err(anyhow::Error::new(Mistakes(mistakes)).context("the profiles do not fit the tools"))
+    Err(anyhow::Error::new(Diagnostics(mistakes)).context("the profiles do not fit the tools"))
 }
 
 /// The manifests that are served.
@@ -145,8 +145,8 @@ fn manifest_sources(settings: &Settings, demo: bool) -> anyhow::Result<Vec<Sourc
 /// What the manifests say by themselves, for a server whose database is not there to be asked.
 ///
 /// # Errors
-/// With [`Mistakes`] inside, if it is manifests that are wrong.
-pub(crate) fn check_files(settings: &Settings, demo: bool) -> anyhow::Result<Catalog> {
+/// With [`Diagnostics`] inside, if it is manifests that are wrong.
+pub(crate) fn check_files(settings: &Settings, demo: bool) -> anyhow::Result<ToolCatalog> {
     let native = tools::native::executors()?;
     let executors: Vec<&str> = native.names().collect();
     let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors };
@@ -174,7 +174,7 @@ fn profiles(settings: &Settings) -> Vec<Profile> {
 pub(crate) struct Workshop {
     pub(crate) ledger: Ledger,
     pub(crate) backends: Services,
-    target: Target,
+    target: ConnectOptions,
     /// Whether the demo's manifests are among them.
     demo: bool,
 }
@@ -182,7 +182,7 @@ pub(crate) struct Workshop {
 impl Workshop {
     /// Connects.
     pub(crate) async fn open(
-        target: &Target,
+        target: &ConnectOptions,
         settings: &Settings,
         demo: bool,
         metrics: Metrics,
@@ -223,10 +223,10 @@ impl Workshop {
 }
 
 /// A server for the configured principal.
-pub(crate) fn server(toolbox: &LiveRegistry, settings: &Settings, asking: Asking) -> mcp::Server {
+pub(crate) fn server(toolbox: &LiveRegistry, settings: &Settings, elicitation: Elicitation) -> mcp::McpServer {
     let principal =
         Principal { account_id: settings.account.clone(), actor: settings.actor.clone(), ..Principal::default() };
-    mcp::Server::new(toolbox.of_profile(&settings.profile), principal, settings.content.into(), asking)
+    mcp::McpServer::new(toolbox.of_profile(&settings.profile), principal, settings.content.into(), elicitation)
 }
 
 /// The keys of the ledger that seal what clients carry, and the name of the one that seals.
@@ -259,7 +259,7 @@ pub(crate) async fn refresh_state_keys(ledger: Ledger, codec: StateCodec) {
 }
 
 /// Names what `ALTER ROLE .. SET` and `ALTER DATABASE .. SET` have changed for the sessions of servers.
-async fn warn_of_settings(target: &Target, reader: Option<&Target>) -> anyhow::Result<()> {
+async fn warn_of_settings(target: &ConnectOptions, reader: Option<&ConnectOptions>) -> anyhow::Result<()> {
     let logins: Vec<&str> = [Some(target), reader].into_iter().flatten().map(|target| target.user.as_str()).collect();
     for LoginSetting { scope, setting } in ledger::unexpected_settings(target, &logins).await? {
         tracing::warn!(
@@ -270,8 +270,8 @@ async fn warn_of_settings(target: &Target, reader: Option<&Target>) -> anyhow::R
 }
 
 /// A server should be able to do what it must, and no more.
-async fn check_role(target: &Target, settings: &Settings) -> anyhow::Result<()> {
-    let Some(excess) = ledger::excess_of_server(target).await? else { return Ok(()) };
+async fn check_role(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<()> {
+    let Some(excess) = ledger::check_server_role(target).await? else { return Ok(()) };
     let advice = "log in as the role that `countersign init` makes for servers (countersign_writer), granted what the manifests need";
     anyhow::ensure!(!settings.strict_roles, "{excess}; strict_roles refuses that: {advice}");
     tracing::warn!("{excess}: more than a server needs; {advice}");
@@ -292,7 +292,7 @@ pub(crate) fn not_searched(schema: &UntrustedSchema) -> String {
 }
 
 /// The read path, if there is a login that may be used for it; the log says why not and what to do.
-async fn reader(target: &Target, settings: &Settings) -> anyhow::Result<Option<Reader>> {
+async fn reader(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<Option<Reader>> {
     let login = match &settings.read {
         Some(read) => connection::parse(read, settings)?,
         None => match ledger::reader_login(target).await {
@@ -304,11 +304,11 @@ async fn reader(target: &Target, settings: &Settings) -> anyhow::Result<Option<R
             Err(error) => return Err(error.into()),
         },
     };
-    let path = SearchPath::of_login(&login).await.context(CANNOT_LOG_IN)?;
+    let path = SearchPath::load(&login).await.context(CANNOT_LOG_IN)?;
     for schema in &path.untrusted {
         tracing::warn!("{}", not_searched(schema));
     }
-    let reader = Reader::new(login, &path, settings.read_limits.clone()).refusing_schema(ledger::SCHEMA);
+    let reader = Reader::new(login, &path, settings.read_limits.clone()).deny_schema(ledger::SCHEMA);
     match ledger::check_reader(&reader).await {
         Ok(()) => Ok(Some(reader)),
         Err(ledger::ReaderRoleError::Privileged { role, power }) if settings.allow_privileged_reader => {

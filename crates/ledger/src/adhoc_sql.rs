@@ -14,11 +14,14 @@
 //! ```
 //! The session never goes back to its pool.
 
-use pg::{Error, Explained, Failed, Keep, Outlet, Query, RawShape, Step, Whole, value};
+use pg::{
+    CompleteResult, Error, ExecuteError, PipelineStatement, PlanResult, Query, RowRetention, RowSink,
+    StatementDescription, value,
+};
 use serde_json::Value;
-use types::{CorrelationId, ErrorCode, Failure, Reach};
+use types::{CorrelationId, ErrorCode, Failure, ReferencedObjects};
 
-use crate::executor::{ExecutorError, WriteTx, gone, sql_failure};
+use crate::executor::{ExecutorError, WriteTx, sql_failure, transaction_ended};
 use crate::read::ResultSet;
 
 /// What a statement of the caller's own came to.
@@ -36,7 +39,7 @@ pub struct AdhocResult {
 #[derive(Debug)]
 pub struct AdhocPlan {
     /// What it touches; `None` for a command without a plan (CREATE TABLE, SET), of which that is not known.
-    pub reach: Option<Reach>,
+    pub referenced_objects: Option<ReferencedObjects>,
     /// How many rows PostgreSQL expects it to touch, if it has a plan.
     pub estimated_rows: Option<u64>,
 }
@@ -70,7 +73,7 @@ const OUTLIVES_SQL: &str =
 #[derive(Debug)]
 pub struct AdhocError {
     /// What its caller is told, if it is about the statement.
-    pub failed: Option<Failed>,
+    pub failed: Option<ExecuteError>,
     /// What the gate is told.
     pub refusal: ExecutorError,
 }
@@ -91,21 +94,26 @@ impl WriteTx<'_> {
     ///
     /// # Errors
     /// [`ExecutorError`]: the executor should hand it on.
-    pub async fn run_any(&mut self, sql: &str, params: &[Value], keep: Keep) -> Result<AdhocResult, ExecutorError> {
+    pub async fn run_adhoc(
+        &mut self,
+        sql: &str,
+        params: &[Value],
+        keep: RowRetention,
+    ) -> Result<AdhocResult, ExecutorError> {
         self.open().await?;
-        self.lease.session().retire();
+        self.lease.session().mark_unusable();
         // What it sets is taken back before anything else is sent.
-        self.lease.session().bear_encodings(true);
+        self.lease.session().allow_client_encoding_change(true);
         let outcome = self.run_guarded(sql, params, keep).await;
         if let Err(ExecutorError::Rejected(_)) = &outcome {
             self.undo().await?;
         }
-        self.lease.session().bear_encodings(false);
+        self.lease.session().allow_client_encoding_change(false);
         outcome
     }
 
     /// Runs one statement of the caller's own to its end, and hands its rows on as they arrive. Its end is not handed on yet
-    /// ([`Outlet::finish`]).
+    /// ([`RowSink::finish`]).
     ///
     /// It runs as it is, commands as well, so that its command tag and notices are PostgreSQL's own. What ends the transaction is
     /// refused before; what touches savepoints has already touched ours, so the transaction is given up. What it has set holds
@@ -113,16 +121,16 @@ impl WriteTx<'_> {
     ///
     /// # Errors
     /// [`AdhocError`]; the executor must hand on a refusal, or refuse itself.
-    pub async fn run_streaming(&mut self, query: &Query, outlet: &mut Outlet) -> Result<(), AdhocError> {
+    pub async fn run_streaming(&mut self, query: &Query, outlet: &mut RowSink) -> Result<(), AdhocError> {
         self.open().await?;
-        self.lease.session().retire();
+        self.lease.session().mark_unusable();
         if !std::mem::replace(&mut self.runs_own, true) {
             self.lease.session().deallocate_after(SAVEPOINT_SQL).await.map_err(ExecutorError::ConnectionLost)?;
         }
         let name = unguessable();
-        let ran = self.writer.run_own(self.lease, &name, query, outlet).await;
-        if matches!(outlet.tag(), Some("SAVEPOINT" | "RELEASE")) || !self.lease.session().is_settled() {
-            return Err(AdhocError { failed: ran.err(), refusal: gone() });
+        let ran = self.writer.run_user_statement(self.lease, &name, query, outlet).await;
+        if matches!(outlet.tag(), Some("SAVEPOINT" | "RELEASE")) || !self.lease.session().in_sync() {
+            return Err(AdhocError { failed: ran.err(), refusal: transaction_ended() });
         }
         if let Err(failed) = ran {
             let failure = Failure::new(ErrorCode::SqlError, failed.to_string());
@@ -146,7 +154,12 @@ impl WriteTx<'_> {
         session.deallocate_after(&and).await.map_err(ExecutorError::ConnectionLost)
     }
 
-    async fn run_guarded(&mut self, sql: &str, params: &[Value], keep: Keep) -> Result<AdhocResult, ExecutorError> {
+    async fn run_guarded(
+        &mut self,
+        sql: &str,
+        params: &[Value],
+        keep: RowRetention,
+    ) -> Result<AdhocResult, ExecutorError> {
         let session = self.lease.session();
         session.deallocate_after(SAVEPOINT_SQL).await.map_err(refusal)?;
         let name = unguessable();
@@ -155,19 +168,22 @@ impl WriteTx<'_> {
         let session = self.lease.session();
         // A command that takes parameters is none of transaction control, and neither is one that returns rows.
         let is_bare = shape.columns.is_none() && shape.params.is_empty();
-        let has_no_plan = is_bare && matches!(session.explain(&name, &[]).await.map_err(refusal)?, Explained::Command);
+        let has_no_plan = is_bare && matches!(session.explain(&name, &[]).await.map_err(refusal)?, PlanResult::Utility);
         let (whole, affected) = if has_no_plan {
-            (Whole::default(), Some(self.run_in_block(sql).await?))
+            (CompleteResult::default(), Some(self.run_in_block(sql).await?))
         } else {
-            (session.run_whole(&name, &encoded, keep).await.map_err(|error| refusal_at(error, true))?, None)
+            (session.run_to_completion(&name, &encoded, keep).await.map_err(|error| refusal_at(error, true))?, None)
         };
         if whole.is_empty {
             return Err(Failure::new(ErrorCode::InvalidParams, "there is no statement in the text").into());
         }
         self.restore().await?;
-        let columns =
-            self.writer.columns(self.lease, &whole.outcome.columns).await.map_err(ExecutorError::ConnectionLost)?;
-        let result = ResultSet::fitting(columns, &whole.outcome.rows, keep.bytes, whole.truncated_by);
+        let columns = self
+            .writer
+            .resolve_columns(self.lease, &whole.outcome.columns)
+            .await
+            .map_err(ExecutorError::ConnectionLost)?;
+        let result = ResultSet::truncate_to(columns, &whole.outcome.rows, keep.bytes, whole.truncated_by);
         Ok(AdhocResult {
             rows_affected: affected.unwrap_or_else(|| whole.outcome.rows_affected()),
             command_tag: affected.is_none().then_some(whole.outcome.tag),
@@ -180,13 +196,16 @@ impl WriteTx<'_> {
     ///
     /// # Errors
     /// [`ExecutorError`]: PostgreSQL does not take it, or not with these parameters.
-    pub async fn foresee(&mut self, sql: &str, params: &[Value]) -> Result<AdhocPlan, ExecutorError> {
+    pub async fn plan_adhoc(&mut self, sql: &str, params: &[Value]) -> Result<AdhocPlan, ExecutorError> {
         self.open().await?;
         let session = self.lease.session();
-        session.retire();
+        session.mark_unusable();
         session.deallocate_after(SAVEPOINT_SQL).await.map_err(refusal)?;
         // Planning evaluates functions that call themselves immutable.
-        session.run(&[Step::plain(READ_ONLY_SQL)]).await.map_err(|failed| refusal(failed.error))?;
+        session
+            .run(&[PipelineStatement::without_params(READ_ONLY_SQL)])
+            .await
+            .map_err(|failed| refusal(failed.error))?;
         let name = unguessable();
         let foreseen = self.foresee_as(&name, sql, params).await;
         match &foreseen {
@@ -209,23 +228,28 @@ impl WriteTx<'_> {
         let shape = session.describe(name, sql, &[]).await.map_err(|error| refusal_at(error, true))?;
         let encoded = self.encode(&shape, params).await?;
         match self.lease.session().explain(name, &encoded).await.map_err(unplannable)? {
-            Explained::Nothing => {
+            PlanResult::Empty => {
                 Err(Failure::new(ErrorCode::InvalidParams, "there is no statement in the text").into())
             }
-            Explained::Command => Ok(AdhocPlan { reach: None, estimated_rows: None }),
-            Explained::Plan(plan) => {
+            PlanResult::Utility => Ok(AdhocPlan { referenced_objects: None, estimated_rows: None }),
+            PlanResult::Plan(plan) => {
                 let estimate = |node: &str| plan.pointer(node).and_then(Value::as_f64);
                 // What a ModifyTable node returns says nothing of what it changes; what feeds it does.
                 let is_write = plan.pointer("/0/Plan/Node Type").and_then(Value::as_str) == Some("ModifyTable");
                 let fed = if is_write { "/0/Plan/Plans/0/Plan Rows" } else { "/0/Plan/Plan Rows" };
                 let estimated_rows = estimate(fed).map(|rows| rows as u64);
-                Ok(AdhocPlan { reach: Some(pg::reach(&plan)), estimated_rows })
+                Ok(AdhocPlan { referenced_objects: Some(pg::referenced_objects(&plan)), estimated_rows })
             }
         }
     }
 
-    async fn encode(&mut self, shape: &RawShape, params: &[Value]) -> Result<Vec<Option<String>>, ExecutorError> {
-        let types = self.writer.types(self.lease, &shape.params).await.map_err(ExecutorError::ConnectionLost)?;
+    async fn encode(
+        &mut self,
+        shape: &StatementDescription,
+        params: &[Value],
+    ) -> Result<Vec<Option<String>>, ExecutorError> {
+        let types =
+            self.writer.resolve_types(self.lease, &shape.params).await.map_err(ExecutorError::ConnectionLost)?;
         value::encode_all(params, &types)
             .map_err(|error| Failure::new(ErrorCode::InvalidParams, error.to_string()).into())
     }
@@ -233,14 +257,17 @@ impl WriteTx<'_> {
     /// Runs a command without a plan where it can do nothing to the transaction; how many rows it touched.
     async fn run_in_block(&mut self, sql: &str) -> Result<u64, ExecutorError> {
         let text = [Some(sql.to_owned())];
-        let stash = [Step { sql: STASH_SQL, params: &text, param_types: &[] }];
+        let stash = [PipelineStatement { sql: STASH_SQL, params: &text, param_types: &[] }];
         let session = self.lease.session();
         session.run(&stash).await.map_err(|failed| refusal(failed.error))?;
         // Nothing is prepared while the text runs, the block itself neither: EXECUTE would run it in itself.
         session.deallocate_all().await.map_err(refusal)?;
-        session.batch(RUN_STASHED_SQL).await.map_err(refusal)?;
+        session.batch_execute(RUN_STASHED_SQL).await.map_err(refusal)?;
         session.deallocate_all().await.map_err(refusal)?;
-        let outcomes = session.run(&[Step::plain(AFFECTED_SQL)]).await.map_err(|failed| refusal(failed.error))?;
+        let outcomes = session
+            .run(&[PipelineStatement::without_params(AFFECTED_SQL)])
+            .await
+            .map_err(|failed| refusal(failed.error))?;
         let affected = outcomes.last().and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
         Ok(affected.and_then(|count| count.parse().ok()).unwrap_or_default())
     }
@@ -250,16 +277,19 @@ impl WriteTx<'_> {
         let claimed = [Some(self.timeout_ms.clone()), self.hint.clone(), Some(self.account.clone())];
         let session = self.lease.session();
         session.deallocate_all().await.map_err(refusal)?;
-        let constraints = [Step::plain("set constraints all immediate"), Step::plain("release savepoint work")];
+        let constraints = [
+            PipelineStatement::without_params("set constraints all immediate"),
+            PipelineStatement::without_params("release savepoint work"),
+        ];
         session.run(&constraints).await.map_err(|failed| refusal(failed.error))?;
         let reset = if session.is_pooled() { format!("{RESET_SQL}; {OUTLIVES_SQL}") } else { RESET_SQL.to_owned() };
         session.deallocate_after(&reset).await.map_err(refusal)?;
         // What a session of our own was started with, and RESET went back to.
-        session.set_ground().await.map_err(refusal)?;
-        let settings = [Step { sql: RESTORE_SQL, params: &claimed, param_types: &[] }];
+        session.restore_preamble().await.map_err(refusal)?;
+        let settings = [PipelineStatement { sql: RESTORE_SQL, params: &claimed, param_types: &[] }];
         session.run(&settings).await.map_err(|failed| refusal(failed.error))?;
         if !session.in_transaction() {
-            return Err(gone());
+            return Err(transaction_ended());
         }
         Ok(())
     }

@@ -9,14 +9,14 @@
 
 use std::time::Duration;
 
-use pg::Writer;
+use pg::WriterPool;
 use serde_json::Value;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure};
 
 use crate::conflicts;
 use crate::dedup_cache::DedupCache;
-use crate::gate::{Attempt, RESOLVE_TIMEOUT, WriteError};
+use crate::gate::{RESOLVE_TIMEOUT, WriteAttempt, WriteError};
 use crate::intent::Intent;
 use crate::resolve;
 
@@ -36,7 +36,7 @@ const GIVE_UP_SQL: &str = "select \
     countersign.record_aborted($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
 /// With the rights of the login.
 const CHANGED_SQL: &str = "select countersign.changed_since($1)";
-const ANSWER_SQL: &str = "select countersign.answer($1, $2, $3, $4)";
+const ANSWER_SQL: &str = "select countersign.answer_duplicate($1, $2, $3, $4)";
 const RESULT_SQL: &str = "select m.result from countersign.mutation m where m.correlation_id operator(pg_catalog.=) $1";
 
 /// The SQLSTATE of an attempt that is no longer this server's, or whose claim was refused (migrations).
@@ -55,10 +55,10 @@ pub(crate) const STILL_RUNNING: &str =
 
 /// An attempt that the ledger has to judge.
 pub(crate) struct Admission<'a> {
-    pub(crate) writer: &'a Writer,
+    pub(crate) writer: &'a WriterPool,
     pub(crate) memory: &'a DedupCache,
     pub(crate) intent: &'a Intent,
-    pub(crate) attempt: &'a Attempt,
+    pub(crate) attempt: &'a WriteAttempt,
 }
 
 impl Admission<'_> {
@@ -81,7 +81,7 @@ impl Admission<'_> {
         let mut params = self.intent.columns().to_vec();
         params.push(Some(ErrorCode::DuplicateInFlight.as_str().to_owned()));
         params.push(Some(STILL_RUNNING.to_owned()));
-        match self.writer.ask(GIVE_UP_SQL, &params, Instant::now() + GIVE_UP_TIMEOUT).await {
+        match self.writer.run_one(GIVE_UP_SQL, &params, Instant::now() + GIVE_UP_TIMEOUT).await {
             Ok(_) => Ok(AdmitDecision::Refused(Failure::new(ErrorCode::DuplicateInFlight, STILL_RUNNING))),
             Err(error) => Err(unanswered(None, &error)),
         }
@@ -90,13 +90,13 @@ impl Admission<'_> {
     /// `None`: the identical call is still running.
     async fn ask(&self) -> Result<Option<AdmitDecision>, WriteError> {
         let deadline = self.attempt.deadline;
-        let answer = match self.writer.ask(ADMIT_SQL, self.intent.columns(), deadline).await {
+        let answer = match self.writer.run_one(ADMIT_SQL, self.intent.columns(), deadline).await {
             Ok(answer) => answer,
             Err(pg::Error::Lost(error)) => {
                 tracing::info!(%error, "a pooled connection was lost; admitting again on a fresh one");
                 self.forget();
                 // The same again: an attempt that is admitted already is this one.
-                match self.writer.ask(ADMIT_SQL, self.intent.columns(), deadline).await {
+                match self.writer.run_one(ADMIT_SQL, self.intent.columns(), deadline).await {
                     Ok(answer) => answer,
                     Err(error) => return Err(self.abandoned(error).await),
                 }
@@ -145,8 +145,8 @@ impl Admission<'_> {
     async fn try_answer(&self, original: CorrelationId) -> Result<AdmitDecision, pg::Error> {
         let deadline = self.attempt.deadline;
         let id = Some(original.to_string());
-        let mut lease = self.writer.lease(deadline).await?;
-        let compared = lease.ask(CHANGED_SQL, std::slice::from_ref(&id), deadline).await?;
+        let mut lease = self.writer.acquire(deadline).await?;
+        let compared = lease.run_one(CHANGED_SQL, std::slice::from_ref(&id), deadline).await?;
         let changed = compared.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
         let changed = changed.and_then(|json| serde_json::from_str::<Value>(&json).ok());
         let params = [
@@ -155,11 +155,11 @@ impl Admission<'_> {
             id.clone(),
             changed.as_ref().map(Value::to_string),
         ];
-        lease.ask(ANSWER_SQL, &params, deadline).await?;
+        lease.run_one(ANSWER_SQL, &params, deadline).await?;
         if let Some(changed) = changed {
             return Ok(AdmitDecision::Refused(superseded(original, &changed)));
         }
-        let answer = lease.ask(RESULT_SQL, &[id], deadline).await?;
+        let answer = lease.run_one(RESULT_SQL, &[id], deadline).await?;
         let result = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
         let cached_result = result.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
         Ok(AdmitDecision::Duplicate { original, cached_result })
@@ -183,12 +183,12 @@ impl Admission<'_> {
 
     /// A connection was lost: the other ones may be, and another server may answer on the next.
     fn forget(&self) {
-        self.writer.forget_idle();
+        self.writer.invalidate_idle();
         self.memory.forget_all();
     }
 }
 
-/// What is told to a call whose effect no longer stands; `detail` is as `countersign.superseded` or `countersign.changed_since` has it.
+/// What is told to a call whose effect no longer stands; `detail` is as `countersign.superseded_by` or `countersign.changed_since` has it.
 pub(crate) fn superseded(original: CorrelationId, detail: &Value) -> Failure {
     let by = detail.get("by").or_else(|| detail.pointer("/changed_by/correlation_id")).and_then(Value::as_str);
     let by = by.map_or_else(|| "something outside countersign".to_owned(), |by| format!("the write {by}"));
@@ -239,8 +239,10 @@ pub(crate) fn ledger_failure(error: &pg::Error) -> Failure {
         pg::Error::Connect(error) => {
             Failure { message: format!("{error}; nothing was written"), ..Failure::from(error) }
         }
-        pg::Error::Busy { .. } => Failure::new(ErrorCode::DatabaseUnavailable, format!("{error}; nothing was written"))
-            .hint("Call again when fewer writes run. The operator can raise write_sessions or call_deadline_ms."),
+        pg::Error::PoolTimeout { .. } => {
+            Failure::new(ErrorCode::DatabaseUnavailable, format!("{error}; nothing was written"))
+                .hint("Call again when fewer writes run. The operator can raise write_sessions or call_deadline_ms.")
+        }
         pg::Error::Deadline => Failure::new(
             ErrorCode::DatabaseUnavailable,
             "the ledger did not answer before the deadline; nothing was written",

@@ -1,7 +1,7 @@
 //! The definitions that a write depends on: relations with their triggers, constraints, policies and view definitions, and
 //! functions. What a person agrees to holds only while they stay as they are. The SQL is in `migrations/baseline/60_definitions.sql`.
 
-use pg::{Outcome, Step};
+use pg::{PipelineStatement, StatementResult};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -29,12 +29,12 @@ pub(crate) fn search(executor: &dyn WriteExecutor, request: &WriteRequest) -> [O
     [Some(pg::value::text_array(&texts))]
 }
 
-pub(crate) fn search_step(params: &[Option<String>; 1]) -> Step<'_> {
-    Step { sql: CURRENT_SQL, params, param_types: &[] }
+pub(crate) fn search_step(params: &[Option<String>; 1]) -> PipelineStatement<'_> {
+    PipelineStatement { sql: CURRENT_SQL, params, param_types: &[] }
 }
 
 /// What [`search_step`] has found.
-pub(crate) fn found(outcome: Outcome) -> Vec<Definition> {
+pub(crate) fn found(outcome: StatementResult) -> Vec<Definition> {
     let definition = |row: Vec<Option<String>>| {
         let [kind, name, version] = <[Option<String>; 3]>::try_from(row).ok()?;
         Some(Definition { kind: kind?, name: name?, version: version? })

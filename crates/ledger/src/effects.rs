@@ -1,6 +1,6 @@
 //! The effects of a write, for people and agents: by table and key, with the columns before and after.
 
-use pg::{Step, Writer};
+use pg::{PipelineStatement, WriterPool};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use types::CorrelationId;
@@ -26,17 +26,17 @@ join countersign.tracked t on t.shape operator(pg_catalog.=) e.shape order by e.
 /// # Errors
 /// Whatever the database says.
 pub(crate) async fn of_write(
-    writer: &Writer,
+    writer: &WriterPool,
     write: CorrelationId,
     deadline: Instant,
 ) -> Result<Option<Value>, pg::Error> {
-    let outcome = writer.ask(EFFECTS_SQL, &params(write), deadline).await?;
+    let outcome = writer.run_one(EFFECTS_SQL, &params(write), deadline).await?;
     Ok(shown(outcome.rows))
 }
 
 /// What reads the effects of a write within its own transaction; [`shown`] takes the answer.
-pub(crate) fn step(params: &[Option<String>]) -> Step<'_> {
-    Step { sql: EFFECTS_SQL, params, param_types: &[] }
+pub(crate) fn step(params: &[Option<String>]) -> PipelineStatement<'_> {
+    PipelineStatement { sql: EFFECTS_SQL, params, param_types: &[] }
 }
 
 /// The arguments of [`step`].

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use pg::{Lease, Outcome, ServerError, Step, StepError, Writer};
+use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, StatementResult, WriterPool};
 use serde_json::Value;
 use tokio::time::Instant;
 use types::{ErrorCode, Failure};
@@ -17,7 +17,7 @@ use types::{ErrorCode, Failure};
 use crate::admit::{self, FENCED};
 use crate::conflicts;
 use crate::executor::{ConstraintName, ExecutorError, TransactionOpening, Unopened, WriteOutput, WriteTx, sql_failure};
-use crate::gate::Attempt;
+use crate::gate::WriteAttempt;
 use crate::intent::{Intent, MAX_OUTCOME_BYTES};
 use crate::records::summary;
 
@@ -57,10 +57,10 @@ pub(crate) enum Way {
 }
 
 pub(crate) async fn execute(
-    writer: &Writer,
-    lease: &mut Lease,
+    writer: &WriterPool,
+    lease: &mut PooledSession,
     intent: &Intent,
-    attempt: &Attempt,
+    attempt: &WriteAttempt,
     way: Way,
 ) -> Result<WriteOutput, CommitError> {
     let left = attempt.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -142,9 +142,9 @@ enum SucceedError {
 }
 
 async fn succeed(
-    lease: &mut Lease,
+    lease: &mut PooledSession,
     intent: &Intent,
-    attempt: &Attempt,
+    attempt: &WriteAttempt,
     work: &WriteOutput,
 ) -> Result<(), SucceedError> {
     let images = [work.before.as_ref(), work.after.as_ref()];
@@ -164,19 +164,19 @@ async fn succeed(
         Some(attempt.executor.dedup_window().as_secs_f64().to_string()),
     ];
     let steps = [
-        Step::plain("set constraints all immediate"),
-        Step { sql: FINISH_SQL, params: &params, param_types: &[] },
-        Step::plain("commit"),
+        PipelineStatement::without_params("set constraints all immediate"),
+        PipelineStatement { sql: FINISH_SQL, params: &params, param_types: &[] },
+        PipelineStatement::without_params("commit"),
     ];
     let commit = steps.len() - 1;
     committed(lease, &steps).await.map_err(|failed| match failed {
-        StepError { step: 0, error: pg::Error::Server(error) } => SucceedError::WriteOutput(error),
-        StepError { step, error: pg::Error::Server(error) } if step == commit => SucceedError::Commit(error),
-        StepError { error: pg::Error::Server(error), .. } => match refusal_of_finish(&error) {
+        PipelineError { step: 0, error: pg::Error::Server(error) } => SucceedError::WriteOutput(error),
+        PipelineError { step, error: pg::Error::Server(error) } if step == commit => SucceedError::Commit(error),
+        PipelineError { error: pg::Error::Server(error), .. } => match refusal_of_finish(&error) {
             Some(failure) => SucceedError::Finish(failure.into()),
             None => SucceedError::Other(pg::Error::Server(error)),
         },
-        StepError { error, .. } => SucceedError::Other(error),
+        PipelineError { error, .. } => SucceedError::Other(error),
     })
 }
 
@@ -188,9 +188,9 @@ fn refusal_of_finish(error: &ServerError) -> Option<Failure> {
 
 /// Rolls the work back, and records why. If that cannot be done here, it is done by whoever resolves the attempt.
 async fn fail(
-    lease: &mut Lease,
+    lease: &mut PooledSession,
     intent: &Intent,
-    attempt: &Attempt,
+    attempt: &WriteAttempt,
     failure: Failure,
     violated: Option<ConstraintName>,
 ) -> Result<WriteOutput, CommitError> {
@@ -198,9 +198,13 @@ async fn fail(
     // Of an executor that went on after the error, and failed for another reason.
     let violated = violated.filter(|_| failure.hint.is_none() && failure.code == ErrorCode::SqlError);
     let params = fail_params(intent, attempt, &failure);
-    let mut steps = vec![Step::plain("rollback")];
-    steps.extend(violated.as_ref().map(|name| Step { sql: CONSTRAINT_SQL, params: &name.0, param_types: &[] }));
-    steps.push(Step { sql: FAIL_SQL, params: &params, param_types: &[] });
+    let mut steps = vec![PipelineStatement::without_params("rollback")];
+    steps.extend(violated.as_ref().map(|name| PipelineStatement {
+        sql: CONSTRAINT_SQL,
+        params: &name.0,
+        param_types: &[],
+    }));
+    steps.push(PipelineStatement { sql: FAIL_SQL, params: &params, param_types: &[] });
     match lease.session().run(&steps).await {
         Ok(outcomes) => {
             if violated.is_some() {
@@ -208,12 +212,12 @@ async fn fail(
             }
             Err(CommitError::Recorded(failure))
         }
-        Err(StepError { error, .. }) => Err(unfinished(error)),
+        Err(PipelineError { error, .. }) => Err(unfinished(error)),
     }
 }
 
 /// The arguments of `countersign.fail`.
-pub(crate) fn fail_params(intent: &Intent, attempt: &Attempt, failure: &Failure) -> [Option<String>; 7] {
+pub(crate) fn fail_params(intent: &Intent, attempt: &WriteAttempt, failure: &Failure) -> [Option<String>; 7] {
     let detail = failure.conflicts.as_ref().map(ToString::to_string);
     [
         Some(intent.correlation_id.to_string()),
@@ -236,15 +240,15 @@ fn unfinished(error: pg::Error) -> CommitError {
 
 /// Runs steps that end with COMMIT, and makes sure that it was one: COMMIT of a failed transaction is no error, it
 /// answers ROLLBACK (attack CR07).
-async fn committed(lease: &mut Lease, steps: &[Step<'_>]) -> Result<(), StepError> {
-    let outcomes: Vec<Outcome> = lease.session().run(steps).await?;
+async fn committed(lease: &mut PooledSession, steps: &[PipelineStatement<'_>]) -> Result<(), PipelineError> {
+    let outcomes: Vec<StatementResult> = lease.session().run(steps).await?;
     // The session may serve another account next. A session that cannot be reset is lost, and its pool sees that.
     let _ = lease.session().push_reset().await;
     match outcomes.last().map(|outcome| outcome.tag.as_str()) {
         Some("COMMIT") => Ok(()),
         tag => {
             let said = format!("COMMIT was answered with {}", tag.unwrap_or("nothing"));
-            Err(StepError { step: outcomes.len(), error: pg::Error::Lost(std::io::Error::other(said)) })
+            Err(PipelineError { step: outcomes.len(), error: pg::Error::Lost(std::io::Error::other(said)) })
         }
     }
 }

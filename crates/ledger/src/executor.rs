@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use pg::{Lease, Outcome, ServerError, Step, StepError, Writer};
+use pg::{PipelineError, PipelineStatement, PooledSession, ServerError, StatementResult, WriterPool};
 use serde_json::{Map, Value};
 use types::{AccountId, Column, CorrelationId, ErrorCode, Failure, Principal, Rollback};
 
@@ -73,7 +73,7 @@ pub trait WriteExecutor: Send + Sync + 'static {
     }
 
     /// Whether a proposal of this tier may be carried out.
-    fn agrees_with(&self, tier: Tier) -> bool {
+    fn supports_tier(&self, tier: Tier) -> bool {
         self.tier() == Some(tier)
     }
 
@@ -162,8 +162,8 @@ pub struct Rows {
 /// The transaction of one claimed record, between its savepoint and its outcome.
 #[derive(Debug)]
 pub struct WriteTx<'a> {
-    pub(crate) lease: &'a mut Lease,
-    pub(crate) writer: &'a Writer,
+    pub(crate) lease: &'a mut PooledSession,
+    pub(crate) writer: &'a WriterPool,
     /// What `countersign.claim` limits statements and waits to.
     pub(crate) timeout_ms: String,
     /// Which record it has claimed, if any.
@@ -181,7 +181,7 @@ pub struct WriteTx<'a> {
     /// The constraint that the last error is about.
     pub(crate) violated: Option<ConstraintName>,
     /// The transaction is gone: nothing may run on this session any more, since it would commit by itself.
-    gone: bool,
+    is_ended: bool,
 }
 
 /// A constraint of a table, or a unique index: its schema, table and name.
@@ -238,8 +238,8 @@ const PREVIEW_SQL: &str = "select countersign.claim_preview($3, $2, null, 'previ
 
 impl<'a> WriteTx<'a> {
     pub(crate) fn new(
-        lease: &'a mut Lease,
-        writer: &'a Writer,
+        lease: &'a mut PooledSession,
+        writer: &'a WriterPool,
         account: &AccountId,
         opening: TransactionOpening<'a>,
     ) -> Self {
@@ -263,7 +263,7 @@ impl<'a> WriteTx<'a> {
             unopened: None,
             runs_own: false,
             violated: None,
-            gone: false,
+            is_ended: false,
         }
     }
 
@@ -283,11 +283,11 @@ impl<'a> WriteTx<'a> {
     /// # Errors
     /// [`ExecutorError`]: the executor should hand it on.
     pub async fn run(&mut self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, ExecutorError> {
-        if self.gone {
-            return Err(gone());
+        if self.is_ended {
+            return Err(transaction_ended());
         }
         let outcome = self.run_in_transaction(statements).await;
-        self.gone = matches!(outcome, Err(ExecutorError::ConnectionLost(_)));
+        self.is_ended = matches!(outcome, Err(ExecutorError::ConnectionLost(_)));
         outcome
     }
 
@@ -295,19 +295,19 @@ impl<'a> WriteTx<'a> {
     pub(crate) async fn effects(&mut self) -> Result<Option<Value>, ExecutorError> {
         self.open().await?;
         let write = self.claimed.as_deref().and_then(CorrelationId::parse);
-        let params = effects::params(write.ok_or_else(gone)?);
-        let steps = [Step::plain("set constraints all immediate"), effects::step(&params)];
+        let params = effects::params(write.ok_or_else(transaction_ended)?);
+        let steps = [PipelineStatement::without_params("set constraints all immediate"), effects::step(&params)];
         match self.lease.session().run(&steps).await {
             Ok(outcomes) => {
                 let rows = outcomes.into_iter().next_back().map(|outcome| outcome.rows).unwrap_or_default();
                 Ok(effects::shown(rows).map(effects::shortened))
             }
-            Err(StepError { error: pg::Error::Server(error), .. }) => {
+            Err(PipelineError { error: pg::Error::Server(error), .. }) => {
                 self.violated = ConstraintName::of(&error);
                 Err(statement_failure(&error).into())
             }
             Err(failed) => {
-                self.gone = true;
+                self.is_ended = true;
                 Err(ExecutorError::ConnectionLost(failed.error))
             }
         }
@@ -318,9 +318,13 @@ impl<'a> WriteTx<'a> {
         if opening.is_none() && statements.is_empty() {
             return Ok(Vec::new());
         }
-        let steps: Vec<Step<'_>> = statements
+        let steps: Vec<PipelineStatement<'_>> = statements
             .iter()
-            .map(|statement| Step { sql: statement.sql, params: statement.params, param_types: statement.param_types })
+            .map(|statement| PipelineStatement {
+                sql: statement.sql,
+                params: statement.params,
+                param_types: statement.param_types,
+            })
             .collect();
         let (opened, outcome) = match opening {
             Some(opening) => self.open_and_run(&opening, &steps).await,
@@ -331,7 +335,9 @@ impl<'a> WriteTx<'a> {
             Err(failed) => {
                 return Err(match failed.error {
                     // An earlier statement of these has ended the transaction.
-                    pg::Error::Server(_) if failed.step >= opened && self.lease.session().is_idle() => gone(),
+                    pg::Error::Server(_) if failed.step >= opened && self.lease.session().is_idle() => {
+                        transaction_ended()
+                    }
                     pg::Error::Server(error) if failed.step >= opened => {
                         self.violated = ConstraintName::of(&error);
                         statement_failure(&error).into()
@@ -349,12 +355,15 @@ impl<'a> WriteTx<'a> {
         }
         if !self.lease.session().in_transaction() {
             // No statement of a manifest can do that (the compiler refuses them); an executor in Rust could try.
-            return Err(gone());
+            return Err(transaction_ended());
         }
         let mut rows = Vec::with_capacity(statements.len());
         for outcome in outcomes {
-            let columns =
-                self.writer.columns(self.lease, &outcome.columns).await.map_err(ExecutorError::ConnectionLost)?;
+            let columns = self
+                .writer
+                .resolve_columns(self.lease, &outcome.columns)
+                .await
+                .map_err(ExecutorError::ConnectionLost)?;
             let objects = outcome.rows.iter().map(|row| as_object(row, &columns)).collect();
             rows.push(Rows { rows_affected: outcome.rows_affected(), rows: objects, columns });
         }
@@ -368,28 +377,28 @@ impl WriteTx<'_> {
     async fn open_and_run(
         &mut self,
         opening: &TransactionOpening<'_>,
-        steps: &[Step<'_>],
-    ) -> (usize, Result<Vec<Outcome>, StepError>) {
+        steps: &[PipelineStatement<'_>],
+    ) -> (usize, Result<Vec<StatementResult>, PipelineError>) {
         let session = self.lease.session();
         let (before, outcome) = match opening {
             TransactionOpening::Admit { intent, is_durable, timeout_ms } => {
                 let claim = claim_params(intent, timeout_ms, false);
-                let admission = Step { sql: ADMISSION_SQL, params: intent.columns(), param_types: &[] };
-                let first = [Step::plain(UNDURABLE_SQL), admission];
+                let admission = PipelineStatement { sql: ADMISSION_SQL, params: intent.columns(), param_types: &[] };
+                let first = [PipelineStatement::without_params(UNDURABLE_SQL), admission];
                 let first = first.get(usize::from(*is_durable)..).unwrap_or_default();
-                let claim = [Step { sql: CLAIM_SQL, params: &claim, param_types: &[] }];
-                let second: Vec<Step<'_>> = claim.into_iter().chain(steps.iter().copied()).collect();
+                let claim = [PipelineStatement { sql: CLAIM_SQL, params: &claim, param_types: &[] }];
+                let second: Vec<PipelineStatement<'_>> = claim.into_iter().chain(steps.iter().copied()).collect();
                 (first.len() + 2, session.commit_and_begin(first, &second).await)
             }
             TransactionOpening::Claim { intent, timeout_ms } => {
                 let claim = claim_params(intent, timeout_ms, true);
-                let claim = [Step { sql: CLAIM_SQL, params: &claim, param_types: &[] }];
-                let all: Vec<Step<'_>> = claim.into_iter().chain(steps.iter().copied()).collect();
+                let claim = [PipelineStatement { sql: CLAIM_SQL, params: &claim, param_types: &[] }];
+                let all: Vec<PipelineStatement<'_>> = claim.into_iter().chain(steps.iter().copied()).collect();
                 (1, session.begin(None, &all).await)
             }
             TransactionOpening::Preview(params) | TransactionOpening::OpenPreview(params) => {
-                let limits = [Step { sql: PREVIEW_SQL, params, param_types: &[] }];
-                let all: Vec<Step<'_>> = limits.into_iter().chain(steps.iter().copied()).collect();
+                let limits = [PipelineStatement { sql: PREVIEW_SQL, params, param_types: &[] }];
+                let all: Vec<PipelineStatement<'_>> = limits.into_iter().chain(steps.iter().copied()).collect();
                 let outcome = match opening {
                     TransactionOpening::OpenPreview(_) => session.run(&all).await,
                     _ => session.begin(None, &all).await,
@@ -397,7 +406,7 @@ impl WriteTx<'_> {
                 (1, outcome)
             }
         };
-        if let Err(StepError { step, error }) = &outcome
+        if let Err(PipelineError { step, error }) = &outcome
             && self.claimed.is_some()
             && (*step < before || !matches!(error, pg::Error::Server(_) | pg::Error::MessageTooLarge { .. }))
         {
@@ -425,7 +434,7 @@ fn is_contended(error: &ServerError) -> bool {
     error.sqlstate == FENCED || error.sqlstate == "23505" && error.constraint.as_deref() == Some("attempt_pkey")
 }
 
-pub(crate) fn gone() -> ExecutorError {
+pub(crate) fn transaction_ended() -> ExecutorError {
     ExecutorError::ConnectionLost(pg::Error::Lost(std::io::Error::other("a statement ended the write's transaction")))
 }
 
@@ -458,7 +467,7 @@ pub(crate) fn as_object(row: &[Option<String>], columns: &[Column]) -> Map<Strin
 
 /// What an agent is told of an error in a statement that was checked when the server started.
 fn statement_failure(error: &ServerError) -> Failure {
-    if error.is_outdated() {
+    if error.is_schema_drift() {
         let why = format!("its statement no longer fits ({})", error.message);
         return Failure { sqlstate: Some(error.sqlstate.clone()), ..outdated(&why) };
     }
@@ -476,7 +485,7 @@ pub(crate) fn sql_failure(error: &ServerError) -> Failure {
         _ => ErrorCode::SqlError,
     };
     Failure {
-        retryable: code.retryable() || error.retryable(),
+        retryable: code.retryable() || error.is_retryable(),
         sqlstate: Some(error.sqlstate.clone()),
         hint: error.hint.clone(),
         ..Failure::new(code, error.message.clone())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pg::Writer;
+use pg::WriterPool;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -52,12 +52,12 @@ impl FreezeScope {
 /// The freezes of one ledger.
 #[derive(Debug, Clone)]
 pub struct Freezes {
-    writer: Writer,
+    writer: WriterPool,
     records: Records,
 }
 
 impl Freezes {
-    pub(crate) fn new(writer: Writer, records: Records) -> Self {
+    pub(crate) fn new(writer: WriterPool, records: Records) -> Self {
         Self { writer, records }
     }
 
@@ -102,7 +102,7 @@ impl Freezes {
     }
 
     async fn value(&self, sql: &str, params: &[Option<String>]) -> Result<String, pg::Error> {
-        let answer = self.writer.ask(sql, params, Instant::now() + DEADLINE).await?;
+        let answer = self.writer.run_one(sql, params, Instant::now() + DEADLINE).await?;
         Ok(answer.rows.into_iter().flatten().flatten().next().unwrap_or_default())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use pg::{Lease, ServerError, Step, Writer};
+use pg::{PipelineStatement, PooledSession, ServerError, WriterPool};
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -18,12 +18,12 @@ use crate::executor::{Unopened, WriteExecutor, WriteOutput, WriteRequest, sql_fa
 use crate::intent::{Intent, MAX_PARAMS_BYTES};
 use crate::preview::Trials;
 use crate::proposals::ConfirmedProposal;
-use crate::standing::{self, Standing};
-use crate::{Settings, execute, resolve};
+use crate::standing::{self, ExistingWrite};
+use crate::{LedgerOptions, execute, resolve};
 
 /// One call of a write tool that has passed validation and policy.
 #[derive(Clone)]
-pub struct Attempt {
+pub struct WriteAttempt {
     /// Who wants what.
     pub request: WriteRequest,
     /// The tool.
@@ -96,8 +96,8 @@ impl From<Failure> for WriteError {
 /// The only way to write.
 #[derive(Debug, Clone)]
 pub struct Gate {
-    writer: Writer,
-    settings: Settings,
+    writer: WriterPool,
+    settings: LedgerOptions,
     memory: DedupCache,
     /// What is on its way: clones of a gate share it.
     running: TaskTracker,
@@ -113,7 +113,7 @@ const UNDONE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 impl Gate {
-    pub(crate) fn new(writer: Writer, settings: Settings) -> Self {
+    pub(crate) fn new(writer: WriterPool, settings: LedgerOptions) -> Self {
         let memory = DedupCache::new(settings.duplicate_memory);
         Self { writer, settings, memory, running: TaskTracker::new() }
     }
@@ -123,10 +123,10 @@ impl Gate {
     ///
     /// # Errors
     /// [`WriteError`]: nothing was written, unless the code is [`ErrorCode::CommitOutcomeUnknown`].
-    pub async fn perform(&self, attempt: Attempt) -> Result<WriteOutcome, WriteError> {
+    pub async fn perform(&self, attempt: WriteAttempt) -> Result<WriteOutcome, WriteError> {
         let correlation_id =
             attempt.confirmed.as_ref().map_or_else(CorrelationId::new, |confirmed| confirmed.correlation_id);
-        let protocol = Protocol {
+        let protocol = WriteProtocol {
             writer: self.writer.clone(),
             settings: self.settings.clone(),
             memory: self.memory.clone(),
@@ -169,8 +169,8 @@ impl Gate {
 
     /// How the pool of the sessions that write stands now.
     #[must_use]
-    pub fn usage(&self) -> pg::PoolUse {
-        self.writer.usage()
+    pub fn usage(&self) -> pg::PoolStatus {
+        self.writer.status()
     }
 
     /// Waits for the writes that are on their way: the process must not end under them. Each ends by its deadline and the
@@ -187,11 +187,11 @@ pub(crate) fn internal_error() -> Failure {
 }
 
 /// One attempt on its way.
-struct Protocol {
-    writer: Writer,
-    settings: Settings,
+struct WriteProtocol {
+    writer: WriterPool,
+    settings: LedgerOptions,
     memory: DedupCache,
-    attempt: Attempt,
+    attempt: WriteAttempt,
     correlation_id: CorrelationId,
 }
 
@@ -207,12 +207,12 @@ enum Executed {
 }
 
 /// Whether the memory layer has the answer.
-enum Remembered {
+enum LookupResult {
     Answer(Result<WriteOutcome, WriteError>),
     Unknown(InFlightGuard),
 }
 
-impl Protocol {
+impl WriteProtocol {
     #[tracing::instrument(name = "mutation", skip_all, fields(correlation_id = %self.correlation_id, tool = self.attempt.tool, account = self.attempt.request.principal.account_id.as_str()))]
     async fn run(self) -> Result<WriteOutcome, WriteError> {
         let fingerprint = self.settings.fingerprints.of(&self.attempt.tool, &self.attempt.request.params);
@@ -230,11 +230,11 @@ impl Protocol {
             let failure = Failure::new(ErrorCode::InvalidParams, message).hint("Write less in one call.");
             return Err(WriteError { correlation_id: None, failure: failure.into() });
         }
-        let ticket = match self.remembered(&call, &intent).await {
-            Remembered::Answer(answer) => return answer,
-            Remembered::Unknown(ticket) => ticket,
+        let ticket = match self.look_up(&call, &intent).await {
+            LookupResult::Answer(answer) => return answer,
+            LookupResult::Unknown(ticket) => ticket,
         };
-        let outcome = self.go(&intent).await;
+        let outcome = self.admit_and_execute(&intent).await;
         match &outcome {
             Ok(WriteOutcome::Executed { correlation_id: original, .. } | WriteOutcome::Duplicate { original, .. }) => {
                 ticket.succeeded(*original);
@@ -245,15 +245,15 @@ impl Protocol {
     }
 
     /// Joins an identical call that runs here, and asks the ledger whether one that succeeded still stands.
-    async fn remembered(&self, call: &CallKey, intent: &Intent) -> Remembered {
+    async fn look_up(&self, call: &CallKey, intent: &Intent) -> LookupResult {
         loop {
             let original = match self.memory.enter(call) {
-                Lookup::First(ticket) => return Remembered::Unknown(ticket),
+                Lookup::First(ticket) => return LookupResult::Unknown(ticket),
                 Lookup::Running(mut ended) => {
                     // The sender says nothing; it goes away.
                     if tokio::time::timeout_at(self.attempt.deadline, ended.changed()).await.is_err() {
                         let failure = Failure::new(ErrorCode::DuplicateInFlight, admit::STILL_RUNNING);
-                        return Remembered::Answer(Err(WriteError { correlation_id: None, failure: failure.into() }));
+                        return LookupResult::Answer(Err(WriteError { correlation_id: None, failure: failure.into() }));
                     }
                     continue;
                 }
@@ -261,9 +261,9 @@ impl Protocol {
             };
             let standing = standing::standing(&self.writer, intent.slot(), intent.fingerprint(), self.attempt.deadline);
             match standing.await {
-                Ok(Some(Standing::Executed(standing, cached_result))) if standing == original => {
+                Ok(Some(ExistingWrite::Executed(standing, cached_result))) if standing == original => {
                     tracing::info!(%original, "duplicate, from memory");
-                    return Remembered::Answer(Ok(WriteOutcome::Duplicate {
+                    return LookupResult::Answer(Ok(WriteOutcome::Duplicate {
                         correlation_id: original,
                         original,
                         cached_result,
@@ -279,11 +279,11 @@ impl Protocol {
     }
 
     /// The way through the ledger.
-    async fn go(&self, intent: &Intent) -> Result<WriteOutcome, WriteError> {
+    async fn admit_and_execute(&self, intent: &Intent) -> Result<WriteOutcome, WriteError> {
         let mut way = Way::Admit { is_durable: self.settings.durable_admission };
         let mut lost = false;
         loop {
-            let mut lease = match self.writer.lease(self.attempt.deadline).await {
+            let mut lease = match self.writer.acquire(self.attempt.deadline).await {
                 Ok(lease) => lease,
                 Err(error) => return Err(self.without_session(intent, way, &error).await),
             };
@@ -304,7 +304,7 @@ impl Protocol {
                 }
                 Executed::Unopened(Unopened::Lost(error)) => {
                     lease.discard();
-                    self.writer.forget_idle();
+                    self.writer.invalidate_idle();
                     self.memory.forget_all();
                     let deadline = Instant::now() + RESOLVE_TIMEOUT;
                     if lost || resolve::abort(&self.writer, (intent, &self.attempt), deadline).await {
@@ -317,7 +317,7 @@ impl Protocol {
                 }
                 Executed::Unopened(Unopened::Refused) => {
                     // The session goes back to its pool only without a transaction.
-                    if lease.session().run(&[Step::plain("rollback")]).await.is_err() {
+                    if lease.session().run(&[PipelineStatement::without_params("rollback")]).await.is_err() {
                         lease.discard();
                     } else {
                         // Whoever waits holds no session.
@@ -343,7 +343,7 @@ impl Protocol {
     }
 
     /// One try on one session.
-    async fn execute(&self, lease: &mut Lease, intent: &Intent, way: Way) -> Executed {
+    async fn execute(&self, lease: &mut PooledSession, intent: &Intent, way: Way) -> Executed {
         let executed = execute::execute(&self.writer, lease, intent, &self.attempt, way);
         // An executor may be anybody's code. After a panic the session is dropped in the middle, so T2 cannot commit.
         let caught = AssertUnwindSafe(executed).catch_unwind();
@@ -396,7 +396,7 @@ impl Protocol {
 
     /// `cause` is what the caller is told, and the record says, when it turns out that nothing was written.
     async fn resolve(&self, intent: &Intent, cause: Option<Failure>) -> Result<WriteOutcome, WriteError> {
-        self.writer.forget_idle();
+        self.writer.invalidate_idle();
         self.memory.forget_all();
         let deadline = Instant::now() + RESOLVE_TIMEOUT;
         let resolved = resolve::resolve(&self.writer, (intent, &self.attempt), cause.as_ref(), deadline).await;

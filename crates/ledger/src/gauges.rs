@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use pg::{Target, Writer};
+use pg::{ConnectOptions, WriterPool};
 use tokio::time::Instant;
 
 use crate::proposals::ProposalStatus;
@@ -11,7 +11,7 @@ use crate::proposals::ProposalStatus;
 /// Counts in one ledger.
 #[derive(Debug, Clone)]
 pub struct LedgerGauges {
-    writer: Writer,
+    writer: WriterPool,
 }
 
 /// What there is. An age is that of the oldest; zero if there is none.
@@ -50,8 +50,8 @@ const DEADLINE: Duration = Duration::from_secs(2);
 
 impl LedgerGauges {
     /// Opens no connection yet.
-    pub(crate) fn new(target: Target) -> Self {
-        Self { writer: Writer::new(target, 1) }
+    pub(crate) fn new(target: ConnectOptions) -> Self {
+        Self { writer: WriterPool::new(target, 1) }
     }
 
     /// What there is now, within 2 s.
@@ -60,10 +60,10 @@ impl LedgerGauges {
     /// Whatever the database says, or that it did not in time.
     pub async fn count(&self) -> Result<LedgerCounts, pg::Error> {
         let deadline = Instant::now() + DEADLINE;
-        let outcome = match self.writer.ask(SQL, &[], deadline).await {
+        let outcome = match self.writer.run_one(SQL, &[], deadline).await {
             Err(pg::Error::Lost(_)) => {
-                self.writer.forget_idle();
-                self.writer.ask(SQL, &[], deadline).await?
+                self.writer.invalidate_idle();
+                self.writer.run_one(SQL, &[], deadline).await?
             }
             outcome => outcome?,
         };

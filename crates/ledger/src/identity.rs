@@ -1,6 +1,6 @@
 //! For which database a ledger was made. The SQL is in `migrations/baseline/80_people.sql`.
 
-use pg::{Session, SessionSettings, Step, Target};
+use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings};
 
 use crate::schema::SchemaError;
 
@@ -11,7 +11,7 @@ const FORK_SQL: &str = "select f.ledger_id, f.proposals from countersign.fork() 
 ///
 /// # Errors
 /// [`SchemaError::Copied`] if the database is a copy.
-pub async fn check_identity(target: &Target) -> Result<(), SchemaError> {
+pub async fn check_identity(target: &ConnectOptions) -> Result<(), SchemaError> {
     let is_here = ask(target, CURRENT_SQL).await?.into_iter().flatten().next().flatten();
     if is_here.as_deref() == Some("t") {
         return Ok(());
@@ -32,7 +32,7 @@ pub struct Fork {
 ///
 /// # Errors
 /// Whatever the database says; SQLSTATE 55000 if it is no copy.
-pub async fn fork(target: &Target) -> Result<Fork, SchemaError> {
+pub async fn fork(target: &ConnectOptions) -> Result<Fork, SchemaError> {
     let row = ask(target, FORK_SQL).await?.into_iter().next().unwrap_or_default();
     match <[Option<String>; 2]>::try_from(row) {
         Ok([Some(ledger_id), Some(proposals)]) => {
@@ -42,10 +42,10 @@ pub async fn fork(target: &Target) -> Result<Fork, SchemaError> {
     }
 }
 
-async fn ask(target: &Target, sql: &str) -> Result<Vec<Vec<Option<String>>>, SchemaError> {
+async fn ask(target: &ConnectOptions, sql: &str) -> Result<Vec<Vec<Option<String>>>, SchemaError> {
     let session = Session::connect(target, &SessionSettings::default()).await;
     let mut session = session.map_err(pg::Error::from)?;
-    let outcomes = session.run(&[Step::plain(sql)]).await.map_err(|failed| failed.error)?;
+    let outcomes = session.run(&[PipelineStatement::without_params(sql)]).await.map_err(|failed| failed.error)?;
     session.close().await;
     Ok(outcomes.into_iter().flat_map(|outcome| outcome.rows).collect())
 }

@@ -40,6 +40,7 @@ mod identity;
 mod intent;
 mod login_settings;
 pub mod operator;
+mod options;
 pub mod plans;
 mod preview;
 pub mod proposals;
@@ -49,7 +50,6 @@ mod records;
 mod resolve;
 mod roles;
 mod schema;
-mod settings;
 mod setup;
 mod standing;
 mod state_keys;
@@ -68,17 +68,16 @@ pub use executor::{
 pub use executor_registry::{DuplicateExecutor, ExecutorRegistry};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
 pub use freezes::{FreezeScope, Freezes};
-pub use gate::{Attempt, Gate, WriteError, WriteOutcome, undone_by};
+pub use gate::{Gate, WriteAttempt, WriteError, WriteOutcome, undone_by};
 pub use gauges::{LedgerCounts, LedgerGauges};
 pub use identity::{Fork, check_identity, fork};
+pub use options::LedgerOptions;
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
-pub use records::{RecordFilter, Records, Status, Undoable};
+pub use records::{RecordStatus, Records, Undoable};
 pub use roles::{
-    APPROVER, DEFAULT_WRITER, ExcessPrivileges, OPERATOR, OWNER, excess_of_all_servers, excess_of_login,
-    excess_of_server,
+    APPROVER, DEFAULT_WRITER, ExcessPrivileges, OPERATOR, OWNER, check_all_server_roles, check_login, check_server_role,
 };
 pub use schema::{SchemaError, check, exists};
-pub use settings::Settings;
 pub use setup::{
     Deviation, InitOptions, InitReport, ReaderTables, RoleReport, SkippedRelation, TableNames, TrackOptions,
     TrackReport, TrackedTable, deviations, examine_roles, init, load_once, track, untrack,
@@ -87,12 +86,13 @@ pub use state_keys::{StateKey, StateKeys};
 pub use tracking::{Coverage, CoveredTable, Tracking};
 
 pub use login_settings::{LoginSetting, unexpected_settings};
-use pg::Writer;
+use pg::WriterPool;
 pub use pg::{
-    Conninfo, DEFAULT_CONNECT_TIMEOUT, Keep, Pooled, Pooler, Surroundings, Target, TargetError, examine_pooler,
+    ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo, DEFAULT_CONNECT_TIMEOUT, Pooler, PoolerReport,
+    RowRetention, probe_pooler,
 };
 use tokio::time::Instant;
-use types::{Describe, DescribeError, StatementShape};
+use types::{DescribeError, DescribeStatement, StatementShape};
 
 use crate::proposals::Proposals;
 
@@ -102,26 +102,26 @@ pub const SCHEMA: &str = "countersign";
 /// The ledger of one database: the only owner of sessions that may write.
 #[derive(Debug, Clone)]
 pub struct Ledger {
-    writer: Writer,
+    writer: WriterPool,
     gate: Gate,
     states: LedgerGauges,
-    settings: Settings,
+    settings: LedgerOptions,
 }
 
 impl Ledger {
     /// The ledger in this database. Opens no connection yet; see [`check`] for whether it is there.
     #[must_use]
-    pub fn new(target: Target, settings: Settings) -> Self {
+    pub fn new(target: ConnectOptions, settings: LedgerOptions) -> Self {
         let states = LedgerGauges::new(target.clone());
-        let writer = Writer::new(target, settings.sessions);
+        let writer = WriterPool::new(target, settings.sessions);
         Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
     }
 
     /// The same for statements that a person writes down: they are read with the role's own search path.
     #[must_use]
-    pub fn of_person(target: Target, settings: Settings) -> Self {
+    pub fn interactive(target: ConnectOptions, settings: LedgerOptions) -> Self {
         let states = LedgerGauges::new(target.clone());
-        let writer = Writer::of_person(target, settings.sessions);
+        let writer = WriterPool::interactive(target, settings.sessions);
         Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
     }
 
@@ -136,19 +136,19 @@ impl Ledger {
     /// # Errors
     /// Why not, for an operator.
     pub async fn ping(&self, deadline: Instant) -> Result<(), String> {
-        match self.writer.ask("select pg_catalog.pg_is_in_recovery()", &[], deadline).await {
+        match self.writer.run_one("select pg_catalog.pg_is_in_recovery()", &[], deadline).await {
             Ok(answer) if answer.rows.first().and_then(|row| row.first()) == Some(&Some("t".to_owned())) => {
                 Err("the database is a standby: nothing can be written".to_owned())
             }
             // Every session is at work.
-            Ok(_) | Err(pg::Error::Busy { .. }) => Ok(()),
+            Ok(_) | Err(pg::Error::PoolTimeout { .. }) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     }
 
     /// Lends no session of before again: what is prepared in them is needed no more.
     pub fn forget_idle_sessions(&self) {
-        self.writer.forget_idle();
+        self.writer.invalidate_idle();
     }
 
     /// The ledger as evidence, for people: all accounts.
@@ -216,12 +216,12 @@ impl Ledger {
 ///
 /// # Errors
 /// Why not.
-pub async fn reach(target: &Target) -> Result<(), pg::ConnectError> {
+pub async fn can_connect(target: &ConnectOptions) -> Result<(), pg::ConnectError> {
     pg::Session::connect(target, &pg::SessionSettings::default()).await?.close().await;
     Ok(())
 }
 
-impl Describe for Ledger {
+impl DescribeStatement for Ledger {
     async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
         self.writer.describe(sql, param_types).await
     }

@@ -1,7 +1,7 @@
 //! Settings that an administrator, or SQL that ran within a write, has given to the logins of servers (`ALTER ROLE .. SET`).
 //! They apply to every later session of the login.
 
-use pg::{Session, SessionSettings, Target};
+use pg::{ConnectOptions, Session, SessionSettings};
 
 use crate::setup::rows;
 
@@ -53,7 +53,7 @@ order by 1, 2";
 ///
 /// # Errors
 /// Whatever the connection or the server says.
-pub async fn unexpected_settings(target: &Target, logins: &[&str]) -> Result<Vec<LoginSetting>, pg::Error> {
+pub async fn unexpected_settings(target: &ConnectOptions, logins: &[&str]) -> Result<Vec<LoginSetting>, pg::Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let logins: Vec<String> = logins.iter().map(|login| (*login).to_owned()).collect();
     let found = rows(&mut session, SETTINGS_SQL, &[Some(pg::value::text_array(&logins))]).await?;

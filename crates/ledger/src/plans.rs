@@ -1,6 +1,6 @@
 //! The undo of many writes: they are selected, compared with what is there now, and stored as a plan. What runs is what was stored.
 
-use pg::Writer;
+use pg::WriterPool;
 use pg::value::text_array;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -58,7 +58,7 @@ impl PlanMode {
 
 /// What is undone in one transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct PlanPart {
     /// The receipts.
     pub writes: Vec<String>,
     /// Of the rows, in 64 hexadecimal digits.
@@ -67,7 +67,7 @@ pub struct Part {
     pub rows: u64,
 }
 
-impl Part {
+impl PlanPart {
     /// These writes, of which `countersign.undo_plan` has this report.
     #[must_use]
     pub fn of(writes: &[CorrelationId], report: &Value) -> Self {
@@ -134,7 +134,7 @@ pub struct StoredPlan {
     /// What was shown.
     pub digest: String,
     /// What is undone in one transaction each.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PlanPart>,
     /// Whether there was no conflict.
     pub is_ready: bool,
 }
@@ -160,12 +160,12 @@ const STORED_SQL: &str = "select p.plan_id, p.digest, p.parts, p.report -> 'is_r
 /// Makes and keeps plans: of people, and of accounts over their own writes.
 #[derive(Debug, Clone)]
 pub struct Plans {
-    writer: Writer,
+    writer: WriterPool,
     records: Records,
 }
 
 impl Plans {
-    pub(crate) const fn new(writer: Writer, records: Records) -> Self {
+    pub(crate) const fn new(writer: WriterPool, records: Records) -> Self {
         Self { writer, records }
     }
 
@@ -190,7 +190,7 @@ impl Plans {
         &self,
         account: Option<&AccountId>,
         plan: &Plan,
-        parts: Vec<Part>,
+        parts: Vec<PlanPart>,
         who: &str,
         deadline: Instant,
     ) -> Result<StoredPlan, pg::Error> {
@@ -258,14 +258,14 @@ impl Plans {
         params: &[Option<String>],
         deadline: Instant,
     ) -> Result<String, pg::Error> {
-        let answer = self.writer.ask(sql, params, deadline).await?;
+        let answer = self.writer.run_one(sql, params, deadline).await?;
         Ok(answer.rows.into_iter().flatten().flatten().next().unwrap_or_default())
     }
 }
 
 /// What whoever runs these parts agrees to.
 #[must_use]
-pub fn digest_of(parts: &[Part]) -> String {
+pub fn digest_of(parts: &[PlanPart]) -> String {
     let digests: Vec<&str> = parts.iter().map(|part| part.digest.as_str()).collect();
     sha256_hex(&format!("countersign plan {}", digests.join(" ")))
 }

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use pg::{Lease, Step, Writer};
+use pg::{PipelineStatement, PooledSession, WriterPool};
 use serde_json::Value;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure};
@@ -35,7 +35,7 @@ pub(crate) struct Trial {
 /// A write that can be tried.
 #[derive(Clone, Copy)]
 pub(crate) struct Trials<'a> {
-    pub(crate) writer: &'a Writer,
+    pub(crate) writer: &'a WriterPool,
     pub(crate) executor: &'a dyn WriteExecutor,
     pub(crate) request: &'a WriteRequest,
     pub(crate) deadline: Instant,
@@ -58,13 +58,13 @@ impl Trials<'_> {
     /// Two trials, in two transactions that see the same snapshot. Only what is made anew for each transaction can differ:
     /// times, numbers of sequences, random values. A third transaction, on a session of its own, holds the snapshot.
     pub(crate) async fn twice(self) -> Result<[Trial; 2], Failure> {
-        let mut holder = self.writer.lease(self.deadline).await.map_err(|error| failure(&error))?;
+        let mut holder = self.writer.acquire(self.deadline).await.map_err(|error| failure(&error))?;
         let trials = async {
             let snapshot = self.export_snapshot(&mut holder).await?;
             Ok([self.attempt(Some(&snapshot), true).await?, self.attempt(Some(&snapshot), false).await?])
         };
         let trials = trials.await;
-        let end = [Step::plain("rollback")];
+        let end = [PipelineStatement::without_params("rollback")];
         let ended = tokio::time::timeout_at(self.deadline + CANCEL_GRACE, holder.session().run(&end)).await;
         // The session goes back to its pool only without a transaction.
         if !matches!(ended, Ok(Ok(_))) {
@@ -73,10 +73,13 @@ impl Trials<'_> {
         trials
     }
 
-    async fn export_snapshot(self, holder: &mut Lease) -> Result<String, Failure> {
+    async fn export_snapshot(self, holder: &mut PooledSession) -> Result<String, Failure> {
         let [timeout_ms, ..] = self.limits(CorrelationId::new());
         let timeout = [timeout_ms];
-        let steps = [Step { sql: IDLE_LIMIT_SQL, params: &timeout, param_types: &[] }, Step::plain(EXPORT_SQL)];
+        let steps = [
+            PipelineStatement { sql: IDLE_LIMIT_SQL, params: &timeout, param_types: &[] },
+            PipelineStatement::without_params(EXPORT_SQL),
+        ];
         let outcomes = match tokio::time::timeout_at(self.deadline, holder.session().begin(None, &steps)).await {
             Ok(outcomes) => outcomes.map_err(|failed| failure(&failed.error))?,
             Err(_) => return Err(failure(&pg::Error::Deadline)),
@@ -94,7 +97,7 @@ impl Trials<'_> {
     }
 
     async fn attempt(self, snapshot: Option<&str>, with_definitions: bool) -> Result<Trial, Failure> {
-        let mut lease = self.writer.lease(self.deadline).await.map_err(|error| failure(&error))?;
+        let mut lease = self.writer.acquire(self.deadline).await.map_err(|error| failure(&error))?;
         let trial = self.roll_back(&mut lease, snapshot, with_definitions);
         match tokio::time::timeout_at(self.deadline + CANCEL_GRACE, trial).await {
             Ok(Ok(trial)) => Ok(trial),
@@ -102,7 +105,7 @@ impl Trials<'_> {
             Ok(Err(ExecutorError::ConnectionLost(error))) => {
                 lease.discard();
                 if matches!(error, pg::Error::Lost(_)) {
-                    self.writer.forget_idle();
+                    self.writer.invalidate_idle();
                 }
                 Err(failure(&error))
             }
@@ -115,7 +118,7 @@ impl Trials<'_> {
 
     async fn roll_back(
         self,
-        lease: &mut Lease,
+        lease: &mut PooledSession,
         snapshot: Option<&str>,
         with_definitions: bool,
     ) -> Result<Trial, ExecutorError> {
@@ -144,7 +147,7 @@ impl Trials<'_> {
         }
         lease
             .session()
-            .run(&[Step::plain("rollback")])
+            .run(&[PipelineStatement::without_params("rollback")])
             .await
             .map_err(|failed| ExecutorError::ConnectionLost(failed.error))?;
         trial
@@ -154,13 +157,14 @@ impl Trials<'_> {
     /// locked now.
     async fn settle(
         self,
-        lease: &mut Lease,
+        lease: &mut PooledSession,
         attempt: CorrelationId,
         with_definitions: bool,
     ) -> Result<(Option<Value>, Vec<Definition>), ExecutorError> {
         let search = definitions::search(self.executor, self.request);
         let params = effects::params(attempt);
-        let mut steps = vec![Step::plain("set constraints all immediate"), effects::step(&params)];
+        let mut steps =
+            vec![PipelineStatement::without_params("set constraints all immediate"), effects::step(&params)];
         if with_definitions {
             steps.push(definitions::search_step(&search));
         }
@@ -181,14 +185,14 @@ impl Trials<'_> {
 fn failure(error: &pg::Error) -> Failure {
     match error {
         pg::Error::Connect(error) => error.into(),
-        pg::Error::Busy { .. } => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
+        pg::Error::PoolTimeout { .. } => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
         pg::Error::Deadline => Failure::new(
             ErrorCode::Timeout,
             "the preview did not finish within its deadline and was rolled back; nothing was written",
         ),
         pg::Error::MessageTooLarge { .. } | pg::Error::TooManyValues { .. } => too_large(),
         pg::Error::Server(error) => sql_failure(error),
-        pg::Error::Lost(_) | pg::Error::Unread => {
+        pg::Error::Lost(_) | pg::Error::ReceiverDropped => {
             tracing::warn!(%error, "a preview lost its connection");
             let message =
                 "the connection was lost during the preview; nothing was written, and the preview can be repeated";

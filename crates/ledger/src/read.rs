@@ -3,6 +3,6 @@
 
 pub use pg::value::{EncodeError, encode};
 pub use pg::{
-    ConnectError, Error, PoolUse, ReadError, ReadLimits, ReadRequest, Reader, ResultSet, Room, RowForm, SearchPath,
-    TruncatedBy, UntrustedSchema,
+    ConnectError, Error, PoolStatus, ReadError, ReadLimits, ReadRequest, Reader, ResponsePermit, ResultSet, RowFormat,
+    SearchPath, TruncatedBy, UntrustedSchema,
 };

@@ -1,7 +1,7 @@
 //! The login of the read path. The login is the wall: a read-only transaction stops little, and SET ROLE is undone by
 //! the query itself.
 
-use pg::{Reader, Session, SessionSettings, Step, Target};
+use pg::{ConnectOptions, PipelineStatement, Reader, Session, SessionSettings};
 use types::Secret;
 
 /// Why `query_database` is not served.
@@ -33,9 +33,9 @@ pub enum ReaderRoleError {
 ///
 /// # Errors
 /// [`ReaderRoleError::NoLogin`] if there is none, or that the database cannot be asked.
-pub async fn reader_login(target: &Target) -> Result<Target, ReaderRoleError> {
+pub async fn reader_login(target: &ConnectOptions) -> Result<ConnectOptions, ReaderRoleError> {
     let mut session = Session::connect(target, &SessionSettings::default()).await.map_err(pg::Error::from)?;
-    let step = Step::plain("select role_name, password from countersign.reader_credentials()");
+    let step = PipelineStatement::without_params("select role_name, password from countersign.reader_credentials()");
     let outcomes = session.run(&[step]).await.map_err(|failed| failed.error)?;
     session.close().await;
     let row = outcomes.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next());
@@ -63,8 +63,9 @@ select current_user, case \
 /// # Errors
 /// [`ReaderRoleError::Privileged`] if it can, or that the database cannot be asked.
 pub async fn check_reader(reader: &Reader) -> Result<(), ReaderRoleError> {
-    let mut lease = reader.lease().await?;
-    let outcomes = lease.session().run(&[Step::plain(POWER_SQL)]).await.map_err(|failed| failed.error)?;
+    let mut lease = reader.acquire().await?;
+    let outcomes =
+        lease.session().run(&[PipelineStatement::without_params(POWER_SQL)]).await.map_err(|failed| failed.error)?;
     let row = outcomes.into_iter().next().and_then(|outcome| outcome.rows.into_iter().next());
     match row.and_then(|row| <[Option<String>; 2]>::try_from(row).ok()) {
         Some([Some(role), Some(power)]) => Err(ReaderRoleError::Privileged { role, power }),

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use pg::Writer;
+use pg::WriterPool;
 use serde_json::Value;
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure, Rollback};
 
 use crate::execute::fail_params;
-use crate::gate::{Attempt, WriteOutcome};
+use crate::gate::{WriteAttempt, WriteOutcome};
 use crate::intent::Intent;
 
 /// Waits for whoever works on the attempt, as `resolve` does.
@@ -30,8 +30,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 ///
 /// `pg_xact_status` is not asked: transaction ids are used again after a crash.
 pub(crate) async fn resolve(
-    writer: &Writer,
-    (intent, attempt): (&Intent, &Attempt),
+    writer: &WriterPool,
+    (intent, attempt): (&Intent, &WriteAttempt),
     cause: Option<&Failure>,
     deadline: Instant,
 ) -> Result<WriteOutcome, Failure> {
@@ -58,7 +58,7 @@ pub(crate) async fn resolve(
 
 /// Ends an attempt whose T2 was lost before its COMMIT was sent: nothing was written. Whether it was admitted; yes, if that cannot
 /// be found out in time, and then the sweep ends it.
-pub(crate) async fn abort(writer: &Writer, call: (&Intent, &Attempt), deadline: Instant) -> bool {
+pub(crate) async fn abort(writer: &WriterPool, call: (&Intent, &WriteAttempt), deadline: Instant) -> bool {
     let mut pause = FIRST_PAUSE;
     loop {
         let admitted = async {
@@ -87,8 +87,8 @@ pub(crate) fn aborted() -> Failure {
 }
 
 async fn ask(
-    writer: &Writer,
-    (intent, attempt): (&Intent, &Attempt),
+    writer: &WriterPool,
+    (intent, attempt): (&Intent, &WriteAttempt),
     cause: Option<&Failure>,
     deadline: Instant,
 ) -> Result<Result<WriteOutcome, Failure>, pg::Error> {
@@ -103,7 +103,7 @@ async fn ask(
         return Ok(truth);
     }
     // T1 never committed either. From here on it cannot, and the receipt that the caller gets finds a record.
-    writer.ask(ABORTED_SQL, intent.columns(), deadline).await?;
+    writer.run_one(ABORTED_SQL, intent.columns(), deadline).await?;
     // A T1 that was on its way after all has committed meanwhile.
     let truth = outcome(writer, RESOLVE_SQL, &params, intent.correlation_id, deadline).await?;
     Ok(truth.unwrap_or_else(|| Err(aborted())).map_err(|failure| match (failure.code, cause) {
@@ -115,14 +115,14 @@ async fn ask(
 /// Ends an attempt with this failure, once whoever works on it is done. Whether it was still there: from here on its T2 cannot
 /// commit.
 async fn end(
-    writer: &Writer,
-    (intent, attempt): (&Intent, &Attempt),
+    writer: &WriterPool,
+    (intent, attempt): (&Intent, &WriteAttempt),
     cause: &Failure,
     deadline: Instant,
 ) -> Result<bool, pg::Error> {
     let mut params = vec![Some(wait_ms(deadline))];
     params.extend(fail_params(intent, attempt, cause));
-    let ended = writer.ask(END_SQL, &params, deadline).await?.rows.into_iter().next();
+    let ended = writer.run_one(END_SQL, &params, deadline).await?.rows.into_iter().next();
     Ok(ended.and_then(|row| row.into_iter().nth(1)).flatten().as_deref() == Some("t"))
 }
 
@@ -133,7 +133,7 @@ fn wait_ms(deadline: Instant) -> String {
 
 /// What the record says; `None` if there is none, or if the attempt is still in flight.
 pub(crate) async fn ask_record(
-    writer: &Writer,
+    writer: &WriterPool,
     correlation_id: CorrelationId,
     deadline: Instant,
 ) -> Result<Option<Result<WriteOutcome, Failure>>, pg::Error> {
@@ -141,13 +141,13 @@ pub(crate) async fn ask_record(
 }
 
 async fn outcome(
-    writer: &Writer,
+    writer: &WriterPool,
     sql: &str,
     params: &[Option<String>],
     correlation_id: CorrelationId,
     deadline: Instant,
 ) -> Result<Option<Result<WriteOutcome, Failure>>, pg::Error> {
-    let row = writer.ask(sql, params, deadline).await?.rows.into_iter().next();
+    let row = writer.run_one(sql, params, deadline).await?.rows.into_iter().next();
     let Some([status, code, message, result, rows, undo]) =
         row.and_then(|row| <[Option<String>; 6]>::try_from(row).ok())
     else {

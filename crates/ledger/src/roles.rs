@@ -1,6 +1,6 @@
 //! The roles of the ledger: who owns it, and as whom servers log in (`setup` makes them).
 
-use pg::{Session, SessionSettings, Step, Target};
+use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings};
 
 /// The login that `init` makes for servers, unless another name is given.
 pub const DEFAULT_WRITER: &str = "countersign_writer";
@@ -60,8 +60,8 @@ pub struct ExcessPrivileges {
 ///
 /// # Errors
 /// That the database cannot be asked.
-pub async fn excess_of_server(target: &Target) -> Result<Option<String>, pg::Error> {
-    let excess = excess_of_login(target).await?.filter(|excess| !excess.powers.is_empty());
+pub async fn check_server_role(target: &ConnectOptions) -> Result<Option<String>, pg::Error> {
+    let excess = check_login(target).await?.filter(|excess| !excess.powers.is_empty());
     Ok(excess.map(|ExcessPrivileges { role, powers }| {
         format!("the server logs in as \"{role}\", which {}", powers.join(", "))
     }))
@@ -71,7 +71,7 @@ pub async fn excess_of_server(target: &Target) -> Result<Option<String>, pg::Err
 ///
 /// # Errors
 /// That the database cannot be asked.
-pub async fn excess_of_login(target: &Target) -> Result<Option<ExcessPrivileges>, pg::Error> {
+pub async fn check_login(target: &ConnectOptions) -> Result<Option<ExcessPrivileges>, pg::Error> {
     Ok(excess(target, THIS_SQL).await?.into_iter().next())
 }
 
@@ -79,14 +79,14 @@ pub async fn excess_of_login(target: &Target) -> Result<Option<ExcessPrivileges>
 ///
 /// # Errors
 /// That the database cannot be asked.
-pub async fn excess_of_all_servers(target: &Target) -> Result<Vec<ExcessPrivileges>, pg::Error> {
+pub async fn check_all_server_roles(target: &ConnectOptions) -> Result<Vec<ExcessPrivileges>, pg::Error> {
     excess(target, SERVERS_SQL).await
 }
 
-async fn excess(target: &Target, which: &str) -> Result<Vec<ExcessPrivileges>, pg::Error> {
+async fn excess(target: &ConnectOptions, which: &str) -> Result<Vec<ExcessPrivileges>, pg::Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let sql = format!("{EXCESS_SQL}{which}");
-    let outcomes = session.run(&[Step::plain(&sql)]).await.map_err(|failed| failed.error)?;
+    let outcomes = session.run(&[PipelineStatement::without_params(&sql)]).await.map_err(|failed| failed.error)?;
     session.close().await;
     let rows = outcomes.into_iter().flat_map(|outcome| outcome.rows);
     let excess = rows.filter_map(|row| match <[Option<String>; 2]>::try_from(row).ok()? {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use pg::{Pooler, Session, SessionSettings, Step, Target};
+use pg::{ConnectOptions, PipelineStatement, Pooler, Session, SessionSettings};
 use refinery_core::traits::r#async::{AsyncMigrate, AsyncQuery, AsyncTransaction};
 use refinery_core::{Migration, Runner};
 use time::OffsetDateTime;
@@ -105,7 +105,7 @@ fn connect_error(error: pg::ConnectError) -> SchemaError {
 }
 
 /// A migration is one transaction with everything around it.
-pub(crate) fn refuse_pooler(target: &Target) -> Result<(), SchemaError> {
+pub(crate) fn refuse_pooler(target: &ConnectOptions) -> Result<(), SchemaError> {
     if target.pooler == Pooler::None { Ok(()) } else { Err(SchemaError::Pooled) }
 }
 
@@ -144,10 +144,10 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 ///
 /// # Errors
 /// That the database cannot be asked.
-pub async fn exists(target: &Target) -> Result<bool, pg::Error> {
+pub async fn exists(target: &ConnectOptions) -> Result<bool, pg::Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let sql = "select from pg_catalog.pg_namespace where nspname = 'countersign'";
-    let found = session.run(&[Step::plain(sql)]).await.map_err(|failed| failed.error)?;
+    let found = session.run(&[PipelineStatement::without_params(sql)]).await.map_err(|failed| failed.error)?;
     session.close().await;
     Ok(found.first().is_some_and(|outcome| !outcome.rows.is_empty()))
 }
@@ -156,7 +156,7 @@ pub async fn exists(target: &Target) -> Result<bool, pg::Error> {
 ///
 /// # Errors
 /// [`SchemaError`], which names what is missing and the way out.
-pub async fn check(target: &Target) -> Result<i32, SchemaError> {
+pub async fn check(target: &ConnectOptions) -> Result<i32, SchemaError> {
     let mut session = Session::connect(target, &SessionSettings::default()).await.map_err(connect_error)?;
     let missing = |missing| SchemaError::Missing { database: target.dbname.clone(), missing };
     refuse_old_format(&mut session).await?;
@@ -186,7 +186,7 @@ pub async fn check(target: &Target) -> Result<i32, SchemaError> {
 }
 
 async fn single(session: &mut Session, sql: &str, params: &[Option<String>]) -> Result<Option<String>, pg::Error> {
-    let step = Step { sql, params, param_types: &[] };
+    let step = PipelineStatement { sql, params, param_types: &[] };
     let outcomes = session.run(&[step]).await.map_err(|failed| failed.error)?;
     Ok(outcomes
         .into_iter()
@@ -210,7 +210,7 @@ impl AsyncTransaction for MigrationSession<'_> {
     ) -> Result<usize, pg::Error> {
         let mut count = 0;
         for query in queries {
-            self.session.batch(query).await?;
+            self.session.batch_execute(query).await?;
             self.statements.push(query.trim_end().trim_end_matches(';').to_owned());
             count += 1;
         }
@@ -220,7 +220,8 @@ impl AsyncTransaction for MigrationSession<'_> {
 
 impl AsyncQuery<Vec<Migration>> for MigrationSession<'_> {
     async fn query<'a>(&'a mut self, query: &'a str) -> Result<Vec<Migration>, pg::Error> {
-        let outcomes = self.session.run(&[Step::plain(query)]).await.map_err(|failed| failed.error)?;
+        let outcomes =
+            self.session.run(&[PipelineStatement::without_params(query)]).await.map_err(|failed| failed.error)?;
         let rows = outcomes.into_iter().flat_map(|outcome| outcome.rows);
         rows.map(|row| applied(row).ok_or_else(|| io::Error::other(format!("{HISTORY_TABLE} cannot be read")).into()))
             .collect()

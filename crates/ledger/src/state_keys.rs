@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use pg::Writer;
+use pg::WriterPool;
 use tokio::time::Instant;
 use types::Secret;
 
@@ -18,7 +18,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// The keys of one ledger.
 #[derive(Debug, Clone)]
 pub struct StateKeys {
-    writer: Writer,
+    writer: WriterPool,
 }
 
 /// One key.
@@ -33,7 +33,7 @@ pub struct StateKey {
 }
 
 impl StateKeys {
-    pub(crate) fn new(writer: Writer) -> Self {
+    pub(crate) fn new(writer: WriterPool) -> Self {
         Self { writer }
     }
 
@@ -42,7 +42,7 @@ impl StateKeys {
     /// # Errors
     /// Whatever the database says.
     pub async fn all(&self) -> Result<Vec<StateKey>, pg::Error> {
-        let answer = self.writer.ask(KEYS_SQL, &[], Instant::now() + DEADLINE).await?;
+        let answer = self.writer.run_one(KEYS_SQL, &[], Instant::now() + DEADLINE).await?;
         let key = |row: Vec<Option<String>>| match <[Option<String>; 3]>::try_from(row).ok()? {
             [Some(id), Some(key), seals] => {
                 Some(StateKey { id, key: Secret::new(key), seals: seals.as_deref() == Some("t") })
@@ -57,7 +57,7 @@ impl StateKeys {
     /// # Errors
     /// Whatever the database says.
     pub async fn rotate(&self, at_once: bool) -> Result<String, pg::Error> {
-        let answer = self.writer.ask(ROTATE_SQL, &[Some(at_once.to_string())], Instant::now() + DEADLINE).await?;
+        let answer = self.writer.run_one(ROTATE_SQL, &[Some(at_once.to_string())], Instant::now() + DEADLINE).await?;
         let id = answer.rows.into_iter().flatten().flatten().next();
         id.ok_or_else(|| std::io::Error::other("the ledger did not say which key it made").into())
     }

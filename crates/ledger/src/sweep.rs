@@ -32,7 +32,7 @@ impl Ledger {
         let deadline = Instant::now() + DEADLINE;
         let params =
             [Some((self.settings.call_deadline + BEYOND_DEADLINE).as_secs().to_string()), Some(MOST.to_string())];
-        let ended = self.writer.ask(SWEEP_SQL, &params, deadline).await?.rows.into_iter().flatten().flatten();
+        let ended = self.writer.run_one(SWEEP_SQL, &params, deadline).await?.rows.into_iter().flatten().flatten();
         Ok(ended.filter_map(|id| CorrelationId::parse(&id)).collect())
     }
 
@@ -55,7 +55,7 @@ impl Ledger {
             }
             // For `doctor`, which compares the keys of all servers.
             let key_id = [Some(self.settings.fingerprints.key_id())];
-            if let Err(error) = self.writer.ask(KEY_SQL, &key_id, Instant::now() + DEADLINE).await {
+            if let Err(error) = self.writer.run_one(KEY_SQL, &key_id, Instant::now() + DEADLINE).await {
                 tracing::debug!(%error, "the id of the fingerprint key was not recorded");
             }
         }

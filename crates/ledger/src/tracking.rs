@@ -2,7 +2,7 @@
 //! write can be undone by them.
 
 use serde_json::{Map, Value, json};
-use types::{Privilege, TableUse};
+use types::{Privilege, TableAccess};
 
 use crate::records::Records;
 
@@ -29,7 +29,7 @@ select t.name, nullif(t.via, '') as via, \
        case when k.relation is null then 'not tracked' \
             when not exists (select from pg_trigger g where g.tgrelid = t.oid and g.tgname = '!countersign' and g.tgenabled = 'A') \
                 then 'its trigger is disabled' \
-            when not countersign.has_shape(k) then 'its columns have changed since it was tracked' \
+            when not countersign.has_current_shape(k) then 'its columns have changed since it was tracked' \
             when k.key_columns is null and not k.is_log then 'no key' end as gap, \
        coalesce(cardinality(k.sensitive) > 0, false) as hides, \
        (select json_agg(g.tgname::text order by g.tgname) from pg_trigger g \
@@ -84,7 +84,7 @@ impl Tracking {
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn coverage(&self, plans: impl IntoIterator<Item = &TableUse>) -> Result<Coverage, pg::Error> {
+    pub async fn coverage(&self, plans: impl IntoIterator<Item = &TableAccess>) -> Result<Coverage, pg::Error> {
         let written: Vec<Value> = plans.into_iter().filter(|table| table.written).map(written).collect();
         let rows = self.records.objects(COVERAGE_SQL, &[Some(Value::Array(written).to_string())]).await?;
         let mut coverage = Coverage::default();
@@ -123,7 +123,7 @@ fn text(row: &Map<String, Value>, key: &str) -> Option<String> {
     row.get(key).and_then(Value::as_str).map(str::to_owned)
 }
 
-fn written(table: &TableUse) -> Value {
+fn written(table: &TableAccess) -> Value {
     let needs = |privilege| table.privileges.contains(&privilege);
     json!({
         "schema_name": table.schema,

@@ -21,7 +21,7 @@ use crate::version::Version;
 
 /// A PostgreSQL server that accepts connections, and our use of it. Dropping the last use stops the server and blocks until
 /// it has stopped, for at most 20 seconds. A temporary cluster of a process that was killed, or that never drops the
-/// handle, is removed by a [`Reaper`]. The server of a persistent one stays until the next user attaches to it and leaves.
+/// handle, is removed by its reaper process. The server of a persistent one stays until the next user attaches to it and leaves.
 #[derive(Debug)]
 pub struct Cluster {
     dir: ClusterDir,

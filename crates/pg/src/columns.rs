@@ -5,14 +5,14 @@ use std::collections::{HashMap, HashSet};
 use types::Column;
 
 use crate::error::Error;
-use crate::session::{RawColumn, Session};
+use crate::session::{FieldDescription, Session};
 use crate::type_catalog::TypeCatalog;
 
 /// The result columns with their types, names made unique.
 pub(crate) async fn resolve(
     types: &TypeCatalog,
     session: &mut Session,
-    raw: &[RawColumn],
+    raw: &[FieldDescription],
 ) -> Result<Vec<Column>, Error> {
     let mut columns = Vec::with_capacity(raw.len());
     for (name, raw) in unique_names(raw.iter().map(|column| column.name.as_str())).into_iter().zip(raw) {

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
-use types::{Column, Describe, DescribeError, Reach, StatementShape};
+use types::{Column, DescribeError, DescribeStatement, ReferencedObjects, StatementShape};
 
 use crate::columns;
 use crate::error::{Error, ServerError};
 use crate::plan::{BACK_TO_SAVEPOINT, For, Planned, RELEASE, SAVEPOINT, plan};
-use crate::reach::reach;
-use crate::session::{Outcome, RawColumn, Session, Step};
+use crate::referenced_objects::referenced_objects;
+use crate::session::{FieldDescription, PipelineStatement, Session, StatementResult};
 use crate::type_catalog::TypeCatalog;
-use crate::write::Writer;
+use crate::writer_pool::WriterPool;
 
 /// How long describing a statement may take: a table that somebody has locked must not stop a start-up for ever.
 const DESCRIBE_DEADLINE: Duration = Duration::from_secs(30);
@@ -31,14 +31,14 @@ from pg_catalog.pg_attribute a join pg_catalog.pg_class c on c.oid = a.attrelid 
 left join pg_catalog.pg_index i on i.indrelid = a.attrelid and i.indisprimary and a.attnum = any(i.indkey::smallint[]) \
 where a.attrelid = $1 and a.attnum = $2 and not a.attisdropped";
 
-impl Describe for Writer {
+impl DescribeStatement for WriterPool {
     async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
         let deadline = Instant::now() + DESCRIBE_DEADLINE;
         let answer = match self.describe_once(sql, param_types, deadline).await {
             // The session may have died in the pool (PostgreSQL restarted): a fresh one can be asked the same.
             Err(Error::Lost(error)) => {
                 tracing::info!(%error, "a pooled connection was lost; describing again on a fresh one");
-                self.forget_idle();
+                self.invalidate_idle();
                 self.describe_once(sql, param_types, deadline).await
             }
             answer => answer,
@@ -47,7 +47,7 @@ impl Describe for Writer {
     }
 }
 
-impl Writer {
+impl WriterPool {
     /// The inner result is PostgreSQL's judgement of `sql`; the outer error says that it could not be had.
     async fn describe_once(
         &self,
@@ -55,7 +55,7 @@ impl Writer {
         param_types: &[u32],
         deadline: Instant,
     ) -> Result<Result<StatementShape, DescribeError>, Error> {
-        let mut lease = self.lease(deadline).await?;
+        let mut lease = self.acquire(deadline).await?;
         tokio::time::timeout_at(deadline, ask_on(lease.session(), sql, param_types))
             .await
             .unwrap_or(Err(Error::Deadline))
@@ -87,7 +87,7 @@ async fn ask_here(
     let raw = match session.describe(DESCRIBED, sql, param_types).await {
         // What may go well the next time (a timeout, a server that goes down) says nothing about the text, and neither
         // does an error in one of the questions of our own below.
-        Err(Error::Server(error)) if !error.retryable() => return Ok(Err(refused(*error))),
+        Err(Error::Server(error)) if !error.is_retryable() => return Ok(Err(refused(*error))),
         answer => answer?,
     };
     // Not those that are known already: a type may have changed since (ALTER TYPE .. ADD VALUE), and describing is how
@@ -96,7 +96,10 @@ async fn ask_here(
     let params = types.resolve_all(session, &raw.params).await?;
     let planned = plan(session, around, DESCRIBED, For::AnyValues(params.len())).await?;
     if around.is_some() && matches!(planned, Planned::Refused(_)) {
-        session.run(&[BACK_TO_SAVEPOINT, RELEASE].map(Step::plain)).await.map_err(|failed| failed.error)?;
+        session
+            .run(&[BACK_TO_SAVEPOINT, RELEASE].map(PipelineStatement::without_params))
+            .await
+            .map_err(|failed| failed.error)?;
     }
     let Some(raw_columns) = raw.columns else {
         return Ok(match planned {
@@ -110,7 +113,12 @@ async fn ask_here(
                 hint: None,
                 position: None,
             }),
-            planned => Ok(StatementShape { params, columns: None, key: Vec::new(), reach: planned.reach() }),
+            planned => Ok(StatementShape {
+                params,
+                columns: None,
+                key: Vec::new(),
+                referenced_objects: planned.referenced_objects(),
+            }),
         });
     };
     let mut columns = columns::resolve(&types, session, &raw_columns).await?;
@@ -121,7 +129,7 @@ async fn ask_here(
         }
     }
     let key = key(&columns, &raw_columns, &sources);
-    Ok(Ok(StatementShape { params, columns: Some(columns), key, reach: planned.reach() }))
+    Ok(Ok(StatementShape { params, columns: Some(columns), key, referenced_objects: planned.referenced_objects() }))
 }
 
 fn refused(error: ServerError) -> DescribeError {
@@ -138,7 +146,7 @@ struct ColumnSource {
     key_columns: Option<usize>,
 }
 
-async fn sources(session: &mut Session, columns: &[RawColumn]) -> Result<Vec<ColumnSource>, Error> {
+async fn sources(session: &mut Session, columns: &[FieldDescription]) -> Result<Vec<ColumnSource>, Error> {
     let places: Vec<[Option<String>; 2]> = columns
         .iter()
         .map(|column| {
@@ -146,10 +154,10 @@ async fn sources(session: &mut Session, columns: &[RawColumn]) -> Result<Vec<Col
             [Some(table.to_string()), Some(number.to_string())]
         })
         .collect();
-    let steps: Vec<Step<'_>> =
-        places.iter().map(|place| Step { sql: SOURCE_SQL, params: place, param_types: &[] }).collect();
+    let steps: Vec<PipelineStatement<'_>> =
+        places.iter().map(|place| PipelineStatement { sql: SOURCE_SQL, params: place, param_types: &[] }).collect();
     let outcomes = session.run(&steps).await.map_err(|failed| failed.error)?;
-    let source = |outcome: &Outcome| match outcome.rows.first().map(Vec::as_slice) {
+    let source = |outcome: &StatementResult| match outcome.rows.first().map(Vec::as_slice) {
         Some([not_null, key_columns]) => ColumnSource {
             not_null: not_null.as_deref() == Some("t"),
             key_columns: key_columns.as_deref().and_then(|count| count.parse().ok()),
@@ -160,7 +168,7 @@ async fn sources(session: &mut Session, columns: &[RawColumn]) -> Result<Vec<Col
 }
 
 /// The columns of the primary keys that are there as a whole.
-fn key(columns: &[Column], raw: &[RawColumn], sources: &[ColumnSource]) -> Vec<String> {
+fn key(columns: &[Column], raw: &[FieldDescription], sources: &[ColumnSource]) -> Vec<String> {
     let place = |index: usize| raw.get(index).and_then(|column| column.source);
     let is_whole = |table: u32, key_columns: usize| {
         let parts = (0..sources.len()).filter(|&index| sources.get(index).is_some_and(|it| it.key_columns.is_some()));
@@ -183,12 +191,12 @@ impl Planned {
         }
     }
 
-    fn reach(&self) -> Reach {
+    fn referenced_objects(&self) -> ReferencedObjects {
         match self {
-            Self::Plan(plan) => reach(plan),
-            Self::Utility => Reach::Unplanned("it is a command".to_owned()),
-            Self::Refused(error) if error.sqlstate == "42501" => Reach::Forbidden(error.message.clone()),
-            Self::Refused(error) => Reach::Unplanned(error.to_string()),
+            Self::Plan(plan) => referenced_objects(plan),
+            Self::Utility => ReferencedObjects::Unplanned("it is a command".to_owned()),
+            Self::Refused(error) if error.sqlstate == "42501" => ReferencedObjects::Forbidden(error.message.clone()),
+            Self::Refused(error) => ReferencedObjects::Unplanned(error.to_string()),
         }
     }
 }

@@ -58,7 +58,7 @@ pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(bytes).map_err(|_| {
         Error::Server(Box::new(ServerError {
             hint: Some(ENCODING_HINT.to_owned()),
-            ..ServerError::ours("22021", "the answer is not UTF-8, which is the client encoding here")
+            ..ServerError::synthetic("22021", "the answer is not UTF-8, which is the client encoding here")
         }))
     })
 }
@@ -69,7 +69,7 @@ pub(crate) const ENCODING_HINT: &str =
 
 impl ServerError {
     /// An error of ours in the form of PostgreSQL's own.
-    pub(crate) fn ours(sqlstate: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn synthetic(sqlstate: &str, message: impl Into<String>) -> Self {
         let (severity, sqlstate, message) = ("ERROR".to_owned(), sqlstate.to_owned(), message.into());
         Self { severity, sqlstate, message, ..Self::default() }
     }
@@ -113,7 +113,7 @@ impl ServerError {
     /// function is gone, has another type, or `*` has other columns. Of a statement that fitted once, it means that the
     /// database has changed.
     #[must_use]
-    pub fn is_outdated(&self) -> bool {
+    pub fn is_schema_drift(&self) -> bool {
         let analysed = self.position.is_some()
             && matches!(
                 self.sqlstate.as_str(),
@@ -126,7 +126,7 @@ impl ServerError {
     /// Whether the same statement may succeed when it is tried again: serialization failures and deadlocks (class 40),
     /// a lock not had (55P03), no resources (53), the server going down or a cancel (57).
     #[must_use]
-    pub fn retryable(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         let class = self.sqlstate.get(..2).unwrap_or_default();
         matches!(class, "40" | "53" | "57" | "58") || self.sqlstate == "55P03"
     }
@@ -149,7 +149,7 @@ pub enum ConnectError {
         /// The operating system's words.
         reason: String,
         /// Whether it is what a server that is just being started or restarted looks like.
-        is_passing: bool,
+        is_transient: bool,
     },
     /// No answer in time.
     #[error("Cannot connect to database at [{place}]: no answer within {timeout_ms} ms")]
@@ -204,9 +204,9 @@ impl ConnectError {
     }
 
     /// Whether it may be different in a moment: the server is going down, coming up or full.
-    pub(crate) fn is_passing(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable { is_passing, .. } => *is_passing,
+            Self::Unreachable { is_transient, .. } => *is_transient,
             Self::TimedOut { .. } => true,
             Self::Refused { error, .. } => {
                 error.sqlstate.starts_with("57")
@@ -217,15 +217,15 @@ impl ConnectError {
     }
 
     /// Whether there is a server that said so. A pooler without one does not tell why.
-    pub(crate) fn is_answer(&self) -> bool {
+    pub(crate) fn is_server_response(&self) -> bool {
         matches!(self, Self::Refused { error, .. } if error.sqlstate != POOLER_SAYS)
     }
 
     /// Whether the same call may succeed later without anybody changing the configuration.
-    fn retryable(&self) -> bool {
+    fn is_retryable(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::TimedOut { .. } => true,
-            Self::Refused { error, .. } => error.retryable() || error.sqlstate == POOLER_SAYS,
+            Self::Refused { error, .. } => error.is_retryable() || error.sqlstate == POOLER_SAYS,
             Self::Authentication(_) | Self::DatabaseMissing(_) | Self::Pooled { .. } => false,
         }
     }
@@ -235,7 +235,7 @@ impl ConnectError {
         if failures.len() == 1 {
             return failures.remove(0);
         }
-        let is_passing = failures.iter().any(Self::is_passing);
+        let is_transient = failures.iter().any(Self::is_transient);
         let mut reasons: Vec<String> = failures.iter().map(ToString::to_string).collect();
         reasons.dedup();
         let reason = match reasons.as_slice() {
@@ -244,7 +244,7 @@ impl ConnectError {
             [_] => return failures.remove(0),
             reasons => reasons.join("; "),
         };
-        Self::Unreachable { place, reason, is_passing }
+        Self::Unreachable { place, reason, is_transient }
     }
 }
 
@@ -252,7 +252,7 @@ impl ConnectError {
 impl From<&ConnectError> for Failure {
     fn from(error: &ConnectError) -> Self {
         let failure = Self::new(ErrorCode::DatabaseUnavailable, error.to_string());
-        if error.retryable() {
+        if error.is_retryable() {
             return failure;
         }
         Self { retryable: false, ..failure }.hint(TELL_THE_OPERATOR)
@@ -298,10 +298,10 @@ pub enum Error {
     Deadline,
     /// Whoever takes the rows has gone.
     #[error("nobody takes the rows any more")]
-    Unread,
+    ReceiverDropped,
     /// The deadline passed before a session came free.
     #[error("all {sessions} connections of this server were in use until the deadline")]
-    Busy {
+    PoolTimeout {
         /// How many there may be.
         sessions: usize,
     },
@@ -310,7 +310,7 @@ pub enum Error {
 impl Error {
     /// What PostgreSQL said, if it was PostgreSQL.
     #[must_use]
-    pub fn server(&self) -> Option<&ServerError> {
+    pub fn server_error(&self) -> Option<&ServerError> {
         match self {
             Self::Server(error) => Some(error),
             _ => None,

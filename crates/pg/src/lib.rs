@@ -1,4 +1,4 @@
-//! The PostgreSQL execution core: connecting ([`Target`]), sessions and their pools, the read path ([`Reader`]), and
+//! The PostgreSQL execution core: connecting ([`ConnectOptions`]), sessions and their pools, the read path ([`Reader`]), and
 //! values between PostgreSQL's text form and JSON ([`value`]).
 //!
 //! It opens connections, and nobody else does. It knows nothing of tools, manifests, the ledger or MCP, and takes no
@@ -9,37 +9,41 @@
 //! `describe` says what a statement takes and gives, for `manifest`; `types` knows a type by its oid.
 
 mod columns;
+mod connect_options;
 mod describe;
 mod error;
-mod execute;
 mod plan;
 mod pool;
 mod pooler;
-mod reach;
 mod read;
+mod referenced_objects;
 mod search_path;
 mod session;
-mod target;
+mod sql_executor;
 mod type_catalog;
 pub mod value;
 mod wire;
-mod write;
+mod writer_pool;
 
-pub use error::{ConnectError, Error, ServerError};
-pub use execute::{
-    Begin, Chunk, Completed, DbExecutor, Delivery, Described, Direct, Executing, Failed, IsolationLevel, Outlet, Place,
-    Query, Transaction,
+pub use connect_options::{
+    Address, AuthMethod, AuthPolicy, ChannelBinding, ClientCertificate, ConnectEnvironment, ConnectOptions,
+    ConnectOptionsError, Conninfo, DEFAULT_CONNECT_TIMEOUT, Keepalive, ParameterOrigins, Pooler, RootCertificates,
+    SslMode, TargetSessionAttrs, TlsOptions,
 };
-pub use pool::{Lease, Pool, PoolUse};
-pub use pooler::{Pooled, examine_pooler};
-pub use reach::reach;
-pub use read::{Layer, ReadError, ReadLimits, ReadRequest, Reader, ResultSet, Room, RowForm, TruncatedBy};
+pub use error::{ConnectError, Error, ServerError};
+pub use pool::{Pool, PoolStatus, PooledSession};
+pub use pooler::{PoolerReport, probe_pooler};
+pub use read::{Layer, ReadError, ReadLimits, ReadRequest, Reader, ResponsePermit, ResultSet, RowFormat, TruncatedBy};
+pub use referenced_objects::referenced_objects;
 pub use search_path::{SearchPath, UntrustedSchema};
-pub use session::{Explained, Keep, Outcome, RawColumn, RawShape, Session, SessionSettings, Step, StepError, Whole};
-pub use target::{
-    Address, AuthMethod, ChannelBinding, ClientCertificate, Conninfo, DEFAULT_CONNECT_TIMEOUT, Keepalive, Login,
-    Origins, Pooler, Roots, SessionAttrs, Surroundings, Target, TargetError, Tls, TlsMode,
+pub use session::{
+    CompleteResult, FieldDescription, PipelineError, PipelineStatement, PlanResult, RowRetention, Session,
+    SessionSettings, StatementDescription, StatementResult,
+};
+pub use sql_executor::{
+    BoxFuture, DirectExecutor, ExecuteError, IsolationLevel, NamedSession, Query, QueryDescription, QueryEvent,
+    QuerySummary, RowDelivery, RowSink, SqlExecutor, Transaction, TransactionOptions,
 };
 pub use type_catalog::TypeCatalog;
 pub use wire::scram_verifier;
-pub use write::Writer;
+pub use writer_pool::WriterPool;

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::error::{Error, ServerError};
-use crate::session::ground::setting;
-use crate::session::{Session, Step};
+use crate::session::pooler_transaction::setting;
+use crate::session::{PipelineStatement, Session};
 use crate::value;
 
 /// A plan that cannot be made fails the transaction. Nothing of an agent's runs behind a savepoint: a conflict with recovery
@@ -84,7 +84,7 @@ impl For<'_> {
 
 async fn explain(session: &mut Session, before: &[&str], explain: &str, behind: &[&str]) -> Result<Planned, Error> {
     let texts = before.iter().chain(std::iter::once(&explain)).chain(behind).copied();
-    let outcome = session.run_large(&texts.map(Step::plain).collect::<Vec<_>>()).await;
+    let outcome = session.run_large(&texts.map(PipelineStatement::without_params).collect::<Vec<_>>()).await;
     session.forget(explain)?;
     match outcome {
         Ok(outcomes) => {
@@ -100,7 +100,7 @@ async fn explain(session: &mut Session, before: &[&str], explain: &str, behind: 
             })
         }
         Err(failed) => match failed.error {
-            Error::Server(error) if !error.retryable() => Ok(Planned::Refused(error)),
+            Error::Server(error) if !error.is_retryable() => Ok(Planned::Refused(error)),
             error => Err(error),
         },
     }

@@ -8,14 +8,14 @@ use deadpool::managed::{self, Metrics, Object, Pool as Deadpool, RecycleError, R
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::connect_options::ConnectOptions;
 use crate::error::{ConnectError, Error};
-use crate::session::{Outcome, Session, SessionSettings, Step};
-use crate::target::Target;
+use crate::session::{PipelineStatement, Session, SessionSettings, StatementResult};
 use crate::wire;
 
 #[derive(Debug)]
 struct Manager {
-    target: Target,
+    target: ConnectOptions,
     settings: SessionSettings,
     /// When a connection was last found lost: whatever is older is not trusted.
     lost: Mutex<Option<std::time::Instant>>,
@@ -24,7 +24,7 @@ struct Manager {
 }
 
 impl Manager {
-    fn forget_idle(&self) {
+    fn invalidate_idle(&self) {
         *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::time::Instant::now());
     }
 
@@ -47,13 +47,13 @@ impl managed::Manager for Manager {
         }
         if session.is_reusable() && self.is_trusted(metrics) {
             // A cleaning takes as long as an answer to a probe.
-            match tokio::time::timeout(self.target.keepalive.probe_timeout, session.settle()).await {
+            match tokio::time::timeout(self.target.keepalive.probe_timeout, session.await_reset()).await {
                 Ok(Ok(())) => {
                     session.push_probe();
                     return Ok(());
                 }
                 Ok(Err(_)) => {}
-                Err(_) => self.forget_idle(),
+                Err(_) => self.invalidate_idle(),
             }
         }
         // Its successor must not find it still there. Of a server that cannot be reached, nobody hears anyway.
@@ -70,7 +70,7 @@ pub struct Pool {
 
 /// How a pool stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PoolUse {
+pub struct PoolStatus {
     /// The most sessions that it opens.
     pub max: usize,
     /// Sessions that are lent, or are being stopped.
@@ -101,7 +101,7 @@ const GRACE: Duration = Duration::from_millis(10);
 impl Pool {
     /// A pool that opens a session when one is needed, at most `sessions` at once.
     #[must_use]
-    pub fn new(target: Target, settings: SessionSettings, sessions: usize) -> Self {
+    pub fn new(target: ConnectOptions, settings: SessionSettings, sessions: usize) -> Self {
         let manager = Manager { target, settings, lost: Mutex::default(), stopping: TaskTracker::new() };
         let builder = Deadpool::builder(manager).max_size(sessions).runtime(Runtime::Tokio1);
         let pool = builder.build().unwrap_or_else(|_| unreachable!("a pool with a runtime can be built"));
@@ -111,16 +111,16 @@ impl Pool {
     /// A session, before `deadline`.
     ///
     /// # Errors
-    /// [`Error::Busy`] if none came free in time, [`Error::Deadline`] if connecting took too long, or why none could be
+    /// [`Error::PoolTimeout`] if none came free in time, [`Error::Deadline`] if connecting took too long, or why none could be
     /// opened.
-    pub async fn lease(&self, deadline: Instant) -> Result<Lease, Error> {
+    pub async fn acquire(&self, deadline: Instant) -> Result<PooledSession, Error> {
         let wait = Some(deadline.saturating_duration_since(Instant::now()));
         let timeouts = Timeouts { wait, create: None, recycle: None };
         match tokio::time::timeout_at(deadline + GRACE, self.pool.timeout_get(&timeouts)).await {
-            Ok(Ok(session)) => Ok(Lease { session: Some(session), since: Instant::now() }),
+            Ok(Ok(session)) => Ok(PooledSession { session: Some(session), since: Instant::now() }),
             Ok(Err(managed::PoolError::Backend(error))) => Err(Error::Connect(error)),
             Ok(Err(managed::PoolError::Timeout(TimeoutType::Wait))) => {
-                Err(Error::Busy { sessions: self.pool.status().max_size })
+                Err(Error::PoolTimeout { sessions: self.pool.status().max_size })
             }
             Ok(Err(error)) => Err(Error::Lost(std::io::Error::other(error.to_string()))),
             Err(_) => Err(Error::Deadline),
@@ -131,14 +131,14 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Pool::lease`]; why it could not connect, if that is how it ended.
-    pub(crate) async fn lease_to_read(&self, deadline: Instant) -> Result<Lease, Error> {
+    pub(crate) async fn acquire_with_retry(&self, deadline: Instant) -> Result<PooledSession, Error> {
         let mut pause = FIRST_PAUSE;
         let mut failure = None;
-        let patience = Instant::now() + PATIENCE_WITH_NOBODY;
+        let read_timeout = Instant::now() + PATIENCE_WITH_NOBODY;
         loop {
-            match (self.lease(deadline).await, failure.take()) {
+            match (self.acquire(deadline).await, failure.take()) {
                 (Err(Error::Connect(error)), _)
-                    if error.is_passing() && (error.is_answer() || Instant::now() < patience) =>
+                    if error.is_transient() && (error.is_server_response() || Instant::now() < read_timeout) =>
                 {
                     failure = Some(Error::Connect(error));
                 }
@@ -158,11 +158,11 @@ impl Pool {
 
     /// Whether a read that ended like this is worth another try on a fresh session: its backend is gone, or somebody
     /// cancelled it. It was not us, and not a timeout: these do not come before `deadline`.
-    pub(crate) fn may_read_again(&self, error: &Error, deadline: Instant) -> bool {
+    pub(crate) fn should_retry_read(&self, error: &Error, deadline: Instant) -> bool {
         match error {
             Error::Lost(error) => {
                 tracing::info!(%error, "a connection was lost; reading again on a fresh one");
-                self.forget_idle();
+                self.invalidate_idle();
                 true
             }
             Error::Server(error) if error.sqlstate == "57014" && Instant::now() < deadline => {
@@ -175,9 +175,9 @@ impl Pool {
 
     /// How it stands now.
     #[must_use]
-    pub fn usage(&self) -> PoolUse {
+    pub fn status(&self) -> PoolStatus {
         let status = self.pool.status();
-        PoolUse {
+        PoolStatus {
             max: status.max_size,
             in_use: status.size.saturating_sub(status.available),
             idle: status.available,
@@ -187,7 +187,7 @@ impl Pool {
 
     /// Where the sessions go.
     #[must_use]
-    pub fn target(&self) -> &Target {
+    pub fn target(&self) -> &ConnectOptions {
         &self.pool.manager().target
     }
 
@@ -203,15 +203,15 @@ impl Pool {
 
     /// The server has restarted, or so it seems: no session of before is lent again. Those that lie idle end when their places
     /// are needed.
-    pub fn forget_idle(&self) {
-        self.pool.manager().forget_idle();
+    pub fn invalidate_idle(&self) {
+        self.pool.manager().invalidate_idle();
     }
 }
 
-/// A session on loan. Given back by drop if it is idle; otherwise the server is asked to stop what it is doing and the
+/// A session on loan. KeywordValues back by drop if it is idle; otherwise the server is asked to stop what it is doing and the
 /// session is thrown away, so that neither the work nor a late cancel can reach the next caller.
 #[derive(Debug)]
-pub struct Lease {
+pub struct PooledSession {
     session: Option<Object<Manager>>,
     since: Instant,
 }
@@ -228,7 +228,7 @@ const MAX_UNDELIVERED: usize = 3;
 /// How long the server has to take a cancel request in.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Lease {
+impl PooledSession {
     /// The session.
     pub fn session(&mut self) -> &mut Session {
         self.session.as_mut().unwrap_or_else(|| unreachable!("a lease holds its session until it is dropped"))
@@ -238,8 +238,13 @@ impl Lease {
     ///
     /// # Errors
     /// [`Error::Deadline`], or whatever the session says.
-    pub async fn ask(&mut self, sql: &str, params: &[Option<String>], deadline: Instant) -> Result<Outcome, Error> {
-        let step = Step { sql, params, param_types: &[] };
+    pub async fn run_one(
+        &mut self,
+        sql: &str,
+        params: &[Option<String>],
+        deadline: Instant,
+    ) -> Result<StatementResult, Error> {
+        let step = PipelineStatement { sql, params, param_types: &[] };
         let Ok(ran) = tokio::time::timeout_at(deadline, self.session().run_large(&[step])).await else {
             self.suspect_silence();
             return Err(Error::Deadline);
@@ -253,7 +258,7 @@ impl Lease {
         let Some(session) = &self.session else { return };
         if let Some(pool) = Object::pool(session).filter(|_| session.connection.last_heard < self.since) {
             tracing::info!(backend_pid = session.backend_pid(), "nothing was heard until the deadline");
-            pool.manager().forget_idle();
+            pool.manager().invalidate_idle();
         }
     }
 
@@ -265,7 +270,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for PooledSession {
     fn drop(&mut self) {
         if let Some(session) = self.session.take_if(|session| !session.is_reusable()) {
             stop(session);
@@ -276,7 +281,7 @@ impl Drop for Lease {
 /// Its place in the pool stays taken until the backend is gone, so that there are never more of them than there may be.
 fn stop(mut session: Object<Manager>) {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return drop(Object::take(session)) };
-    if session.is_lost() {
+    if session.is_broken() {
         return drop(Object::take(session));
     }
     let stopping = Object::pool(&session).map(|pool| pool.manager().stopping.clone()).unwrap_or_default();
@@ -308,7 +313,7 @@ async fn interrupt(session: &mut Session) {
             undelivered += 1;
             tracing::debug!(backend_pid = session.backend_pid(), "the server did not take the cancel request");
         }
-        if tokio::time::timeout(pause, session.connection.until_quiet()).await.is_ok() {
+        if tokio::time::timeout(pause, session.connection.drain_responses()).await.is_ok() {
             return;
         }
         pause = (pause * 2).min(LONGEST_STOP_PAUSE);

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use crate::connect_options::ConnectOptions;
 use crate::error::Error;
-use crate::session::{Session, SessionSettings, Step};
-use crate::target::Target;
+use crate::session::{PipelineStatement, Session, SessionSettings};
 
 /// What a pooler does with the backends that it lends. `None`: that could not be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pooled {
+pub struct PoolerReport {
     /// Whether there is one at all.
     pub is_there: bool,
     /// Whether what a transaction has left in a backend is still there for the next one (no `server_reset_query_always`).
@@ -31,13 +31,13 @@ const EXAMINE_TIMEOUT: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// Whatever the connection or the server says; [`Error::Deadline`] if it has not said all of it within 20 s.
-pub async fn examine_pooler(target: &Target) -> Result<Pooled, Error> {
+pub async fn probe_pooler(target: &ConnectOptions) -> Result<PoolerReport, Error> {
     tokio::time::timeout(EXAMINE_TIMEOUT, examine(target)).await.unwrap_or(Err(Error::Deadline))
 }
 
-async fn examine(target: &Target) -> Result<Pooled, Error> {
+async fn examine(target: &ConnectOptions) -> Result<PoolerReport, Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
-    let backend = Step::plain("select pg_catalog.pg_backend_pid()");
+    let backend = PipelineStatement::without_params("select pg_catalog.pg_backend_pid()");
     let rows = session.run(&[backend]).await.map_err(|failed| failed.error)?;
     let process = rows.first().and_then(|outcome| outcome.rows.first()?.first()?.clone());
     let is_there = process.is_some_and(|process| process != session.backend_pid().to_string());
@@ -50,7 +50,7 @@ async fn examine(target: &Target) -> Result<Pooled, Error> {
         keeps_settings = keeps(&mut session, &format!("mark {try_no}")).await?;
     }
     session.close().await;
-    Ok(Pooled { is_there, keeps_settings, renames_statements })
+    Ok(PoolerReport { is_there, keeps_settings, renames_statements })
 }
 
 /// Whether SQL does not find what the protocol has prepared in the same transaction.
@@ -58,7 +58,7 @@ async fn renames(session: &mut Session) -> Result<bool, Error> {
     session.begin(None, &[]).await.map_err(|failed| failed.error)?;
     session.describe(PREPARED, "select 1", &[]).await?;
     let execute = format!("execute {PREPARED}");
-    let found = session.run(&[Step::plain(&execute)]).await;
+    let found = session.run(&[PipelineStatement::without_params(&execute)]).await;
     session.roll_back().await?;
     match found.map_err(|failed| failed.error) {
         Ok(_) => Ok(false),
@@ -73,12 +73,15 @@ async fn keeps(session: &mut Session, mark: &str) -> Result<Option<bool>, Error>
     let mark = mark.to_owned();
     let set = format!("select pg_catalog.set_config('{MARK}', $1, false)");
     let params = [Some(mark.clone())];
-    let steps = [Step { sql: &set, params: &params, param_types: &[] }, Step::plain(MARKED_SQL)];
+    let steps = [
+        PipelineStatement { sql: &set, params: &params, param_types: &[] },
+        PipelineStatement::without_params(MARKED_SQL),
+    ];
     let before = session.run(&steps).await.map_err(|failed| failed.error)?;
     let reset = format!("reset {MARK}");
-    let steps = [Step::plain(MARKED_SQL), Step::plain(&reset)];
+    let steps = [PipelineStatement::without_params(MARKED_SQL), PipelineStatement::without_params(&reset)];
     let after = session.run(&steps).await.map_err(|failed| failed.error)?;
-    let row = |outcome: Option<&crate::session::Outcome>| {
+    let row = |outcome: Option<&crate::session::StatementResult>| {
         outcome
             .and_then(|outcome| <[Option<String>; 2]>::try_from(outcome.rows.first()?.clone()).ok())
             .unwrap_or_default()

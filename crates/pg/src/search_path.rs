@@ -1,9 +1,9 @@
 //! The search path of reads: the schemas of the login's own path in which no other user can put a function in front of what
 //! an agent calls (PostgreSQL manual, "Schemas", "Usage Patterns").
 
+use crate::connect_options::ConnectOptions;
 use crate::error::Error;
-use crate::session::{Session, SessionSettings, Step};
-use crate::target::Target;
+use crate::session::{PipelineStatement, Session, SessionSettings};
 use crate::value::{identifier, text_array};
 
 /// The search path of a login, without the schemas that cannot be trusted. PostgreSQL's own schema always comes first, and
@@ -44,15 +44,18 @@ impl SearchPath {
     ///
     /// # Errors
     /// Whatever the connection or the server says.
-    pub async fn of_login(target: &Target) -> Result<Self, Error> {
+    pub async fn load(target: &ConnectOptions) -> Result<Self, Error> {
         // Every name in the two statements that run under the login's own path is qualified.
         let settings = SessionSettings::default().with_login_search_path();
         let mut session = Session::connect(target, &settings).await?;
-        let steps = [Step::plain(LOGIN_PATH_SQL)];
+        let steps = [PipelineStatement::without_params(LOGIN_PATH_SQL)];
         let outcomes = session.run(&steps).await.map_err(|failed| failed.error)?;
         let path = outcomes.into_iter().flat_map(|outcome| outcome.rows).flatten().flatten().next();
         let params = [Some(path.unwrap_or_else(|| text_array(&[])))];
-        let steps = [Step::plain(PIN_SQL), Step { sql: CREATORS_SQL, params: &params, param_types: &[] }];
+        let steps = [
+            PipelineStatement::without_params(PIN_SQL),
+            PipelineStatement { sql: CREATORS_SQL, params: &params, param_types: &[] },
+        ];
         let mut outcomes = session.run(&steps).await.map_err(|failed| failed.error)?;
         session.close().await;
         let mut path = Self::default();

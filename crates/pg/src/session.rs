@@ -1,9 +1,9 @@
 //! A session: statements in, rows of text out. Knows nothing of JSON, of pools or of what its statements mean.
 
-mod clean;
-pub(crate) mod ground;
+pub(crate) mod pooler_transaction;
+mod reset;
+mod run_to_completion;
 mod settings;
-mod whole;
 
 use std::collections::HashMap;
 use std::io;
@@ -12,18 +12,18 @@ use std::time::Duration;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{CommandCompleteBody, DataRowBody, Message, RowDescriptionBody};
 
+use crate::connect_options::{ConnectOptions, Pooler};
 use crate::error::{ConnectError, Error, ServerError, utf8};
-use crate::read::{Around, Remembered};
-use crate::target::{Pooler, Target};
-use crate::wire::{self, CancelKey, Connection, Tx};
-use ground::Ground;
+use crate::read::{StatementCache, TransactionSettings};
+use crate::wire::{self, CancelKey, Connection, TransactionStatus};
+use pooler_transaction::TransactionPreamble;
+pub use run_to_completion::{CompleteResult, PlanResult, RowRetention};
 pub use settings::SessionSettings;
 pub(crate) use settings::check_client;
-pub use whole::{Explained, Keep, Whole};
 
 /// One statement of a pipeline.
 #[derive(Debug, Clone, Copy)]
-pub struct Step<'a> {
+pub struct PipelineStatement<'a> {
     /// One statement. Prepared once a session and kept, so the number of different texts must be bounded.
     pub sql: &'a str,
     /// Its parameters in text form; `None` is SQL NULL.
@@ -32,26 +32,26 @@ pub struct Step<'a> {
     pub param_types: &'a [u32],
 }
 
-impl<'a> Step<'a> {
+impl<'a> PipelineStatement<'a> {
     /// A statement without parameters.
     #[must_use]
-    pub fn plain(sql: &'a str) -> Self {
+    pub fn without_params(sql: &'a str) -> Self {
         Self { sql, params: &[], param_types: &[] }
     }
 }
 
 /// What a statement gave back.
 #[derive(Debug, Clone, Default)]
-pub struct Outcome {
+pub struct StatementResult {
     /// Its result columns; empty for a statement that returns none.
-    pub columns: Vec<RawColumn>,
+    pub columns: Vec<FieldDescription>,
     /// Its rows, in text form.
     pub rows: Vec<Vec<Option<String>>>,
     /// The command tag, e.g. `INSERT 0 3`.
     pub tag: String,
 }
 
-impl Outcome {
+impl StatementResult {
     /// How many rows the command tag counts: the last word of `INSERT 0 3`, `UPDATE 2`, `SELECT 5`.
     #[must_use]
     pub fn rows_affected(&self) -> u64 {
@@ -61,7 +61,7 @@ impl Outcome {
 
 /// A result column as the server describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RawColumn {
+pub struct FieldDescription {
     /// The name, not necessarily unique.
     pub name: String,
     /// `pg_type.oid`; of the base type for a domain.
@@ -72,16 +72,16 @@ pub struct RawColumn {
 
 /// What Describe said.
 #[derive(Debug, Clone, Default)]
-pub struct RawShape {
+pub struct StatementDescription {
     /// `pg_type.oid` of each parameter.
     pub params: Vec<u32>,
     /// The result columns; `None` if the statement returns no rows.
-    pub columns: Option<Vec<RawColumn>>,
+    pub columns: Option<Vec<FieldDescription>>,
 }
 
 /// A pipeline that stopped.
 #[derive(Debug)]
-pub struct StepError {
+pub struct PipelineError {
     /// Which step, from 0. Those before it ran; those after it did not.
     pub step: usize,
     /// Why.
@@ -102,7 +102,7 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Session {
     pub(crate) connection: Connection,
     /// What a transaction begins with, if a pooler lends its backend.
-    ground: Option<Ground>,
+    ground: Option<TransactionPreamble>,
     /// What is prepared here under which name: the same text with other parameters is another statement.
     pub(crate) prepared: HashMap<(String, Vec<u32>), String>,
     /// How many names there were.
@@ -110,13 +110,13 @@ pub struct Session {
     /// How many statements are queued to be parsed that are not of the pipeline they will go out with.
     parses_ahead: usize,
     /// Whether the statements around a read are prepared (`read::frame`), or need not be, through a pooler.
-    pub(crate) is_framed: bool,
+    pub(crate) boundary_prepared: bool,
     /// The circumstances of the next read.
-    pub(crate) around: Around,
+    pub(crate) around: TransactionSettings,
     /// The statements of agents that are prepared.
-    pub(crate) remembered: Remembered,
+    pub(crate) remembered: StatementCache,
     /// The last thing that was sent leaves nothing of the call behind.
-    is_settling: bool,
+    reset_pending: bool,
     /// Whether names that are not qualified are looked up in PostgreSQL's own schema only.
     pub(crate) has_system_path: bool,
     /// The database has changed under a prepared statement: only a new session forgets it.
@@ -128,9 +128,9 @@ impl Session {
     ///
     /// # Errors
     /// [`ConnectError`], within the target's connect timeout.
-    pub async fn connect(target: &Target, settings: &SessionSettings) -> Result<Self, ConnectError> {
+    pub async fn connect(target: &ConnectOptions, settings: &SessionSettings) -> Result<Self, ConnectError> {
         let connection = wire::connect(target, settings).await?;
-        let ground = (target.pooler == Pooler::Transaction).then(|| Ground::new(settings));
+        let ground = (target.pooler == Pooler::Transaction).then(|| TransactionPreamble::new(settings));
         let is_pooled = ground.is_some();
         Ok(Self {
             connection,
@@ -138,10 +138,10 @@ impl Session {
             prepared: HashMap::new(),
             names: 0,
             parses_ahead: 0,
-            is_framed: is_pooled,
-            around: Around::default(),
-            remembered: Remembered::new(!is_pooled),
-            is_settling: false,
+            boundary_prepared: is_pooled,
+            around: TransactionSettings::default(),
+            remembered: StatementCache::new(!is_pooled),
+            reset_pending: false,
             has_system_path: settings.has_system_path(),
             outdated: false,
         })
@@ -150,35 +150,35 @@ impl Session {
     /// Whether nothing is under way and no transaction is open: only then may another call use it.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.connection.owed == 0 && self.connection.tx == Tx::Idle
+        self.connection.pending_syncs == 0 && self.connection.transaction_status == TransactionStatus::Idle
     }
 
     /// Whether a transaction block is open and has not failed.
     #[must_use]
     pub fn in_transaction(&self) -> bool {
-        self.connection.owed == 0 && self.connection.tx == Tx::Open
+        self.connection.pending_syncs == 0 && self.connection.transaction_status == TransactionStatus::Open
     }
 
     /// Whether a transaction is open or has failed, and nothing is under way.
     pub(crate) fn is_in_block(&self) -> bool {
-        self.is_settled() && self.connection.tx != Tx::Idle
+        self.in_sync() && self.connection.transaction_status != TransactionStatus::Idle
     }
 
     /// Whether nothing is under way, and it is known what the server says next.
     #[must_use]
-    pub fn is_settled(&self) -> bool {
-        self.connection.owed == 0 && !self.connection.is_lost
+    pub fn in_sync(&self) -> bool {
+        self.connection.pending_syncs == 0 && !self.connection.is_broken
     }
 
     /// Whether it can be lent again: idle, or about to be, and its prepared statements still fit the database.
     #[must_use]
     pub fn is_reusable(&self) -> bool {
-        (self.is_idle() || self.is_settling()) && !self.outdated
+        (self.is_idle() || self.reset_pending()) && !self.outdated
     }
 
     /// Whether nothing comes or goes on its connection any more, as far as anybody has noticed.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.connection.is_lost
+    pub(crate) fn is_broken(&self) -> bool {
+        self.connection.is_broken
     }
 
     /// Whether the server has ended it while it lay idle.
@@ -214,14 +214,18 @@ impl Session {
     /// "Pipelining"). Outside a transaction block the pipeline is a transaction of its own.
     ///
     /// # Errors
-    /// [`StepError`]: the step that failed, and how. After [`Error::Lost`] it is unknown what ran.
-    pub async fn run(&mut self, steps: &[Step<'_>]) -> Result<Vec<Outcome>, StepError> {
-        if self.is_pooled() && self.is_idle() { self.run_alone(steps).await } else { self.run_here(steps).await }
+    /// [`PipelineError`]: the step that failed, and how. After [`Error::Lost`] it is unknown what ran.
+    pub async fn run(&mut self, steps: &[PipelineStatement<'_>]) -> Result<Vec<StatementResult>, PipelineError> {
+        if self.is_pooled() && self.is_idle() {
+            self.run_in_transaction(steps).await
+        } else {
+            self.run_pipeline(steps).await
+        }
     }
 
     /// The same in whatever transaction there is.
-    async fn run_here(&mut self, steps: &[Step<'_>]) -> Result<Vec<Outcome>, StepError> {
-        let at = |step| move |error: io::Error| StepError { step, error: Error::Lost(error) };
+    async fn run_pipeline(&mut self, steps: &[PipelineStatement<'_>]) -> Result<Vec<StatementResult>, PipelineError> {
+        let at = |step| move |error: io::Error| PipelineError { step, error: Error::Lost(error) };
         let mut parsing = Vec::with_capacity(steps.len());
         let before = self.connection.pushed();
         for (index, step) in steps.iter().enumerate() {
@@ -231,7 +235,7 @@ impl Session {
                     self.connection.take_back(before);
                     self.parses_ahead = 0;
                     self.forget_unparsed(&parsing, 0);
-                    return Err(StepError { step: index, error });
+                    return Err(PipelineError { step: index, error });
                 }
             }
         }
@@ -244,7 +248,10 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::run`].
-    pub(crate) async fn run_large(&mut self, steps: &[Step<'_>]) -> Result<Vec<Outcome>, StepError> {
+    pub(crate) async fn run_large(
+        &mut self,
+        steps: &[PipelineStatement<'_>],
+    ) -> Result<Vec<StatementResult>, PipelineError> {
         let usual = std::mem::replace(&mut self.connection.max_message_bytes, MAX_PIPELINE_BYTES);
         let outcome = self.run(steps).await;
         self.connection.max_message_bytes = usual;
@@ -252,7 +259,7 @@ impl Session {
     }
 
     /// Queues one step; the name under which its statement is being prepared now, if it was not before.
-    fn push_step(&mut self, step: &Step<'_>) -> Result<Option<String>, Error> {
+    fn push_step(&mut self, step: &PipelineStatement<'_>) -> Result<Option<String>, Error> {
         if self.is_pooled() {
             self.push_unnamed(step.sql, step.params, step.param_types)?;
             self.connection.push_describe_portal("")?;
@@ -296,34 +303,39 @@ impl Session {
         Ok(())
     }
 
-    async fn collect(&mut self, steps: &[Step<'_>], parsing: Vec<Option<String>>) -> Result<Vec<Outcome>, StepError> {
+    async fn collect(
+        &mut self,
+        steps: &[PipelineStatement<'_>],
+        parsing: Vec<Option<String>>,
+    ) -> Result<Vec<StatementResult>, PipelineError> {
         let mut outcomes = Vec::with_capacity(steps.len());
-        let mut current = Outcome::default();
+        let mut current = StatementResult::default();
         let mut failure = None;
         let mut parsed = 0_usize;
         let ahead = std::mem::take(&mut self.parses_ahead);
         let mut bytes = 0;
         loop {
             let step = outcomes.len();
-            let message = self.connection.receive().await.map_err(|error| StepError { step, error })?;
+            let message = self.connection.receive().await.map_err(|error| PipelineError { step, error })?;
             match message {
                 Message::ParseComplete => parsed += 1,
                 Message::RowDescription(body) => {
-                    current.columns = raw_columns(&body).map_err(|error| StepError { step, error: error.into() })?;
+                    current.columns =
+                        raw_columns(&body).map_err(|error| PipelineError { step, error: error.into() })?;
                 }
                 Message::DataRow(body) => {
                     // With its header: a row of no columns takes room, too.
                     bytes += body.buffer().len() + ROW_HEADER_BYTES;
                     if bytes <= MAX_PIPELINE_BYTES {
-                        let row = raw_row(&body).inspect_err(|error| self.connection.give_up(error));
-                        current.rows.push(row.map_err(|error| StepError { step, error })?);
+                        let row = raw_row(&body).inspect_err(|error| self.connection.poison(error));
+                        current.rows.push(row.map_err(|error| PipelineError { step, error })?);
                     }
                 }
                 Message::CommandComplete(_) | Message::EmptyQueryResponse if step == steps.len() => {
                     let said = "protocol violation: more answers than statements";
                     let error = Error::Lost(io::Error::new(io::ErrorKind::InvalidData, said));
-                    self.connection.give_up(&error);
-                    return Err(StepError { step, error });
+                    self.connection.poison(&error);
+                    return Err(PipelineError { step, error });
                 }
                 Message::CommandComplete(body) => {
                     current.tag = tag(&body);
@@ -337,7 +349,7 @@ impl Session {
                     let is_new = parsing.get(step).is_some_and(Option::is_some);
                     self.outdated |= !is_new && error.as_ref().is_ok_and(|error| error.sqlstate == "0A000");
                     let error = error.map_or_else(Error::Lost, |error| Error::Server(Box::new(error)));
-                    failure = Some(StepError { step, error });
+                    failure = Some(PipelineError { step, error });
                 }
                 Message::ReadyForQuery(_) => break,
                 _ => {}
@@ -346,7 +358,7 @@ impl Session {
         self.forget_unparsed(&parsing, parsed.saturating_sub(ahead));
         if bytes > MAX_PIPELINE_BYTES && failure.is_none() {
             let error = Error::MessageTooLarge { size: bytes, limit: MAX_PIPELINE_BYTES };
-            failure = Some(StepError { step: outcomes.len().saturating_sub(1), error });
+            failure = Some(PipelineError { step: outcomes.len().saturating_sub(1), error });
         }
         failure.map_or(Ok(outcomes), Err)
     }
@@ -372,9 +384,9 @@ impl Session {
     ///
     /// # Errors
     /// Whatever the server or the connection says.
-    pub async fn batch(&mut self, own_text: &str) -> Result<(), Error> {
-        self.is_settling = false;
-        self.connection.push_own_text(own_text)?;
+    pub async fn batch_execute(&mut self, own_text: &str) -> Result<(), Error> {
+        self.reset_pending = false;
+        self.connection.push_simple_query(own_text)?;
         self.connection.flush().await?;
         self.finish().await
     }
@@ -384,7 +396,12 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Server`] if PostgreSQL does not take the text.
-    pub async fn describe(&mut self, name: &str, sql: &str, param_types: &[u32]) -> Result<RawShape, Error> {
+    pub async fn describe(
+        &mut self,
+        name: &str,
+        sql: &str,
+        param_types: &[u32],
+    ) -> Result<StatementDescription, Error> {
         self.connection.push_whole(|connection| {
             connection.push_close_statement(name)?;
             push_describe(connection, name, sql, param_types)
@@ -398,8 +415,8 @@ impl Session {
     }
 
     /// `bound` counts the statements before it that were bound.
-    pub(crate) async fn receive_shape(&mut self, bound: &mut usize) -> Result<RawShape, Error> {
-        let mut shape = RawShape::default();
+    pub(crate) async fn receive_shape(&mut self, bound: &mut usize) -> Result<StatementDescription, Error> {
+        let mut shape = StatementDescription::default();
         let mut failure = None;
         loop {
             match self.connection.receive().await? {
@@ -428,7 +445,7 @@ impl Session {
                     failure = Some(ServerError::from_fields(body.fields())?);
                 }
                 Message::ReadyForQuery(_) => {
-                    self.is_settling = false;
+                    self.reset_pending = false;
                     return failure.map_or(Ok(()), |error| Err(Error::Server(Box::new(error))));
                 }
                 _ => {}
@@ -451,7 +468,7 @@ fn too_many_params() -> ServerError {
     ServerError {
         hint: Some("Give many values as one array: ... = any($1).".to_owned()),
         // program_limit_exceeded
-        ..ServerError::ours("54000", format!("a statement takes at most {} parameters", u16::MAX))
+        ..ServerError::synthetic("54000", format!("a statement takes at most {} parameters", u16::MAX))
     }
 }
 
@@ -470,10 +487,10 @@ fn tag(body: &CommandCompleteBody) -> String {
     tag.get(..tag.floor_char_boundary(MAX_TAG_BYTES)).unwrap_or_default().to_owned()
 }
 
-pub(crate) fn raw_columns(body: &RowDescriptionBody) -> io::Result<Vec<RawColumn>> {
+pub(crate) fn raw_columns(body: &RowDescriptionBody) -> io::Result<Vec<FieldDescription>> {
     body.fields()
         .map(|field| {
-            Ok(RawColumn {
+            Ok(FieldDescription {
                 name: field.name().to_owned(),
                 type_oid: field.type_oid(),
                 source: (field.table_oid() != 0).then(|| (field.table_oid(), field.column_id())),

@@ -9,7 +9,7 @@ use tokio_postgres::types::{Kind, Type};
 use types::{CompositeField, PgType, Scalar, TypeKind};
 
 use crate::error::Error;
-use crate::session::{Session, Step};
+use crate::session::{PipelineStatement, Session};
 use crate::wire::Connection;
 
 /// What is known of a database's types. Shared by every session on that database.
@@ -252,11 +252,16 @@ impl Session {
         sql: &str,
         params: &[Option<String>],
     ) -> Result<Vec<Vec<Option<String>>>, Error> {
-        let step = Step { sql, params, param_types: &[] };
+        let step = PipelineStatement { sql, params, param_types: &[] };
         let outcomes = if self.has_system_path {
             self.run(&[step]).await
         } else {
-            self.run(&[Step::plain(SET_PATH_SQL), step, Step::plain(RESTORE_PATH_SQL)]).await
+            self.run(&[
+                PipelineStatement::without_params(SET_PATH_SQL),
+                step,
+                PipelineStatement::without_params(RESTORE_PATH_SQL),
+            ])
+            .await
         };
         let mut outcomes = outcomes.map_err(|failed| failed.error)?;
         Ok(outcomes.drain(..).nth(usize::from(!self.has_system_path)).map(|outcome| outcome.rows).unwrap_or_default())

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use ledger::Target;
+use ledger::ConnectOptions;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pg_embedded::{Cluster, Options, PackageManager, Search};
@@ -209,8 +209,8 @@ impl Database {
     }
 
     /// The same, read.
-    pub fn target(&self) -> Target {
-        Target::parse(&self.url()).expect("our own connection string")
+    pub fn target(&self) -> ConnectOptions {
+        ConnectOptions::parse(&self.url()).expect("our own connection string")
     }
 
     /// Its name.

@@ -57,7 +57,7 @@ pub use haproxy::HaProxy;
 pub use http::{HttpAnswer, HttpClient, HttpServer};
 pub use issuer::{KeyServer, SigningKey, now_s};
 pub use manifest::TestManifest;
-pub use mcp::{Client, Era, UserAnswer};
+pub use mcp::{Client, ProtocolGeneration, UserAnswer};
 pub use pgbouncer::PgBouncer;
 pub use process::{ProcessMemory, send_signal};
 pub use proxy::{ConnectionFault, FaultPoint, Proxy};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use mcp::{Client, ToolAnswer, UserAnswer};
+use mcp::{Client, ToolCallResult, UserAnswer};
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
@@ -152,7 +152,7 @@ impl Server {
 
     /// Calls a tool; its envelope, whose two forms must be the same.
     pub async fn call(&self, tool: &str, json: Value) -> Value {
-        let answer: ToolAnswer = self.client.call(tool, arguments(json)).await.expect("an answer");
+        let answer: ToolCallResult = self.client.call(tool, arguments(json)).await.expect("an answer");
         let text: Value = serde_json::from_str(&answer.text).expect("text content is JSON");
         assert_eq!(text, answer.envelope, "text and structured content are the same envelope");
         assert_eq!(answer.envelope["success"], !answer.is_error, "isError says the same as the envelope");

@@ -35,7 +35,7 @@ pub(crate) fn check(promised: &StatementShape, found: &[Column]) -> Result<(), F
 /// What an agent is told when a read tool of a manifest did not work.
 pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
     match error {
-        ReadError::Database(Error::Server(error)) if error.is_outdated() => {
+        ReadError::Database(Error::Server(error)) if error.is_schema_drift() => {
             Failure { sqlstate: Some(error.sqlstate.clone()), ..outdated(&error.message) }
         }
         // A position in the manifest's text means nothing to a caller, who does not see that.

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ledger::read::Room;
+use ledger::read::ResponsePermit;
 use manifest::{Access, Tier};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
@@ -142,7 +142,7 @@ pub struct ToolOutput {
     /// `data` of the envelope: an object, as the text that is sent.
     pub data: Box<RawValue>,
     /// The room that `data` takes until the client has taken it; large reads only.
-    pub room: Option<Room>,
+    pub room: Option<ResponsePermit>,
     /// The receipt; writes only.
     pub correlation_id: Option<CorrelationId>,
     /// Rows touched; writes that happened only.
@@ -160,7 +160,7 @@ impl ToolOutput {
     ///
     /// # Errors
     /// As [`ToolOutput::read`].
-    pub fn of_rows(data: &impl serde::Serialize, room: Option<Room>) -> ToolResult {
+    pub fn of_rows(data: &impl serde::Serialize, room: Option<ResponsePermit>) -> ToolResult {
         Self::read(data).map(|answer| Self { room, ..answer })
     }
 

@@ -9,6 +9,7 @@
 mod client_info;
 mod envelope;
 mod error_code;
+mod escape;
 mod ids;
 mod overlong;
 mod principal;
@@ -16,19 +17,18 @@ mod redaction;
 mod secret;
 mod statement;
 mod strict_json;
-mod visible;
 
 pub use client_info::{ClientInfo, trace_id};
 pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UNDO_TOOL, UndoCall};
 pub use error_code::ErrorCode;
+pub use escape::{quoted, visible};
 pub use ids::{CorrelationId, IdPrefix, ProposalId};
 pub use overlong::IdFinder;
-pub use principal::{AccountId, NoAccount, Principal};
+pub use principal::{AccountId, AccountIdError, Principal};
 pub use redaction::{REDACTED, Redaction};
 pub use secret::Secret;
 pub use statement::{
-    Column, CompositeField, Describe, DescribeError, PgType, Privilege, Reach, Scalar, StatementShape, TableUse,
-    TypeKind,
+    Column, CompositeField, DescribeError, DescribeStatement, PgType, Privilege, ReferencedObjects, Scalar,
+    StatementShape, TableAccess, TypeKind,
 };
-pub use strict_json::{NotStrict, check_strict_json};
-pub use visible::{quoted, visible};
+pub use strict_json::{StrictJsonError, check_strict_json};

@@ -28,21 +28,21 @@ impl AccountId {
 /// A text that cannot be an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an account takes 1 to 255 bytes without control characters")]
-pub struct NoAccount;
+pub struct AccountIdError;
 
 impl TryFrom<String> for AccountId {
-    type Error = NoAccount;
+    type Error = AccountIdError;
 
-    fn try_from(text: String) -> Result<Self, NoAccount> {
-        Self::new(text).ok_or(NoAccount)
+    fn try_from(text: String) -> Result<Self, AccountIdError> {
+        Self::new(text).ok_or(AccountIdError)
     }
 }
 
 impl std::str::FromStr for AccountId {
-    type Err = NoAccount;
+    type Err = AccountIdError;
 
-    fn from_str(text: &str) -> Result<Self, NoAccount> {
-        Self::new(text).ok_or(NoAccount)
+    fn from_str(text: &str) -> Result<Self, AccountIdError> {
+        Self::new(text).ok_or(AccountIdError)
     }
 }
 

@@ -147,12 +147,12 @@ pub struct StatementShape {
     /// The keys of several tables stand together. Empty if no table has its key there.
     pub key: Vec<String>,
     /// What it touches.
-    pub reach: Reach,
+    pub referenced_objects: ReferencedObjects,
 }
 
 /// What a statement's plan shows of what it touches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reach {
+pub enum ReferencedObjects {
     /// There is a plan.
     Planned {
         /// The schemas of its tables (views resolved) and of its functions, as far as a plan shows them; sorted.
@@ -166,7 +166,7 @@ pub enum Reach {
         locks: bool,
         /// Its tables, as far as a plan shows them; sorted. Those of a view are here, and the view is not; partitions
         /// are, where the plan goes to them.
-        tables: Vec<TableUse>,
+        tables: Vec<TableAccess>,
     },
     /// There is none, for this reason.
     Unplanned(String),
@@ -176,7 +176,7 @@ pub enum Reach {
 
 /// A table that a statement touches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TableUse {
+pub struct TableAccess {
     /// Its schema.
     pub schema: String,
     /// Its name.
@@ -234,7 +234,7 @@ pub enum DescribeError {
 }
 
 /// Whoever can describe a statement without running it.
-pub trait Describe {
+pub trait DescribeStatement {
     /// Prepares `sql` (extended protocol: one statement only) and describes it. Nothing is executed.
     ///
     /// `param_types` are the types that the caller knows already, by `pg_type.oid`, 0 where PostgreSQL shall infer it;

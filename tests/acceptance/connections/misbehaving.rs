@@ -2,30 +2,31 @@
 
 use std::net::{IpAddr, UdpSocket};
 
-use pg::{ReadError, ReadLimits, ReadRequest, Reader, RowForm, SearchPath, Target};
+use pg::{ConnectOptions, ReadError, ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
 use testkit::poll;
 
 use super::*;
 
-fn target(server: &FakeServer, host: &str, options: &str) -> Target {
+fn target(server: &FakeServer, host: &str, options: &str) -> ConnectOptions {
     let (port, password) = (server.port(), FakeServer::PASSWORD);
-    Target::parse(&format!("postgresql://me:{password}@{host}:{port}/db?connect_timeout=20&{options}")).unwrap()
+    ConnectOptions::parse(&format!("postgresql://me:{password}@{host}:{port}/db?connect_timeout=20&{options}")).unwrap()
 }
 
 /// Long enough to start a session, which then says nothing.
 const SOON: Duration = Duration::from_secs(2);
 
 /// A reader that has given up its one read.
-async fn given_up(target: Target, deadline: Duration) -> (Reader, ReadError) {
+async fn given_up(target: ConnectOptions, deadline: Duration) -> (Reader, ReadError) {
     let limits = ReadLimits { deadline, ..ReadLimits::default() };
     let reader = Reader::new(target, &SearchPath::default(), limits);
-    let request = ReadRequest { sql: "select 1", params: &[], row_limit: None, form: RowForm::Array, account: None };
+    let request =
+        ReadRequest { sql: "select 1", params: &[], row_limit: None, format: RowFormat::Array, account: None };
     let error = reader.query(&request).await.unwrap_err();
     (reader, error)
 }
 
 /// What a server is told that is not let in.
-async fn refusal(target: Target) -> String {
+async fn refusal(target: ConnectOptions) -> String {
     given_up(target, Duration::from_secs(30)).await.1.to_string()
 }
 

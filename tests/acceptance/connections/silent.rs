@@ -1,7 +1,7 @@
 //! A network that swallows the connections that are open, without a word to either side, beside a server that answers new
 //! ones: it is noticed once, and not again by each session that lay idle.
 
-use pg::{ReadLimits, Target};
+use pg::{ConnectOptions, ReadLimits};
 use serde_json::Value;
 use testkit::Proxy;
 use tokio::time::Instant;
@@ -15,7 +15,7 @@ const QUICK: Duration = Duration::from_secs(3);
 /// What it takes to write and read through a proxy, with this many sessions that are open.
 async fn warm(db: &Database, sessions: usize, deadline: Duration, probe_after: Duration) -> (Proxy, World) {
     let proxy = Proxy::before(db);
-    let mut target = Target::parse(&proxy.url().replace("user=postgres", "user=countersign_writer")).unwrap();
+    let mut target = ConnectOptions::parse(&proxy.url().replace("user=postgres", "user=countersign_writer")).unwrap();
     target.keepalive.probe_after = probe_after;
     target.keepalive.probe_timeout = Duration::from_millis(300);
     let world = World::over(target, ReadLimits { sessions, deadline, ..ReadLimits::default() }).await;

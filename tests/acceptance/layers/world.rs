@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ledger::Target;
+use ledger::ConnectOptions;
 use ledger::read::Reader;
-use pg::{Session, SessionSettings, Step};
+use pg::{PipelineStatement, Session, SessionSettings};
 use serde_json::Value;
 use tempfile::TempDir;
 use testkit::{Database, lone_database, poll};
@@ -188,14 +188,14 @@ impl World {
     }
 
     /// Starts a session of this login that an attack may try to stop.
-    pub(crate) async fn watch(&mut self, login: &Target) {
+    pub(crate) async fn watch(&mut self, login: &ConnectOptions) {
         if self.sibling_runs().await {
             let sibling = self.sibling;
             self.look("select pg_terminate_backend($1)", &[&sibling]).await;
         }
         let mut session = Session::connect(login, &SessionSettings::default()).await.unwrap();
         self.sibling = session.backend_pid();
-        tokio::spawn(async move { session.run(&[Step::plain("select pg_sleep(3600)")]).await });
+        tokio::spawn(async move { session.run(&[PipelineStatement::without_params("select pg_sleep(3600)")]).await });
         poll::until("the sibling runs", async || self.sibling_runs().await).await;
     }
 
@@ -222,7 +222,7 @@ impl World {
     }
 
     /// Makes it all as it was, so that the next attack finds what it looks for.
-    pub(crate) async fn restore(&mut self, login: &Target) {
+    pub(crate) async fn restore(&mut self, login: &ConnectOptions) {
         let _ = std::fs::remove_file(self.db.cluster().data_dir().join("pwned.txt"));
         for sql in [
             "alter system reset work_mem",
@@ -251,7 +251,7 @@ pub(crate) async fn session_state(reader: &Reader) -> Vec<Option<String>> {
             (select count(*) from pg_listening_channels()), pg_my_temp_schema()::text,
             (select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'advisory')";
     // A session that is being cleaned comes back to the pool before it is lent again.
-    let mut lease = tokio::time::timeout(Duration::from_secs(10), reader.lease()).await.unwrap().unwrap();
-    let outcomes = lease.session().run(&[Step::plain(SQL)]).await.unwrap();
+    let mut lease = tokio::time::timeout(Duration::from_secs(10), reader.acquire()).await.unwrap().unwrap();
+    let outcomes = lease.session().run(&[PipelineStatement::without_params(SQL)]).await.unwrap();
     outcomes.into_iter().flat_map(|outcome| outcome.rows).flatten().collect()
 }

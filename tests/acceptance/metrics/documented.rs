@@ -7,7 +7,7 @@ use crate::samples::sample;
 use testkit::{External, assert_page, database, repository, skip_without};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
-use tools::metrics::Reason;
+use tools::metrics::RefusalReason;
 
 use super::World;
 
@@ -20,7 +20,7 @@ async fn everything() -> String {
     http.answered("/mcp", 200);
     http.answered("/mcp", 429);
     http.answered("/mcp", 429);
-    http.refused(Reason::RateLimited);
+    http.refused(RefusalReason::RateLimited);
     drop(stream);
     for query in ["select 1", "delete from social.tweet"] {
         world.call("query_database", serde_json::json!({"query": query})).await;
@@ -82,7 +82,7 @@ async fn the_page_of_metrics_follows_from_their_help() {
         let labels = labels(&text, name);
         page.push_str(&format!("| `{name}{suffix}` | {kind} | {labels} | {} |\n", help.trim_end_matches('.')));
     }
-    for reason in Reason::ALL {
+    for reason in RefusalReason::ALL {
         assert!(page.contains(&format!("`{}`", reason.as_str())), "{reason:?} is not on the page");
     }
     assert_page("metrics", &page);

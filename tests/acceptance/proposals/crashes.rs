@@ -34,7 +34,7 @@ async fn let_attempts_have_time(db: &Database, they_do: bool) {
 
 /// Waits until a server has tried to take up what another one has begun.
 async fn until_taking_up(db: &Database) {
-    let taking = "select 1 from pg_stat_activity where datname = current_database() and query like '%take_proposal%' \
+    let taking = "select 1 from pg_stat_activity where datname = current_database() and query like '%claim_proposal%' \
                   and pid <> pg_backend_pid()";
     db.first_value(taking).await;
 }

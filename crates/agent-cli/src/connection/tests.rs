@@ -22,15 +22,19 @@ fn fields(pairs: &[(&str, &str)]) -> Fields {
     }
 }
 
-fn target(session: &[(&str, &str)], flags: &[(&str, &str)], variables: &[(&str, &str)]) -> Result<Target, Problem> {
-    Layers::new(fields(flags), &env(variables), None, Surroundings::none()).target(&fields(session))
+fn target(
+    session: &[(&str, &str)],
+    flags: &[(&str, &str)],
+    variables: &[(&str, &str)],
+) -> Result<ConnectOptions, Problem> {
+    Layers::new(fields(flags), &env(variables), None, ConnectEnvironment::empty()).target(&fields(session))
 }
 
 /// Host, user and database with their origins, where every command uses `shared`.
 fn described(shared: &str, session: &[(&str, &str)], flags: &[(&str, &str)], variables: &[(&str, &str)]) -> String {
     let shared =
         (!shared.is_empty()).then(|| ConnectionString { text: Secret::new(shared), origin: "DATABASE_URL".to_owned() });
-    let layers = Layers::new(fields(flags), &env(variables), shared, Surroundings::none());
+    let layers = Layers::new(fields(flags), &env(variables), shared, ConnectEnvironment::empty());
     layers.target(&fields(session)).unwrap().described()
 }
 
@@ -38,7 +42,7 @@ fn described(shared: &str, session: &[(&str, &str)], flags: &[(&str, &str)], var
 fn connects(session: &[(&str, &str)], flags: &[(&str, &str)], variables: &[(&str, &str)]) -> String {
     let target = target(session, flags, variables).unwrap();
     let password = target.password.as_ref().map_or("-", Secret::expose);
-    format!("{}:{password}@{}/{}", target.user, target.place(), target.dbname)
+    format!("{}:{password}@{}/{}", target.user, target.address(), target.dbname)
 }
 
 const DSN: &str = "postgresql://ann:pw@db.example:6000/orders";
@@ -168,7 +172,7 @@ fn the_connection_string_of_every_command_is_below_own_fields_and_above_libpqs_v
 
 /// Who runs this.
 fn os_user() -> String {
-    Target::parse("").unwrap().user
+    ConnectOptions::parse("").unwrap().user
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod strict_json;
 use std::fmt;
 use std::time::Duration;
 
-use pg::{Begin, IsolationLevel};
+use pg::{IsolationLevel, TransactionOptions};
 use serde_json::Value;
 use types::{IdFinder, quoted};
 
@@ -30,7 +30,8 @@ pub const MAX_PARAMS: usize = 65_535;
 /// The longest id or name of a session, in bytes: it is repeated in every event.
 pub const MAX_NAME_BYTES: usize = 1024;
 /// A transaction of which nothing is said.
-pub const DEFAULT_BEGIN: Begin = Begin { read_only: true, isolation: None, timeout: Duration::from_secs(60) };
+pub const DEFAULT_BEGIN: TransactionOptions =
+    TransactionOptions { read_only: true, isolation: None, timeout: Duration::from_secs(60) };
 
 /// The words of `code`.
 const COMMANDS: [&str; 8] = ["query", "cancel", "config", "ping", "close", "begin", "commit", "rollback"];
@@ -58,7 +59,7 @@ pub enum Command {
         /// Where; `None` is the default session.
         session: Option<String>,
         /// What it is.
-        begin: Begin,
+        begin: TransactionOptions,
     },
     /// Commit the session's transaction.
     Commit {

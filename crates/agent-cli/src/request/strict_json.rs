@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
-use types::NotStrict;
+use types::StrictJsonError;
 
 use super::{MAX_PARAMS, check_params};
 use crate::problem::Problem;
@@ -15,9 +15,9 @@ const MAX_VALUES: usize = 2 * MAX_PARAMS + 1000;
 pub(super) fn check(line: &[u8]) -> Result<(), Problem> {
     match types::check_strict_json(line, MAX_VALUES) {
         Ok(_) => Ok(()),
-        Err(NotStrict::NoJson(error)) => Err(no_json(&error)),
-        Err(twice @ NotStrict::KeyTwice(_)) => Err(Problem::invalid(twice.to_string())),
-        Err(NotStrict::TooManyValues(max)) => {
+        Err(StrictJsonError::NoJson(error)) => Err(no_json(&error)),
+        Err(twice @ StrictJsonError::KeyTwice(_)) => Err(Problem::invalid(twice.to_string())),
+        Err(StrictJsonError::TooManyValues(max)) => {
             check_params(count_params(line))?;
             Err(Problem::invalid(format!("the line holds more than {max} JSON values")))
         }

@@ -59,7 +59,7 @@ fn the_other_commands() {
     let begin = |session: Option<&str>, read_only, timeout_ms| Command::Begin {
         id: "t".into(),
         session: session.map(str::to_owned),
-        begin: Begin { read_only, timeout: Duration::from_millis(timeout_ms), ..DEFAULT_BEGIN },
+        begin: TransactionOptions { read_only, timeout: Duration::from_millis(timeout_ms), ..DEFAULT_BEGIN },
     };
     assert_eq!(read(r#"{"code":"begin","id":"t"}"#), begin(None, true, 60_000));
     let line = r#"{"code":"begin","id":"t","session":"s","options":{"read_only":false,"transaction_timeout_ms":5}}"#;
@@ -76,7 +76,7 @@ fn a_transaction_has_an_isolation_level_of_sqls_own_words() {
     for level in IsolationLevel::ALL {
         let word = level.as_str();
         let line = format!(r#"{{"code":"begin","id":"t","options":{{"isolation_level":"{word}"}}}}"#);
-        let begin = Begin { isolation: Some(level), ..DEFAULT_BEGIN };
+        let begin = TransactionOptions { isolation: Some(level), ..DEFAULT_BEGIN };
         assert_eq!(read(&line), Command::Begin { id: "t".into(), session: None, begin });
     }
     let line = br#"{"code":"begin","id":"t","options":{"isolation_level":"snapshot"}}"#;

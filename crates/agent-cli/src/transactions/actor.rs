@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
-use pg::{Begin, Completed, DbExecutor, Failed, Place, Query, Transaction};
+use pg::{ExecuteError, NamedSession, Query, QuerySummary, SqlExecutor, Transaction, TransactionOptions};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -21,9 +21,9 @@ const TRANSACTION_TIMEOUT: &str = "25P04";
 
 /// Everything about one transaction but its tasks.
 pub(super) struct Actor {
-    executor: Arc<dyn DbExecutor>,
-    place: Place,
-    begin: Begin,
+    executor: Arc<dyn SqlExecutor>,
+    place: NamedSession,
+    begin: TransactionOptions,
     outlet: Outlet,
     has_failed: Arc<AtomicBool>,
     state: State,
@@ -51,9 +51,9 @@ enum Next {
 
 impl Actor {
     pub(super) fn new(
-        executor: Arc<dyn DbExecutor>,
-        place: Place,
-        begin: Begin,
+        executor: Arc<dyn SqlExecutor>,
+        place: NamedSession,
+        begin: TransactionOptions,
         outlet: Outlet,
         has_failed: Arc<AtomicBool>,
     ) -> Self {
@@ -133,7 +133,7 @@ impl Actor {
             Task::Commit => (self.commit(&request, &cancel).await, Next::Ended),
             Task::RollBack => {
                 self.leave().await;
-                (done(&request, "ROLLBACK", Completed::default(), false), Next::Ended)
+                (done(&request, "ROLLBACK", QuerySummary::default(), false), Next::Ended)
             }
         };
         let _ = answer.send(event);
@@ -144,12 +144,12 @@ impl Actor {
         let begun = tokio::select! {
             biased;
             begun = guarded(self.executor.begin(&self.place, self.begin)) => begun,
-            () = cancel.cancelled() => Err(Failed::Cancelled),
+            () = cancel.cancelled() => Err(ExecuteError::Cancelled),
         };
         match begun {
             Ok(transaction) => {
                 self.state = State::Open { transaction, until: Instant::now() + self.begin.timeout };
-                done(request, "BEGIN", Completed::default(), false)
+                done(request, "BEGIN", QuerySummary::default(), false)
             }
             Err(failed) => {
                 let event = failure::event(failed, Some(&self.place.target), request.ended());
@@ -315,7 +315,7 @@ fn why(event: &Event) -> Problem {
 }
 
 /// The terminal event of a begin, a commit or a rollback.
-fn done(request: &Request, tag: &str, completed: Completed, is_commit: bool) -> Event {
+fn done(request: &Request, tag: &str, completed: QuerySummary, is_commit: bool) -> Event {
     let trace = Trace { row_count: Some(0), payload_bytes: Some(0), ..request.trace() };
     Event::Result(Box::new(ResultEvent {
         id: request.id.clone(),
@@ -331,9 +331,9 @@ fn done(request: &Request, tag: &str, completed: Completed, is_commit: bool) -> 
 }
 
 /// A panic as what it is for whoever waits.
-async fn guarded<T>(running: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+async fn guarded<T>(running: impl Future<Output = Result<T, ExecuteError>>) -> Result<T, ExecuteError> {
     let ended = std::panic::AssertUnwindSafe(running).catch_unwind().await;
-    ended.unwrap_or_else(|_| Err(Failed::Internal("it ended by a defect of countersign".to_owned())))
+    ended.unwrap_or_else(|_| Err(ExecuteError::Internal("it ended by a defect of countersign".to_owned())))
 }
 
 async fn passing(until: Option<Instant>) {

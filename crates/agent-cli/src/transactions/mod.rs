@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pg::{Begin, DbExecutor, Place, Query};
+use pg::{NamedSession, Query, SqlExecutor, TransactionOptions};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -89,9 +89,9 @@ pub(crate) enum Task {
 
 /// Everything that a new transaction needs.
 pub(crate) struct New<'a> {
-    pub(crate) executor: Arc<dyn DbExecutor>,
-    pub(crate) place: Place,
-    pub(crate) begin: Begin,
+    pub(crate) executor: Arc<dyn SqlExecutor>,
+    pub(crate) place: NamedSession,
+    pub(crate) begin: TransactionOptions,
     pub(crate) outlet: Outlet,
     pub(crate) tasks: &'a TaskTracker,
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pg::{
-    Begin, Chunk, Completed, ConnectError, DbExecutor, Delivery, Described, Executing, Failed, Place, Query,
-    ServerError, Transaction,
+    BoxFuture, ConnectError, ExecuteError, NamedSession, Query, QueryDescription, QueryEvent, QuerySummary,
+    RowDelivery, ServerError, SqlExecutor, Transaction, TransactionOptions,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -43,41 +43,43 @@ pub(crate) fn server_error(severity: &str, sqlstate: &str, message: &str) -> Box
 
 fn refused(place: &str) -> ConnectError {
     let (place, reason) = (place.to_owned(), "connection refused".to_owned());
-    ConnectError::Unreachable { place, reason, is_passing: true }
+    ConnectError::Unreachable { place, reason, is_transient: true }
 }
 
 /// What a script says that fails.
-fn failure(word: &str, place: &Place) -> Option<Failed> {
-    let at = place.target.place();
+fn failure(word: &str, place: &NamedSession) -> Option<ExecuteError> {
+    let at = place.target.address();
     Some(match word {
         "duplicate" => {
             let error = server_error("ERROR", "23505", "duplicate key value violates unique constraint \"t_pkey\"");
             let (detail, hint) = (Some("Key (id)=(1) already exists.".to_owned()), Some("Use another.".to_owned()));
-            Failed::Sql(Box::new(ServerError { detail, hint, position: Some(15), ..*error }))
+            ExecuteError::Sql(Box::new(ServerError { detail, hint, position: Some(15), ..*error }))
         }
-        "params" => Failed::Params("the query takes 1 parameter(s) and 0 were given in params".into()),
+        "params" => ExecuteError::Params("the query takes 1 parameter(s) and 0 were given in params".into()),
         "too-large" => {
-            Failed::TooLarge { message: "the result has more than 1000 rows".into(), taken: Some((1001, 9000)) }
+            ExecuteError::TooLarge { message: "the result has more than 1000 rows".into(), taken: Some((1001, 9000)) }
         }
-        "copy" => Failed::Unsupported { message: "COPY is not supported".into(), hint: Some("use INSERT".into()) },
-        "refused" => Failed::Connect(refused(&at)),
-        "slow-connect" => Failed::Connect(ConnectError::TimedOut { place: at, timeout_ms: 10_000 }),
-        "bad-password" => Failed::Connect(ConnectError::Authentication("password authentication failed".into())),
-        "no-database" => Failed::Connect(ConnectError::DatabaseMissing("database \"d\" does not exist".into())),
-        "full" => Failed::Connect(ConnectError::Refused {
+        "copy" => {
+            ExecuteError::Unsupported { message: "COPY is not supported".into(), hint: Some("use INSERT".into()) }
+        }
+        "refused" => ExecuteError::Connect(refused(&at)),
+        "slow-connect" => ExecuteError::Connect(ConnectError::TimedOut { place: at, timeout_ms: 10_000 }),
+        "bad-password" => ExecuteError::Connect(ConnectError::Authentication("password authentication failed".into())),
+        "no-database" => ExecuteError::Connect(ConnectError::DatabaseMissing("database \"d\" does not exist".into())),
+        "full" => ExecuteError::Connect(ConnectError::Refused {
             place: at,
             error: server_error("FATAL", "53300", "sorry, too many clients already"),
         }),
-        "lost" => Failed::Lost("connection reset by peer".into()),
-        "unknown-commit" => Failed::CommitOutcomeUnknown {
+        "lost" => ExecuteError::Lost("connection reset by peer".into()),
+        "unknown-commit" => ExecuteError::CommitOutcomeUnknown {
             message: "the answer to COMMIT did not come".into(),
             correlation_id: Some("c-1".into()),
         },
         "no-ledger" => {
             let (message, hint) = ("this database has no ledger".into(), Some("run countersign init".into()));
-            Failed::Ledger { message, hint, retryable: false }
+            ExecuteError::Ledger { message, hint, retryable: false }
         }
-        "defect" => Failed::Internal("this cannot be".into()),
+        "defect" => ExecuteError::Internal("this cannot be".into()),
         _ => return None,
     })
 }
@@ -88,22 +90,25 @@ fn rows(from: u64, to: u64) -> String {
 }
 
 /// `count` rows, as they are to be delivered.
-async fn send_rows(count: u64, delivery: Delivery, out: &mpsc::Sender<Chunk>) -> Result<u64, Failed> {
-    let gone = |_| Failed::Cancelled;
-    out.send(Chunk::Columns(vec![column("n")])).await.map_err(gone)?;
+async fn send_rows(count: u64, delivery: RowDelivery, out: &mpsc::Sender<QueryEvent>) -> Result<u64, ExecuteError> {
+    let gone = |_| ExecuteError::Cancelled;
+    out.send(QueryEvent::Columns(vec![column("n")])).await.map_err(gone)?;
     let (mut sent, mut bytes) = (0, 0);
     while sent < count {
         let batch = match delivery {
-            Delivery::Inline { max_rows, .. } if count > max_rows as u64 => {
+            RowDelivery::Inline { max_rows, .. } if count > max_rows as u64 => {
                 let taken = Some((max_rows as u64 + 1, 0));
-                return Err(Failed::TooLarge { message: format!("the result has more than {max_rows} rows"), taken });
+                return Err(ExecuteError::TooLarge {
+                    message: format!("the result has more than {max_rows} rows"),
+                    taken,
+                });
             }
-            Delivery::Inline { .. } => count,
-            Delivery::Batches { rows, .. } => (count - sent).min(rows as u64),
+            RowDelivery::Inline { .. } => count,
+            RowDelivery::Batches { rows, .. } => (count - sent).min(rows as u64),
         };
         let json = rows(sent + 1, sent + batch);
         bytes += json.len() as u64;
-        out.send(Chunk::Rows { json, count: batch }).await.map_err(gone)?;
+        out.send(QueryEvent::Rows { json, count: batch }).await.map_err(gone)?;
         sent += batch;
     }
     Ok(bytes)
@@ -112,11 +117,11 @@ async fn send_rows(count: u64, delivery: Delivery, out: &mpsc::Sender<Chunk>) ->
 impl Fake {
     async fn script(
         &self,
-        place: &Place,
+        place: &NamedSession,
         query: Query,
-        out: mpsc::Sender<Chunk>,
+        out: mpsc::Sender<QueryEvent>,
         cancel: CancellationToken,
-    ) -> Result<Completed, Failed> {
+    ) -> Result<QuerySummary, ExecuteError> {
         let mut words = query.sql.split(' ');
         let word = words.next().unwrap();
         let number = words.next().and_then(|number| number.parse().ok()).unwrap_or(0);
@@ -124,22 +129,22 @@ impl Fake {
             return Err(failed);
         }
         self.note(format!("{} on {}{}", query.sql, place.session, if query.read_only { "" } else { ", may write" }));
-        let read = |row_count, payload_bytes| Completed {
+        let read = |row_count, payload_bytes| QuerySummary {
             returns_rows: true,
             row_count,
             payload_bytes,
-            ..Completed::default()
+            ..QuerySummary::default()
         };
         match word {
             "rows" | "notices" => {
                 if word == "notices" {
-                    let notice = Chunk::Notice(server_error("NOTICE", "00000", "hello"));
-                    out.send(notice).await.map_err(|_| Failed::Cancelled)?;
+                    let notice = QueryEvent::Notice(server_error("NOTICE", "00000", "hello"));
+                    out.send(notice).await.map_err(|_| ExecuteError::Cancelled)?;
                 }
                 let running = send_rows(number, query.delivery, &out);
                 tokio::select! {
                     bytes = running => Ok(read(number, bytes?)),
-                    () = cancel.cancelled() => Err(Failed::Cancelled),
+                    () = cancel.cancelled() => Err(ExecuteError::Cancelled),
                 }
             }
             // As many rows as anybody takes.
@@ -147,17 +152,17 @@ impl Fake {
                 let _gone = Gone(self.clone());
                 tokio::select! {
                     ended = send_rows(u64::MAX, query.delivery, &out) => ended.map(|bytes| read(0, bytes)),
-                    () = cancel.cancelled() => { self.note("endless cancelled"); Err(Failed::Cancelled) }
+                    () = cancel.cancelled() => { self.note("endless cancelled"); Err(ExecuteError::Cancelled) }
                 }
             }
             "half" => {
                 send_rows(number, query.delivery, &out).await?;
-                Err(Failed::Sql(server_error("ERROR", "22012", "division by zero")))
+                Err(ExecuteError::Sql(server_error("ERROR", "22012", "division by zero")))
             }
             "write" | "write-returning" => {
                 if query.read_only {
                     let message = "cannot execute INSERT in a read-only transaction";
-                    return Err(Failed::Sql(server_error("ERROR", "25006", message)));
+                    return Err(ExecuteError::Sql(server_error("ERROR", "25006", message)));
                 }
                 if word == "write-returning" {
                     send_rows(number, query.delivery, &out).await?;
@@ -165,25 +170,25 @@ impl Fake {
                 deliver(&out).await?;
                 self.note("committed");
                 let (tag, receipt) = (Some(format!("INSERT 0 {number}")), Some("c-2".to_owned()));
-                Ok(Completed { tag, correlation_id: receipt, returns_rows: word != "write", ..read(number, 0) })
+                Ok(QuerySummary { tag, correlation_id: receipt, returns_rows: word != "write", ..read(number, 0) })
             }
             "sleep" => {
                 tokio::select! {
                     () = tokio::time::sleep(Duration::from_millis(number)) => Ok(read(0, 0)),
-                    () = cancel.cancelled() => { self.note("sleep cancelled"); Err(Failed::Cancelled) }
+                    () = cancel.cancelled() => { self.note("sleep cancelled"); Err(ExecuteError::Cancelled) }
                 }
             }
             "wait" => {
                 cancel.cancelled().await;
                 self.note("wait cancelled");
-                Err(Failed::Cancelled)
+                Err(ExecuteError::Cancelled)
             }
             // Ends as if nobody had stopped it.
             "deaf" => {
                 cancel.cancelled().await;
                 tokio::task::yield_now().await;
                 // Nobody takes it any more.
-                let _ = out.send(Chunk::Rows { json: rows(1, 1), count: 1 }).await;
+                let _ = out.send(QueryEvent::Rows { json: rows(1, 1), count: 1 }).await;
                 Ok(read(1, 2))
             }
             // Does not stop.
@@ -201,7 +206,7 @@ impl Fake {
                 deliver(&out).await?;
                 self.note("committing");
                 tokio::time::sleep(Duration::from_millis(number)).await;
-                Ok(Completed { tag: Some("INSERT 0 1".to_owned()), ..Completed::default() })
+                Ok(QuerySummary { tag: Some("INSERT 0 1".to_owned()), ..QuerySummary::default() })
             }
             "settings" => {
                 let json = format!(
@@ -211,15 +216,17 @@ impl Fake {
                     query.lock_timeout.as_millis(),
                     query.delivery,
                     serde_json::to_string(&query.params).unwrap(),
-                    place.target.place(),
+                    place.target.address(),
                     place.target.user,
                 );
-                out.send(Chunk::Columns(vec![column("settings")])).await.unwrap();
-                out.send(Chunk::Rows { json, count: 1 }).await.unwrap();
+                out.send(QueryEvent::Columns(vec![column("settings")])).await.unwrap();
+                out.send(QueryEvent::Rows { json, count: 1 }).await.unwrap();
                 Ok(read(1, 2))
             }
             "panic" => panic!("a defect of the executor"),
-            other => Err(Failed::Sql(server_error("ERROR", "42601", &format!("syntax error at or near {other:?}")))),
+            other => {
+                Err(ExecuteError::Sql(server_error("ERROR", "42601", &format!("syntax error at or near {other:?}"))))
+            }
         }
     }
 }
@@ -234,37 +241,42 @@ impl Drop for Gone {
 }
 
 /// Waits for the word that everything was taken.
-async fn deliver(out: &mpsc::Sender<Chunk>) -> Result<(), Failed> {
+async fn deliver(out: &mpsc::Sender<QueryEvent>) -> Result<(), ExecuteError> {
     let (taken, is_taken) = oneshot::channel();
-    out.send(Chunk::Delivered { taken, correlation_id: Some("c-3".to_owned()) })
+    out.send(QueryEvent::AwaitAck { taken, correlation_id: Some("c-3".to_owned()) })
         .await
-        .map_err(|_| Failed::Cancelled)?;
-    is_taken.await.map_err(|_| Failed::Cancelled)
+        .map_err(|_| ExecuteError::Cancelled)?;
+    is_taken.await.map_err(|_| ExecuteError::Cancelled)
 }
 
-impl DbExecutor for Fake {
+impl SqlExecutor for Fake {
     fn query<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a NamedSession,
         query: Query,
-        out: mpsc::Sender<Chunk>,
+        out: mpsc::Sender<QueryEvent>,
         cancel: CancellationToken,
-    ) -> Executing<'a, Completed> {
+    ) -> BoxFuture<'a, QuerySummary> {
         Box::pin(self.script(place, query, out, cancel))
     }
 
-    fn describe<'a>(&'a self, place: &'a Place, sql: &'a str, _: CancellationToken) -> Executing<'a, Described> {
+    fn describe<'a>(
+        &'a self,
+        place: &'a NamedSession,
+        sql: &'a str,
+        _: CancellationToken,
+    ) -> BoxFuture<'a, QueryDescription> {
         Box::pin(async move {
             failure(sql, place).map_or(Ok(()), Err)?;
             self.note("described");
-            Ok(Described { params: vec![type_named("text", Scalar::Text)], columns: Some(vec![column("n")]) })
+            Ok(QueryDescription { params: vec![type_named("text", Scalar::Text)], columns: Some(vec![column("n")]) })
         })
     }
 
-    fn begin<'a>(&'a self, place: &'a Place, begin: Begin) -> Executing<'a, Box<dyn Transaction>> {
+    fn begin<'a>(&'a self, place: &'a NamedSession, begin: TransactionOptions) -> BoxFuture<'a, Box<dyn Transaction>> {
         Box::pin(async move {
             if place.target.dbname == "refused" {
-                return Err(Failed::Connect(refused(&place.target.place())));
+                return Err(ExecuteError::Connect(refused(&place.target.address())));
             }
             self.note(format!("begin{}", if begin.read_only { "" } else { ", may write" }));
             let transaction = FakeTransaction { fake: self.clone(), place: place.clone(), is_open: true };
@@ -283,7 +295,7 @@ impl DbExecutor for Fake {
 
 struct FakeTransaction {
     fake: Fake,
-    place: Place,
+    place: NamedSession,
     is_open: bool,
 }
 
@@ -291,14 +303,14 @@ impl Transaction for FakeTransaction {
     fn query<'a>(
         &'a mut self,
         query: Query,
-        out: mpsc::Sender<Chunk>,
+        out: mpsc::Sender<QueryEvent>,
         cancel: CancellationToken,
-    ) -> Executing<'a, Completed> {
+    ) -> BoxFuture<'a, QuerySummary> {
         self.fake.note("in transaction:");
         Box::pin(self.fake.script(&self.place, query, out, cancel))
     }
 
-    fn commit(mut self: Box<Self>) -> Executing<'static, Completed> {
+    fn commit(mut self: Box<Self>) -> BoxFuture<'static, QuerySummary> {
         Box::pin(async move {
             self.is_open = false;
             // It takes its time, so that what does not wait for it comes first.
@@ -309,15 +321,15 @@ impl Transaction for FakeTransaction {
             if self.place.target.dbname == "uncertain" {
                 return Err(failure("unknown-commit", &self.place).unwrap());
             }
-            Ok(Completed::default())
+            Ok(QuerySummary::default())
         })
     }
 
-    fn roll_back(mut self: Box<Self>) -> Executing<'static, Completed> {
+    fn roll_back(mut self: Box<Self>) -> BoxFuture<'static, QuerySummary> {
         Box::pin(async move {
             self.is_open = false;
             self.fake.note("rollback");
-            Ok(Completed::default())
+            Ok(QuerySummary::default())
         })
     }
 }

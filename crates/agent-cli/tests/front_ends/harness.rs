@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use countersign_agent_cli::{Exit, FrontEnd, StopSignals, parse, run};
-use pg::Surroundings;
+use pg::ConnectEnvironment;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
 use tokio::task::JoinHandle;
@@ -45,7 +45,7 @@ impl Pipe {
         let running = run(
             invocation,
             Arc::new(fake.clone()),
-            Surroundings::none(),
+            ConnectEnvironment::empty(),
             stdin,
             stdout,
             std::future::pending(),
@@ -138,7 +138,7 @@ pub(crate) async fn command_in(
             let (stdout, mut output) = tokio::io::duplex(ROOM);
             let stop = StopSignals::default();
             let executor = Arc::new(fake.clone());
-            let (surroundings, stays) = (Surroundings::none(), std::future::pending());
+            let (surroundings, stays) = (ConnectEnvironment::empty(), std::future::pending());
             let running = run(invocation, executor, surroundings, stdin.as_bytes(), stdout, stays, stop);
             let code = in_time(running).await.code;
             let mut text = String::new();

@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use agent_cli::executor::{
-    Begin, Chunk, Completed, Executing, Failed, IsolationLevel, Outlet, Query, ServerError, Transaction,
+    BoxFuture, ExecuteError, IsolationLevel, Query, QueryEvent, QuerySummary, RowSink, ServerError, Transaction,
+    TransactionOptions,
 };
 use ledger::read::Error;
 use ledger::{
-    AdhocError, Attempt, ExecutorError, Gate, WriteError, WriteExecutor, WriteFuture, WriteOutcome, WriteOutput,
+    AdhocError, ExecutorError, Gate, WriteAttempt, WriteError, WriteExecutor, WriteFuture, WriteOutcome, WriteOutput,
     WriteRequest, WriteTx,
 };
 use serde_json::{Map, Value, json};
@@ -44,10 +45,10 @@ const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// One statement on its way into the ledger's transaction.
 struct Sent {
     query: Query,
-    out: mpsc::Sender<Chunk>,
+    out: mpsc::Sender<QueryEvent>,
     cancel: CancellationToken,
     /// Its outcome within the transaction.
-    done: oneshot::Sender<Result<Completed, Failed>>,
+    done: oneshot::Sender<Result<QuerySummary, ExecuteError>>,
 }
 
 /// What a record keeps of a transaction's statements; it takes 4 MiB in all.
@@ -143,15 +144,15 @@ impl WriteExecutor for CliWrite {
 async fn statement(
     tx: &mut WriteTx<'_>,
     query: &Query,
-    out: mpsc::Sender<Chunk>,
+    out: mpsc::Sender<QueryEvent>,
     cancel: &CancellationToken,
-) -> Result<Completed, AdhocError> {
-    let mut outlet = Outlet::new(out, query.delivery);
-    let cancelled = |refusal| AdhocError { failed: Some(Failed::Cancelled), refusal };
+) -> Result<QuerySummary, AdhocError> {
+    let mut outlet = RowSink::new(out, query.delivery);
+    let cancelled = |refusal| AdhocError { failed: Some(ExecuteError::Cancelled), refusal };
     let running = async {
         tx.run_streaming(query, &mut outlet).await?;
         if let Some(correlation_id) = tx.correlation_id() {
-            outlet.recorded_as(correlation_id.to_owned());
+            outlet.set_correlation_id(correlation_id.to_owned());
         }
         let unread = Failure::new(ErrorCode::SqlError, "nobody took the result, so it was rolled back");
         outlet.finish().await.map_err(|_| cancelled(unread.into()))
@@ -159,10 +160,10 @@ async fn statement(
     tokio::select! {
         biased;
         // It is in the middle of something: the gate gives the connection up, and finds out what became of the record.
-        () = cancel.cancelled() => return Err(cancelled(ExecutorError::ConnectionLost(Error::Unread))),
+        () = cancel.cancelled() => return Err(cancelled(ExecutorError::ConnectionLost(Error::ReceiverDropped))),
         ran = running => ran?,
     }
-    Ok(outlet.completed())
+    Ok(outlet.into_summary())
 }
 
 /// What a transaction has done: what its record tells.
@@ -187,7 +188,7 @@ impl Transcript {
         Err(Failure::new(ErrorCode::ResultTooLarge, message).hint("Commit more often."))
     }
 
-    fn add(&mut self, query: &Query, completed: &Completed) {
+    fn add(&mut self, query: &Query, completed: &QuerySummary) {
         self.rows_affected += completed.row_count;
         self.statements.push(json!({
             "sql": query.sql, "params": query.params, "command_tag": completed.tag, "row_count": completed.row_count,
@@ -225,9 +226,9 @@ impl Audited {
         Self { gate, principal, places: Arc::new(Semaphore::new(sessions)) }
     }
 
-    async fn place(&self) -> Result<OwnedSemaphorePermit, Failed> {
+    async fn place(&self) -> Result<OwnedSemaphorePermit, ExecuteError> {
         let place = Arc::clone(&self.places).acquire_owned().await;
-        place.map_err(|error| Failed::Internal(error.to_string()))
+        place.map_err(|error| ExecuteError::Internal(error.to_string()))
     }
 
     /// Hands a write to the gate. The work of a transaction comes through `steps`.
@@ -238,7 +239,7 @@ impl Audited {
         write: &Arc<CliWrite>,
         within: Duration,
     ) -> JoinHandle<Result<WriteOutcome, WriteError>> {
-        let attempt = Attempt {
+        let attempt = WriteAttempt {
             request: WriteRequest { principal: self.principal.clone(), params },
             tool: TOOL.to_owned(),
             redaction: Redaction::default(),
@@ -260,15 +261,15 @@ impl Audited {
     pub(super) async fn query(
         &self,
         query: Query,
-        out: mpsc::Sender<Chunk>,
+        out: mpsc::Sender<QueryEvent>,
         cancel: CancellationToken,
-    ) -> Result<Completed, Failed> {
+    ) -> Result<QuerySummary, ExecuteError> {
         let params =
             [("sql".to_owned(), query.sql.as_str().into()), ("params".to_owned(), query.params.clone().into())];
         let within = limit(query.statement_timeout);
         let place = tokio::select! {
             biased;
-            () = cancel.cancelled() => return Err(Failed::Cancelled),
+            () = cancel.cancelled() => return Err(ExecuteError::Cancelled),
             place = self.place() => place?,
         };
         let (step, steps) = mpsc::channel(1);
@@ -284,7 +285,7 @@ impl Audited {
                 Ok(Ok(completed)) => unanswered(completed.correlation_id),
                 // From here on it cannot begin.
                 Err(_) if write.take_steps().is_some() => {
-                    Failed::Lost("the ledger did not answer; nothing was written".to_owned())
+                    ExecuteError::Lost("the ledger did not answer; nothing was written".to_owned())
                 }
                 Err(_) => unanswered(None),
             });
@@ -294,16 +295,16 @@ impl Audited {
             (Err(stopped), Ok(Err(failed))) if stopped.failure.code != ErrorCode::CommitOutcomeUnknown => Err(failed),
             (Err(stopped), _) => Err(failed(&stopped)),
             (Ok(correlation_id), Ok(Ok(completed))) => {
-                Ok(Completed { correlation_id: Some(correlation_id), ..completed })
+                Ok(QuerySummary { correlation_id: Some(correlation_id), ..completed })
             }
-            (Ok(_), _) => Err(Failed::Internal("the write has a record and no outcome".to_owned())),
+            (Ok(_), _) => Err(ExecuteError::Internal("the write has a record and no outcome".to_owned())),
         }
     }
 
     /// Opens a transaction of several statements.
-    pub(super) async fn begin(&self, begin: Begin) -> Result<Box<dyn Transaction>, Failed> {
+    pub(super) async fn begin(&self, begin: TransactionOptions) -> Result<Box<dyn Transaction>, ExecuteError> {
         if begin.isolation.is_some_and(|isolation| isolation != IsolationLevel::ReadCommitted) {
-            return Err(Failed::Unsupported {
+            return Err(ExecuteError::Unsupported {
                 message: "a recorded transaction has the isolation level read committed".to_owned(),
                 hint: Some(
                     "Leave isolation_level out, or give --no-audit where the configuration allows it.".to_owned(),
@@ -318,12 +319,12 @@ impl Audited {
         let place = self.place().await?;
         let settled_later = self.perform(place, params.into_iter().collect(), &write, begin.timeout);
         let Ok(opened) = tokio::time::timeout(BEGIN_TIMEOUT, opened).await else {
-            return Err(Failed::Lost("the ledger did not answer to BEGIN; nothing was written".to_owned()));
+            return Err(ExecuteError::Lost("the ledger did not answer to BEGIN; nothing was written".to_owned()));
         };
         let Ok(correlation_id) = opened else {
             return match settled(settled_later.await)? {
                 Err(stopped) => Err(failed(&stopped)),
-                Ok(_) => Err(Failed::Internal("the transaction ended before it began".to_owned())),
+                Ok(_) => Err(ExecuteError::Internal("the transaction ended before it began".to_owned())),
             };
         };
         Ok(Box::new(Open { correlation_id, step, settled: settled_later, longest: Duration::ZERO }))
@@ -347,46 +348,46 @@ impl Transaction for Open {
     fn query<'a>(
         &'a mut self,
         query: Query,
-        out: mpsc::Sender<Chunk>,
+        out: mpsc::Sender<QueryEvent>,
         cancel: CancellationToken,
-    ) -> Executing<'a, Completed> {
+    ) -> BoxFuture<'a, QuerySummary> {
         Box::pin(async move {
             self.longest = self.longest.max(limit(query.statement_timeout));
             let (done, outcome) = oneshot::channel();
             let sent = Sent { query, out, cancel, done };
-            self.step.send(Step::Run(Box::new(sent))).await.map_err(|_| Failed::in_failed_transaction())?;
-            outcome.await.unwrap_or_else(|_| Err(Failed::in_failed_transaction()))
+            self.step.send(Step::Run(Box::new(sent))).await.map_err(|_| ExecuteError::in_failed_transaction())?;
+            outcome.await.unwrap_or_else(|_| Err(ExecuteError::in_failed_transaction()))
         })
     }
 
-    fn commit(self: Box<Self>) -> Executing<'static, Completed> {
+    fn commit(self: Box<Self>) -> BoxFuture<'static, QuerySummary> {
         Box::pin(async move {
             let Self { step, settled: later, correlation_id, longest } = *self;
             let is_open = step.send(Step::Commit).await.is_ok();
             drop(step);
             let Ok(later) = tokio::time::timeout(longest + ANSWER, later).await else {
-                return Err(if is_open { unanswered(correlation_id) } else { Failed::in_failed_transaction() });
+                return Err(if is_open { unanswered(correlation_id) } else { ExecuteError::in_failed_transaction() });
             };
             match settled(later)? {
                 Ok(correlation_id) => {
                     let (tag, correlation_id) = (Some("COMMIT".to_owned()), Some(correlation_id));
-                    Ok(Completed { tag, correlation_id, ..Completed::default() })
+                    Ok(QuerySummary { tag, correlation_id, ..QuerySummary::default() })
                 }
                 Err(stopped) if is_open || stopped.failure.code == ErrorCode::CommitOutcomeUnknown => {
                     Err(failed(&stopped))
                 }
-                Err(_) => Err(Failed::in_failed_transaction()),
+                Err(_) => Err(ExecuteError::in_failed_transaction()),
             }
         })
     }
 
-    fn roll_back(self: Box<Self>) -> Executing<'static, Completed> {
+    fn roll_back(self: Box<Self>) -> BoxFuture<'static, QuerySummary> {
         Box::pin(async move {
             let Self { step, settled: later, .. } = *self;
             drop(step);
             // Its record is final before the answer is given, if the server answers.
             let _ = tokio::time::timeout(ANSWER, later).await;
-            Ok(Completed { tag: Some("ROLLBACK".to_owned()), ..Completed::default() })
+            Ok(QuerySummary { tag: Some("ROLLBACK".to_owned()), ..QuerySummary::default() })
         })
     }
 }
@@ -396,28 +397,28 @@ fn limit(statement_timeout: Duration) -> Duration {
     if statement_timeout.is_zero() { NO_LIMIT } else { statement_timeout }
 }
 
-fn unanswered(correlation_id: Option<String>) -> Failed {
+fn unanswered(correlation_id: Option<String>) -> ExecuteError {
     let message = "the ledger did not answer: the write may or may not have happened".to_owned();
-    Failed::CommitOutcomeUnknown { message, correlation_id }
+    ExecuteError::CommitOutcomeUnknown { message, correlation_id }
 }
 
 type Outcome = Result<Result<WriteOutcome, WriteError>, tokio::task::JoinError>;
 
 /// The receipt of a write that stands.
-fn settled(outcome: Outcome) -> Result<Result<String, WriteError>, Failed> {
+fn settled(outcome: Outcome) -> Result<Result<String, WriteError>, ExecuteError> {
     match outcome {
         Ok(Ok(WriteOutcome::Executed { correlation_id, .. })) => Ok(Ok(correlation_id.to_string())),
         Ok(Ok(WriteOutcome::Duplicate { .. })) => {
-            Err(Failed::Internal("a write of its own was taken for another one".to_owned()))
+            Err(ExecuteError::Internal("a write of its own was taken for another one".to_owned()))
         }
         Ok(Err(stopped)) => Ok(Err(stopped)),
-        Err(error) => Err(Failed::Internal(error.to_string())),
+        Err(error) => Err(ExecuteError::Internal(error.to_string())),
     }
 }
 
-fn failed(stopped: &WriteError) -> Failed {
+fn failed(stopped: &WriteError) -> ExecuteError {
     match stopped.failure.code {
-        ErrorCode::CommitOutcomeUnknown => Failed::CommitOutcomeUnknown {
+        ErrorCode::CommitOutcomeUnknown => ExecuteError::CommitOutcomeUnknown {
             message: stopped.failure.message.clone(),
             correlation_id: stopped.correlation_id.map(|id| id.to_string()),
         },
@@ -425,18 +426,18 @@ fn failed(stopped: &WriteError) -> Failed {
     }
 }
 
-fn of_failure(failure: &Failure) -> Failed {
+fn of_failure(failure: &Failure) -> ExecuteError {
     match (failure.code, &failure.sqlstate) {
         (ErrorCode::SqlError | ErrorCode::InvalidParams | ErrorCode::Timeout, Some(sqlstate)) => {
-            let Failed::Sql(mut error) = sql(sqlstate, &failure.message) else {
-                return Failed::Internal(failure.message.clone());
+            let ExecuteError::Sql(mut error) = sql(sqlstate, &failure.message) else {
+                return ExecuteError::Internal(failure.message.clone());
             };
             error.hint.clone_from(&failure.hint);
-            Failed::Sql(error)
+            ExecuteError::Sql(error)
         }
         (ErrorCode::Timeout, None) => sql("57014", &failure.message),
-        (ErrorCode::InDoubtAborted, _) => Failed::Lost(failure.message.clone()),
-        _ => Failed::Ledger {
+        (ErrorCode::InDoubtAborted, _) => ExecuteError::Lost(failure.message.clone()),
+        _ => ExecuteError::Ledger {
             message: failure.message.clone(),
             hint: failure.hint.clone(),
             retryable: failure.retryable,
@@ -444,14 +445,14 @@ fn of_failure(failure: &Failure) -> Failed {
     }
 }
 
-fn sql(sqlstate: &str, message: &str) -> Failed {
+fn sql(sqlstate: &str, message: &str) -> ExecuteError {
     let (severity, sqlstate, message) = ("ERROR".to_owned(), sqlstate.to_owned(), message.to_owned());
-    Failed::Sql(Box::new(ServerError { severity, sqlstate, message, ..ServerError::default() }))
+    ExecuteError::Sql(Box::new(ServerError { severity, sqlstate, message, ..ServerError::default() }))
 }
 
-fn lost(refusal: &ExecutorError) -> Failed {
+fn lost(refusal: &ExecutorError) -> ExecuteError {
     match refusal {
         ExecutorError::Rejected(failure) => of_failure(failure),
-        ExecutorError::ConnectionLost(error) => Failed::Lost(error.to_string()),
+        ExecutorError::ConnectionLost(error) => ExecuteError::Lost(error.to_string()),
     }
 }

@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use agent_cli::executor::{
-    Begin, Chunk, Completed, DbExecutor, Described, Direct, Executing, Failed, Place, Query, Transaction,
+    BoxFuture, DirectExecutor, ExecuteError, NamedSession, Query, QueryDescription, QueryEvent, QuerySummary,
+    SqlExecutor, Transaction, TransactionOptions,
 };
 use ledger::read::Error;
 use ledger::{Gate, Ledger, SchemaError};
@@ -45,17 +46,17 @@ struct Found {
 }
 
 impl Found {
-    fn still_counts(&self, place: &Place) -> bool {
+    fn still_counts(&self, place: &NamedSession) -> bool {
         self.generation == place.generation && (self.ledger.is_some() || self.at.elapsed() < NONE_IS_BELIEVED)
     }
 }
 
 /// Runs statements of the command line.
 pub(super) struct Recording {
-    direct: Direct,
+    direct: DirectExecutor,
     audit: Audit,
     principal: Principal,
-    settings: ledger::Settings,
+    settings: ledger::LedgerOptions,
     /// Of the sessions that have written.
     ledgers: Mutex<HashMap<String, Found>>,
     /// All gates that were ever used: each has writes to wait for.
@@ -63,10 +64,10 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    pub(super) fn new(audit: Audit, principal: Principal, settings: ledger::Settings) -> Self {
-        let settings = ledger::Settings { sessions: WRITES, ..settings };
+    pub(super) fn new(audit: Audit, principal: Principal, settings: ledger::LedgerOptions) -> Self {
+        let settings = ledger::LedgerOptions { sessions: WRITES, ..settings };
         let (ledgers, gates) = (Mutex::default(), Mutex::default());
-        Self { direct: Direct::default(), audit, principal, settings, ledgers, gates }
+        Self { direct: DirectExecutor::default(), audit, principal, settings, ledgers, gates }
     }
 
     fn ledgers(&self) -> MutexGuard<'_, HashMap<String, Found>> {
@@ -74,7 +75,7 @@ impl Recording {
     }
 
     /// The ledger of the session's database, if writes of it are recorded.
-    async fn ledger(&self, place: &Place) -> Result<Option<Audited>, Failed> {
+    async fn ledger(&self, place: &NamedSession) -> Result<Option<Audited>, ExecuteError> {
         if self.audit == Audit::Never {
             return Ok(None);
         }
@@ -82,10 +83,10 @@ impl Recording {
         if let Some(known) = known {
             return Ok(known.ledger);
         }
-        let found = ledger::exists(&place.target).await.map_err(Failed::from)?;
+        let found = ledger::exists(&place.target).await.map_err(ExecuteError::from)?;
         let audited = match (found, self.audit) {
             (false, Audit::Always) => {
-                return Err(Failed::Ledger {
+                return Err(ExecuteError::Ledger {
                     message: format!("the database \"{}\" has no ledger, so nothing is written", place.target.dbname),
                     hint: Some("Run `countersign init` on it first, or leave --audit away.".to_owned()),
                     retryable: false,
@@ -95,7 +96,7 @@ impl Recording {
             (true, _) => {
                 ledger::check(&place.target).await.map_err(|error| unusable(&error))?;
                 ledger::check_identity(&place.target).await.map_err(|error| unusable(&error))?;
-                let ledger = Ledger::of_person(place.target.clone(), self.settings.clone());
+                let ledger = Ledger::interactive(place.target.clone(), self.settings.clone());
                 let gate = ledger.gate();
                 self.gates.lock().unwrap_or_else(PoisonError::into_inner).push(gate.clone());
                 Some(Audited::new(gate, self.principal.clone(), WRITES))
@@ -111,32 +112,32 @@ impl Recording {
     }
 }
 
-fn unusable(error: &SchemaError) -> Failed {
+fn unusable(error: &SchemaError) -> ExecuteError {
     if let SchemaError::Database(Error::Connect(error)) = error {
-        return Failed::Connect(error.clone());
+        return ExecuteError::Connect(error.clone());
     }
-    Failed::Ledger {
+    ExecuteError::Ledger {
         message: format!("the ledger cannot be used, so nothing is written: {error}"),
         hint: Some(NOT_USABLE.to_owned()),
         retryable: false,
     }
 }
 
-impl DbExecutor for Recording {
+impl SqlExecutor for Recording {
     fn query<'a>(
         &'a self,
-        place: &'a Place,
+        place: &'a NamedSession,
         query: Query,
-        out: mpsc::Sender<Chunk>,
+        out: mpsc::Sender<QueryEvent>,
         cancel: CancellationToken,
-    ) -> Executing<'a, Completed> {
+    ) -> BoxFuture<'a, QuerySummary> {
         if query.read_only {
             return self.direct.query(place, query, out, cancel);
         }
         Box::pin(async move {
             let ledger = tokio::select! {
                 biased;
-                () = cancel.cancelled() => return Err(Failed::Cancelled),
+                () = cancel.cancelled() => return Err(ExecuteError::Cancelled),
                 ledger = self.ledger(place) => ledger?,
             };
             match ledger {
@@ -146,11 +147,16 @@ impl DbExecutor for Recording {
         })
     }
 
-    fn describe<'a>(&'a self, place: &'a Place, sql: &'a str, cancel: CancellationToken) -> Executing<'a, Described> {
+    fn describe<'a>(
+        &'a self,
+        place: &'a NamedSession,
+        sql: &'a str,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'a, QueryDescription> {
         self.direct.describe(place, sql, cancel)
     }
 
-    fn begin<'a>(&'a self, place: &'a Place, begin: Begin) -> Executing<'a, Box<dyn Transaction>> {
+    fn begin<'a>(&'a self, place: &'a NamedSession, begin: TransactionOptions) -> BoxFuture<'a, Box<dyn Transaction>> {
         Box::pin(async move {
             let ledger = if begin.read_only { None } else { self.ledger(place).await? };
             match ledger {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use agent_cli::connection::ConnectionString;
 use agent_cli::{FrontEnd, Invocation, ParseExit, StopSignals};
-use ledger::Surroundings;
+use ledger::ConnectEnvironment;
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
@@ -47,7 +47,10 @@ pub(crate) fn run(front_end: FrontEnd, arguments: &[OsString]) -> ExitCode {
     }
 }
 
-fn prepare(front_end: FrontEnd, arguments: &[OsString]) -> Result<(Invocation, Recording, Surroundings), ParseExit> {
+fn prepare(
+    front_end: FrontEnd,
+    arguments: &[OsString],
+) -> Result<(Invocation, Recording, ConnectEnvironment), ParseExit> {
     let argv: Vec<String> = arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let (env, other): (Vec<_>, Vec<_>) = std::env::vars_os().partition(|(_, value)| value.to_str().is_some());
     let texts = env.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -72,7 +75,7 @@ fn prepare(front_end: FrontEnd, arguments: &[OsString]) -> Result<(Invocation, R
     let principal = Principal { account_id: settings.account.clone(), actor: Some(actor), client };
     let executor = Recording::new(audit, principal, settings.ledger.clone());
     let invocation = Invocation { database: shared, ..invocation };
-    Ok((invocation, executor, Surroundings::of_process(settings.connect_timeout)))
+    Ok((invocation, executor, ConnectEnvironment::from_process(settings.connect_timeout)))
 }
 
 fn audit(invocation: &Invocation, settings: &Settings) -> Result<Audit, String> {
@@ -84,7 +87,7 @@ fn audit(invocation: &Invocation, settings: &Settings) -> Result<Audit, String> 
     }
 }
 
-fn serve(invocation: Invocation, executor: Recording, surroundings: Surroundings) -> ExitCode {
+fn serve(invocation: Invocation, executor: Recording, surroundings: ConnectEnvironment) -> ExitCode {
     let refused = |error: std::io::Error, invocation: &Invocation| {
         terminal::give(&agent_cli::refused(&format!("the process cannot start its work: {error}"), invocation).stdout);
         ExitCode::FAILURE

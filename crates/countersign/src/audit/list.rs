@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use ledger::audit::RecordQuery;
+use ledger::audit::RecordFilter;
 use serde_json::{Map, Value};
 
 use super::args::ListArgs;
@@ -23,7 +23,7 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
         }
         None => None,
     };
-    let query = RecordQuery {
+    let query = RecordFilter {
         limit: arguments.limit,
         tool_name: arguments.tool,
         status: arguments.status.map(Into::into),

@@ -87,7 +87,7 @@ async fn prune(audit: &Audit, older_than: u32) -> anyhow::Result<Pruned> {
 
 /// Whether the login lacks a privilege: no later attempt would do better.
 fn may_not(error: &anyhow::Error) -> bool {
-    let server = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).and_then(Error::server);
+    let server = error.chain().find_map(|cause| cause.downcast_ref::<Error>()).and_then(Error::server_error);
     server.is_some_and(|error| error.sqlstate == "42501")
 }
 

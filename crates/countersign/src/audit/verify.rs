@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use ledger::audit::{Audit, Checkpoint, Finding, Verified};
+use ledger::audit::{Audit, Checkpoint, Verified, VerifyFinding};
 
 use super::args::VerifyArgs;
 use super::open;
@@ -42,7 +42,9 @@ pub(crate) async fn run(arguments: VerifyArgs, settings: &Settings) -> anyhow::R
 async fn seal(audit: &Audit) -> anyhow::Result<()> {
     match audit.seal().await {
         Ok(_) => Ok(()),
-        Err(error) if error.server().is_some_and(|error| matches!(error.sqlstate.as_str(), "42501" | "25006")) => {
+        Err(error)
+            if error.server_error().is_some_and(|error| matches!(error.sqlstate.as_str(), "42501" | "25006")) =>
+        {
             tracing::info!(%error, "nothing more was sealed: this login may only read");
             Ok(())
         }
@@ -82,7 +84,7 @@ async fn compare(audit: &Audit, path: &Path) -> anyhow::Result<Result<usize, Str
     Ok(Ok(count))
 }
 
-fn described(finding: &Finding, checkpoint: &Checkpoint, place: &str) -> String {
+fn described(finding: &VerifyFinding, checkpoint: &Checkpoint, place: &str) -> String {
     format!("{finding} ({place}, taken at {})", types::visible(&checkpoint.at))
 }
 

@@ -1,6 +1,6 @@
 //! What the servers' login lacks for the manifests, as SQL.
 
-use manifest::Catalog;
+use manifest::ToolCatalog;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -51,7 +51,7 @@ struct Grant {
 ///
 /// # Errors
 /// As [`Questions::ask`]; that there is no such role.
-pub(super) async fn missing(questions: &Questions, catalog: &Catalog, role: &str) -> anyhow::Result<Vec<String>> {
+pub(super) async fn missing(questions: &Questions, catalog: &ToolCatalog, role: &str) -> anyhow::Result<Vec<String>> {
     let needed: Vec<Needed<'_>> = catalog
         .tools
         .iter()

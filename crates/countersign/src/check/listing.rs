@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use manifest::{Catalog, Param, ParamSource, ToolSpec, Undo};
-use types::{TableUse, visible};
+use manifest::{Param, ParamSource, ToolCatalog, ToolSpec, UndoSpec};
+use types::{TableAccess, visible};
 
 /// A line for each tool; on a terminal of this width a line that is too long is continued below itself.
-pub(super) fn lines(catalog: &Catalog, width: Option<usize>) -> Vec<String> {
+pub(super) fn lines(catalog: &ToolCatalog, width: Option<usize>) -> Vec<String> {
     let widest = |text: fn(&ToolSpec) -> &str| catalog.tools.iter().map(|tool| text(tool).len()).max().unwrap_or(0);
     let (names, tiers) = (widest(|tool| &tool.name), widest(tier));
     let indent = names + tiers + 4;
@@ -30,8 +30,8 @@ fn about(tool: &ToolSpec) -> String {
         None => format!("writes {}", listed(tool.written_tables())),
     };
     let undo = match &tool.undo {
-        Undo::Calls { tool, .. } => tool.as_str(),
-        Undo::None | Undo::Irreversible { .. } => "none",
+        UndoSpec::Calls { tool, .. } => tool.as_str(),
+        UndoSpec::None | UndoSpec::Irreversible { .. } => "none",
     };
     format!("{params}; {written}; undo {undo}")
 }
@@ -45,7 +45,7 @@ fn param(param: &Param) -> String {
     }
 }
 
-fn listed<'a>(tables: impl Iterator<Item = &'a TableUse>) -> String {
+fn listed<'a>(tables: impl Iterator<Item = &'a TableAccess>) -> String {
     let names: BTreeSet<String> = tables.map(|table| format!("{}.{}", table.schema, table.table)).collect();
     if names.is_empty() { "no table".to_owned() } else { names.into_iter().collect::<Vec<_>>().join(", ") }
 }

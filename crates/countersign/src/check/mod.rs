@@ -6,9 +6,9 @@ mod listing;
 mod unseen;
 
 use anyhow::Context;
-use ledger::read::{ReadLimits, ReadRequest, Reader, RowForm, SearchPath};
-use ledger::{Ledger, Target};
-use manifest::{Catalog, Tier};
+use ledger::read::{ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
+use ledger::{ConnectOptions, Ledger};
+use manifest::{Tier, ToolCatalog};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use types::visible;
@@ -50,7 +50,7 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
     }
     // Whether the reader can log in is not for this command to say.
     if let Ok(reader) = ledger::reader_login(&target).await {
-        for schema in SearchPath::of_login(&reader).await.unwrap_or_default().untrusted {
+        for schema in SearchPath::load(&reader).await.unwrap_or_default().untrusted {
             tell(&format!("warning: {}", wiring::not_searched(&schema)));
         }
     }
@@ -58,7 +58,7 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
 }
 
 /// What is said of manifests that fit: compiling them has made sure of every executor (promise C5-07).
-pub(crate) fn summary(catalog: &Catalog) -> String {
+pub(crate) fn summary(catalog: &ToolCatalog) -> String {
     let writes = catalog.tools.iter().filter(|tool| tool.access.writes()).count();
     let of = |tier: Tier| catalog.tools.iter().filter(|tool| tool.tier == tier).count();
     let (confirm, approve) = (of(Tier::Confirm), of(Tier::Approve));
@@ -74,7 +74,7 @@ pub(crate) fn summary(catalog: &Catalog) -> String {
 struct Questions(Reader);
 
 impl Questions {
-    fn new(target: &Target) -> Self {
+    fn new(target: &ConnectOptions) -> Self {
         let limits = ReadLimits { sessions: 1, ..ReadLimits::default() };
         Self(Reader::new(target.clone(), &SearchPath::default(), limits))
     }
@@ -82,7 +82,7 @@ impl Questions {
     /// # Errors
     /// That the database cannot be asked, or answers something else.
     async fn ask<T: DeserializeOwned>(&self, sql: &str, params: &[Value]) -> anyhow::Result<Vec<T>> {
-        let request = ReadRequest { sql, params, row_limit: Some(10_000), form: RowForm::Object, account: None };
+        let request = ReadRequest { sql, params, row_limit: Some(10_000), format: RowFormat::Object, account: None };
         let result = self.0.query(&request).await?;
         let rows = result.rows.iter().map(|row| serde_json::from_str(row.get()));
         rows.collect::<Result<_, _>>().context("the catalog answered something else")

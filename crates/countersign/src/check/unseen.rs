@@ -1,10 +1,10 @@
 //! What a write of a tier above `auto` changes beyond its statements, which a plan does not show, and so a proposal may not
 //! show either: by foreign keys and triggers.
 
-use manifest::{Catalog, Tier, ToolSpec};
+use manifest::{Tier, ToolCatalog, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use types::{Privilege, TableUse, visible};
+use types::{Privilege, TableAccess, visible};
 
 use super::Questions;
 
@@ -38,7 +38,7 @@ struct Unseen {
 ///
 /// # Errors
 /// As [`Questions::ask`].
-pub(super) async fn notes(questions: &Questions, catalog: &Catalog) -> anyhow::Result<Vec<String>> {
+pub(super) async fn notes(questions: &Questions, catalog: &ToolCatalog) -> anyhow::Result<Vec<String>> {
     let mut notes = Vec::new();
     for tool in catalog.tools.iter().filter(|tool| tool.tier > Tier::Auto) {
         let found: Vec<Unseen> = questions.ask(SQL, &[json!(written(tool))]).await?;
@@ -77,7 +77,7 @@ struct Written<'a> {
 
 /// Once for each statement that writes the table.
 fn written(tool: &ToolSpec) -> Vec<Written<'_>> {
-    let needs = |table: &TableUse, privilege| table.privileges.contains(&privilege);
+    let needs = |table: &TableAccess, privilege| table.privileges.contains(&privilege);
     tool.written_tables()
         .map(|table| Written {
             schema_name: &table.schema,

@@ -1,7 +1,7 @@
 //! The manifests, as `countersign check` looks at them.
 
-use ledger::{Ledger, Target};
-use manifest::Mistakes;
+use ledger::{ConnectOptions, Ledger};
+use manifest::Diagnostics;
 
 use super::Finding;
 use crate::settings::Settings;
@@ -9,7 +9,7 @@ use crate::{check, wiring};
 
 const AREA: &str = "manifests";
 
-pub(super) async fn examine(ledger: &Ledger, target: &Target, settings: &Settings) -> Vec<Finding> {
+pub(super) async fn examine(ledger: &Ledger, target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
     if settings.manifests.is_empty() {
         return vec![Finding::unchecked(AREA, "the manifests: none was given")];
     }
@@ -21,8 +21,8 @@ pub(super) async fn examine(ledger: &Ledger, target: &Target, settings: &Setting
     };
     match wiring::compile(&sources, &settings.profiles, ledger, target).await {
         Ok(catalog) => vec![Finding::ok(AREA, check::summary(&catalog))],
-        Err(error) => match error.downcast_ref::<Mistakes>() {
-            Some(Mistakes(mistakes)) => {
+        Err(error) => match error.downcast_ref::<Diagnostics>() {
+            Some(Diagnostics(mistakes)) => {
                 mistakes.iter().map(|mistake| Finding::broken(AREA, mistake.to_string())).collect()
             }
             None => vec![Finding::broken(AREA, format!("{error:#}"))],

@@ -11,7 +11,7 @@ mod writes;
 use std::process::ExitCode;
 
 use ledger::read::{ConnectError, Error};
-use ledger::{Ledger, Target};
+use ledger::{ConnectOptions, Ledger};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -105,7 +105,7 @@ pub(crate) async fn run(arguments: &DoctorArgs, settings: &Settings) -> anyhow::
 }
 
 /// Everything in order; what needs what is broken is left out.
-async fn examine(target: &Target, settings: &Settings) -> Vec<Finding> {
+async fn examine(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
     let ledger = Ledger::new(target.clone(), settings.ledger.clone());
     let mut findings = Vec::new();
     let login = match connection(&ledger, target).await {
@@ -142,7 +142,7 @@ async fn examine(target: &Target, settings: &Settings) -> Vec<Finding> {
 }
 
 /// Whether the ledger's schema is what this program makes.
-async fn deviations(target: &Target) -> Vec<Finding> {
+async fn deviations(target: &ConnectOptions) -> Vec<Finding> {
     const AREA: &str = "ledger";
     match ledger::deviations(target).await {
         Ok(deviations) if deviations.is_empty() => {
@@ -167,7 +167,7 @@ async fn deviations(target: &Target) -> Vec<Finding> {
 const OLDEST: i64 = 140_000;
 
 /// What answers, and as whom it lets us in.
-async fn connection(ledger: &Ledger, target: &Target) -> Result<(Finding, String), Finding> {
+async fn connection(ledger: &Ledger, target: &ConnectOptions) -> Result<(Finding, String), Finding> {
     let server = ledger.doctor().server().await.map_err(|error| match error {
         Error::Connect(ConnectError::Pooled { .. }) => Finding::broken("connection", error.to_string()),
         error => Finding::problem(
@@ -181,7 +181,7 @@ async fn connection(ledger: &Ledger, target: &Target) -> Result<(Finding, String
     let message = format!(
         "PostgreSQL {} at {}, database \"{}\", logged in as \"{login}\"",
         text("version"),
-        target.place(),
+        target.address(),
         text("database")
     );
     if server.get("number").and_then(Value::as_i64).is_some_and(|number| number < OLDEST) {

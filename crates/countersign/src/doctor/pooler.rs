@@ -1,23 +1,23 @@
 //! Whether a pooler stands in between, and what it must be told (docs/setup/pgbouncer.md).
 
-use ledger::{Pooled, Pooler, Target, examine_pooler};
+use ledger::{ConnectOptions, Pooler, PoolerReport, probe_pooler};
 
 use super::Finding;
 
 const AREA: &str = "pooler";
 
 /// Nothing is said where there is none and none was announced.
-pub(super) async fn examine(target: &Target) -> Vec<Finding> {
+pub(super) async fn examine(target: &ConnectOptions) -> Vec<Finding> {
     if target.pooler == Pooler::None {
         return Vec::new();
     }
-    match examine_pooler(target).await {
+    match probe_pooler(target).await {
         Ok(pooled) => findings(pooled),
         Err(error) => vec![Finding::unasked(AREA, "the pooler", &error)],
     }
 }
 
-fn findings(Pooled { is_there, keeps_settings, renames_statements }: Pooled) -> Vec<Finding> {
+fn findings(PoolerReport { is_there, keeps_settings, renames_statements }: PoolerReport) -> Vec<Finding> {
     if !is_there {
         return vec![Finding::warning(
             AREA,

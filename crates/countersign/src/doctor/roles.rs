@@ -1,7 +1,7 @@
 //! Who may do what: the servers' logins, the reader's, and the approvers (docs/setup/roles.md).
 
 use ledger::read::{Reader, SearchPath, UntrustedSchema};
-use ledger::{ExcessPrivileges, Ledger, LoginSetting, ReaderRoleError, Target};
+use ledger::{ConnectOptions, ExcessPrivileges, Ledger, LoginSetting, ReaderRoleError};
 
 use super::Finding;
 use crate::settings::Settings;
@@ -9,7 +9,12 @@ use crate::{connection, wiring};
 
 const AREA: &str = "roles";
 
-pub(super) async fn examine(ledger: &Ledger, target: &Target, login: &str, settings: &Settings) -> Vec<Finding> {
+pub(super) async fn examine(
+    ledger: &Ledger,
+    target: &ConnectOptions,
+    login: &str,
+    settings: &Settings,
+) -> Vec<Finding> {
     let mut findings = servers(target, login, settings).await;
     findings.extend(reader(target, settings).await);
     findings.extend(owner(target).await);
@@ -20,8 +25,8 @@ pub(super) async fn examine(ledger: &Ledger, target: &Target, login: &str, setti
     findings
 }
 
-async fn servers(target: &Target, login: &str, settings: &Settings) -> Vec<Finding> {
-    let (known, this) = match (ledger::excess_of_all_servers(target).await, ledger::excess_of_login(target).await) {
+async fn servers(target: &ConnectOptions, login: &str, settings: &Settings) -> Vec<Finding> {
+    let (known, this) = match (ledger::check_all_server_roles(target).await, ledger::check_login(target).await) {
         (Ok(known), Ok(this)) => (known, this),
         (Err(error), _) | (_, Err(error)) => return vec![Finding::unasked(AREA, "the servers' logins", &error)],
     };
@@ -62,7 +67,7 @@ fn too_much(settings: &Settings, message: String) -> Finding {
 }
 
 /// The owner of the ledger, and the role of the approvers.
-async fn owner(target: &Target) -> Vec<Finding> {
+async fn owner(target: &ConnectOptions) -> Vec<Finding> {
     let report = match ledger::examine_roles(target).await {
         Ok(report) => report,
         Err(error) => return vec![Finding::unasked(AREA, "the roles of the ledger", &error)],
@@ -75,7 +80,7 @@ async fn owner(target: &Target) -> Vec<Finding> {
     problems.chain(members).collect()
 }
 
-async fn reader(target: &Target, settings: &Settings) -> Vec<Finding> {
+async fn reader(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
     let login = match &settings.read {
         Some(read) => match connection::parse(read, settings) {
             Ok(target) => Ok(target),
@@ -97,13 +102,13 @@ async fn reader(target: &Target, settings: &Settings) -> Vec<Finding> {
 }
 
 /// The schemas that reads do not search. A reader that cannot log in is told of elsewhere.
-async fn search_path(login: &Target) -> Vec<Finding> {
-    let untrusted = SearchPath::of_login(login).await.map(|path| path.untrusted).unwrap_or_default();
+async fn search_path(login: &ConnectOptions) -> Vec<Finding> {
+    let untrusted = SearchPath::load(login).await.map(|path| path.untrusted).unwrap_or_default();
     let finding = |schema: &UntrustedSchema| Finding::broken(AREA, wiring::not_searched(schema)).into_warning();
     untrusted.iter().map(finding).collect()
 }
 
-async fn login_settings(target: &Target, reader: Option<&Target>) -> Vec<Finding> {
+async fn login_settings(target: &ConnectOptions, reader: Option<&ConnectOptions>) -> Vec<Finding> {
     let logins: Vec<&str> = [Some(target), reader].into_iter().flatten().map(|target| target.user.as_str()).collect();
     match ledger::unexpected_settings(target, &logins).await {
         Ok(settings) => settings
@@ -137,7 +142,9 @@ fn reader_finding(checked: Result<(), ReaderRoleError>, settings: &Settings) -> 
         Err(error @ (ReaderRoleError::Privileged { .. } | ReaderRoleError::NoLogin)) => {
             Finding::broken(AREA, format!("query_database is not served: {error}"))
         }
-        Err(ReaderRoleError::Database(error)) if error.server().is_some_and(|error| error.sqlstate == "42501") => {
+        Err(ReaderRoleError::Database(error))
+            if error.server_error().is_some_and(|error| error.sqlstate == "42501") =>
+        {
             Finding::warning(
                 AREA,
                 "whether the reader can log in is not known: its password is for servers alone",

@@ -67,7 +67,7 @@ async fn proposals(doctor: &Doctor) -> Vec<Finding> {
         } else {
             format!(
                 "until {} a server that serves {tool} carries it out: start one, or read its log",
-                time("may_run_until")
+                time("executable_until")
             )
         };
         Finding::problem(AREA, message, advice)

@@ -35,7 +35,7 @@ async fn tracking(ledger: &Ledger) -> Vec<Finding> {
     let (count, problems) = match (tracking.count().await, tracking.problems().await) {
         (Ok(count), Ok(problems)) => (count, problems),
         // The functions of tracking are for servers, operators and owners.
-        (_, Err(error)) | (Err(error), _) if error.server().is_some_and(|error| error.sqlstate == "42501") => {
+        (_, Err(error)) | (Err(error), _) if error.server_error().is_some_and(|error| error.sqlstate == "42501") => {
             return vec![Finding::unchecked(AREA, "whether tracked tables are recorded: this login may not ask")];
         }
         (_, Err(error)) | (Err(error), _) => return vec![Finding::unasked(AREA, "the tracked tables", &error)],

@@ -72,7 +72,7 @@ async fn outcome(ledger: &Ledger, proposal: &Proposal) -> anyhow::Result<ExitCod
             say(&format!("Executed: correlation id {receipt}."));
         }
         ProposalStatus::Confirmed => {
-            let until = ledger.doctor().may_run_until(proposal.proposal_id).await?.unwrap_or_default();
+            let until = ledger.doctor().executable_until(proposal.proposal_id).await?.unwrap_or_default();
             say(&format!(
                 "Not carried out yet: a server that serves {} carries it out, until {until}.",
                 visible(&proposal.tool_name)

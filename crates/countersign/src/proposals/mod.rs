@@ -33,7 +33,7 @@ async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
     let target = connection::configured(settings)?;
     ledger::check(&target).await.map_err(|error| {
         let may_not = matches!(&error, SchemaError::Database(error)
-            if error.server().is_some_and(|error| error.sqlstate == "42501"));
+            if error.server_error().is_some_and(|error| error.sqlstate == "42501"));
         let error = anyhow::Error::from(error);
         if may_not { error.context(format!("this login may not read the ledger: {GRANT}")) } else { error }
     })?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use mcp::{Authenticator, Check, Identity, Offer, Site, Tls};
+use mcp::{AppState, Authenticator, Backend, Identity, ReadinessCheck, ReloadableTls};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -42,13 +42,13 @@ pub(super) async fn serve(
         .with_context(|| format!("cannot listen on {} (--http)", options.listen))?;
     let scheme = if door.tls.is_some() { "https" } else { "http" };
     tracing::info!("listening on {scheme}://{}/mcp", listener.local_addr()?);
-    let serving = mcp::serve_http(listener, door.tls.clone(), Arc::clone(&door.site), stop.clone());
+    let serving = mcp::serve_http(listener, door.tls.clone(), Arc::clone(&door.state), stop.clone());
     let serving = tokio::spawn(serving);
     let giving_back = tokio::spawn(give_memory_back());
     let started = stop.run_until_cancelled(started(start, &settings, &door)).await;
     let running = match started {
-        Some(Ok((running, offer))) => {
-            door.site.open(offer);
+        Some(Ok((running, backend))) => {
+            door.state.open(backend);
             running.announce(&settings);
             Some(running)
         }
@@ -76,11 +76,11 @@ async fn give_memory_back() {
 }
 
 /// Starts as soon as the database is there. What is wrong with it, or with the manifests, ends the process.
-async fn started(start: Start, settings: &Settings, door: &Door) -> anyhow::Result<(Running, Offer)> {
+async fn started(start: Start, settings: &Settings, door: &Door) -> anyhow::Result<(Running, Backend)> {
     let told = |obstacle: Obstacle<'_>| match obstacle {
         Obstacle::Unfit(error) => ControlFlow::Break(error),
         Obstacle::NoConnection(error) => {
-            door.site.not_yet(error.to_string());
+            door.state.set_starting(error.to_string());
             tracing::warn!(%error, "the database is not there yet; looking again");
             ControlFlow::Continue(())
         }
@@ -89,12 +89,12 @@ async fn started(start: Start, settings: &Settings, door: &Door) -> anyhow::Resu
     let check = check(&opened.workshop);
     let served = Served::new(ProfileRegistries::default(), settings)?;
     let running = start.run(opened, served, settings, Some(door.clone()))?;
-    let (toolbox, asking) = (running.toolbox.clone(), running.asking.clone());
+    let (toolbox, elicitation) = (running.toolbox.clone(), running.elicitation.clone());
     let (content, backends) = (settings.content.into(), running.backends.clone());
-    Ok((running, Offer { toolbox, asking, content, backends, check }))
+    Ok((running, Backend { registry: toolbox, elicitation, content, services: backends, check }))
 }
 
-fn check(workshop: &Workshop) -> Check {
+fn check(workshop: &Workshop) -> ReadinessCheck {
     let ledger = workshop.ledger.clone();
     Arc::new(move || {
         let ledger = ledger.clone();
@@ -111,8 +111,8 @@ fn check(workshop: &Workshop) -> Check {
 /// What stands between the network and the tools, as far as it can change while serving.
 #[derive(Clone)]
 pub(crate) struct Door {
-    site: Arc<Site>,
-    tls: Option<Tls>,
+    state: Arc<AppState>,
+    tls: Option<ReloadableTls>,
 }
 
 impl Door {
@@ -124,9 +124,10 @@ impl Door {
     ) -> anyhow::Result<Self> {
         warn_of_audience(settings);
         let anonymous: Identity =
-            mcp::anonymous(settings.account.clone(), settings.actor.clone(), settings.profile.clone());
-        let tls = options.tls.as_ref().map(|(certificate, key)| tls(certificate, key)).transpose()?.map(Tls::new);
-        Ok(Self { site: Site::new(options.options(), authenticator, anonymous, metrics), tls })
+            mcp::anonymous_identity(settings.account.clone(), settings.actor.clone(), settings.profile.clone());
+        let tls =
+            options.tls.as_ref().map(|(certificate, key)| tls(certificate, key)).transpose()?.map(ReloadableTls::new);
+        Ok(Self { state: AppState::new(options.options(), authenticator, anonymous, metrics), tls })
     }
 
     /// What a reload changes: who may come in, and the certificate that is shown.
@@ -137,7 +138,7 @@ impl Door {
         let authenticator = settings.authenticator()?;
         warn_of_audience(settings);
         anyhow::ensure!(
-            !(self.site.authenticates() && authenticator.is_empty()),
+            !(self.state.requires_credentials() && authenticator.is_empty()),
             "there are neither tokens nor an issuer any more, and nobody would have to say who they are: stop the server \
              if that is meant"
         );
@@ -148,7 +149,7 @@ impl Door {
 
     /// Changes it.
     pub(crate) fn put(&self, Reread { authenticator, certificate }: Reread) {
-        self.site.authenticate_by(authenticator);
+        self.state.replace_authenticator(authenticator);
         if let (Some(shown), Some(certificate)) = (&self.tls, certificate) {
             shown.replace(certificate);
         }
@@ -159,7 +160,7 @@ impl Door {
 fn warn_of_audience(settings: &Settings) {
     let Some(issuer) = &settings.oauth else { return };
     let Some(url) = settings.http.as_ref().and_then(|options| options.public_url.as_deref()) else { return };
-    let (audience, resource) = (issuer.audience.as_str(), mcp::resource(url));
+    let (audience, resource) = (issuer.audience.as_str(), mcp::resource_uri(url));
     if audience != resource {
         tracing::warn!(
             audience,

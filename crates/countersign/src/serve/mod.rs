@@ -8,9 +8,9 @@ use std::time::Duration;
 
 pub(crate) use http::Door;
 
-use ledger::Target;
+use ledger::ConnectOptions;
 use ledger::read::ConnectError;
-use mcp::{Asking, StateCodec, StateKey};
+use mcp::{Elicitation, StateCodec, StateKey};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -64,20 +64,20 @@ enum Obstacle<'a> {
 struct Served {
     toolbox: LiveRegistry,
     codec: StateCodec,
-    asking: Asking,
+    elicitation: Elicitation,
 }
 
 impl Served {
     fn new(shelves: ProfileRegistries, settings: &Settings) -> anyhow::Result<Self> {
-        let codec = StateCodec::of_this_process()?;
-        let asking = Asking::new(codec.clone(), settings.ask_timeout);
-        Ok(Self { toolbox: LiveRegistry::new(shelves), codec, asking })
+        let codec = StateCodec::ephemeral()?;
+        let elicitation = Elicitation::new(codec.clone(), settings.ask_timeout);
+        Ok(Self { toolbox: LiveRegistry::new(shelves), codec, elicitation })
     }
 }
 
 /// What it takes to start.
 struct Start {
-    target: Target,
+    target: ConnectOptions,
     demo: bool,
     sources: Sources,
     hangup: Signal,
@@ -106,7 +106,7 @@ impl Start {
                 Ok(opened) => return Ok(opened),
                 Err(failure) => failure,
             };
-            let (answer, longest) = match ledger::reach(&self.target).await {
+            let (answer, longest) = match ledger::can_connect(&self.target).await {
                 // A database that came up while it was asked is no mistake.
                 Ok(()) if !was_unfit => {
                     was_unfit = true;
@@ -130,10 +130,10 @@ impl Start {
     /// Begins what goes on beside the calls, and serves what was opened.
     fn run(self, opened: Opened, served: Served, settings: &Settings, door: Option<Door>) -> anyhow::Result<Running> {
         let Opened { workshop, shelves, state_keys: (sealing, keys) } = opened;
-        let Served { toolbox, codec, asking } = served;
+        let Served { toolbox, codec, elicitation } = served;
         codec.replace(&sealing, keys)?;
         let tools = shelves.get(&settings.profile).map_or(0, |registry| registry.infos().count());
-        toolbox.put(shelves);
+        toolbox.replace(shelves);
         tokio::spawn(workshop.ledger.clone().run_sweeper());
         tokio::spawn(wiring::refresh_state_keys(workshop.ledger.clone(), codec));
         let carrying_out = tokio::spawn(tools::run_proposal_worker(workshop.ledger.proposals(), toolbox.clone()));
@@ -141,7 +141,7 @@ impl Start {
         let reloader =
             Reloader { sources: self.sources, running: settings.clone(), workshop, toolbox: toolbox.clone(), door };
         tokio::spawn(reload::at_every(self.hangup, reloader));
-        Ok(Running { target: self.target, tools, toolbox, asking, carrying_out, backends })
+        Ok(Running { target: self.target, tools, toolbox, elicitation, carrying_out, backends })
     }
 }
 
@@ -155,11 +155,11 @@ struct Opened {
 
 /// What is served, and what goes on beside the calls.
 struct Running {
-    target: Target,
+    target: ConnectOptions,
     /// How many the usual profile has.
     tools: usize,
     toolbox: LiveRegistry,
-    asking: Asking,
+    elicitation: Elicitation,
     carrying_out: JoinHandle<()>,
     backends: Services,
 }
@@ -173,7 +173,7 @@ impl Running {
             profile = settings.profile,
             account = settings.account.as_str(),
             database = self.target.dbname,
-            place = self.target.place(),
+            place = self.target.address(),
             "ready"
         );
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ledger::Target;
+use ledger::ConnectOptions;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use types::{ErrorCode, Failure};
@@ -43,7 +43,7 @@ pub(super) async fn serve(start: Start, settings: Settings, stop: CancellationTo
         wiring::check_files(&settings, demo)?;
     }
     is_serving.store(true, Ordering::Relaxed);
-    let server = wiring::server(&served.toolbox, &settings, served.asking.clone());
+    let server = wiring::server(&served.toolbox, &settings, served.elicitation.clone());
     let outcome = mcp::serve_stdio(server, stop).await;
     let running = match started {
         Some(running) => Some(running),
@@ -60,10 +60,10 @@ pub(super) async fn serve(start: Start, settings: Settings, stop: CancellationTo
 }
 
 /// Returns when the database has not answered for a while. A start that takes long for another reason is waited for.
-async fn no_answer(target: &Target) {
+async fn no_answer(target: &ConnectOptions) {
     loop {
         tokio::time::sleep(PATIENCE).await;
-        if !matches!(tokio::time::timeout(LAST_PATIENCE, ledger::reach(target)).await, Ok(Ok(()))) {
+        if !matches!(tokio::time::timeout(LAST_PATIENCE, ledger::can_connect(target)).await, Ok(Ok(()))) {
             return;
         }
     }

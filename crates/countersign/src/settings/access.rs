@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use manifest::{Location, Mistake, Mistakes, Source};
-use mcp::auth::{Issuer, KeySource, MAX_LABEL_BYTES, Token, WebUrl, is_label};
+use manifest::{Diagnostic, Diagnostics, Location, Source};
+use mcp::auth::{BearerToken, HttpsUrl, Issuer, JwksSource, MAX_LABEL_BYTES, is_label};
 use schemars::JsonSchema;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_spanned::Spanned;
@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for Expiry {
 /// A token, and where it stands.
 #[derive(Debug, Clone)]
 pub(super) struct OwnToken {
-    pub(super) token: Token,
+    pub(super) token: BearerToken,
     at: Location,
     profile_at: Location,
 }
@@ -122,14 +122,14 @@ pub(super) struct OwnIssuer {
 impl OwnIssuer {
     /// That of the server which clients find at this address; `None` if nothing says whom its tokens are for.
     pub(super) fn of_server(self, public_url: Option<&str>) -> Option<Issuer> {
-        let audience = self.audience.or_else(|| public_url.map(mcp::resource))?;
+        let audience = self.audience.or_else(|| public_url.map(mcp::resource_uri))?;
         Some(Issuer { audience, ..self.issuer })
     }
 }
 
 /// The mistakes that only show when all tokens and profiles are known.
-pub(super) fn mistakes<'p>(tokens: &[OwnToken], profiles: impl Iterator<Item = &'p str> + Clone) -> Vec<Mistake> {
-    let mistake = |at: &Location, message| Mistake { at: at.clone(), tool: None, message };
+pub(super) fn mistakes<'p>(tokens: &[OwnToken], profiles: impl Iterator<Item = &'p str> + Clone) -> Vec<Diagnostic> {
+    let mistake = |at: &Location, message| Diagnostic { at: at.clone(), tool: None, message };
     let mut found = Vec::new();
     for (index, own) in tokens.iter().enumerate() {
         if let Some(message) = unknown_profile(&own.token.profile, profiles.clone()) {
@@ -170,7 +170,7 @@ pub(super) fn read_file<'p>(
         return Ok(tokens);
     }
     found.sort();
-    Err(anyhow::anyhow!("the tokens (tokens_file) have mistakes\n{}", Mistakes(found)))
+    Err(anyhow::anyhow!("the tokens (tokens_file) have mistakes\n{}", Diagnostics(found)))
 }
 
 impl<'s> Reader<'s> {
@@ -215,7 +215,7 @@ impl<'s> Reader<'s> {
         }
         let at = self.source.locate(keys.hash.as_ref().map_or(start, |hash| hash.span().start));
         let profile_at = self.source.locate(keys.profile.as_ref().map_or(start, |profile| profile.span().start));
-        let token = Token {
+        let token = BearerToken {
             hash: hash?,
             account: keys.account?,
             profile: keys.profile.map_or_else(|| Profile::DEFAULT.to_owned(), Spanned::into_inner),
@@ -312,10 +312,10 @@ impl<'s> Reader<'s> {
         file: Option<Spanned<String>>,
         start: Option<usize>,
         folder: &Path,
-    ) -> Option<KeySource> {
+    ) -> Option<JwksSource> {
         match (url, file) {
-            (Some(url), None) => self.web_url("jwks_url", &url).map(KeySource::Url),
-            (None, Some(file)) => Some(KeySource::File(folder.join(file.into_inner()))),
+            (Some(url), None) => self.web_url("jwks_url", &url).map(JwksSource::Url),
+            (None, Some(file)) => Some(JwksSource::File(folder.join(file.into_inner()))),
             (Some(_), Some(file)) => {
                 self.mistake(file.span(), "jwks_file: jwks_url is there as well: keep one of them");
                 None
@@ -332,7 +332,7 @@ impl<'s> Reader<'s> {
         }
     }
 
-    fn web_url(&mut self, name: &str, text: &Spanned<String>) -> Option<WebUrl> {
+    fn web_url(&mut self, name: &str, text: &Spanned<String>) -> Option<HttpsUrl> {
         let parsed = text.get_ref().parse();
         parsed.map_err(|error| self.mistake(text.span(), format!("{name}: {error}"))).ok()
     }

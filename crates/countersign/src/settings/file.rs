@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use manifest::{Mistake, Mistakes, Source};
+use manifest::{Diagnostic, Diagnostics, Source};
 use serde::de::DeserializeOwned;
 use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -40,12 +40,12 @@ impl ConfigFile {
             .map_err(|mistakes| anyhow::anyhow!("the configuration file has mistakes\n{mistakes}"))
     }
 
-    pub(super) fn parse(source: &Source, folder: &Path) -> Result<Self, Mistakes> {
+    pub(super) fn parse(source: &Source, folder: &Path) -> Result<Self, Diagnostics> {
         let mut reader = Reader::new(source);
         let mut file = reader.document(folder).unwrap_or_default();
         if !reader.mistakes.is_empty() {
             reader.mistakes.sort();
-            return Err(Mistakes(reader.mistakes));
+            return Err(Diagnostics(reader.mistakes));
         }
         file.keys.resolve_paths(folder);
         Ok(file)
@@ -70,7 +70,7 @@ impl Keys {
 
 pub(super) struct Reader<'s> {
     pub(super) source: &'s Source,
-    pub(super) mistakes: Vec<Mistake>,
+    pub(super) mistakes: Vec<Diagnostic>,
 }
 
 impl<'s> Reader<'s> {
@@ -80,7 +80,7 @@ impl<'s> Reader<'s> {
 
     pub(super) fn mistake(&mut self, span: Range<usize>, message: impl Into<String>) {
         let at = self.source.locate(span.start);
-        self.mistakes.push(Mistake { at, tool: None, message: message.into() });
+        self.mistakes.push(Diagnostic { at, tool: None, message: message.into() });
     }
 
     /// Everything, if it is TOML.

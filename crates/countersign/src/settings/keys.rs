@@ -358,7 +358,7 @@ impl From<ExecuteSqlTier> for Option<Tier> {
     }
 }
 
-impl From<Content> for mcp::Content {
+impl From<Content> for mcp::ResultContent {
     fn from(content: Content) -> Self {
         match content {
             Content::Text => Self::Text,

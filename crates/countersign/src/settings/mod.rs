@@ -18,7 +18,7 @@ use anyhow::{Context, bail};
 use ledger::proposals::Tier;
 use ledger::read::ReadLimits;
 use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, Pooler};
-use mcp::auth::{Issuer, Token};
+use mcp::auth::{BearerToken, Issuer};
 use tools::Profile;
 use types::{AccountId, Secret};
 
@@ -57,7 +57,7 @@ pub(crate) struct Settings {
     pub(crate) account: AccountId,
     pub(crate) actor: Option<String>,
     /// Who may call over HTTP with a token, from the configuration file and `tokens_file`.
-    pub(crate) tokens: Vec<Token>,
+    pub(crate) tokens: Vec<BearerToken>,
     /// Whose JWTs count over HTTP.
     pub(crate) oauth: Option<Issuer>,
     pub(crate) allow_privileged_reader: bool,
@@ -68,7 +68,7 @@ pub(crate) struct Settings {
     pub(crate) strict_roles: bool,
     /// Whether no write of the command line goes without a record.
     pub(crate) require_audit: bool,
-    pub(crate) ledger: ledger::Settings,
+    pub(crate) ledger: ledger::LedgerOptions,
     pub(crate) connect_timeout: Duration,
     pub(crate) read_limits: ReadLimits,
     pub(crate) call_deadline: Duration,
@@ -207,12 +207,12 @@ fn ledger_settings(
     write: &WriteKeys,
     limits: &LimitKeys,
     key: Option<GivenSecret>,
-) -> anyhow::Result<ledger::Settings> {
+) -> anyhow::Result<ledger::LedgerOptions> {
     if let Some(key) = key.as_ref().filter(|key| key.text.expose().len() < MIN_KEY_BYTES) {
         bail!("{} is too short: a key of fingerprints has {MIN_KEY_BYTES} bytes or more", key.origin);
     }
-    let default = ledger::Settings::default();
-    Ok(ledger::Settings {
+    let default = ledger::LedgerOptions::default();
+    Ok(ledger::LedgerOptions {
         fingerprints: Fingerprints::new(key.map(|key| key.text)),
         duplicate_memory: write
             .duplicate_memory_s
@@ -227,7 +227,7 @@ fn ledger_settings(
 }
 
 fn call_deadline(limits: &LimitKeys) -> Duration {
-    limits.call_deadline_ms.map_or(ledger::Settings::default().call_deadline, |ms| millis(ms.get()))
+    limits.call_deadline_ms.map_or(ledger::LedgerOptions::default().call_deadline, |ms| millis(ms.get()))
 }
 
 fn read_limits(limits: &LimitKeys) -> anyhow::Result<ReadLimits> {

@@ -5,7 +5,7 @@ pub(crate) mod args;
 use std::fmt::Write;
 
 use anyhow::{Context, ensure};
-use mcp::auth::{Token, TokenHash, hash_of_foreign, new_token};
+use mcp::auth::{BearerToken, TokenHash, generate_token, hash_token};
 use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
@@ -34,8 +34,8 @@ fn new(arguments: NewArgs, sources: &Sources, settings: &Settings) -> anyhow::Re
     );
     let now = OffsetDateTime::now_utc().replace_nanosecond(0)?;
     let expires = expires_in.map(|hours| now + Duration::hours(hours.into()));
-    let secret = new_token()?;
-    let token = Token { hash: TokenHash::of(secret.expose()), account, profile, label, expires };
+    let secret = generate_token()?;
+    let token = BearerToken { hash: TokenHash::of(secret.expose()), account, profile, label, expires };
     let table = table(&token)?;
     if json {
         let expires = expires.map(|at| at.format(&Rfc3339)).transpose()?;
@@ -59,7 +59,7 @@ fn new(arguments: NewArgs, sources: &Sources, settings: &Settings) -> anyhow::Re
 }
 
 /// `[[tokens]]`, as the configuration has it.
-fn table(token: &Token) -> anyhow::Result<String> {
+fn table(token: &BearerToken) -> anyhow::Result<String> {
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let mut table = String::from("[[tokens]]\n");
     writeln!(table, "hash = {}", quoted(&token.hash.to_string()))?;
@@ -80,7 +80,7 @@ fn hash() -> anyhow::Result<()> {
     }
     let text = read_input(MAX_INPUT_BYTES).context("standard input cannot be read as text")?;
     let token = text.strip_suffix('\n').unwrap_or(&text);
-    let hash = hash_of_foreign(token.strip_suffix('\r').unwrap_or(token))?;
+    let hash = hash_token(token.strip_suffix('\r').unwrap_or(token))?;
     say(&hash.to_string());
     Ok(())
 }

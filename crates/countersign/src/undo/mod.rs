@@ -97,7 +97,7 @@ async fn open(settings: &Settings) -> anyhow::Result<Ledger> {
 
 fn refused(error: UndoError) -> anyhow::Error {
     match error {
-        UndoError::Database(error) if error.server().is_some_and(|error| error.sqlstate == "42501") => anyhow!(
+        UndoError::Database(error) if error.server_error().is_some_and(|error| error.sqlstate == "42501") => anyhow!(
             "this database login is not an operator, or has no right to a table of the write, so nothing was changed: \
              grant countersign_operator to <login>, and what the write needed of its tables ({error})"
         ),

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use ledger::operator::{Progress, UndoOutcome};
+use ledger::operator::{UndoOutcome, UndoProgress};
 use ledger::plans::{Plan, Selection, StoredPlan};
 use ledger::{FreezeScope, Ledger};
 use serde_json::{Map, Value, json};
@@ -151,18 +151,18 @@ pub(super) async fn run(ledger: &Ledger, arguments: &RunArgs) -> anyhow::Result<
             format!("part {} of {} of the plan {}", number + 1, plan.parts.len(), short(&plan.plan_id))
         };
         let outcome = match operator.run_part(&plan, part, &who).await.map_err(refused)? {
-            Progress::Before => {
+            UndoProgress::Before => {
                 done_before += 1;
                 continue;
             }
-            Progress::Stale => {
+            UndoProgress::Stale => {
                 let text = format!(
                     "Nothing was changed: {subject} is stale, since other rows would be changed now. Make another plan."
                 );
                 tell_plan(arguments, &plan, "stale", text);
                 return Ok(ExitCode::from(CONFLICTS));
             }
-            Progress::Done(outcome) => outcome,
+            UndoProgress::Done(outcome) => outcome,
         };
         if arguments.json {
             super::tell_json(&outcome)

@@ -10,21 +10,21 @@ mod verify;
 
 use std::time::Duration;
 
-use pg::{Lease, Session, Step, Writer};
+use pg::{PipelineStatement, PooledSession, Session, WriterPool};
 use tokio::time::Instant;
 
 pub use prune::{PrunePlan, Pruned};
-pub use read::RecordQuery;
+pub use read::RecordFilter;
 pub use row::{RowError, TrackedRow};
 pub use seal::Checkpoint;
-pub use verify::{Discrepancy, Finding, Verified};
+pub use verify::{Discrepancy, Verified, VerifyFinding};
 
 use crate::records::Records;
 
 /// Reads, seals, verifies and prunes the records of one ledger.
 #[derive(Debug, Clone)]
 pub struct Audit {
-    writer: Writer,
+    writer: WriterPool,
     records: Records,
 }
 
@@ -32,17 +32,17 @@ pub struct Audit {
 const DEADLINE: Duration = Duration::from_secs(300);
 
 impl Audit {
-    pub(crate) fn new(writer: Writer, records: Records) -> Self {
+    pub(crate) fn new(writer: WriterPool, records: Records) -> Self {
         Self { writer, records }
     }
 
     /// One statement, which is a transaction of its own.
     async fn ask(&self, sql: &str, params: &[Option<String>]) -> Result<Vec<Vec<Option<String>>>, pg::Error> {
-        ask(self.lease().await?.session(), sql, params).await
+        ask(self.acquire().await?.session(), sql, params).await
     }
 
-    async fn lease(&self) -> Result<Lease, pg::Error> {
-        self.writer.lease(Instant::now() + DEADLINE).await
+    async fn acquire(&self) -> Result<PooledSession, pg::Error> {
+        self.writer.acquire(Instant::now() + DEADLINE).await
     }
 }
 
@@ -52,7 +52,7 @@ async fn ask(
     sql: &str,
     params: &[Option<String>],
 ) -> Result<Vec<Vec<Option<String>>>, pg::Error> {
-    let outcomes = tokio::time::timeout(DEADLINE, session.run(&[Step { sql, params, param_types: &[] }]))
+    let outcomes = tokio::time::timeout(DEADLINE, session.run(&[PipelineStatement { sql, params, param_types: &[] }]))
         .await
         .map_err(|_| pg::Error::Deadline)?
         .map_err(|failed| failed.error)?;

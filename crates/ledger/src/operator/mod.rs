@@ -10,13 +10,13 @@ mod parts;
 
 use std::time::Duration;
 
-use pg::{Lease, Step, StepError, Writer};
+use pg::{PipelineError, PipelineStatement, PooledSession, WriterPool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Rollback, UNDO_TOOL};
 
-pub use parts::Progress;
+pub use parts::UndoProgress;
 
 use crate::conflicts::{refused_inverse, undo_failure};
 use crate::effects;
@@ -46,7 +46,7 @@ const RESOLVE_SQL: &str = "select final_status, final_code, final_message from c
 /// Undo by people.
 #[derive(Debug, Clone)]
 pub struct Operator {
-    writer: Writer,
+    writer: WriterPool,
     plans: Plans,
 }
 
@@ -98,14 +98,14 @@ pub enum UndoError {
 }
 
 /// An undo that is admitted.
-struct Admitted {
+struct AdmittedUndo {
     correlation_id: CorrelationId,
     slot: Option<String>,
 }
 
 /// What `countersign.undo` answers.
 #[derive(Debug, Default, Deserialize)]
-struct Answer {
+struct AdmitAnswer {
     #[serde(default)]
     rows: u64,
     #[serde(default)]
@@ -113,7 +113,7 @@ struct Answer {
 }
 
 impl Operator {
-    pub(crate) fn new(writer: Writer, records: Records) -> Self {
+    pub(crate) fn new(writer: WriterPool, records: Records) -> Self {
         Self { plans: Plans::new(writer.clone(), records), writer }
     }
 
@@ -130,19 +130,22 @@ impl Operator {
     /// # Errors
     /// As [`Self::undo`].
     pub async fn try_undo(&self, writes: &[CorrelationId], who: &str) -> Result<UndoOutcome, UndoError> {
-        let mut lease = self.lease().await?;
+        let mut lease = self.acquire().await?;
         let preview = [Some(array(writes)), Some(who.to_owned()), Some(UNDO_TOOL.to_owned()), Some(timeout_ms())];
         let undo = [Some(array(writes))];
         let tried = lease.session().begin(None, &[step(PREVIEW_SQL, &preview), step(UNDO_SQL, &undo)]).await;
         let tried = tried.map(|outcomes| answer(outcomes.into_iter().nth(1).unwrap_or_default().rows));
         let proved = match &tried {
             Ok(answer) if answer.conflicts.is_empty() => {
-                lease.session().run(&[Step::plain("set constraints all immediate"), step(TRIAL_SQL, &undo)]).await
+                lease
+                    .session()
+                    .run(&[PipelineStatement::without_params("set constraints all immediate"), step(TRIAL_SQL, &undo)])
+                    .await
             }
             _ => Ok(Vec::new()),
         };
-        lease.session().run(&[Step::plain("rollback")]).await.map_err(error)?;
-        let Answer { rows, mut conflicts } = tried.map_err(error)?;
+        lease.session().run(&[PipelineStatement::without_params("rollback")]).await.map_err(error)?;
+        let AdmitAnswer { rows, mut conflicts } = tried.map_err(error)?;
         let proved = proved.map_err(error)?.into_iter().next_back().map(|outcome| outcome.rows).unwrap_or_default();
         let found = proved.into_iter().flatten().flatten().next();
         conflicts.extend(found.and_then(|found| serde_json::from_str::<Vec<Value>>(&found).ok()).unwrap_or_default());
@@ -161,7 +164,7 @@ impl Operator {
         arguments: &Value,
         plan_digest: Option<&str>,
     ) -> Result<UndoOutcome, UndoError> {
-        let mut lease = self.lease().await?;
+        let mut lease = self.acquire().await?;
         let admitted = admit(&mut lease, writes, who, tool, arguments, plan_digest).await?;
         let id = Some(admitted.correlation_id.to_string());
         let claim = [id.clone(), admitted.slot.clone(), Some(timeout_ms())];
@@ -179,11 +182,15 @@ impl Operator {
         let rollback = Rollback::by_effects().of_write(&admitted.correlation_id.to_string());
         let rollback = serde_json::to_string(&rollback).map_err(|error| UndoError::Failed(error.to_string()))?;
         let finish = [id, Some(data.clone()), Some(summary(&data)), Some(answer.rows.to_string()), Some(rollback)];
-        let steps = [Step::plain("set constraints all immediate"), step(FINISH_SQL, &finish), Step::plain("commit")];
+        let steps = [
+            PipelineStatement::without_params("set constraints all immediate"),
+            step(FINISH_SQL, &finish),
+            PipelineStatement::without_params("commit"),
+        ];
         match lease.session().run(&steps).await {
             Ok(outcomes) if outcomes.last().is_some_and(|last| last.tag == "COMMIT") => {}
             Ok(_) => return self.resolve(&admitted, answer.rows).await,
-            Err(StepError { error: pg::Error::Server(error), .. }) => match refused_inverse(&error) {
+            Err(PipelineError { error: pg::Error::Server(error), .. }) => match refused_inverse(&error) {
                 Some(failure) => {
                     let conflicts = failure.conflicts.map(|conflicts| *conflicts);
                     let conflicts = conflicts.and_then(|conflicts| serde_json::from_value(conflicts).ok());
@@ -206,8 +213,8 @@ impl Operator {
     /// PostgreSQL refused a statement, which is recorded; or the connection was lost, and the record says what happened.
     async fn failed(
         &self,
-        mut lease: Lease,
-        admitted: &Admitted,
+        mut lease: PooledSession,
+        admitted: &AdmittedUndo,
         error: pg::Error,
         rows: u64,
     ) -> Result<UndoOutcome, UndoError> {
@@ -220,12 +227,12 @@ impl Operator {
     }
 
     /// What became of an attempt whose connection was lost, and which was about so many rows.
-    async fn resolve(&self, admitted: &Admitted, rows: u64) -> Result<UndoOutcome, UndoError> {
-        self.writer.forget_idle();
+    async fn resolve(&self, admitted: &AdmittedUndo, rows: u64) -> Result<UndoOutcome, UndoError> {
+        self.writer.invalidate_idle();
         let id = admitted.correlation_id;
         let wait_ms = Some(RESOLVE_TIMEOUT.as_millis().to_string());
         let params = [Some(id.to_string()), admitted.slot.clone(), wait_ms];
-        let asked = self.writer.ask(RESOLVE_SQL, &params, Instant::now() + RESOLVE_TIMEOUT).await;
+        let asked = self.writer.run_one(RESOLVE_SQL, &params, Instant::now() + RESOLVE_TIMEOUT).await;
         let row = asked.map_err(|_| UndoError::Unknown(id))?.rows.into_iter().next();
         match row.and_then(|row| <[Option<String>; 3]>::try_from(row).ok()) {
             Some([Some(status), ..]) if status == "success" => self.undone(id, rows).await,
@@ -234,19 +241,19 @@ impl Operator {
         }
     }
 
-    async fn lease(&self) -> Result<Lease, pg::Error> {
-        self.writer.lease(Instant::now() + RESOLVE_TIMEOUT).await
+    async fn acquire(&self) -> Result<PooledSession, pg::Error> {
+        self.writer.acquire(Instant::now() + RESOLVE_TIMEOUT).await
     }
 }
 
 async fn admit(
-    lease: &mut Lease,
+    lease: &mut PooledSession,
     writes: &[CorrelationId],
     who: &str,
     tool: &str,
     arguments: &Value,
     plan_digest: Option<&str>,
-) -> Result<Admitted, UndoError> {
+) -> Result<AdmittedUndo, UndoError> {
     let correlation_id = CorrelationId::new();
     let arguments = arguments.to_string();
     let names: Vec<String> = writes.iter().map(ToString::to_string).collect();
@@ -262,11 +269,11 @@ async fn admit(
     ];
     let end = Instant::now() + RESOLVE_TIMEOUT;
     loop {
-        let answer = lease.ask(ADMIT_SQL, &params, end).await?;
+        let answer = lease.run_one(ADMIT_SQL, &params, end).await?;
         let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 3]>::try_from(row).ok());
         let [verdict, original, slot] = row.unwrap_or_default();
         if verdict.as_deref() == Some("run") {
-            return Ok(Admitted { correlation_id, slot });
+            return Ok(AdmittedUndo { correlation_id, slot });
         }
         // Somebody else undoes them, or a process that died did: the ledger notices that after a second.
         if Instant::now() + PAUSE >= end {
@@ -277,8 +284,8 @@ async fn admit(
 }
 
 async fn refuse(
-    lease: &mut Lease,
-    admitted: &Admitted,
+    lease: &mut PooledSession,
+    admitted: &AdmittedUndo,
     conflicts: Vec<Value>,
     rows: u64,
 ) -> Result<UndoOutcome, UndoError> {
@@ -290,8 +297,8 @@ async fn refuse(
 
 /// Rolls back, and records why.
 async fn fail(
-    lease: &mut Lease,
-    admitted: &Admitted,
+    lease: &mut PooledSession,
+    admitted: &AdmittedUndo,
     code: ErrorCode,
     message: &str,
     detail: Option<String>,
@@ -303,20 +310,24 @@ async fn fail(
         Some(message.to_owned()),
         detail,
     ];
-    lease.session().run(&[Step::plain("rollback"), step(FAIL_SQL, &params)]).await.map_err(error)?;
+    lease
+        .session()
+        .run(&[PipelineStatement::without_params("rollback"), step(FAIL_SQL, &params)])
+        .await
+        .map_err(error)?;
     Ok(())
 }
 
-fn answer(rows: Vec<Vec<Option<String>>>) -> Answer {
+fn answer(rows: Vec<Vec<Option<String>>>) -> AdmitAnswer {
     let text = rows.into_iter().flatten().flatten().next();
     text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
 
-fn step<'a>(sql: &'a str, params: &'a [Option<String>]) -> Step<'a> {
-    Step { sql, params, param_types: &[] }
+fn step<'a>(sql: &'a str, params: &'a [Option<String>]) -> PipelineStatement<'a> {
+    PipelineStatement { sql, params, param_types: &[] }
 }
 
-fn error(failed: StepError) -> pg::Error {
+fn error(failed: PipelineError) -> pg::Error {
     failed.error
 }
 

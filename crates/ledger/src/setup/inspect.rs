@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use pg::value::text_array;
-use pg::{Session, SessionSettings, Target};
+use pg::{ConnectOptions, Session, SessionSettings};
 
 use super::{Setup, privileges, rows};
 use crate::roles::OWNER;
@@ -29,7 +29,7 @@ pub enum Deviation {
     /// Could run the code of another user, or belongs to another user.
     Foreign(String),
     /// A privilege that `init` does not grant: `EXECUTE on function countersign.sweep(interval, integer) to anna`.
-    Privilege(String),
+    RequiredPrivilege(String),
 }
 
 impl fmt::Display for Deviation {
@@ -38,7 +38,7 @@ impl fmt::Display for Deviation {
             Self::Unexpected(object) => write!(out, "unexpected: {object}"),
             Self::Missing(object) => write!(out, "missing or altered: {object}"),
             Self::Foreign(problem) => out.write_str(problem),
-            Self::Privilege(privilege) => write!(out, "unexpected privilege: {privilege}"),
+            Self::RequiredPrivilege(privilege) => write!(out, "unexpected privilege: {privilege}"),
         }
     }
 }
@@ -47,14 +47,14 @@ impl fmt::Display for Deviation {
 ///
 /// # Errors
 /// Whatever the connection or the server says.
-pub async fn deviations(target: &Target) -> Result<Vec<Deviation>, pg::Error> {
+pub async fn deviations(target: &ConnectOptions) -> Result<Vec<Deviation>, pg::Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let mut found = compare(&mut session).await?;
     let owner = "select pg_get_userbyid(n.nspowner) from pg_namespace n where n.nspname = 'countersign'";
     let owner: Vec<String> = rows::<1>(&mut session, owner, &[]).await?.into_iter().flatten().collect();
     let foreign = foreign(&mut session, &owner).await?;
     found.extend(foreign.into_iter().map(Deviation::Foreign));
-    found.extend(privileges::unexpected(&mut session).await?.into_iter().map(Deviation::Privilege));
+    found.extend(privileges::unexpected(&mut session).await?.into_iter().map(Deviation::RequiredPrivilege));
     session.close().await;
     Ok(found)
 }
@@ -88,7 +88,7 @@ impl Setup {
             let sql = "select c.relname from pg_class c where c.oid = to_regclass($1) and c.relkind = 'r'";
             let name = format!("countersign.{table}");
             if !self.rows::<1>(sql, &[Some(name.clone())]).await?.is_empty() {
-                self.session.batch(&format!("lock table {name} in share row exclusive mode")).await?;
+                self.session.batch_execute(&format!("lock table {name} in share row exclusive mode")).await?;
             }
         }
         // Again, now that nothing can be added.

@@ -22,7 +22,7 @@ mod tables;
 mod track;
 
 use pg::value::{identifier, sql_literal};
-use pg::{Session, SessionSettings, Step, Target};
+use pg::{ConnectOptions, PipelineStatement, Session, SessionSettings};
 
 pub use inspect::{Deviation, deviations};
 pub use report::{InitReport, SkippedRelation};
@@ -76,7 +76,7 @@ impl Default for InitOptions {
 ///
 /// # Errors
 /// [`SchemaError`]; nothing has changed then.
-pub async fn init(target: &Target, options: &InitOptions) -> Result<InitReport, SchemaError> {
+pub async fn init(target: &ConnectOptions, options: &InitOptions) -> Result<InitReport, SchemaError> {
     schema::refuse_pooler(target)?;
     let mut attempt = 1;
     let mut report = loop {
@@ -95,15 +95,15 @@ pub async fn init(target: &Target, options: &InitOptions) -> Result<InitReport, 
 fn is_conflict(error: &pg::Error) -> bool {
     // unique_violation, duplicate_object, and "tuple concurrently updated".
     let codes = ["23505", "42710", "XX000"];
-    error.server().is_some_and(|error| codes.contains(&error.sqlstate.as_str()))
+    error.server_error().is_some_and(|error| codes.contains(&error.sqlstate.as_str()))
 }
 
-async fn init_once(target: &Target, options: &InitOptions) -> Result<InitReport, SchemaError> {
+async fn init_once(target: &ConnectOptions, options: &InitOptions) -> Result<InitReport, SchemaError> {
     let mut setup = Setup::begin(target).await?;
     let report = setup.run(options).await;
     // A failed transaction is rolled back by either.
     let end = if report.is_ok() && !options.dry_run { "commit" } else { "rollback" };
-    let ended = setup.session.batch(end).await;
+    let ended = setup.session.batch_execute(end).await;
     setup.session.close().await;
     let report = report?;
     ended?;
@@ -115,11 +115,11 @@ async fn init_once(target: &Target, options: &InitOptions) -> Result<InitReport,
 ///
 /// # Errors
 /// [`SchemaError`]; nothing has changed then.
-pub async fn load_once(target: &Target, schema: &str, own_texts: &[&str]) -> Result<bool, SchemaError> {
+pub async fn load_once(target: &ConnectOptions, schema: &str, own_texts: &[&str]) -> Result<bool, SchemaError> {
     schema::refuse_pooler(target)?;
     let mut setup = Setup::begin(target).await?;
     let loaded = setup.load(schema, own_texts).await;
-    let ended = setup.session.batch(if loaded.is_ok() { "commit" } else { "rollback" }).await;
+    let ended = setup.session.batch_execute(if loaded.is_ok() { "commit" } else { "rollback" }).await;
     setup.session.close().await;
     let loaded = loaded?;
     ended?;
@@ -142,12 +142,12 @@ select current_user, (r.rolsuper or r.rolcreaterole)::text, current_database() f
 
 impl Setup {
     /// Opens the transaction, and waits until no other one sets up the same database.
-    async fn begin(target: &Target) -> Result<Self, SchemaError> {
+    async fn begin(target: &ConnectOptions) -> Result<Self, SchemaError> {
         // A role that the database sets for its sessions would own what is created here.
         let settings = SessionSettings::default().with("role", "none").with("lock_timeout", LOCK_TIMEOUT);
         let mut session = Session::connect(target, &settings).await.map_err(pg::Error::from)?;
-        session.batch("begin").await?;
-        session.batch(&format!("select pg_advisory_xact_lock({LOCK_KEY})")).await?;
+        session.batch_execute("begin").await?;
+        session.batch_execute(&format!("select pg_advisory_xact_lock({LOCK_KEY})")).await?;
         let mut setup = Self {
             session,
             user: String::new(),
@@ -192,7 +192,7 @@ impl Setup {
         }
         self.inspect_schema().await?;
         for text in own_texts {
-            self.session.batch(text).await?;
+            self.session.batch_execute(text).await?;
         }
         for [writer] in self.rows("select w.role_name from countersign.writer_login w", &[]).await? {
             let (space, writer) = (identifier(schema), identifier(&writer));
@@ -207,14 +207,14 @@ impl Setup {
 
     /// Runs a statement of our own that changes something, and keeps it for the report.
     async fn execute(&mut self, sql: String) -> Result<(), SchemaError> {
-        self.session.batch(&sql).await?;
+        self.session.batch_execute(&sql).await?;
         self.report.statements.push(sql);
         Ok(())
     }
 
     /// The same for a statement that contains a secret; the report gets `shown` in its place.
     async fn execute_secret(&mut self, sql: &str, shown: String) -> Result<(), SchemaError> {
-        self.session.batch(sql).await?;
+        self.session.batch_execute(sql).await?;
         self.report.statements.push(shown);
         Ok(())
     }
@@ -241,7 +241,7 @@ pub(crate) async fn rows<const N: usize>(
     sql: &str,
     params: &[Option<String>],
 ) -> Result<Vec<[String; N]>, pg::Error> {
-    let step = Step { sql, params, param_types: &[] };
+    let step = PipelineStatement { sql, params, param_types: &[] };
     let outcomes = session.run(&[step]).await.map_err(|failed| failed.error)?;
     let rows = outcomes.into_iter().flat_map(|outcome| outcome.rows);
     Ok(rows

@@ -4,7 +4,7 @@
 //! has the last word, however often `init` runs.
 
 use pg::value::identifier;
-use pg::{ConnectError, Session, SessionSettings, Target, scram_verifier};
+use pg::{ConnectError, ConnectOptions, Session, SessionSettings, scram_verifier};
 
 use super::{InitReport, ReaderTables, Setup, SkippedRelation, literal};
 use crate::schema::SchemaError;
@@ -152,7 +152,7 @@ impl Setup {
 ///
 /// # Errors
 /// Whatever the database says. That the login cannot connect for another reason is a warning.
-pub(super) async fn repair_login(target: &Target, report: &mut InitReport) -> Result<(), SchemaError> {
+pub(super) async fn repair_login(target: &ConnectOptions, report: &mut InitReport) -> Result<(), SchemaError> {
     let Some(reader) = report.reader.clone() else { return Ok(()) };
     let mut setup = Setup::begin(target).await?;
     let stored = "select l.password from countersign.reader_login l";
@@ -167,7 +167,7 @@ pub(super) async fn repair_login(target: &Target, report: &mut InitReport) -> Re
         };
         let altered = setup.execute_secret(&alter(&literal(&verifier)), alter("'SCRAM-SHA-256$..'")).await;
         if altered.is_ok() {
-            setup.session.batch("commit").await?;
+            setup.session.batch_execute("commit").await?;
             report.statements.append(&mut setup.report.statements);
             refusal = self::refusal(target, &reader, &password).await;
             if refusal.is_none() {
@@ -183,7 +183,7 @@ pub(super) async fn repair_login(target: &Target, report: &mut InitReport) -> Re
 }
 
 /// Why the reader cannot connect.
-async fn refusal(target: &Target, reader: &str, password: &str) -> Option<ConnectError> {
+async fn refusal(target: &ConnectOptions, reader: &str, password: &str) -> Option<ConnectError> {
     let target = target.as_role(reader, Some(types::Secret::new(password.to_owned())));
     match Session::connect(&target, &SessionSettings::default()).await {
         Ok(session) => {

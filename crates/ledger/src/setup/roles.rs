@@ -1,7 +1,7 @@
 //! The roles of the ledger: refused if they are more than they should be, created if they do not exist.
 
 use pg::value::{identifier, text_array};
-use pg::{Session, SessionSettings, Target};
+use pg::{ConnectOptions, Session, SessionSettings};
 
 use super::{Setup, literal, rows};
 use crate::roles::{APPROVER, OPERATOR, OWNER};
@@ -58,7 +58,7 @@ pub struct RoleReport {
 ///
 /// # Errors
 /// Whatever the connection or the server says.
-pub async fn examine_roles(target: &Target) -> Result<RoleReport, pg::Error> {
+pub async fn examine_roles(target: &ConnectOptions) -> Result<RoleReport, pg::Error> {
     let mut session = Session::connect(target, &SessionSettings::default()).await?;
     let problems = problems(&mut session).await?;
     let members = rows(&mut session, MEMBERS_SQL, &[Some(text_array(&[OWNER.to_owned()]))]).await?;
@@ -116,7 +116,9 @@ impl Setup {
             return match self.execute(format!("grant {OWNER} to {user}")).await {
                 Ok(()) => Ok(OWNER.to_owned()),
                 // From PostgreSQL 16 on CREATEROLE alone is not enough for a role that somebody else has created.
-                Err(SchemaError::Database(error)) if error.server().is_some_and(|error| error.sqlstate == "42501") => {
+                Err(SchemaError::Database(error))
+                    if error.server_error().is_some_and(|error| error.sqlstate == "42501") =>
+                {
                     Err(SchemaError::NotAMember { user: self.user.clone() })
                 }
                 Err(error) => Err(error),

@@ -72,10 +72,12 @@ impl Setup {
         let mistake = |text: String| Err(SchemaError::Tracking(text));
         let params = [Some(name.to_owned()), Some(schema.to_owned())];
         // parse_ident refuses what is not a name, and the transaction goes on.
-        self.session.batch("savepoint name").await?;
+        self.session.batch_execute("savepoint name").await?;
         let found: Vec<[String; 7]> = match self.rows(FIND_SQL, &params).await {
-            Err(SchemaError::Database(error)) if error.server().is_some_and(|error| error.sqlstate == "22023") => {
-                self.session.batch("rollback to savepoint name").await?;
+            Err(SchemaError::Database(error))
+                if error.server_error().is_some_and(|error| error.sqlstate == "22023") =>
+            {
+                self.session.batch_execute("rollback to savepoint name").await?;
                 return mistake(format!(
                     "{name} is not the name of a table: write it as SQL does, such as shop.orders"
                 ));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use pg::Target;
+use pg::ConnectOptions;
 use pg::value::text_array;
 
 use super::tables::{Table, TableNames};
@@ -62,7 +62,11 @@ pub struct TrackReport {
 ///
 /// # Errors
 /// [`SchemaError`]; nothing has changed then.
-pub async fn track(target: &Target, names: &TableNames, options: &TrackOptions) -> Result<TrackReport, SchemaError> {
+pub async fn track(
+    target: &ConnectOptions,
+    names: &TableNames,
+    options: &TrackOptions,
+) -> Result<TrackReport, SchemaError> {
     let mut setup = begin(target).await?;
     let report = setup.track(names, options).await;
     end(setup, report, options.dry_run).await
@@ -72,13 +76,13 @@ pub async fn track(target: &Target, names: &TableNames, options: &TrackOptions) 
 ///
 /// # Errors
 /// [`SchemaError`]; nothing has changed then.
-pub async fn untrack(target: &Target, names: &TableNames) -> Result<Vec<(String, bool)>, SchemaError> {
+pub async fn untrack(target: &ConnectOptions, names: &TableNames) -> Result<Vec<(String, bool)>, SchemaError> {
     let mut setup = begin(target).await?;
     let report = setup.untrack(names).await;
     end(setup, report, false).await
 }
 
-async fn begin(target: &Target) -> Result<Setup, SchemaError> {
+async fn begin(target: &ConnectOptions) -> Result<Setup, SchemaError> {
     schema::refuse_pooler(target)?;
     schema::check(target).await.map_err(|error| match error {
         SchemaError::Database(error) if is_refused(&error) => not_a_member(&target.user),
@@ -89,7 +93,7 @@ async fn begin(target: &Target) -> Result<Setup, SchemaError> {
 
 async fn end<T>(mut setup: Setup, report: Result<T, SchemaError>, dry_run: bool) -> Result<T, SchemaError> {
     let end = if report.is_ok() && !dry_run { "commit" } else { "rollback" };
-    let ended = setup.session.batch(end).await;
+    let ended = setup.session.batch_execute(end).await;
     setup.session.close().await;
     let report = report?;
     ended?;
@@ -97,7 +101,7 @@ async fn end<T>(mut setup: Setup, report: Result<T, SchemaError>, dry_run: bool)
 }
 
 fn is_refused(error: &pg::Error) -> bool {
-    error.server().is_some_and(|error| error.sqlstate == "42501")
+    error.server_error().is_some_and(|error| error.sqlstate == "42501")
 }
 
 fn not_a_member(user: &str) -> SchemaError {
@@ -148,10 +152,12 @@ impl Setup {
         if outdated.is_empty() {
             return Ok(());
         }
-        self.session.batch(&format!("savepoint tracking; set local lock_timeout = '{TABLE_LOCK_TIMEOUT}'")).await?;
+        self.session
+            .batch_execute(&format!("savepoint tracking; set local lock_timeout = '{TABLE_LOCK_TIMEOUT}'"))
+            .await?;
         match self.execute("select countersign.renew_tracking()".to_owned()).await {
-            Err(SchemaError::Database(error)) if error.server().is_some() => {
-                self.session.batch("rollback to savepoint tracking").await?;
+            Err(SchemaError::Database(error)) if error.server_error().is_some() => {
+                self.session.batch_execute("rollback to savepoint tracking").await?;
                 self.report.warnings.push(format!(
                     "the triggers of tracked tables do not know the new login of servers ({error}): run \
                      `countersign track {}` as the tables' owner",
@@ -225,26 +231,26 @@ impl Setup {
             let problems = deviations.iter().map(ToString::to_string).collect();
             return Err(SchemaError::Untrusted { database: self.dbname.clone(), problems });
         }
-        self.session.batch(&format!("set local lock_timeout = '{TABLE_LOCK_TIMEOUT}'")).await?;
+        self.session.batch_execute(&format!("set local lock_timeout = '{TABLE_LOCK_TIMEOUT}'")).await?;
         Ok(())
     }
 
-    async fn columns(&mut self, table: &Table) -> Result<Columns, SchemaError> {
+    async fn columns(&mut self, table: &Table) -> Result<ColumnLists, SchemaError> {
         let rows: Vec<[String; 6]> = self.rows(COLUMNS_SQL, &[Some(table.oid.clone())]).await?;
         let [all, key, maintained, sensitive, is_log, all_writers] = rows.into_iter().next().unwrap_or_default();
         let list = |json: &str| serde_json::from_str(json).unwrap_or_default();
-        let call = Call {
+        let call = TrackCall {
             key: list(&key),
             maintained: list(&maintained),
             sensitive: list(&sensitive),
             is_log: is_log == "true",
             all_writers: all_writers == "true",
         };
-        Ok(Columns { all: list(&all), call })
+        Ok(ColumnLists { all: list(&all), call })
     }
 
     /// The number of the shape.
-    async fn track_one(&mut self, table: &Table, call: &Call) -> Result<String, SchemaError> {
+    async fn track_one(&mut self, table: &Table, call: &TrackCall) -> Result<String, SchemaError> {
         let (is_log, all_writers) = (call.is_log.to_string(), call.all_writers.to_string());
         let lists = [text_array(&call.maintained), text_array(&call.sensitive)];
         let params = [&table.oid, &lists[0], &lists[1], &is_log, &all_writers].map(|text| Some(text.clone()));
@@ -263,7 +269,7 @@ impl Setup {
 }
 
 /// What `track` is called with.
-struct Call {
+struct TrackCall {
     key: Vec<String>,
     maintained: Vec<String>,
     sensitive: Vec<String>,
@@ -272,13 +278,13 @@ struct Call {
 }
 
 /// The columns of a table, and what it is tracked with.
-struct Columns {
+struct ColumnLists {
     all: Vec<String>,
-    call: Call,
+    call: TrackCall,
 }
 
-impl Columns {
-    fn chosen(self, table: &Table, options: &TrackOptions) -> Result<Call, SchemaError> {
+impl ColumnLists {
+    fn chosen(self, table: &Table, options: &TrackOptions) -> Result<TrackCall, SchemaError> {
         let Self { all, call } = self;
         let choose = |given: &Option<Vec<String>>, kept: &[String], option: &str| match given {
             Some(given) => Ok(given.iter().filter(|column| all.contains(column)).cloned().collect()),
@@ -299,14 +305,20 @@ impl Columns {
             )));
         }
         let is_log = options.is_log.unwrap_or(call.is_log);
-        Ok(Call { maintained, sensitive, is_log, all_writers: options.all_writers.unwrap_or(call.all_writers), ..call })
+        Ok(TrackCall {
+            maintained,
+            sensitive,
+            is_log,
+            all_writers: options.all_writers.unwrap_or(call.all_writers),
+            ..call
+        })
     }
 }
 
 /// A column that none of the tables has is a mistake.
-fn unknown_columns(options: &TrackOptions, calls: &[(Call, Table)]) -> Result<(), SchemaError> {
+fn unknown_columns(options: &TrackOptions, calls: &[(TrackCall, Table)]) -> Result<(), SchemaError> {
     for (given, taken) in [
-        (&options.maintained, (|call| &call.maintained) as fn(&Call) -> &Vec<String>),
+        (&options.maintained, (|call| &call.maintained) as fn(&TrackCall) -> &Vec<String>),
         (&options.sensitive, |call| &call.sensitive),
     ] {
         let unknown = given.iter().flatten().find(|column| !calls.iter().any(|(call, _)| taken(call).contains(column)));
@@ -320,7 +332,7 @@ fn unknown_columns(options: &TrackOptions, calls: &[(Call, Table)]) -> Result<()
 
 fn in_use(table: &Table, error: SchemaError) -> SchemaError {
     match error {
-        SchemaError::Database(error) if error.server().is_some_and(|error| error.sqlstate == "55P03") => {
+        SchemaError::Database(error) if error.server_error().is_some_and(|error| error.sqlstate == "55P03") => {
             SchemaError::Tracking(format!(
                 "{} is in use by transactions that have lasted longer than {TABLE_LOCK_TIMEOUT}: run the command again when they have ended",
                 table.name

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::reach::called;
+use crate::referenced_objects::called;
 
 const FUNCTION: &str = "set_config";
 const OURS: &str = "countersign.";

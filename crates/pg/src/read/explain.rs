@@ -6,11 +6,11 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
-use super::frame::Around;
-use super::functions::plan_too_large;
-use super::run::{Statement, encode};
-use super::shapes::Shape;
-use super::{ReadError, ReadRequest, Reader, RowForm, refusal};
+use super::function_policy::plan_too_large;
+use super::query::{Statement, encode};
+use super::read_transaction::TransactionSettings;
+use super::statement_metadata::StatementMetadata;
+use super::{ReadError, ReadRequest, Reader, RowFormat, refusal};
 use crate::columns;
 use crate::error::Error;
 use crate::session::Session;
@@ -46,7 +46,7 @@ impl Reader {
     pub async fn explain(&self, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
         let deadline = Instant::now() + self.limits.deadline;
         let outcome = self.attempt_explain(deadline, sql, params).await;
-        if self.may_read_again(&outcome, deadline) {
+        if self.should_retry_read(&outcome, deadline) {
             self.attempt_explain(deadline, sql, params).await
         } else {
             outcome
@@ -54,20 +54,20 @@ impl Reader {
     }
 
     async fn attempt_explain(&self, deadline: Instant, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
-        let mut lease = self.pool.lease_to_read(deadline).await?;
+        let mut lease = self.pool.acquire_with_retry(deadline).await?;
         let outcome = tokio::time::timeout_at(deadline, self.explain_on(lease.session(), sql, params)).await;
         self.give_back(lease, outcome).await
     }
 
     async fn explain_on(&self, session: &mut Session, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
         // A plan is nobody's in particular.
-        session.around = Around::within("", self.limits.deadline);
+        session.around = TransactionSettings::within("", self.limits.deadline);
         let name = session.remembered.new_name();
         let own = self.describe(session, &name, sql).await;
         session.remembered.drop_name(name);
         let own = own?;
         let text_params = encode(&own, params)?;
-        // Functions that are STABLE are called now, and both an estimate and an error tell what they say.
+        // FunctionPolicy that are STABLE are called now, and both an estimate and an error tell what they say.
         session.push_close_remembered()?;
         let param_oids: Vec<u32> = own.params.iter().map(|ty| ty.oid).collect();
         let text = format!("{PREFIX}{sql}");
@@ -81,8 +81,8 @@ impl Reader {
             return Err(ReadError::NoResultColumns);
         }
         let columns = columns::resolve(&self.types, session, &raw).await?;
-        let shape = Arc::new(Shape::new(own.params, columns, vec![Type::JSON.oid()]));
-        let request = ReadRequest { sql: &text, params, row_limit: Some(1), form: RowForm::Array, account: None };
+        let shape = Arc::new(StatementMetadata::new(own.params, columns, vec![Type::JSON.oid()]));
+        let request = ReadRequest { sql: &text, params, row_limit: Some(1), format: RowFormat::Array, account: None };
         let result = self.fetch(session, &shape, Statement::Described(&explained), &text_params, &request).await;
         let result = result.map_err(|error| match error.into_error() {
             ReadError::Database(error) => ReadError::Database(in_own_text(error)),

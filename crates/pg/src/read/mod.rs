@@ -7,19 +7,19 @@
 //! hands rows on as they arrive.
 
 mod account_setting;
-mod convert;
 mod explain;
-mod frame;
-mod functions;
+mod function_policy;
+mod json_rows;
 mod layers;
 mod portions;
-mod remembered;
-mod rendered;
-mod room;
-mod rows;
-mod run;
-mod shapes;
-mod streamed;
+mod query;
+mod read_transaction;
+mod response_budget;
+mod row_buffer;
+mod server_json;
+mod statement_cache;
+mod statement_metadata;
+mod stream;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,26 +30,26 @@ use tokio::time::Instant;
 use tokio::time::error::Elapsed;
 use types::Column;
 
+use crate::connect_options::ConnectOptions;
 use crate::error::{Error, ServerError};
-use crate::pool::{Lease, Pool, PoolUse};
+use crate::pool::{Pool, PoolStatus, PooledSession};
 use crate::search_path::SearchPath;
 use crate::session::SessionSettings;
-use crate::target::Target;
 use crate::type_catalog::TypeCatalog;
 use crate::value::EncodeError;
-pub(crate) use convert::{Conversion, DraftRow, too_many_drafts};
-pub(crate) use frame::Around;
-use frame::Frame;
-use functions::Functions;
+use function_policy::FunctionPolicy;
+pub use json_rows::RowFormat;
+pub(crate) use json_rows::RowWriter;
 pub use layers::Layer;
 use layers::Layers;
-pub(crate) use remembered::Remembered;
-pub use rendered::RowForm;
-pub(crate) use rendered::RowWriter;
-pub use room::Room;
-use room::Rooms;
-pub(crate) use run::is_about_values;
-pub(crate) use streamed::NOTHING;
+pub(crate) use query::is_about_values;
+use read_transaction::ReadTransaction;
+pub(crate) use read_transaction::TransactionSettings;
+use response_budget::ResponseBudget;
+pub use response_budget::ResponsePermit;
+pub(crate) use server_json::{PartialRow, ServerJson, too_many_drafts};
+pub(crate) use statement_cache::StatementCache;
+pub(crate) use stream::EMPTY_STATEMENT;
 
 /// The bounds of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub struct ReadRequest<'a> {
     /// LIMIT of its own.
     pub row_limit: Option<u32>,
     /// What each row looks like.
-    pub form: RowForm,
+    pub format: RowFormat,
     /// On whose behalf: `countersign.account_id` in the transaction, for row level security to go by. A query cannot set it
     /// to something else (`account_setting`).
     pub account: Option<&'a str>,
@@ -117,7 +117,7 @@ pub struct ResultSet {
     /// Which limit left rows out, if one did.
     pub truncated_by: Option<TruncatedBy>,
     /// The room that a large answer takes; given back when it is dropped.
-    pub room: Option<Room>,
+    pub permit: Option<ResponsePermit>,
 }
 
 /// Why nothing was read.
@@ -173,69 +173,69 @@ impl From<EncodeError> for ReadError {
 pub struct Reader {
     pool: Pool,
     types: Arc<TypeCatalog>,
-    functions: Arc<Functions>,
-    frame: Arc<Frame>,
-    rooms: Rooms,
+    functions: Arc<FunctionPolicy>,
+    frame: Arc<ReadTransaction>,
+    rooms: ResponseBudget,
     limits: ReadLimits,
     layers: Layers,
     /// Whether statements without result columns are run, too.
-    takes_commands: bool,
+    allow_commands: bool,
 }
 
 impl Reader {
     /// A reader of this database whose statements are read with this search path. Opens no connection yet.
     #[must_use]
-    pub fn new(target: Target, path: &SearchPath, limits: ReadLimits) -> Self {
+    pub fn new(target: ConnectOptions, path: &SearchPath, limits: ReadLimits) -> Self {
         Self::with_layers(target, path, limits, Layers::default())
     }
 
     /// Refuses statements that read a relation of this schema, whatever the login may read.
     #[must_use]
-    pub fn refusing_schema(mut self, schema: &'static str) -> Self {
-        self.functions = Arc::new(Functions::refusing_schema(schema));
+    pub fn deny_schema(mut self, schema: &'static str) -> Self {
+        self.functions = Arc::new(FunctionPolicy::deny_schema(schema));
         self
     }
 
     /// A reader that lacks one layer of its defence: for the tests that show what the others hold.
     #[doc(hidden)]
     #[must_use]
-    pub fn without(layer: Layer, target: Target, path: &SearchPath, limits: ReadLimits) -> Self {
+    pub fn without(layer: Layer, target: ConnectOptions, path: &SearchPath, limits: ReadLimits) -> Self {
         Self::with_layers(target, path, limits, Layers::without(layer))
     }
 
-    fn with_layers(target: Target, path: &SearchPath, limits: ReadLimits, layers: Layers) -> Self {
+    fn with_layers(target: ConnectOptions, path: &SearchPath, limits: ReadLimits, layers: Layers) -> Self {
         // Compiling takes seconds where the estimates are off, as on the catalog, and 500 rows never pay for it.
         let mut settings = SessionSettings::default().with_search_path(path.setting()).with("jit", "off");
         if layers.has(Layer::ReadOnlyDefault) {
             // What runs outside our own transaction could not write either.
             settings = settings.with("default_transaction_read_only", "on");
         }
-        let frame = Arc::new(Frame::new(layers, &settings));
+        let frame = Arc::new(ReadTransaction::new(layers, &settings));
         let pool = Pool::new(target, settings, limits.sessions);
         Self::over(pool, frame, limits, layers)
     }
 
     /// A reader for statements of the caller's own, with or without result columns, on sessions as the database gives them,
     /// in which others may write.
-    pub(crate) fn of_commands(target: Target, sessions: usize) -> Self {
+    pub(crate) fn for_adhoc_sql(target: ConnectOptions, sessions: usize) -> Self {
         let limits = ReadLimits { sessions, ..ReadLimits::default() };
         let settings = SessionSettings::default().with_login_search_path();
-        let frame = Arc::new(Frame::new(Layers::default(), &settings));
+        let frame = Arc::new(ReadTransaction::new(Layers::default(), &settings));
         let pool = Pool::new(target, settings, sessions);
-        let functions = Arc::new(Functions::with_any_setting());
-        Self { takes_commands: true, functions, ..Self::over(pool, frame, limits, Layers::default()) }
+        let functions = Arc::new(FunctionPolicy::with_any_setting());
+        Self { allow_commands: true, functions, ..Self::over(pool, frame, limits, Layers::default()) }
     }
 
     /// The same for texts that are constants of ours: what they call is not looked up.
     #[must_use]
-    pub fn for_own_texts(&self) -> Self {
+    pub fn for_trusted_sql(&self) -> Self {
         Self { layers: Layers::without(Layer::Functions), ..self.clone() }
     }
 
-    fn over(pool: Pool, frame: Arc<Frame>, limits: ReadLimits, layers: Layers) -> Self {
-        let rooms = Rooms::new(limits.sessions);
+    fn over(pool: Pool, frame: Arc<ReadTransaction>, limits: ReadLimits, layers: Layers) -> Self {
+        let rooms = ResponseBudget::new(limits.sessions);
         Self {
-            takes_commands: false,
+            allow_commands: false,
             pool,
             types: Arc::default(),
             functions: Arc::default(),
@@ -254,7 +254,7 @@ impl Reader {
 
     /// Where its sessions connect, and as whom.
     #[must_use]
-    pub fn target(&self) -> &Target {
+    pub fn target(&self) -> &ConnectOptions {
         self.pool.target()
     }
 
@@ -262,13 +262,13 @@ impl Reader {
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn lease(&self) -> Result<Lease, Error> {
-        self.pool.lease(Instant::now() + self.limits.deadline).await
+    pub async fn acquire(&self) -> Result<PooledSession, Error> {
+        self.pool.acquire(Instant::now() + self.limits.deadline).await
     }
 
     /// The same, however long it takes.
-    pub(crate) async fn lease_until(&self, deadline: Instant) -> Result<Lease, Error> {
-        self.pool.lease(deadline).await
+    pub(crate) async fn acquire_until(&self, deadline: Instant) -> Result<PooledSession, Error> {
+        self.pool.acquire(deadline).await
     }
 
     /// What it knows of the database's types.
@@ -277,15 +277,15 @@ impl Reader {
     }
 
     /// Gives a session back after a read.
-    pub(crate) async fn end<T>(&self, lease: Lease, outcome: Result<T, ReadError>) -> Result<T, ReadError> {
+    pub(crate) async fn end<T>(&self, lease: PooledSession, outcome: Result<T, ReadError>) -> Result<T, ReadError> {
         self.give_back(lease, Ok(outcome)).await
     }
 
     /// How its pool stands now. A read that waits for room for its answer waits as well.
     #[must_use]
-    pub fn usage(&self) -> PoolUse {
-        let usage = self.pool.usage();
-        PoolUse { waiting: usage.waiting + self.rooms.waiting(), ..usage }
+    pub fn status(&self) -> PoolStatus {
+        let usage = self.pool.status();
+        PoolStatus { waiting: usage.waiting + self.rooms.waiting(), ..usage }
     }
 
     /// Waits until PostgreSQL has been told of every session that is to stop: before the process ends.
@@ -300,26 +300,26 @@ impl Reader {
     pub async fn query(&self, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
         let deadline = Instant::now() + self.limits.deadline;
         let outcome = self.attempt(deadline, request).await;
-        if self.may_read_again(&outcome, deadline) { self.attempt(deadline, request).await } else { outcome }
+        if self.should_retry_read(&outcome, deadline) { self.attempt(deadline, request).await } else { outcome }
     }
 
     /// A read changes nothing, so it can be done once more.
-    fn may_read_again<T>(&self, outcome: &Result<T, ReadError>, deadline: Instant) -> bool {
-        matches!(outcome, Err(ReadError::Database(error)) if self.pool.may_read_again(error, deadline))
+    fn should_retry_read<T>(&self, outcome: &Result<T, ReadError>, deadline: Instant) -> bool {
+        matches!(outcome, Err(ReadError::Database(error)) if self.pool.should_retry_read(error, deadline))
     }
 
     async fn attempt(&self, deadline: Instant, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
         let room = self.rooms.one(deadline).await?;
-        let mut lease = self.pool.lease_to_read(deadline).await?;
+        let mut lease = self.pool.acquire_with_retry(deadline).await?;
         let outcome = tokio::time::timeout_at(deadline, self.query_on(lease.session(), request)).await;
-        self.give_back(lease, outcome).await.map(|result| result.in_room(room))
+        self.give_back(lease, outcome).await.map(|result| result.with_permit(room))
     }
 
     /// What became of a read. Its session goes back to the pool while it is cleaned, so that nobody waits for that but
     /// whoever takes it next.
     async fn give_back<T>(
         &self,
-        mut lease: Lease,
+        mut lease: PooledSession,
         outcome: Result<Result<T, ReadError>, Elapsed>,
     ) -> Result<T, ReadError> {
         let Ok(outcome) = outcome else {
@@ -328,11 +328,13 @@ impl Reader {
             return Err(ReadError::Database(Error::Deadline));
         };
         let session = lease.session();
-        let is_under_way = session.connection.owed > 0 && !session.is_settling();
-        let is_open = session.connection.owed == 0 && !session.is_idle();
+        let is_under_way = session.connection.pending_syncs > 0 && !session.reset_pending();
+        let is_open = session.connection.pending_syncs == 0 && !session.is_idle();
         // Rows that nobody reads are still coming: stop them. Or the transaction is still open: refused before it ran. That
         // its end is sent takes no waiting; a session that would have to wait is not worth it.
-        if is_under_way || (is_open && (!session.is_framed || self.push_way_out(session).await.is_err())) {
+        if is_under_way
+            || (is_open && (!session.boundary_prepared || self.push_abort_and_reset(session).await.is_err()))
+        {
             lease.discard();
         }
         outcome

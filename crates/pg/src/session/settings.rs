@@ -34,7 +34,7 @@ const SYSTEM_PATH: &str = "pg_catalog, pg_temp";
 /// one they are set in each transaction ([`super::ground`]).
 ///
 /// By default the search path is PostgreSQL's own schema, because any user who may create a function in a schema of the path
-/// can have our SQL call it (PostgreSQL manual, "Writing SECURITY DEFINER Functions Safely").
+/// can have our SQL call it (PostgreSQL manual, "Writing SECURITY DEFINER FunctionPolicy Safely").
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionSettings(Vec<(&'static str, String)>);
 

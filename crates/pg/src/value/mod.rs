@@ -6,11 +6,11 @@
 
 mod composite;
 mod decode;
-mod draft;
 mod encode;
 mod literal;
+mod partial_json;
 
-pub(crate) use draft::{Draft, Leaf, Refused, draft_binary, draft_text};
+pub(crate) use partial_json::{BinaryDecodeError, PartialJson, Unresolved, draft_binary, draft_text};
 
 pub use decode::decode;
 pub use encode::{EncodeError, encode, encode_all, encode_texts, encode_with_json_texts};

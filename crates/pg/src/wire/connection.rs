@@ -17,13 +17,13 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 pub(crate) use message::other_encoding;
 use message::{beginning, check_body, is_utf8, may_be_volunteered, violation};
 
-use super::socket::{Route, Socket};
+use super::socket::{Endpoint, Socket};
+use crate::connect_options::AuthMethod;
 use crate::error::{Error, ServerError};
-use crate::target::AuthMethod;
 
 /// What the server last said of the transaction (ReadyForQuery).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tx {
+pub(crate) enum TransactionStatus {
     Idle,
     Open,
     Failed,
@@ -32,7 +32,7 @@ pub(crate) enum Tx {
 /// What it takes to ask the server to stop what this session is running.
 #[derive(Debug, Clone)]
 pub(crate) struct CancelKey {
-    pub(crate) route: Route,
+    pub(crate) route: Endpoint,
     pub(crate) process_id: i32,
     pub(crate) secret_key: i32,
 }
@@ -67,20 +67,20 @@ pub(crate) struct Connection {
     /// error the beginning is read, and a notice is passed over.
     pub(crate) max_message_bytes: usize,
     pub(crate) key: CancelKey,
-    pub(crate) tx: Tx,
+    pub(crate) transaction_status: TransactionStatus,
     /// How many ReadyForQuery are still to come: nothing else may use the connection before that is zero.
-    pub(crate) owed: usize,
+    pub(crate) pending_syncs: usize,
     pub(crate) reported: Reported,
     /// Why the server ends this connection: it says so before it does.
-    farewell: Option<String>,
+    fatal_error: Option<String>,
     /// Nothing comes or goes any more.
-    pub(crate) is_lost: bool,
+    pub(crate) is_broken: bool,
     /// Whether [`Connection::receive`] hands on notices as well.
-    pub(crate) hears_notices: bool,
+    pub(crate) capture_notices: bool,
     /// Whether another client encoding than UTF8 is borne for a while, in which nothing but ASCII is sent.
-    pub(crate) bears_encodings: bool,
+    pub(crate) allow_client_encoding_change: bool,
     /// How long the server may say nothing while it is waited for; `None` for as long as it likes.
-    pub(crate) patience: Option<Duration>,
+    pub(crate) read_timeout: Option<Duration>,
     /// How the server has asked who we are.
     pub(crate) asked: AuthMethod,
     /// When the last byte arrived.
@@ -117,7 +117,7 @@ const MAX_BYTES_AHEAD: usize = 16 << 20;
 const MAX_FORGOTTEN_BYTES: usize = 1 << 20;
 
 impl Connection {
-    pub(crate) fn new(socket: Socket, route: Route) -> Self {
+    pub(crate) fn new(socket: Socket, route: Endpoint) -> Self {
         Self {
             socket,
             inbox: BytesMut::with_capacity(8 * 1024),
@@ -125,14 +125,14 @@ impl Connection {
             outbox: BytesMut::with_capacity(OUTBOX_BYTES),
             max_message_bytes: MAX_MESSAGE_BYTES,
             key: CancelKey { route, process_id: 0, secret_key: 0 },
-            tx: Tx::Idle,
-            owed: 0,
+            transaction_status: TransactionStatus::Idle,
+            pending_syncs: 0,
             reported: Reported::default(),
-            farewell: None,
-            is_lost: false,
-            hears_notices: false,
-            bears_encodings: false,
-            patience: None,
+            fatal_error: None,
+            is_broken: false,
+            capture_notices: false,
+            allow_client_encoding_change: false,
+            read_timeout: None,
             asked: AuthMethod::None,
             last_heard: Instant::now(),
             probe_deadline: None,
@@ -141,11 +141,11 @@ impl Connection {
 
     /// Whether the server has closed it, as far as that can be seen without asking.
     pub(crate) fn is_closed(&mut self) -> bool {
-        self.is_lost |= self.socket.is_closed(&mut self.inbox);
-        if self.owed == 0 && !self.is_lost && self.has_unasked() {
-            self.give_up(&Error::Lost(violation("an answer to nothing")));
+        self.is_broken |= self.socket.is_closed(&mut self.inbox);
+        if self.pending_syncs == 0 && !self.is_broken && self.has_unasked() {
+            self.poison(&Error::Lost(violation("an answer to nothing")));
         }
-        self.is_lost
+        self.is_broken
     }
 
     /// Whether the inbox holds an answer: at idle it would be taken for one to what is asked next.
@@ -181,7 +181,7 @@ impl Connection {
     /// A server whose answers nobody reads stops reading, too: with a long pipeline and a long answer each side would
     /// wait for the other (libpq's manual, "Pipeline Mode"). What is taken in ahead is bounded.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
-        if self.is_lost {
+        if self.is_broken {
             self.outbox.clear();
             return Err(self.lost(closed()));
         }
@@ -190,7 +190,7 @@ impl Connection {
     }
 
     async fn send(&mut self) -> io::Result<()> {
-        let Self { socket, inbox, outbox, last_heard, probe_deadline, patience, .. } = self;
+        let Self { socket, inbox, outbox, last_heard, probe_deadline, read_timeout, .. } = self;
         if outbox.starts_with(PROBE) {
             *probe_deadline = Some(Instant::now() + self.key.route.keepalive.probe_timeout);
         }
@@ -198,13 +198,13 @@ impl Connection {
         let send = async {
             // Not `mem::take`: the buffer keeps its room, and a cancelled call leaves only what was not sent.
             while outbox.has_remaining() {
-                let sent = within(*patience, writing.write(outbox)).await?;
+                let sent = within(*read_timeout, writing.write(outbox)).await?;
                 if sent == 0 {
                     return Err(io::ErrorKind::WriteZero.into());
                 }
                 outbox.advance(sent);
             }
-            within(*patience, writing.flush()).await?;
+            within(*read_timeout, writing.flush()).await?;
             if outbox.capacity() > MAX_IDLE_BYTES {
                 // A query of megabytes must not take their room for as long as the session lives.
                 *outbox = BytesMut::with_capacity(OUTBOX_BYTES);
@@ -237,7 +237,7 @@ impl Connection {
         self.receive_answer().await.inspect_err(|error| {
             // A malformed message: what comes behind it cannot be told apart any more.
             if matches!(error, Error::Lost(_)) {
-                self.give_up(error);
+                self.poison(error);
             }
         })
     }
@@ -245,7 +245,7 @@ impl Connection {
     async fn receive_answer(&mut self) -> Result<Message, Error> {
         loop {
             match self.receive_any().await? {
-                Message::NoticeResponse(body) if self.hears_notices => {
+                Message::NoticeResponse(body) if self.capture_notices => {
                     let message = Message::NoticeResponse(body);
                     check_body(&message)?;
                     return Ok(message);
@@ -256,10 +256,12 @@ impl Connection {
                     tracing::debug!(severity = notice.severity, sqlstate = notice.sqlstate, "the server has a notice");
                 }
                 Message::ParameterStatus(body)
-                    if !self.bears_encodings && body.name()? == "client_encoding" && !is_utf8(body.value()?) =>
+                    if !self.allow_client_encoding_change
+                        && body.name()? == "client_encoding"
+                        && !is_utf8(body.value()?) =>
                 {
                     let error = Error::Server(Box::new(other_encoding(body.value()?)));
-                    self.give_up(&error);
+                    self.poison(&error);
                     return Err(error);
                 }
                 Message::ParameterStatus(body) => {
@@ -272,13 +274,14 @@ impl Connection {
                 }
                 Message::NotificationResponse(_) => {}
                 Message::ReadyForQuery(body) => {
-                    self.tx = match body.status() {
-                        b'I' => Tx::Idle,
-                        b'T' => Tx::Open,
-                        _ => Tx::Failed,
+                    self.transaction_status = match body.status() {
+                        b'I' => TransactionStatus::Idle,
+                        b'T' => TransactionStatus::Open,
+                        _ => TransactionStatus::Failed,
                     };
                     // Every later answer would be taken for that of the statement before.
-                    self.owed = self.owed.checked_sub(1).ok_or_else(|| violation("ReadyForQuery without a Sync"))?;
+                    self.pending_syncs =
+                        self.pending_syncs.checked_sub(1).ok_or_else(|| violation("ReadyForQuery without a Sync"))?;
                     return Ok(Message::ReadyForQuery(body));
                 }
                 Message::ErrorResponse(body) => {
@@ -300,7 +303,7 @@ impl Connection {
             self.skipped -= passed_over;
             if let Some(header) = Header::parse(&self.inbox)? {
                 let size = usize::try_from(header.len()).unwrap_or(usize::MAX);
-                // Checked on the announcement, before a byte of the body is stored: a value of 1 GB costs nothing.
+                // PolicyVerdict on the announcement, before a byte of the body is stored: a value of 1 GB costs nothing.
                 if size <= self.max_message_bytes {
                     self.inbox.reserve((size + 1).saturating_sub(self.inbox.len()));
                     if let Some(message) = Message::parse(&mut self.inbox)? {
@@ -328,9 +331,9 @@ impl Connection {
 
     async fn read(&mut self) -> io::Result<usize> {
         let read = self.socket.read_buf(&mut self.inbox);
-        let read = match (self.probe_deadline, self.patience) {
+        let read = match (self.probe_deadline, self.read_timeout) {
             (Some(deadline), _) => timeout_at(deadline, read).await.unwrap_or_else(|_| Err(unanswered())),
-            (None, patience) => within(patience, read).await,
+            (None, read_timeout) => within(read_timeout, read).await,
         }?;
         (self.last_heard, self.probe_deadline) = (Instant::now(), None);
         Ok(read)
@@ -357,14 +360,14 @@ impl Connection {
 
     /// Nothing more is to be sent or read: the other side would take it for something else. With the connection ends what it
     /// has not committed.
-    pub(crate) fn give_up(&mut self, why: &Error) {
-        self.is_lost = true;
-        self.farewell.get_or_insert_with(|| why.to_string());
+    pub(crate) fn poison(&mut self, why: &Error) {
+        self.is_broken = true;
+        self.fatal_error.get_or_insert_with(|| why.to_string());
     }
 
     fn hear(&mut self, error: &ServerError) {
         if matches!(error.severity.as_str(), "FATAL" | "PANIC") {
-            self.farewell = Some(error.to_string());
+            self.fatal_error = Some(error.to_string());
         }
     }
 
@@ -377,26 +380,26 @@ impl Connection {
 
     /// The connection is gone. What the server said last is the reason (promise D4-06), not how the socket took it.
     fn lost(&mut self, error: io::Error) -> io::Error {
-        self.is_lost = true;
+        self.is_broken = true;
         // It may have arrived together with the end, and not been looked at yet.
         self.socket.is_closed(&mut self.inbox);
-        while self.farewell.is_none() && self.holds_message() {
+        while self.fatal_error.is_none() && self.holds_message() {
             let Ok(Some(message)) = Message::parse(&mut self.inbox) else { break };
             if let Message::ErrorResponse(body) = message {
                 let _ = ServerError::from_fields(body.fields()).map(|error| self.hear(&error));
             }
         }
-        match &self.farewell {
-            Some(farewell) => io::Error::new(io::ErrorKind::ConnectionAborted, farewell.clone()),
+        match &self.fatal_error {
+            Some(fatal_error) => io::Error::new(io::ErrorKind::ConnectionAborted, fatal_error.clone()),
             None => error,
         }
     }
 
     /// Reads and forgets what is still to come. Returns when that is all, and also when the connection has to be closed to
     /// end it: the server is in the middle of sending, or of reading what was not sent whole.
-    pub(crate) async fn until_quiet(&mut self) {
+    pub(crate) async fn drain_responses(&mut self) {
         let mut bytes = 0;
-        while self.owed > 0 && self.outbox.is_empty() && bytes <= MAX_FORGOTTEN_BYTES {
+        while self.pending_syncs > 0 && self.outbox.is_empty() && bytes <= MAX_FORGOTTEN_BYTES {
             match self.receive().await {
                 Ok(Message::DataRow(body)) => bytes += body.buffer().len(),
                 Ok(_) => {}
@@ -426,10 +429,10 @@ impl Connection {
 }
 
 /// What comes of it, unless the server does nothing for so long.
-async fn within<T>(patience: Option<Duration>, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    let Some(patience) = patience else { return work.await };
-    tokio::time::timeout(patience, work).await.unwrap_or_else(|_| {
-        let said = format!("the server has said nothing for {} s", patience.as_secs_f32());
+async fn within<T>(read_timeout: Option<Duration>, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let Some(read_timeout) = read_timeout else { return work.await };
+    tokio::time::timeout(read_timeout, work).await.unwrap_or_else(|_| {
+        let said = format!("the server has said nothing for {} s", read_timeout.as_secs_f32());
         Err(io::Error::new(io::ErrorKind::TimedOut, said))
     })
 }

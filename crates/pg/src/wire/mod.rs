@@ -6,14 +6,14 @@
 //! lose what only the server knows. It also holds a whole row in memory however large, and separates every statement
 //! with a Sync, so that a pipeline cannot stop at its first error. See docs/adr/0001-own-postgresql-client.md.
 
-mod binding;
+mod authentication;
+mod channel_binding;
 mod connection;
-mod login;
 mod socket;
 mod startup;
 mod tls;
 
-pub(crate) use connection::{CancelKey, Connection, MAX_MESSAGE_BYTES, Tx, other_encoding};
-pub use login::scram_verifier;
+pub use authentication::scram_verifier;
+pub(crate) use connection::{CancelKey, Connection, MAX_MESSAGE_BYTES, TransactionStatus, other_encoding};
 pub(crate) use startup::{cancel, connect};
 pub(crate) use tls::LoadedTls;

@@ -14,7 +14,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 
 use super::tls;
-use crate::target::{Address, Keepalive, Target, Tls, TlsMode};
+use crate::connect_options::{Address, ConnectOptions, Keepalive, SslMode, TlsOptions};
 
 /// A connected socket.
 #[derive(Debug)]
@@ -26,16 +26,16 @@ pub(crate) enum Socket {
 
 /// The way to one server, all of it decided: what a CancelRequest takes as well.
 #[derive(Debug, Clone)]
-pub(crate) struct Route {
+pub(crate) struct Endpoint {
     /// Over TCP always with its `hostaddr`.
     pub(crate) address: Address,
-    pub(crate) tls: Tls,
+    pub(crate) tls: TlsOptions,
     pub(crate) keepalive: Keepalive,
     pub(crate) requirepeer: Option<String>,
 }
 
-impl Route {
-    pub(crate) fn new(address: Address, target: &Target) -> Self {
+impl Endpoint {
+    pub(crate) fn new(address: Address, target: &ConnectOptions) -> Self {
         Self {
             address,
             tls: target.tls.clone(),
@@ -46,13 +46,13 @@ impl Route {
 
     /// The same without encryption: what `sslmode=prefer` falls back to.
     pub(crate) fn plain(&self) -> Self {
-        Self { tls: Tls { mode: TlsMode::Disable, ..Tls::default() }, ..self.clone() }
+        Self { tls: TlsOptions { mode: SslMode::Disable, ..TlsOptions::default() }, ..self.clone() }
     }
 }
 
 impl Socket {
     /// Connects. A unix socket has no TLS: it never leaves the machine.
-    pub(crate) async fn connect(route: &Route) -> io::Result<Self> {
+    pub(crate) async fn connect(route: &Endpoint) -> io::Result<Self> {
         match &route.address {
             Address::Tcp { host, hostaddr, port } => {
                 let stream = match hostaddr {
@@ -62,7 +62,7 @@ impl Socket {
                 stream.set_nodelay(true)?;
                 keep_alive(&stream, &route.keepalive)?;
                 match route.tls.mode {
-                    TlsMode::Disable => Ok(Self::Tcp(stream)),
+                    SslMode::Disable => Ok(Self::Tcp(stream)),
                     _ if route.tls.is_direct => {
                         Ok(Self::Tls(Box::new(tls::handshake(stream, host, &route.tls).await?)))
                     }
@@ -80,13 +80,13 @@ impl Socket {
     }
 
     /// SSLRequest: the server answers with one byte, S or N.
-    async fn ask_for_tls(mut stream: TcpStream, host: &str, tls: &Tls) -> io::Result<Self> {
+    async fn ask_for_tls(mut stream: TcpStream, host: &str, tls: &TlsOptions) -> io::Result<Self> {
         let mut request = BytesMut::new();
         frontend::ssl_request(&mut request);
         stream.write_all(&request).await?;
         match (stream.read_u8().await?, tls.mode) {
             (b'S', _) => Ok(Self::Tls(Box::new(tls::handshake(stream, host, tls).await?))),
-            (b'N', TlsMode::Prefer) => Ok(Self::Tcp(stream)),
+            (b'N', SslMode::Prefer) => Ok(Self::Tcp(stream)),
             (b'N', _) => Err(io::Error::other("the server has no TLS, and sslmode asks for it")),
             _ => Err(io::Error::other("the server's answer to SSLRequest is none that PostgreSQL gives")),
         }
@@ -106,7 +106,7 @@ impl Socket {
     /// What ties a login to this very connection (RFC 5929, `tls-server-end-point`); `None` if nothing can.
     pub(crate) fn end_point(&self) -> Option<Vec<u8>> {
         let Self::Tls(stream) = self else { return None };
-        super::binding::end_point(stream.get_ref().1.peer_certificates()?.first()?)
+        super::channel_binding::end_point(stream.get_ref().1.peer_certificates()?.first()?)
     }
 
     /// Takes in what has arrived, without waiting; whether the other side has closed the connection.

@@ -10,12 +10,12 @@ use postgres_protocol::message::frontend;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
+use super::authentication;
 use super::connection::{CancelKey, Connection, Reported};
-use super::login;
-use super::socket::{Route, Socket};
+use super::socket::{Endpoint, Socket};
+use crate::connect_options::{Address, AuthMethod, ConnectOptions, Pooler, SslMode, TargetSessionAttrs};
 use crate::error::{ConnectError, Error, POOLER_SAYS, ServerError};
 use crate::session::SessionSettings;
-use crate::target::{Address, AuthMethod, Pooler, SessionAttrs, Target, TlsMode};
 
 /// What poolers hand on as well.
 const ENCODING: (&str, &str) = ("client_encoding", "UTF8");
@@ -30,7 +30,7 @@ const READ_ONLY_SETTING: &str = "default_transaction_read_only";
 
 /// Connects to the first server that answers and is what the target asks for. Each address may take the target's
 /// `connect_timeout`.
-pub(crate) async fn connect(target: &Target, settings: &SessionSettings) -> Result<Connection, ConnectError> {
+pub(crate) async fn connect(target: &ConnectOptions, settings: &SessionSettings) -> Result<Connection, ConnectError> {
     let mut addresses = target.addresses.clone();
     if target.is_shuffled {
         fastrand::shuffle(&mut addresses);
@@ -62,7 +62,7 @@ pub(crate) async fn connect(target: &Target, settings: &SessionSettings) -> Resu
             }
         }
     }
-    second_best.ok_or_else(|| ConnectError::of_all(target.place(), failures))
+    second_best.ok_or_else(|| ConnectError::of_all(target.address(), failures))
 }
 
 /// The addresses behind a name, in the order in which the system gives them.
@@ -92,7 +92,7 @@ fn unreachable_for(address: &Address, error: &io::Error) -> ConnectError {
             Kind::NotFound => "no such socket; is PostgreSQL running there?".to_owned(),
             _ => error.to_string(),
         },
-        is_passing: matches!(
+        is_transient: matches!(
             error.kind(),
             Kind::ConnectionRefused
                 | Kind::NotFound
@@ -116,13 +116,13 @@ enum Fit {
 
 async fn connect_to(
     address: &Address,
-    target: &Target,
+    target: &ConnectOptions,
     settings: &SessionSettings,
 ) -> Result<(Connection, Fit), ConnectError> {
-    let route = Route::new(address.clone(), target);
+    let route = Endpoint::new(address.clone(), target);
     let mut connection = match open(&route, target, settings).await {
         // As in libpq: a server that wants no encryption from us (pg_hba.conf: hostnossl) may say so only now.
-        Err(failed) if failed.is_about_encryption && target.tls.mode == TlsMode::Prefer => {
+        Err(failed) if failed.is_about_encryption && target.tls.mode == SslMode::Prefer => {
             open(&route.plain(), target, settings).await.map_err(|_| failed.error)?
         }
         opened => opened.map_err(|failed| failed.error)?,
@@ -138,7 +138,7 @@ async fn connect_to(
         Ok(Ok(fit)) => Ok((connection, fit)),
         Ok(Err(reason)) => {
             connection.terminate(GOODBYE).await;
-            Err(ConnectError::Unreachable { place: address.to_string(), reason: reason.to_owned(), is_passing: true })
+            Err(ConnectError::Unreachable { place: address.to_string(), reason: reason.to_owned(), is_transient: true })
         }
         Err(error) => Err(connect_error(address, error)),
     }
@@ -151,7 +151,7 @@ struct Failed {
     is_about_encryption: bool,
 }
 
-async fn open(route: &Route, target: &Target, settings: &SessionSettings) -> Result<Connection, Failed> {
+async fn open(route: &Endpoint, target: &ConnectOptions, settings: &SessionSettings) -> Result<Connection, Failed> {
     let socket = Socket::connect(route).await.map_err(|error| Failed {
         is_about_encryption: error.kind() == io::ErrorKind::InvalidData,
         error: unreachable_for(&route.address, &error),
@@ -190,7 +190,7 @@ fn refused(address: &Address, error: ServerError) -> ConnectError {
     }
 }
 
-async fn start(connection: &mut Connection, target: &Target, settings: &SessionSettings) -> Result<(), Error> {
+async fn start(connection: &mut Connection, target: &ConnectOptions, settings: &SessionSettings) -> Result<(), Error> {
     let identity = [
         ("user", target.user.as_str()),
         ("database", target.dbname.as_str()),
@@ -201,8 +201,8 @@ async fn start(connection: &mut Connection, target: &Target, settings: &SessionS
     let parameters = identity.into_iter().chain([ENCODING]).chain(settings).chain(options);
     frontend::startup_message(parameters, connection.outbox())?;
     connection.flush().await?;
-    login::authenticate(connection, target).await.map_err(of_another_protocol)?;
-    connection.owed = 1;
+    authentication::authenticate(connection, target).await.map_err(of_another_protocol)?;
+    connection.pending_syncs = 1;
     loop {
         match connection.receive().await.map_err(of_another_protocol)? {
             Message::BackendKeyData(body) => {
@@ -210,7 +210,7 @@ async fn start(connection: &mut Connection, target: &Target, settings: &SessionS
                 connection.key.secret_key = body.secret_key();
             }
             Message::ReadyForQuery(_) => return Ok(()),
-            message => return Err(login::unexpected(message)),
+            message => return Err(authentication::unexpected(message)),
         }
     }
 }
@@ -243,10 +243,10 @@ async fn check_is_direct(connection: &mut Connection) -> Result<(), Error> {
 /// means a primary and read-only a standby.
 async fn fit(
     connection: &mut Connection,
-    wanted: SessionAttrs,
+    wanted: TargetSessionAttrs,
     reads_only: bool,
 ) -> Result<Result<Fit, &'static str>, Error> {
-    if wanted == SessionAttrs::Any {
+    if wanted == TargetSessionAttrs::Any {
         return Ok(Ok(Fit::Wanted));
     }
     let Reported { in_hot_standby, default_transaction_read_only } = connection.reported;
@@ -260,22 +260,26 @@ async fn fit(
         None => ask(connection, "show transaction_read_only").await? == "on",
     };
     Ok(match wanted {
-        SessionAttrs::ReadWrite if is_read_only => {
+        TargetSessionAttrs::ReadWrite if is_read_only => {
             Err("its sessions are read-only, and target_session_attrs asks for read-write")
         }
-        SessionAttrs::ReadOnly if !is_read_only => {
+        TargetSessionAttrs::ReadOnly if !is_read_only => {
             Err("its sessions are read-write, and target_session_attrs asks for read-only")
         }
-        SessionAttrs::Primary if in_recovery => Err("it is a standby, and target_session_attrs asks for a primary"),
-        SessionAttrs::Standby if !in_recovery => Err("it is a primary, and target_session_attrs asks for a standby"),
-        SessionAttrs::PreferStandby if !in_recovery => Ok(Fit::SecondBest),
+        TargetSessionAttrs::Primary if in_recovery => {
+            Err("it is a standby, and target_session_attrs asks for a primary")
+        }
+        TargetSessionAttrs::Standby if !in_recovery => {
+            Err("it is a primary, and target_session_attrs asks for a standby")
+        }
+        TargetSessionAttrs::PreferStandby if !in_recovery => Ok(Fit::SecondBest),
         _ => Ok(Fit::Wanted),
     })
 }
 
 /// The one value of a constant of ours.
 async fn ask(connection: &mut Connection, own_text: &str) -> Result<String, Error> {
-    connection.push_own_text(own_text)?;
+    connection.push_simple_query(own_text)?;
     connection.flush().await?;
     let mut answer = String::new();
     loop {
@@ -284,7 +288,7 @@ async fn ask(connection: &mut Connection, own_text: &str) -> Result<String, Erro
                 answer = crate::session::raw_row(&body)?.into_iter().flatten().next().unwrap_or_default();
             }
             Message::ReadyForQuery(_) => return Ok(answer),
-            message @ Message::ErrorResponse(_) => return Err(login::unexpected(message)),
+            message @ Message::ErrorResponse(_) => return Err(authentication::unexpected(message)),
             _ => {}
         }
     }

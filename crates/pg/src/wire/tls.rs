@@ -17,16 +17,16 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::target::{ClientCertificate, Roots, Tls, TlsMode};
+use crate::connect_options::{ClientCertificate, RootCertificates, SslMode, TlsOptions};
 
 /// What both sides say that they will speak, where the handshake comes without a word before it (PostgreSQL 17).
 const PROTOCOL: &[u8] = b"postgresql";
 
 /// The TLS handshake on a socket whose server has agreed to it, or expects it at once.
-pub(super) async fn handshake(stream: TcpStream, host: &str, tls: &Tls) -> io::Result<TlsStream<TcpStream>> {
+pub(super) async fn handshake(stream: TcpStream, host: &str, tls: &TlsOptions) -> io::Result<TlsStream<TcpStream>> {
     let name = match ServerName::try_from(host.to_owned()) {
         Ok(name) => name,
-        Err(_) if tls.mode == TlsMode::VerifyFull => {
+        Err(_) if tls.mode == SslMode::VerifyFull => {
             return Err(io::Error::other(format!("\"{host}\" is no name that a certificate can have")));
         }
         // No name is checked then, and that of an address is not sent.
@@ -67,12 +67,13 @@ impl PartialEq for LoadedTls {
 impl Eq for LoadedTls {}
 
 impl LoadedTls {
-    fn config(&self, tls: &Tls) -> io::Result<Arc<ClientConfig>> {
+    fn config(&self, tls: &TlsOptions) -> io::Result<Arc<ClientConfig>> {
         let mut loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Before they are read: what is written meanwhile shows the next time.
         let written = written(tls);
         let is_current = |loaded: &&Loaded| {
-            loaded.written == written && (tls.roots != Roots::System || loaded.at.elapsed() < SYSTEM_ROOTS_AGE)
+            loaded.written == written
+                && (tls.roots != RootCertificates::System || loaded.at.elapsed() < SYSTEM_ROOTS_AGE)
         };
         if let Some(loaded) = loaded.as_ref().filter(is_current) {
             return Ok(Arc::clone(&loaded.config));
@@ -84,17 +85,17 @@ impl LoadedTls {
 }
 
 /// When the files were written: those that are named and there.
-fn written(tls: &Tls) -> Vec<Option<SystemTime>> {
+fn written(tls: &TlsOptions) -> Vec<Option<SystemTime>> {
     let roots = match &tls.roots {
-        Roots::File(path) => Some(path),
-        Roots::System => None,
+        RootCertificates::File(path) => Some(path),
+        RootCertificates::System => None,
     };
     let own = tls.client.iter().flat_map(|client| [&client.certificate, &client.key]);
     let files = roots.into_iter().chain(&tls.revoked).chain(own);
     files.map(|file| std::fs::metadata(file).and_then(|metadata| metadata.modified()).ok()).collect()
 }
 
-fn config(tls: &Tls) -> io::Result<ClientConfig> {
+fn config(tls: &TlsOptions) -> io::Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let versions: Vec<_> =
         [tls.takes_1_2.then_some(&TLS12), tls.takes_1_3.then_some(&TLS13)].into_iter().flatten().collect();
@@ -102,9 +103,9 @@ fn config(tls: &Tls) -> io::Result<ClientConfig> {
         .with_protocol_versions(&versions)
         .map_err(io::Error::other)?;
     let verifier: Arc<dyn ServerCertVerifier> = match tls.mode {
-        TlsMode::Disable | TlsMode::Prefer | TlsMode::Require => Arc::new(AnyName { chain: None, provider }),
-        TlsMode::VerifyCa => Arc::new(AnyName { chain: Some(chain_verifier(tls, &provider)?), provider }),
-        TlsMode::VerifyFull => chain_verifier(tls, &provider)?,
+        SslMode::Disable | SslMode::Prefer | SslMode::Require => Arc::new(AnyName { chain: None, provider }),
+        SslMode::VerifyCa => Arc::new(AnyName { chain: Some(chain_verifier(tls, &provider)?), provider }),
+        SslMode::VerifyFull => chain_verifier(tls, &provider)?,
     };
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     let mut config = match &tls.client {
@@ -161,10 +162,10 @@ fn all_in<T: PemObject>(key: &str, path: &Path) -> io::Result<Vec<T>> {
     if found.is_empty() { Err(unusable(&"nothing of this kind is in it")) } else { Ok(found) }
 }
 
-fn chain_verifier(tls: &Tls, provider: &Arc<CryptoProvider>) -> io::Result<Arc<WebPkiServerVerifier>> {
+fn chain_verifier(tls: &TlsOptions, provider: &Arc<CryptoProvider>) -> io::Result<Arc<WebPkiServerVerifier>> {
     let roots = Arc::new(match &tls.roots {
-        Roots::File(path) => roots_in(path)?,
-        Roots::System => system_roots()?,
+        RootCertificates::File(path) => roots_in(path)?,
+        RootCertificates::System => system_roots()?,
     });
     let mut builder = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(provider));
     if let Some(path) = &tls.revoked {
@@ -252,11 +253,11 @@ mod tests {
     fn files_are_read_once_and_again_when_one_has_changed() {
         // L8
         let roots = tempfile::NamedTempFile::new().unwrap();
-        let tls = Tls {
-            mode: TlsMode::Require,
-            roots: Roots::File(roots.path().to_owned()),
+        let tls = TlsOptions {
+            mode: SslMode::Require,
+            roots: RootCertificates::File(roots.path().to_owned()),
             takes_1_3: true,
-            ..Tls::default()
+            ..TlsOptions::default()
         };
         let first = tls.loaded.config(&tls).unwrap();
         let again = tls.clone();

@@ -23,7 +23,7 @@ use ledger::plans::Plans;
 use ledger::proposals::{Proposals, Tier};
 use ledger::read::{ReadError, ReadLimits, Reader, TruncatedBy};
 use ledger::{DuplicateExecutor, ExecutorRegistry, Gate, LedgerGauges, Records};
-use manifest::{Access, Catalog};
+use manifest::{Access, ToolCatalog};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
@@ -32,7 +32,7 @@ use serde_json::{Map, Value};
 use types::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
 
 use self::undo_tiers::UndoTiers;
-use crate::discovery::Describer;
+use crate::discovery::DatabaseDescriber;
 use crate::metrics::Metrics;
 use crate::tool::{Annotations, Tool, ToolInfo};
 
@@ -71,14 +71,14 @@ pub struct ExecuteSqlSettings {
 /// Makes the executors of built-in tools available.
 pub(crate) fn register(
     backends: &Services,
-    catalog: &Catalog,
+    catalog: &ToolCatalog,
     executors: &mut ExecutorRegistry,
 ) -> Result<(), DuplicateExecutor> {
     let tiers = UndoTiers::new(backends, catalog);
     executors.register(undo_mutation::NAME, Arc::new(undo_mutation::UndoExecutor::new(tiers.clone())))?;
     executors.register(undo_run::NAME, Arc::new(undo_run::PlanExecutor::new(tiers)))?;
     match &backends.execute_sql {
-        Some(settings) => executors.register(execute_sql::NAME, Arc::new(execute_sql::SqlExecutor::new(settings))),
+        Some(settings) => executors.register(execute_sql::NAME, Arc::new(execute_sql::AdhocSqlExecutor::new(settings))),
         None => Ok(()),
     }
 }
@@ -89,13 +89,13 @@ pub(crate) fn register(
 /// The name of a tool whose argument schema cannot be used, and why.
 pub(crate) fn all(
     backends: &Services,
-    catalog: &Catalog,
+    catalog: &ToolCatalog,
     executors: &ExecutorRegistry,
 ) -> Result<Vec<Box<dyn Tool>>, (String, String)> {
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if let Some(reader) = &backends.reader {
         tools.push(Box::new(query_database::QueryDatabase::new(reader.clone())));
-        let describer = Describer::new(reader.clone(), catalog);
+        let describer = DatabaseDescriber::new(reader.clone(), catalog);
         tools.push(Box::new(describe_database::DescribeDatabase::new(describer)));
         tools.push(Box::new(explain_query::ExplainQuery::new(reader.clone())));
     }
@@ -234,11 +234,11 @@ fn simplify(schema: &mut Map<String, Value>) {
 }
 
 /// A place where every JSON value fits. `{}` and not `true`: clients refuse boolean schemas.
-pub(crate) struct Anything;
+pub(crate) struct AnyJson;
 
-impl JsonSchema for Anything {
+impl JsonSchema for AnyJson {
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Anything".into()
+        "AnyJson".into()
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
@@ -329,7 +329,7 @@ pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
             let code = if is_forbidden { ErrorCode::NotPermitted } else { ErrorCode::SqlError };
             let advice = "The login that reads has no right to this: describe_database lists what may be read.";
             Failure {
-                retryable: error.retryable(),
+                retryable: error.is_retryable(),
                 sqlstate: Some(error.sqlstate),
                 detail: error.detail,
                 hint: error.hint.or_else(|| is_forbidden.then(|| advice.to_owned())),
@@ -338,7 +338,7 @@ pub(crate) fn read_failure(error: ReadError, deadline: Duration) -> Failure {
             }
         }
         ReadError::Database(ledger::read::Error::Deadline) => timed_out(),
-        ReadError::Database(error @ ledger::read::Error::Busy { .. }) => {
+        ReadError::Database(error @ ledger::read::Error::PoolTimeout { .. }) => {
             Failure::new(ErrorCode::DatabaseUnavailable, format!("{PREFIX}{error}")).hint(
                 "The query was not started: ask again when fewer run at once. The operator can raise read_sessions or query_timeout_ms.",
             )
@@ -367,7 +367,7 @@ fn ledger_failure(error: &ledger::read::Error) -> Failure {
     tracing::error!(%error, "the ledger cannot be read");
     match error {
         ledger::read::Error::Connect(error) => error.into(),
-        ledger::read::Error::Busy { .. } => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
+        ledger::read::Error::PoolTimeout { .. } => Failure::new(ErrorCode::DatabaseUnavailable, error.to_string()),
         ledger::read::Error::Deadline => Failure::new(ErrorCode::Timeout, "the ledger did not answer in time"),
         _ => Failure::new(ErrorCode::DbError, "the ledger cannot be read"),
     }

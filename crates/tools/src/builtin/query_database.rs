@@ -2,15 +2,15 @@
 
 use std::pin::Pin;
 
-use ledger::read::{ReadLimits, ReadRequest, Reader, ResultSet, RowForm, TruncatedBy};
+use ledger::read::{ReadLimits, ReadRequest, Reader, ResultSet, RowFormat, TruncatedBy};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Anything, Truncation, read_failure, reading_info};
-use crate::discovery::correction::corrected;
+use super::{AnyJson, Truncation, read_failure, reading_info};
+use crate::discovery::hints::corrected;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "query_database";
@@ -27,7 +27,7 @@ struct Arguments {
     query: String,
     /// The values of $1, $2, ... in order: JSON of their types, or text.
     #[serde(default)]
-    #[schemars(with = "Vec<Anything>")]
+    #[schemars(with = "Vec<AnyJson>")]
     params: Vec<Value>,
     /// The most rows to return.
     #[serde(default)]
@@ -35,18 +35,18 @@ struct Arguments {
     row_limit: Option<u32>,
     /// Rows as objects by column name, or as arrays in column order, which take fewer tokens.
     #[serde(default)]
-    row_format: RowFormat,
+    row_format: RowFormatArgument,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum RowFormat {
+enum RowFormatArgument {
     #[default]
     Object,
     Array,
 }
 
-impl JsonSchema for RowFormat {
+impl JsonSchema for RowFormatArgument {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "RowFormat".into()
     }
@@ -62,7 +62,7 @@ pub(super) struct QueryData {
     /// The result columns, in order.
     columns: Vec<ColumnData>,
     /// The rows: objects by column name, or arrays in column order.
-    #[schemars(with = "Vec<Anything>")]
+    #[schemars(with = "Vec<AnyJson>")]
     rows: Vec<Box<RawValue>>,
     /// How many rows there are in `rows`.
     row_count: usize,
@@ -139,17 +139,17 @@ impl Tool for QueryDatabase {
                 sql: &arguments.query,
                 params: &arguments.params,
                 row_limit: arguments.row_limit,
-                form: match arguments.row_format {
-                    RowFormat::Object => RowForm::Object,
-                    RowFormat::Array => RowForm::Array,
+                format: match arguments.row_format {
+                    RowFormatArgument::Object => RowFormat::Object,
+                    RowFormatArgument::Array => RowFormat::Array,
                 },
                 account: Some(call.principal.account_id.as_str()),
             };
             let deadline = self.reader.limits().deadline;
             match self.reader.query(&request).await {
                 Ok(mut result) => {
-                    let room = result.room.take();
-                    ToolOutput::of_rows(&QueryData::new(result, next_rows), room)
+                    let permit = result.permit.take();
+                    ToolOutput::of_rows(&QueryData::new(result, next_rows), permit)
                 }
                 Err(error) => {
                     let failure = read_failure(error, deadline);

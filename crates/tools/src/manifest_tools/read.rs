@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ledger::read::{ReadRequest, Reader, RowForm, TruncatedBy};
+use ledger::read::{ReadRequest, Reader, RowFormat, TruncatedBy};
 use manifest::ToolSpec;
 use serde_json::{Map, Value};
 use types::{ErrorCode, Failure};
@@ -43,7 +43,7 @@ impl Tool for ManifestRead {
                 sql: &statement.sql,
                 params: &params,
                 row_limit: None,
-                form: RowForm::Object,
+                format: RowFormat::Object,
                 account: Some(call.principal.account_id.as_str()),
             };
             let result = self.reader.query(&request).await.map_err(|error| {
@@ -58,13 +58,13 @@ impl Tool for ManifestRead {
             }
             if self.spec.rows.is_single() {
                 return match rows.first() {
-                    Some(row) => ToolOutput::of_rows(row, result.room),
+                    Some(row) => ToolOutput::of_rows(row, result.permit),
                     None => ToolOutput::read(&Map::new()),
                 };
             }
             let truncation = Truncation::new(result.truncated_by, fewer_rows);
             let page = RowsPage { row_count: rows.len(), rows, truncation };
-            ToolOutput::of_rows(&page, result.room)
+            ToolOutput::of_rows(&page, result.permit)
         })
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn is_utf8(encoding: &str) -> bool {
 pub(crate) fn other_encoding(encoding: &str) -> ServerError {
     let message = format!("the client encoding was set to {encoding}, and it is UTF8 here: nothing of it was done");
     let (hint, context) = (Some(ENCODING_HINT.to_owned()), Some("client_encoding".to_owned()));
-    ServerError { hint, context, ..ServerError::ours("0A000", message) }
+    ServerError { hint, context, ..ServerError::synthetic("0A000", message) }
 }
 
 /// The error message that has these fields, of which the last one may be cut.

@@ -11,7 +11,7 @@ use crate::error::{Error, ServerError};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pushed {
     bytes: usize,
-    owed: usize,
+    pending_syncs: usize,
 }
 
 impl Connection {
@@ -23,13 +23,13 @@ impl Connection {
 
     /// How much is pushed and not sent.
     pub(crate) fn pushed(&self) -> Pushed {
-        Pushed { bytes: self.outbox.len(), owed: self.owed }
+        Pushed { bytes: self.outbox.len(), pending_syncs: self.pending_syncs }
     }
 
     /// Takes back what was pushed since then. Nothing may have been sent in between.
     pub(crate) fn take_back(&mut self, before: Pushed) {
         self.outbox.truncate(before.bytes);
-        self.owed = before.owed;
+        self.pending_syncs = before.pending_syncs;
     }
 
     /// `param_types`: `pg_type.oid`s, 0 or missing where the server shall infer.
@@ -40,7 +40,7 @@ impl Connection {
         if let Some(index) = sql.chars().position(|c| c == '\0') {
             return Err(Error::Server(Box::new(ServerError {
                 position: u32::try_from(index + 1).ok(),
-                ..ServerError::ours("22021", "invalid byte sequence for encoding \"UTF8\": 0x00")
+                ..ServerError::synthetic("22021", "invalid byte sequence for encoding \"UTF8\": 0x00")
             })));
         }
         Ok(self.push_whole(|it| frontend::parse(name, sql, param_types.iter().copied(), &mut it.outbox))?)
@@ -102,7 +102,7 @@ impl Connection {
 
     pub(crate) fn push_sync(&mut self) {
         frontend::sync(&mut self.outbox);
-        self.owed += 1;
+        self.pending_syncs += 1;
     }
 
     /// After a long silence the peer may be gone without a word: lets the next pipeline begin with a probe. Nothing is sent for
@@ -116,9 +116,9 @@ impl Connection {
     }
 
     /// The simple protocol, which takes several statements at once: only ever for text that is a constant of ours.
-    pub(crate) fn push_own_text(&mut self, sql: &str) -> io::Result<()> {
+    pub(crate) fn push_simple_query(&mut self, sql: &str) -> io::Result<()> {
         self.push_whole(|it| frontend::query(sql, &mut it.outbox))?;
-        self.owed += 1;
+        self.pending_syncs += 1;
         Ok(())
     }
 }

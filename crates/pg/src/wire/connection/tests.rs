@@ -1,14 +1,14 @@
 use tokio::net::UnixStream;
 
 use super::*;
-use crate::target::{Address, Keepalive, Tls};
+use crate::connect_options::{Address, Keepalive, TlsOptions};
 
 /// A connection to a server that has sent these bytes and closed.
 async fn connection_with(bytes: &[u8]) -> Connection {
     let (ours, mut server) = UnixStream::pair().unwrap();
     server.write_all(bytes).await.unwrap();
     let address = Address::Unix("/".into(), 5432);
-    let route = Route { address, tls: Tls::default(), keepalive: Keepalive::default(), requirepeer: None };
+    let route = Endpoint { address, tls: TlsOptions::default(), keepalive: Keepalive::default(), requirepeer: None };
     Connection::new(Socket::Unix(ours), route)
 }
 
@@ -26,7 +26,7 @@ async fn a_lost_connection_reserves_no_room_for_a_message_that_did_not_arrive() 
 async fn an_unasked_ready_for_query_ends_the_connection() {
     let mut connection = connection_with(b"Z\0\0\0\x05I").await;
     assert!(matches!(connection.receive().await, Err(Error::Lost(_))));
-    assert!(connection.is_lost, "M8");
+    assert!(connection.is_broken, "M8");
 }
 
 /// M8
@@ -34,7 +34,7 @@ async fn an_unasked_ready_for_query_ends_the_connection() {
 async fn a_malformed_message_ends_the_connection() {
     let mut connection = connection_with(b"?\0\0\0\x04").await;
     assert!(matches!(connection.receive().await, Err(Error::Lost(_))));
-    assert!(connection.is_lost, "M8");
+    assert!(connection.is_broken, "M8");
 }
 
 /// M8
@@ -44,7 +44,7 @@ async fn a_body_that_cannot_be_parsed_ends_the_connection() {
     for bytes in [&b"T\0\0\0\x06\0\x01"[..], b"D\0\0\0\x0a\0\x01\0\0\0\x05", b"C\0\0\0\x05I"] {
         let mut connection = connection_with(bytes).await;
         assert!(connection.receive().await.is_err(), "M8: {bytes:?}");
-        assert!(connection.is_lost, "M8: {bytes:?}");
+        assert!(connection.is_broken, "M8: {bytes:?}");
     }
 }
 
@@ -52,13 +52,13 @@ async fn a_body_that_cannot_be_parsed_ends_the_connection() {
 #[tokio::test]
 async fn an_answer_to_nothing_ends_the_connection_at_idle() {
     let notice: &[u8] = b"N\0\0\0\x0dSNOTICE\0\0";
-    for (bytes, is_lost) in [(notice.to_vec(), false), ([notice, b"C\0\0\0\x0dSELECT 1\0"].concat(), true)] {
+    for (bytes, is_broken) in [(notice.to_vec(), false), ([notice, b"C\0\0\0\x0dSELECT 1\0"].concat(), true)] {
         let mut connection = connection_with(b"").await;
         let (ours, mut server) = UnixStream::pair().unwrap();
         connection.socket = Socket::Unix(ours);
         server.write_all(&bytes).await.unwrap();
         connection.socket.read_buf(&mut connection.inbox).await.unwrap();
-        assert_eq!(connection.is_closed(), is_lost, "M8: {bytes:?}");
+        assert_eq!(connection.is_closed(), is_broken, "M8: {bytes:?}");
     }
 }
 
@@ -74,7 +74,7 @@ async fn what_cannot_be_pushed_whole_leaves_nothing() {
         it.push_close_statement("a\0b")
     });
     assert!(pushed.is_err(), "L7");
-    assert_eq!((&connection.outbox, connection.owed), (&before, 1), "L7");
+    assert_eq!((&connection.outbox, connection.pending_syncs), (&before, 1), "L7");
     assert!(connection.push_bind("", "a\0b", &[]).is_err(), "L7");
     assert_eq!(connection.outbox, before, "L7");
 }

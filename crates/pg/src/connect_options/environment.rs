@@ -1,0 +1,96 @@
+//! What a connection string leaves out is looked for around it: variables, the user's home, the user's name.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::unistd::{Uid, User};
+
+use super::DEFAULT_CONNECT_TIMEOUT;
+
+/// Where a server's socket lies by default: what Debian, Red Hat and Alpine have, then what PostgreSQL itself has.
+const SOCKET_FOLDERS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
+
+/// What is around a connection string. Not `Debug`: PGPASSWORD is a part of it.
+#[derive(Clone)]
+pub struct ConnectEnvironment {
+    variables: HashMap<String, String>,
+    home: Option<PathBuf>,
+    os_user: Option<String>,
+    socket_folders: Vec<PathBuf>,
+    pub(super) connect_timeout: Duration,
+}
+
+impl ConnectEnvironment {
+    /// Those of this process, as libpq sees them. `connect_timeout` counts unless something says otherwise.
+    #[must_use]
+    pub fn from_process(connect_timeout: Duration) -> Self {
+        let variables = std::env::vars_os()
+            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+            .filter(|(name, _)| name.starts_with("PG"))
+            .collect();
+        let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+        let home = home.or_else(|| Some(User::from_uid(Uid::effective()).ok()??.dir));
+        Self { variables, home, connect_timeout, ..Self::empty() }
+    }
+
+    /// None but what the machine itself is: no variable and no file of the user's has a say.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self {
+            variables: HashMap::new(),
+            home: None,
+            os_user: User::from_uid(Uid::effective()).ok().flatten().map(|user| user.name),
+            socket_folders: SOCKET_FOLDERS.map(PathBuf::from).to_vec(),
+            connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+        }
+    }
+
+    /// A `PG*` variable that is set and not empty.
+    pub(super) fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// A file below the user's home.
+    pub(super) fn in_home(&self, path: &str) -> Option<PathBuf> {
+        self.home.as_ref().map(|home| home.join(path))
+    }
+
+    /// The same, if it is there.
+    pub(super) fn there_in_home(&self, path: &str) -> Option<PathBuf> {
+        self.in_home(path).filter(|path| path.exists())
+    }
+
+    /// The name of the user that this process runs as.
+    pub(super) fn os_user(&self) -> Option<&str> {
+        self.os_user.as_deref()
+    }
+
+    /// The folder of the socket for this port; `None` if there is no such socket.
+    ///
+    /// Only the first folder that exists counts. In a second one, that anybody can write to, somebody else's program could
+    /// wait for the time in which the real server is down.
+    pub(super) fn socket_folder(&self, port: u16) -> Option<&Path> {
+        let folder = self.socket_folders.iter().find(|folder| folder.is_dir())?;
+        folder.join(format!(".s.PGSQL.{port}")).exists().then_some(folder)
+    }
+}
+
+/// Whether a server's socket lies in this folder by default.
+pub(super) fn is_default(folder: &Path) -> bool {
+    SOCKET_FOLDERS.iter().any(|default| folder == Path::new(default))
+}
+
+#[cfg(test)]
+impl ConnectEnvironment {
+    /// Surroundings of a test's own.
+    pub(super) fn made(variables: &[(&str, &str)], home: &Path, socket_folders: &[&Path]) -> Self {
+        Self {
+            variables: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            home: Some(home.to_owned()),
+            os_user: Some("me".to_owned()),
+            socket_folders: socket_folders.iter().map(|folder| (*folder).to_owned()).collect(),
+            connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Which keys there are, and where each gets its value: the connection string, then the service that it names, then the
+//! `PG*` variables (PostgreSQL manual, "Parameter Key Words" and "Environment Variables").
+//!
+//! To add a key: a line in [`KEYS`], and whoever asks for its value. A key that asks for what we do not do has a line in
+//! [`REFUSED`]: none is ever passed over.
+
+use std::collections::HashMap;
+
+use super::environment::ConnectEnvironment;
+use super::{ConnectOptionsError, Conninfo, service};
+
+/// Every key of libpq, with the variable that gives its value where nothing else does.
+const KEYS: [(&str, Option<&str>); 51] = [
+    ("application_name", Some("PGAPPNAME")),
+    ("channel_binding", Some("PGCHANNELBINDING")),
+    // PGCLIENTENCODING is about what a terminal shows, and the three of GSSAPI about what is never tried here.
+    ("client_encoding", None),
+    ("connect_timeout", Some("PGCONNECT_TIMEOUT")),
+    ("dbname", Some("PGDATABASE")),
+    ("fallback_application_name", None),
+    ("gssdelegation", None),
+    ("gssencmode", Some("PGGSSENCMODE")),
+    ("gsslib", None),
+    ("host", Some("PGHOST")),
+    ("hostaddr", Some("PGHOSTADDR")),
+    ("keepalives", None),
+    ("keepalives_count", None),
+    ("keepalives_idle", None),
+    ("keepalives_interval", None),
+    ("krbsrvname", None),
+    ("load_balance_hosts", Some("PGLOADBALANCEHOSTS")),
+    ("max_protocol_version", Some("PGMAXPROTOCOLVERSION")),
+    ("min_protocol_version", Some("PGMINPROTOCOLVERSION")),
+    ("oauth_client_id", None),
+    ("oauth_client_secret", None),
+    ("oauth_issuer", None),
+    ("oauth_scope", None),
+    ("options", Some("PGOPTIONS")),
+    ("passfile", Some("PGPASSFILE")),
+    ("password", Some("PGPASSWORD")),
+    ("port", Some("PGPORT")),
+    ("replication", None),
+    ("require_auth", Some("PGREQUIREAUTH")),
+    ("requirepeer", Some("PGREQUIREPEER")),
+    ("scram_client_key", None),
+    ("scram_server_key", None),
+    ("service", Some("PGSERVICE")),
+    ("servicefile", Some("PGSERVICEFILE")),
+    ("ssl_max_protocol_version", Some("PGSSLMAXPROTOCOLVERSION")),
+    ("ssl_min_protocol_version", Some("PGSSLMINPROTOCOLVERSION")),
+    ("sslcert", Some("PGSSLCERT")),
+    ("sslcertmode", Some("PGSSLCERTMODE")),
+    ("sslcompression", Some("PGSSLCOMPRESSION")),
+    ("sslcrl", Some("PGSSLCRL")),
+    ("sslcrldir", Some("PGSSLCRLDIR")),
+    ("sslkey", Some("PGSSLKEY")),
+    ("sslkeylogfile", None),
+    ("sslmode", Some("PGSSLMODE")),
+    ("sslnegotiation", Some("PGSSLNEGOTIATION")),
+    ("sslpassword", None),
+    ("sslrootcert", Some("PGSSLROOTCERT")),
+    ("sslsni", Some("PGSSLSNI")),
+    ("target_session_attrs", Some("PGTARGETSESSIONATTRS")),
+    ("tcp_user_timeout", None),
+    ("user", Some("PGUSER")),
+];
+
+/// Keys that ask for what is not done here: the values that ask for nothing, and why the others are refused.
+const REFUSED: [(&str, &[&str], &str); 17] = [
+    ("client_encoding", &["auto", "utf8", "utf-8", "unicode"], "text is always UTF8 here"),
+    ("gssdelegation", &["0"], GSS),
+    ("gssencmode", &["disable", "prefer"], "encryption by GSSAPI is not supported; use TLS (sslmode)"),
+    ("gsslib", &[], GSS),
+    ("krbsrvname", &[], GSS),
+    ("max_protocol_version", &["3.0", "3.2", "latest"], "it is one of 3.0, 3.2, latest"),
+    ("min_protocol_version", &["3.0"], "the protocol is spoken in version 3.0"),
+    ("oauth_client_id", &[], OAUTH),
+    ("oauth_client_secret", &[], OAUTH),
+    ("oauth_issuer", &[], OAUTH),
+    ("oauth_scope", &[], OAUTH),
+    ("replication", &["false", "off", "no", "0"], "replication connections are not what this is for"),
+    ("scram_client_key", &[], "keys of SCRAM are not supported; give the password"),
+    ("scram_server_key", &[], "keys of SCRAM are not supported; give the password"),
+    ("sslcompression", &["0"], "PostgreSQL 14 and later have no compression"),
+    ("sslcrldir", &[], "folders of revocation lists are not supported; name a file with sslcrl"),
+    ("sslkeylogfile", &[], "keys of connections are not written to files"),
+];
+
+const GSS: &str = "GSSAPI is not supported";
+const OAUTH: &str = "OAuth is not supported";
+
+/// What was given, by key. Not `Debug`: there is a password in it.
+#[derive(Default)]
+pub(super) struct KeywordValues {
+    values: HashMap<&'static str, Value>,
+}
+
+struct Value {
+    text: String,
+    /// Where it stands, for messages.
+    origin: String,
+    /// The source of the connection string that it stands in.
+    source: Option<String>,
+}
+
+impl KeywordValues {
+    /// Everything that the connection string, the service that it names and the surroundings say.
+    pub(super) fn collect(conninfo: &Conninfo, surroundings: &ConnectEnvironment) -> Result<Self, ConnectOptionsError> {
+        let mut given = Self::default();
+        let mut before = "";
+        for (key, value) in conninfo.pairs() {
+            let Some(known) = known(key) else {
+                // A password with a space and without quotes goes on as something that looks like a key.
+                return Err(if before == "password" {
+                    ConnectOptionsError::Malformed(
+                        "what follows the password is no key; is it a part of it?".to_owned(),
+                    )
+                } else {
+                    ConnectOptionsError::UnknownKey { key: key.to_owned(), place: "the connection string".to_owned() }
+                });
+            };
+            before = key;
+            // Of a repeated key the last one counts.
+            let source = conninfo.origin(known).map(str::to_owned);
+            given.values.insert(known, Value { text: value.to_owned(), origin: known.to_owned(), source });
+        }
+        service::add(&mut given, surroundings)?;
+        for (key, variable) in KEYS {
+            if let Some((variable, value)) = variable.and_then(|name| Some((name, surroundings.variable(name)?))) {
+                given.add(key, value.to_owned(), || variable.to_owned());
+            }
+        }
+        given.refuse_what_is_not_supported()?;
+        Ok(given)
+    }
+
+    /// Adds a value, unless there is one already, even an empty one.
+    pub(super) fn add(&mut self, key: &'static str, text: String, origin: impl FnOnce() -> String) {
+        self.values.entry(key).or_insert_with(|| Value { text, origin: origin(), source: None });
+    }
+
+    /// The value of a key; as in libpq an empty one is none.
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
+        self.values.get(key).map(|value| value.text.as_str()).filter(|text| !text.is_empty())
+    }
+
+    /// Where the value of a key was found; `default` if nothing says it.
+    pub(super) fn origin(&self, key: &str) -> String {
+        let value = self.values.get(key).filter(|value| !value.text.is_empty());
+        value.map_or("default", |value| value.source.as_ref().unwrap_or(&value.origin)).to_owned()
+    }
+
+    /// The error that the value of this key makes.
+    pub(super) fn wrong(&self, key: &str, problem: impl Into<String>) -> ConnectOptionsError {
+        let origin = self.values.get(key).map_or(key, |value| value.origin.as_str());
+        ConnectOptionsError::Setting { origin: origin.to_owned(), problem: problem.into() }
+    }
+
+    /// One of these words, or the default.
+    pub(super) fn choice<T: Copy>(
+        &self,
+        key: &str,
+        choices: &[(&str, T)],
+        default: T,
+    ) -> Result<T, ConnectOptionsError> {
+        let Some(text) = self.get(key) else { return Ok(default) };
+        let chosen = choices.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice);
+        chosen.ok_or_else(|| {
+            let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+            self.wrong(key, format!("it is one of {}", words.join(", ")))
+        })
+    }
+
+    /// A whole number; `None` if none is given.
+    pub(super) fn number(&self, key: &str) -> Result<Option<i32>, ConnectOptionsError> {
+        let number = |text: &str| text.trim().parse().map_err(|_| self.wrong(key, "it is a whole number"));
+        self.get(key).map(number).transpose()
+    }
+
+    fn refuse_what_is_not_supported(&self) -> Result<(), ConnectOptionsError> {
+        for (key, harmless, why) in REFUSED {
+            let value = self.get(key).map(str::to_ascii_lowercase);
+            if value.is_some_and(|value| !harmless.contains(&value.as_str())) {
+                return Err(self.wrong(key, why));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name of this key, if there is one.
+pub(super) fn known(key: &str) -> Option<&'static str> {
+    KEYS.iter().map(|(name, _)| *name).find(|name| *name == key)
+}

@@ -1,0 +1,292 @@
+//! Where to connect and as whom: libpq's connection strings, with all that they leave to be found around them
+//! (PostgreSQL manual, "Database Connection Control FunctionPolicy").
+//!
+//! `conninfo` reads the text; `keys` knows which keys there are and puts together what text, service file (`service`) and
+//! variables (`surroundings`) say; `hosts`, `tls` and `login` make sense of it; `passfile` is asked when a server asks for
+//! a password.
+
+mod auth_policy;
+mod conninfo;
+mod environment;
+mod hosts;
+mod keywords;
+mod passfile;
+mod service;
+mod tls;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use types::Secret;
+
+pub use auth_policy::{AuthMethod, AuthPolicy, ChannelBinding};
+pub use conninfo::Conninfo;
+pub use environment::ConnectEnvironment;
+pub use hosts::{Address, TargetSessionAttrs};
+use keywords::KeywordValues;
+pub use tls::{ClientCertificate, RootCertificates, SslMode, TlsOptions};
+
+/// How long connecting may take when nobody says otherwise (promises D3-05, D5-06).
+pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What servers see of us in `pg_stat_activity` unless the connection string has a name of its own.
+const APPLICATION_NAME: &str = "countersign";
+
+/// What may stand between us and PostgreSQL.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Pooler {
+    /// Nothing that lends backends: a connection is a session. One that is not is refused when it is made.
+    #[default]
+    None,
+    /// A pooler that lends a backend for a transaction (PgBouncer's `pool_mode = transaction`), or for longer.
+    Transaction,
+}
+
+/// A database to connect to. `Debug` shows no password.
+#[derive(Debug, Clone)]
+pub struct ConnectOptions {
+    /// The servers to try, in order.
+    pub addresses: Vec<Address>,
+    /// Whether they are tried in an order of chance instead.
+    pub is_shuffled: bool,
+    /// What the server must be.
+    pub session_attrs: TargetSessionAttrs,
+    /// The login role.
+    pub user: String,
+    /// Its password, for servers that ask for one.
+    pub password: Option<Secret>,
+    /// Where the password is looked up if there is none here.
+    pub passfile: Option<PathBuf>,
+    /// The ways in which a server may ask.
+    pub login: AuthPolicy,
+    /// As whom the server at a unix socket must run.
+    pub requirepeer: Option<String>,
+    /// The database.
+    pub dbname: String,
+    /// `application_name` of the sessions.
+    pub application_name: String,
+    /// `options` of the connection string, passed on as they are.
+    pub options: Option<String>,
+    /// Whether the connection is encrypted, and how much is checked.
+    pub tls: TlsOptions,
+    /// How a dead peer is noticed.
+    pub keepalive: Keepalive,
+    /// How long one server may take to let us in; 10 s unless the connection string says otherwise (promise D3-05).
+    pub connect_timeout: Duration,
+    /// What stands in between.
+    pub pooler: Pooler,
+    /// Where some of it was found.
+    pub origins: ParameterOrigins,
+}
+
+/// Where the parts of a [`ConnectOptions`] were found that an error is most often about: a flag, a variable, a file, or `default`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ParameterOrigins {
+    /// Of the host, or of its address where only that is named.
+    pub host: String,
+    /// Of the user.
+    pub user: String,
+    /// Of the database.
+    pub dbname: String,
+}
+
+/// How a peer that is gone without a word is noticed: settings of a TCP socket, of which what is `None` is the system's choice,
+/// and the probe of a session that lay idle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Whether the system asks a silent peer for a sign of life at all.
+    pub is_on: bool,
+    /// After how long a silence it is asked.
+    pub idle: Option<Duration>,
+    /// How long until it is asked again.
+    pub interval: Option<Duration>,
+    /// How often it is asked in vain before it counts as dead.
+    pub count: Option<u32>,
+    /// How long what was sent may stay without an acknowledgement (Linux).
+    pub user_timeout: Option<Duration>,
+    /// After how long a silence the next pipeline of a session begins with a probe, which PostgreSQL answers at once. Not through
+    /// a pooler, which may have no server for it yet.
+    pub probe_after: Duration,
+    /// How long PostgreSQL may take to answer a probe before the connection counts as lost.
+    pub probe_timeout: Duration,
+}
+
+impl Default for Keepalive {
+    /// The system's own defaults are hours (Linux: 2 h, and 15 min without an acknowledgement).
+    fn default() -> Self {
+        Self {
+            is_on: true,
+            idle: Some(Duration::from_secs(60)),
+            interval: Some(Duration::from_secs(10)),
+            count: Some(3),
+            user_timeout: Some(Duration::from_secs(10)),
+            probe_after: Duration::from_secs(5),
+            probe_timeout: Duration::from_secs(3),
+        }
+    }
+}
+
+/// Why a connection string was not taken. Never shows the string or a value in it: it may hold a password.
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+pub enum ConnectOptionsError {
+    /// Neither a URL nor keywords.
+    #[error(
+        "the connection string cannot be read ({0}); it looks like postgresql://user@host:5432/dbname \
+         or host=localhost user=me dbname=mine"
+    )]
+    Malformed(String),
+    /// libpq does not know it either.
+    #[error("there is no key \"{key}\" in {place}; the keys are libpq's, such as host, user, dbname, sslmode")]
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// Where it stands.
+        place: String,
+    },
+    /// A value that cannot be used.
+    #[error("{origin}: {problem}")]
+    Setting {
+        /// The key or the variable that has it.
+        origin: String,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+}
+
+impl ConnectOptions {
+    /// Reads `postgresql://…` or `host=… dbname=…`. Nothing around it has a say but the name of the user who runs this.
+    ///
+    /// # Errors
+    /// [`ConnectOptionsError`] if the text is neither, or asks for what is not supported.
+    pub fn parse(text: &str) -> Result<Self, ConnectOptionsError> {
+        Self::parse_with(text, &ConnectEnvironment::empty())
+    }
+
+    /// The same; what the text leaves out is looked for in its surroundings, as libpq does. The text may be empty.
+    ///
+    /// # Errors
+    /// [`ConnectOptionsError`] if the text is neither, or text, variables or files ask for what is not supported.
+    pub fn parse_with(text: &str, surroundings: &ConnectEnvironment) -> Result<Self, ConnectOptionsError> {
+        Self::from_conninfo(&Conninfo::parse(text)?, surroundings)
+    }
+
+    /// The same of what has been read already.
+    ///
+    /// # Errors
+    /// [`ConnectOptionsError`] if it asks for what is not supported, or variables or files do.
+    pub fn from_conninfo(conninfo: &Conninfo, surroundings: &ConnectEnvironment) -> Result<Self, ConnectOptionsError> {
+        let given = KeywordValues::collect(conninfo, surroundings)?;
+        let text = |key: &str| given.get(key).map(str::to_owned);
+        let user = text("user")
+            .or_else(|| surroundings.os_user().map(str::to_owned))
+            .ok_or_else(|| given.wrong("user", "no user is named, and the user who runs this has no name: add one"))?;
+        let application_name = text("application_name").or_else(|| text("fallback_application_name"));
+        // As in libpq, 0 and less do not limit it; here something always does.
+        let timeout = given.number("connect_timeout")?.and_then(|s| u64::try_from(s).ok()).filter(|s| *s > 0);
+        Ok(Self {
+            addresses: hosts::addresses(&given, surroundings)?,
+            is_shuffled: hosts::are_shuffled(&given)?,
+            session_attrs: hosts::session_attrs(&given)?,
+            password: text("password").map(Secret::new),
+            passfile: text("passfile").map(PathBuf::from).or_else(|| surroundings.there_in_home(".pgpass")),
+            login: auth_policy::of(&given)?,
+            requirepeer: text("requirepeer"),
+            dbname: text("dbname").unwrap_or_else(|| user.clone()),
+            application_name: application_name.unwrap_or_else(|| APPLICATION_NAME.to_owned()),
+            options: text("options"),
+            tls: tls::of(&given, surroundings)?,
+            keepalive: keepalive(&given)?,
+            connect_timeout: timeout.map_or(surroundings.connect_timeout, Duration::from_secs),
+            pooler: Pooler::None,
+            origins: ParameterOrigins {
+                host: given.origin(if given.get("host").is_some() { "host" } else { "hostaddr" }),
+                user: given.origin("user"),
+                dbname: given.origin("dbname"),
+            },
+            user,
+        })
+    }
+
+    /// The same database, with this in between.
+    ///
+    /// # Errors
+    /// [`ConnectOptionsError`] if the target asks for what does not get through.
+    pub fn with_pooler(self, pooler: Pooler) -> Result<Self, ConnectOptionsError> {
+        if pooler == Pooler::Transaction && self.options.is_some() {
+            // A pooler refuses it or, told to ignore it, forgets it.
+            let problem = "a pooler does not hand it on; set it for the role instead (alter role .. set ..)".to_owned();
+            return Err(ConnectOptionsError::Setting { origin: "options".to_owned(), problem });
+        }
+        Ok(Self { pooler, ..self })
+    }
+
+    /// The same database, as another role.
+    #[must_use]
+    pub fn as_role(&self, user: &str, password: Option<Secret>) -> Self {
+        let origins = ParameterOrigins { user: "chosen by countersign".to_owned(), ..self.origins.clone() };
+        Self { user: user.to_owned(), password, origins, ..self.clone() }
+    }
+
+    /// The servers, for a message: no user, no password.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Host, user and database with the places where they were found, for a message: no password.
+    #[must_use]
+    pub fn described(&self) -> String {
+        let ParameterOrigins { host, user, dbname } = &self.origins;
+        format!("host {} ({host}), user {} ({user}), database {} ({dbname})", self.address(), self.user, self.dbname)
+    }
+
+    /// The password for one of the servers, from the target itself or from its password file.
+    ///
+    /// # Errors
+    /// That there is none, and why: the end of a sentence.
+    pub(crate) fn password_for(&self, address: &Address) -> Result<Password<'_>, String> {
+        if let Some(password) = &self.password {
+            return Ok(Password { secret: password.clone(), file: None });
+        }
+        let Some(file) = self.passfile.as_deref() else { return Err("none is given".to_owned()) };
+        let (host, port) = match address {
+            Address::Tcp { host, port, .. } => (host.clone(), port),
+            // What a socket in a default folder is called in a password file.
+            Address::Unix(folder, port) if environment::is_default(folder) => ("localhost".to_owned(), port),
+            Address::Unix(folder, port) => (folder.display().to_string(), port),
+        };
+        let wanted = [host.as_str(), &port.to_string(), &self.dbname, &self.user];
+        let unused = |why: &str| format!("none is given; the password file {}: {why}", file.display());
+        match passfile::look_up(file, &wanted) {
+            Ok(Some(secret)) => Ok(Password { secret, file: Some(file) }),
+            Ok(None) => Err(unused(&format!("no line of it fits {}", wanted.join(":")))),
+            Err(why) => Err(unused(&why)),
+        }
+    }
+}
+
+/// A password, and the file that it is from.
+pub(crate) struct Password<'t> {
+    pub(crate) secret: Secret,
+    pub(crate) file: Option<&'t Path>,
+}
+
+fn keepalive(given: &KeywordValues) -> Result<Keepalive, ConnectOptionsError> {
+    let usual = Keepalive::default();
+    // As in libpq, what is not above zero is the system's choice.
+    let positive = |number: i32| u32::try_from(number).ok().filter(|number| *number > 0);
+    let time = |key, usual, unit: fn(u64) -> Duration| {
+        Ok(given.number(key)?.map_or(usual, |number| positive(number).map(|number| unit(number.into()))))
+    };
+    Ok(Keepalive {
+        is_on: given.number("keepalives")?.is_none_or(|number| number != 0),
+        idle: time("keepalives_idle", usual.idle, Duration::from_secs)?,
+        interval: time("keepalives_interval", usual.interval, Duration::from_secs)?,
+        count: given.number("keepalives_count")?.map_or(usual.count, positive),
+        user_timeout: time("tcp_user_timeout", usual.user_timeout, Duration::from_millis)?,
+        ..usual
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! What a connection string says about TLS (PostgreSQL manual, "SSL Support" of libpq).
+
+use std::path::PathBuf;
+
+use super::ConnectOptionsError;
+use super::environment::ConnectEnvironment;
+use super::keywords::KeywordValues;
+use crate::wire::LoadedTls;
+
+/// `sslmode` of libpq.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SslMode {
+    /// Never.
+    Disable,
+    /// If the server can, without checking who it is; `allow` is read as this.
+    #[default]
+    Prefer,
+    /// Always, without checking who it is.
+    Require,
+    /// Always, with a certificate that the roots vouch for.
+    VerifyCa,
+    /// Always, with a certificate that the roots vouch for and that names the host.
+    VerifyFull,
+}
+
+/// Who may vouch for the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum RootCertificates {
+    /// Whom the system trusts.
+    #[default]
+    System,
+    /// The certificates of a PEM file.
+    File(PathBuf),
+}
+
+/// Who we are, if the server asks for a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// A PEM file with the certificate and, behind it, those between it and a root.
+    pub certificate: PathBuf,
+    /// A PEM file with its private key.
+    pub key: PathBuf,
+}
+
+/// How to do TLS.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// Whether, and how much is checked.
+    pub mode: SslMode,
+    /// Who may vouch for the server.
+    pub roots: RootCertificates,
+    /// A PEM file with lists of certificates that count no more.
+    pub revoked: Option<PathBuf>,
+    /// Who we are.
+    pub client: Option<ClientCertificate>,
+    /// Whether the handshake begins at once, without asking in PostgreSQL's own words first (PostgreSQL 17).
+    pub is_direct: bool,
+    /// Whether the server is told which name it is called by.
+    pub sends_name: bool,
+    /// Whether version 1.2 is taken.
+    pub takes_1_2: bool,
+    /// Whether version 1.3 is taken.
+    pub takes_1_3: bool,
+    /// What the files have given.
+    pub(crate) loaded: LoadedTls,
+}
+
+const MODES: [(&str, SslMode); 6] = [
+    ("disable", SslMode::Disable),
+    ("allow", SslMode::Prefer),
+    ("prefer", SslMode::Prefer),
+    ("require", SslMode::Require),
+    ("verify-ca", SslMode::VerifyCa),
+    ("verify-full", SslMode::VerifyFull),
+];
+
+pub(super) fn of(given: &KeywordValues, surroundings: &ConnectEnvironment) -> Result<TlsOptions, ConnectOptionsError> {
+    let has_system_roots = given.get("sslrootcert") == Some("system");
+    // As in libpq: whom everybody trusts proves nothing unless the name fits as well.
+    let usual = if has_system_roots { SslMode::VerifyFull } else { SslMode::Prefer };
+    let mut mode = given.choice("sslmode", &MODES, usual)?;
+    if has_system_roots && mode != SslMode::VerifyFull {
+        return Err(given.wrong("sslmode", "it is too weak for sslrootcert=system; use verify-full"));
+    }
+    let file = given.get("sslrootcert").filter(|_| !has_system_roots).map(PathBuf::from);
+    let file = file.or_else(|| surroundings.there_in_home(".postgresql/root.crt").filter(|_| !has_system_roots));
+    if mode == SslMode::Require && file.is_some() {
+        mode = SslMode::VerifyCa;
+    }
+    let is_direct = given.choice("sslnegotiation", &[("postgres", false), ("direct", true)], false)?;
+    if is_direct && matches!(mode, SslMode::Disable | SslMode::Prefer) {
+        return Err(given.wrong("sslnegotiation", "direct needs an sslmode of require or more"));
+    }
+    if given.get("sslpassword").is_some() {
+        return Err(given.wrong(
+            "sslpassword",
+            "keys with a passphrase are not supported; `openssl pkey -in KEY -out NEW` takes it off, and mode 0600 keeps others out",
+        ));
+    }
+    let (takes_1_2, takes_1_3) = versions(given)?;
+    let revoked = given.get("sslcrl").map(PathBuf::from);
+    Ok(TlsOptions {
+        mode,
+        roots: file.map_or(RootCertificates::System, RootCertificates::File),
+        revoked: revoked.or_else(|| surroundings.there_in_home(".postgresql/root.crl")),
+        client: client(given, surroundings)?,
+        is_direct,
+        sends_name: given.choice("sslsni", &[("0", false), ("1", true)], true)?,
+        takes_1_2,
+        takes_1_3,
+        loaded: LoadedTls::default(),
+    })
+}
+
+/// The certificate that is named, or else the one at its usual place, if there is one.
+fn client(
+    given: &KeywordValues,
+    surroundings: &ConnectEnvironment,
+) -> Result<Option<ClientCertificate>, ConnectOptionsError> {
+    match given.get("sslcertmode") {
+        Some("disable") => return Ok(None),
+        None | Some("allow") => {}
+        Some(_) => return Err(given.wrong("sslcertmode", "it is one of disable, allow; require is not supported")),
+    }
+    let named = given.get("sslcert").map(PathBuf::from);
+    let certificate = named.or_else(|| surroundings.there_in_home(".postgresql/postgresql.crt"));
+    let key = given.get("sslkey").map(PathBuf::from).or_else(|| surroundings.in_home(".postgresql/postgresql.key"));
+    match (certificate, key) {
+        (None, _) => Ok(None),
+        (Some(certificate), Some(key)) => Ok(Some(ClientCertificate { certificate, key })),
+        (Some(_), None) => Err(given.wrong("sslcert", "it needs the private key; name its file with sslkey")),
+    }
+}
+
+/// Whether TLS 1.2 and 1.3 are taken. Nothing older ever is.
+fn versions(given: &KeywordValues) -> Result<(bool, bool), ConnectOptionsError> {
+    const OLDEST: [(&str, u8); 4] = [("TLSv1", 2), ("TLSv1.1", 2), ("TLSv1.2", 2), ("TLSv1.3", 3)];
+    const NEWEST: [(&str, u8); 2] = [("TLSv1.2", 2), ("TLSv1.3", 3)];
+    let oldest = given.choice("ssl_min_protocol_version", &OLDEST, 2)?;
+    let newest = given.choice("ssl_max_protocol_version", &NEWEST, 3)?;
+    if oldest > newest {
+        return Err(given.wrong("ssl_min_protocol_version", "it is newer than ssl_max_protocol_version"));
+    }
+    Ok((oldest == 2, newest == 3))
+}

@@ -1,0 +1,301 @@
+//! What a plan shows of what a statement touches.
+//!
+//! `EXPLAIN (VERBOSE)` names the schema of every relation that is read or changed, views resolved, and of every function
+//! that is scanned. FunctionPolicy within expressions stand in the plan as PostgreSQL writes expressions itself: since the
+//! search path of these sessions is `pg_catalog` alone, a function of any other schema is written with its schema. That
+//! is PostgreSQL's own writing, not the text of the statement.
+//!
+//! Not to be seen in a plan: the bodies of functions and triggers, what ON CONFLICT DO UPDATE and MERGE set, and the rows
+//! of VALUES. The rights of the role are the wall there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter::Peekable;
+use std::str::Chars;
+
+use serde_json::Value;
+use types::{Privilege, ReferencedObjects, TableAccess};
+
+/// The reach of a statement with this plan.
+#[must_use]
+pub fn referenced_objects(plan: &Value) -> ReferencedObjects {
+    let mut found = Found::default();
+    found.look(plan, false);
+    let tables = found.tables.into_iter().map(|((schema, table), found)| TableAccess {
+        schema,
+        table,
+        written: found.written,
+        privileges: found.privileges.into_iter().collect(),
+    });
+    ReferencedObjects::Planned {
+        schemas: found.schemas.into_iter().collect(),
+        changes: found.changes,
+        overwrites: found.overwrites,
+        locks: found.locks,
+        tables: tables.collect(),
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    schemas: BTreeSet<String>,
+    changes: bool,
+    overwrites: bool,
+    locks: bool,
+    /// By schema and name.
+    tables: BTreeMap<(String, String), FoundTable>,
+}
+
+#[derive(Default)]
+struct FoundTable {
+    written: bool,
+    privileges: BTreeSet<Privilege>,
+}
+
+impl Found {
+    /// `locked`: whether the rows of this part of the plan are locked.
+    fn look(&mut self, plan: &Value, locked: bool) {
+        match plan {
+            Value::Array(items) => items.iter().for_each(|item| self.look(item, locked)),
+            Value::Object(node) => {
+                let text = |key: &str| node.get(key).and_then(Value::as_str);
+                self.schemas.extend(text("Schema").map(str::to_owned));
+                let modifies = text("Node Type") == Some("ModifyTable");
+                self.changes |= modifies;
+                let inserts_only = text("Operation") == Some("Insert") && text("Conflict Resolution") != Some("UPDATE");
+                self.overwrites |= modifies && !inserts_only;
+                let locks = text("Node Type") == Some("LockRows");
+                self.locks |= locks;
+                let is_apart = matches!(text("Parent Relationship"), Some("SubPlan" | "InitPlan"));
+                let locked = locks || locked && !is_apart;
+                if let (Some(schema), Some(table)) = (text("Schema"), text("Relation Name")) {
+                    // Of several targets (a partitioned table, inheritance) the others stand in a list of their own.
+                    let written = modifies || !node.contains_key("Node Type");
+                    let found = self.tables.entry((schema.to_owned(), table.to_owned())).or_default();
+                    found.written |= written;
+                    found.privileges.extend(if modifies { privileges_to_modify(node) } else { Vec::new() });
+                    if !written {
+                        found
+                            .privileges
+                            .extend([Privilege::Select].into_iter().chain(locked.then_some(Privilege::Update)));
+                    }
+                }
+                node.values().for_each(|value| self.look(value, locked));
+            }
+            Value::String(text) => self.schemas.extend(calls(text).into_iter().filter_map(|call| call.schema)),
+            _ => {}
+        }
+    }
+}
+
+/// What a node that changes rows of a table needs on it.
+fn privileges_to_modify(node: &serde_json::Map<String, Value>) -> Vec<Privilege> {
+    let text = |key: &str| node.get(key).and_then(Value::as_str);
+    let mut privileges = match text("Operation") {
+        Some("Insert") => vec![Privilege::Insert],
+        Some("Update") => vec![Privilege::Update],
+        Some("Delete") => vec![Privilege::Delete],
+        _ => vec![Privilege::Insert, Privilege::Update, Privilege::Delete],
+    };
+    if text("Conflict Resolution") == Some("UPDATE") {
+        privileges.push(Privilege::Update);
+    }
+    // RETURNING, and what ON CONFLICT compares.
+    if node.contains_key("Output") || node.contains_key("Conflict Arbiter Indexes") {
+        privileges.push(Privilege::Select);
+    }
+    privileges
+}
+
+/// A function that is called, as PostgreSQL writes it: with its schema unless the search path finds it without.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FunctionCall {
+    pub(crate) schema: Option<String>,
+    pub(crate) name: String,
+}
+
+/// Every function that the expressions of a plan call, each once.
+pub(crate) fn called(plan: &Value) -> BTreeSet<FunctionCall> {
+    match plan {
+        Value::Array(items) => items.iter().flat_map(called).collect(),
+        Value::Object(node) => node.values().flat_map(called).collect(),
+        Value::String(text) => calls(text).into_iter().collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+/// Every `function(` and `schema.function(` in an expression as PostgreSQL writes it.
+fn calls(expression: &str) -> Vec<FunctionCall> {
+    let mut calls = Vec::new();
+    let mut rest = expression.chars().peekable();
+    // The last two names of a path, as long as it goes on.
+    let (mut schema, mut last): (Option<String>, Option<String>) = (None, None);
+    while let Some(&next) = rest.peek() {
+        match next {
+            '\'' => {
+                skip_literal(&mut rest, last.as_deref() == Some("E"));
+                (schema, last) = (None, None);
+            }
+            '.' if last.is_some() => {
+                rest.next();
+                schema = last.take();
+            }
+            '(' => {
+                rest.next();
+                if let Some(name) = last.take() {
+                    calls.push(FunctionCall { schema: schema.take(), name });
+                }
+                schema = None;
+            }
+            _ => match name(&mut rest) {
+                Some(name) => last = Some(name),
+                None => {
+                    rest.next();
+                    (schema, last) = (None, None);
+                }
+            },
+        }
+    }
+    calls
+}
+
+/// An identifier, plain or in double quotes.
+fn name(rest: &mut Peekable<Chars<'_>>) -> Option<String> {
+    let mut name = String::new();
+    if rest.next_if_eq(&'"').is_some() {
+        while let Some(next) = rest.next() {
+            if next == '"' && rest.next_if_eq(&'"').is_none() {
+                break;
+            }
+            name.push(next);
+        }
+        return Some(name);
+    }
+    while let Some(next) = rest.next_if(|c| c.is_alphanumeric() || ['_', '$'].contains(c) || !c.is_ascii()) {
+        name.push(next);
+    }
+    (!name.is_empty()).then_some(name)
+}
+
+/// A literal with its quotes; in an E'' one a backslash takes the next character with it.
+fn skip_literal(rest: &mut Peekable<Chars<'_>>, backslashes: bool) {
+    rest.next();
+    while let Some(next) = rest.next() {
+        match next {
+            '\\' if backslashes => {
+                rest.next();
+            }
+            '\'' if rest.next_if_eq(&'\'').is_none() => return,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_table_is_found_once_and_is_written_if_any_part_writes_it() {
+        let scan = |table: &str| json!({"Node Type": "Seq Scan", "Schema": "s", "Relation Name": table});
+        let plan = json!([{"Plan": {
+            "Node Type": "ModifyTable", "Operation": "Update", "Schema": "s", "Relation Name": "root",
+            "Target Tables": [{"Schema": "s", "Relation Name": "part_1"}, {"Schema": "s", "Relation Name": "part_2"}],
+            "Plans": [scan("part_1"), scan("other"), {"Node Type": "Function Scan", "Schema": "f", "Function Name": "g"}],
+        }}]);
+        let ReferencedObjects::Planned { schemas, changes, tables, .. } = referenced_objects(&plan) else {
+            panic!("it has a plan")
+        };
+        assert_eq!((schemas, changes), (vec!["f".to_owned(), "s".to_owned()], true));
+        let found: Vec<(&str, bool)> = tables.iter().map(|it| (it.table.as_str(), it.written)).collect();
+        assert_eq!(found, [("other", false), ("part_1", true), ("part_2", true), ("root", true)]);
+    }
+
+    #[test]
+    fn each_table_needs_the_privileges_of_what_is_done_with_it() {
+        use Privilege::{Delete, Insert, Select, Update};
+        let scan = |table: &str| json!({"Node Type": "Seq Scan", "Schema": "s", "Relation Name": table});
+        let modify = |operation: &str, more: Value| {
+            let mut node =
+                json!({"Node Type": "ModifyTable", "Operation": operation, "Schema": "s", "Relation Name": "t"});
+            node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            node
+        };
+        let subplan =
+            json!({"Node Type": "Seq Scan", "Schema": "s", "Relation Name": "u", "Parent Relationship": "SubPlan"});
+        for (node, expected) in [
+            (modify("Insert", json!({})), vec![("t", vec![Insert])]),
+            (modify("Insert", json!({"Output": ["t.id"]})), vec![("t", vec![Select, Insert])]),
+            (modify("Insert", json!({"Conflict Resolution": "UPDATE"})), vec![("t", vec![Insert, Update])]),
+            (modify("Delete", json!({"Plans": [scan("t")]})), vec![("t", vec![Select, Delete])]),
+            (
+                json!({"Node Type": "LockRows", "Plans": [scan("t"), subplan]}),
+                vec![("t", vec![Select, Update]), ("u", vec![Select])],
+            ),
+        ] {
+            let ReferencedObjects::Planned { tables, .. } = referenced_objects(&json!([{"Plan": node}])) else {
+                panic!("it has a plan")
+            };
+            let found: Vec<_> = tables.iter().map(|it| (it.table.as_str(), it.privileges.clone())).collect();
+            assert_eq!(found, expected, "{node}");
+        }
+    }
+
+    #[test]
+    fn only_a_plain_insert_overwrites_nothing() {
+        let modify = |operation: &str| json!({"Node Type": "ModifyTable", "Operation": operation});
+        let conflict = |resolution: &str| json!({"Node Type": "ModifyTable", "Operation": "Insert", "Conflict Resolution": resolution});
+        for (node, expected) in [
+            (modify("Insert"), (true, false)),
+            (conflict("EMPTY_STATEMENT"), (true, false)),
+            (conflict("UPDATE"), (true, true)),
+            (modify("Update"), (true, true)),
+            (modify("Delete"), (true, true)),
+            (modify("Merge"), (true, true)),
+            (json!({"Node Type": "Result"}), (false, false)),
+        ] {
+            let plan = json!([{"Plan": {"Node Type": "CTE Scan", "Plans": [node.clone()]}}]);
+            let ReferencedObjects::Planned { changes, overwrites, .. } = referenced_objects(&plan) else {
+                panic!("it has a plan")
+            };
+            assert_eq!((changes, overwrites), expected, "{node}");
+        }
+    }
+
+    #[test]
+    fn a_lock_is_seen_wherever_it_stands() {
+        for (node, expected) in [("LockRows", true), ("Limit", false)] {
+            let plan = json!([{"Plan": {"Node Type": "Sort", "Plans": [{"Node Type": node}]}}]);
+            let ReferencedObjects::Planned { locks, .. } = referenced_objects(&plan) else { panic!("it has a plan") };
+            assert_eq!(locks, expected, "{node}");
+        }
+    }
+
+    #[test]
+    fn functions_are_found_with_their_schemas_and_nothing_else_is() {
+        for (expression, schemas) in [
+            ("(a.b + 1)", vec![]),
+            ("countersign.sweep('01:00:00'::interval, 10)", vec!["countersign"]),
+            ("lower(app.name_of(t.id)) || \"My Schema\".\"f(\"\"x\"(1)", vec!["app", "My Schema"]),
+            ("'countersign.f('::text", vec![]),
+            ("E'\\\\\\' countersign.f(' || 'it''s countersign.g('", vec![]),
+            ("(t.a).f (1)", vec![]),
+            ("db.countersign.f(1)", vec!["countersign"]),
+            ("größe.f(x)", vec!["größe"]),
+        ] {
+            let found: Vec<String> = calls(expression).into_iter().filter_map(|call| call.schema).collect();
+            assert_eq!(found, schemas, "{expression}");
+        }
+    }
+
+    #[test]
+    fn every_call_of_a_plan_is_found_once() {
+        let plan = serde_json::json!([{"Plan": {
+            "Node Type": "Seq Scan", "Output": ["pg_cancel_backend(pid)", "lower(a)"],
+            "Filter": "(lower(b) = 'upper(x)'::text)", "Plans": [{"Function Call": "public.dblink('x'::text)"}]
+        }}]);
+        let names: Vec<String> = called(&plan).into_iter().map(|call| call.name).collect();
+        assert_eq!(names, ["lower", "pg_cancel_backend", "dblink"]);
+    }
+}

@@ -1,0 +1,115 @@
+//! How a session becomes one again that anybody may use.
+
+use postgres_protocol::message::backend::Message;
+
+use super::{Session, raw_row};
+use crate::error::{Error, ServerError};
+
+/// The first column of the query tells whether SQL's PREPARE has left a statement: then the session is not used again.
+const RESET_SQL: &str = "set session authorization default; reset all; close all; unlisten *; discard temporary; \
+    discard sequences; select exists(select from pg_catalog.pg_prepared_statements where from_sql), \
+    pg_catalog.pg_advisory_unlock_all()";
+
+impl Session {
+    /// Whether a cleaning was sent whole and nothing is owed but its end, which [`Session::settle`] waits for.
+    pub(crate) fn reset_pending(&self) -> bool {
+        self.reset_pending && self.connection.pending_syncs == 1 && !self.connection.has_unsent()
+    }
+
+    /// Ends a pipeline after which the session can be used again.
+    pub(crate) fn push_last_sync(&mut self) {
+        self.connection.push_sync();
+        self.reset_pending = true;
+    }
+
+    /// Waits for the end of a cleaning, if one is owed.
+    ///
+    /// # Errors
+    /// If the session is not clean: it must not be used again then.
+    pub(crate) async fn await_reset(&mut self) -> Result<(), Error> {
+        if !self.reset_pending() {
+            return Ok(());
+        }
+        let mut failure = None;
+        loop {
+            match self.connection.receive().await? {
+                // The check of `read::frame`: something is left that cannot be cleaned.
+                Message::DataRow(body) if raw_row(&body)?.first() == Some(&Some("t".to_owned())) => {
+                    self.outdated = true;
+                    failure = Some(left_behind("prepared statements of a call are left"));
+                }
+                Message::ErrorResponse(body) => {
+                    self.outdated = true;
+                    failure = Some(Error::Server(Box::new(ServerError::from_fields(body.fields())?)));
+                }
+                Message::ReadyForQuery(_) => {
+                    self.reset_pending = false;
+                    if failure.is_none() && !self.is_idle() {
+                        self.outdated = true;
+                        failure = Some(left_behind("the transaction of a call is still open"));
+                    }
+                    return failure.map_or(Ok(()), Err);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Closes the statements of agents: what others have asked is not for the one that comes. Queued only.
+    pub(crate) fn push_close_remembered(&mut self) -> Result<(), Error> {
+        for known in self.remembered.take_all() {
+            self.connection.push_close_statement(&known)?;
+        }
+        Ok(())
+    }
+
+    /// It is not known what of the frame around a read is prepared.
+    pub(crate) fn invalidate_boundary_statements(&mut self) {
+        self.boundary_prepared = self.is_pooled();
+    }
+
+    /// Takes away what a transaction leaves in its session and is not rolled back: settings, role, temporary tables, sequence
+    /// values, cursors, LISTEN and advisory locks. Statements prepared by the protocol stay. Not waited for: whoever takes the
+    /// session next does. Through a pooler the pooler does it.
+    ///
+    /// # Errors
+    /// That it could not be sent.
+    pub async fn push_reset(&mut self) -> Result<(), Error> {
+        if self.is_pooled() || !self.is_idle() {
+            return Ok(());
+        }
+        self.connection.push_simple_query(RESET_SQL)?;
+        self.reset_pending = true;
+        Ok(self.connection.flush().await?)
+    }
+
+    /// The same as [`Session::discard_all`], without waiting for it: whoever takes the session next does.
+    pub(crate) async fn push_discard(&mut self) -> Result<(), Error> {
+        self.prepared.clear();
+        self.remembered.take_all();
+        self.invalidate_boundary_statements();
+        self.connection.push_simple_query("discard all")?;
+        self.reset_pending = true;
+        Ok(self.connection.flush().await?)
+    }
+
+    /// Leaves nothing of the last call behind: settings, role, temporary tables, prepared statements, LISTEN, advisory
+    /// locks, cursors (PostgreSQL manual, DISCARD).
+    ///
+    /// # Errors
+    /// Whatever the server says; the session must not be used again then.
+    pub async fn discard_all(&mut self) -> Result<(), Error> {
+        self.prepared.clear();
+        self.remembered.take_all();
+        self.invalidate_boundary_statements();
+        self.reset_pending = false;
+        self.connection.push_simple_query("discard all")?;
+        self.connection.flush().await?;
+        self.finish().await
+    }
+}
+
+/// object_not_in_prerequisite_state: why a session is not used again.
+fn left_behind(message: &str) -> Error {
+    Error::Server(Box::new(ServerError::synthetic("55000", message)))
+}

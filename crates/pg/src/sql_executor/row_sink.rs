@@ -1,0 +1,243 @@
+//! Where the rows of a statement go: JSON, batch by batch, as fast as somebody takes it.
+
+use std::time::Duration;
+
+use postgres_protocol::message::backend::{DataRowBody, NoticeResponseBody};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use types::Column;
+
+use super::{QueryEvent, QuerySummary, RowDelivery};
+use crate::error::{Error, ServerError};
+use crate::read::RowWriter;
+
+/// The largest row, as PostgreSQL sends it, where rows are handed on as they arrive.
+const MAX_ROW_BYTES: usize = 16 << 20;
+
+/// The most room that a batch keeps for the next one.
+const MAX_IDLE_BYTES: usize = 1 << 20;
+
+/// How long a row waits for others to fill its batch.
+const MAX_WAIT: Duration = Duration::from_millis(200);
+
+/// The way of a statement's rows to whoever takes them. What cannot be taken at once is waited for, and nothing is read from
+/// the server meanwhile.
+#[derive(Debug)]
+pub struct RowSink {
+    out: mpsc::Sender<QueryEvent>,
+    delivery: RowDelivery,
+    /// What the rows are made of, once that is known.
+    rows: Option<RowWriter>,
+    /// Whether their columns have been sent.
+    is_begun: bool,
+    /// A JSON array that is not closed yet; empty if no row is in it.
+    batch: Vec<u8>,
+    in_batch: u64,
+    /// When the batch is handed on although it is not full.
+    due: Option<Instant>,
+    /// How long whoever takes the rows was waited for.
+    blocked: Duration,
+    /// How many rows there were, and the bytes of their JSON.
+    row_count: u64,
+    bytes: u64,
+    /// PostgreSQL's command tag, once it is known.
+    tag: Option<String>,
+    /// What the tag's last number says.
+    affected: u64,
+    /// What is too large, if something is: nothing more is taken then.
+    overflow: Option<String>,
+    /// The receipt of what is being recorded.
+    correlation_id: Option<String>,
+}
+
+impl RowSink {
+    /// To this receiver.
+    #[must_use]
+    pub fn new(out: mpsc::Sender<QueryEvent>, delivery: RowDelivery) -> Self {
+        Self {
+            out,
+            delivery,
+            rows: None,
+            is_begun: false,
+            batch: Vec::new(),
+            in_batch: 0,
+            due: None,
+            blocked: Duration::ZERO,
+            row_count: 0,
+            bytes: 0,
+            tag: None,
+            affected: 0,
+            overflow: None,
+            correlation_id: None,
+        }
+    }
+
+    /// Says what the ledger will know it by.
+    pub fn set_correlation_id(&mut self, correlation_id: String) {
+        self.correlation_id = Some(correlation_id);
+    }
+
+    /// What the statement came to.
+    #[must_use]
+    pub fn into_summary(self) -> QuerySummary {
+        QuerySummary {
+            tag: self.tag,
+            returns_rows: self.rows.is_some(),
+            row_count: if self.rows.is_some() { self.row_count } else { self.affected },
+            payload_bytes: self.bytes,
+            correlation_id: None,
+        }
+    }
+
+    /// PostgreSQL's command tag, once the statement has ended.
+    #[must_use]
+    pub fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+
+    /// What is too large, if something is.
+    #[must_use]
+    pub fn overflow(&self) -> Option<&str> {
+        self.overflow.as_deref()
+    }
+
+    /// How many rows there were so far, and the bytes of their JSON.
+    pub(crate) fn taken(&self) -> (u64, u64) {
+        (self.row_count, self.bytes)
+    }
+
+    /// The largest message to take from the server. A row of JSON is never shorter than what it is made of, but for white
+    /// space in json.
+    pub(crate) fn max_message_bytes(&self) -> usize {
+        match self.delivery {
+            RowDelivery::Inline { max_bytes, .. } => {
+                max_bytes.saturating_mul(4).clamp(64 << 10, MAX_ROW_BYTES.max(max_bytes))
+            }
+            RowDelivery::Batches { .. } => MAX_ROW_BYTES,
+        }
+    }
+
+    /// How many rows to ask for; 0 is all.
+    pub(crate) fn row_limit(&self) -> i32 {
+        match self.delivery {
+            RowDelivery::Inline { max_rows, .. } => max_rows.saturating_add(1).try_into().unwrap_or(0),
+            RowDelivery::Batches { .. } => 0,
+        }
+    }
+
+    /// The statement returns rows of these columns.
+    pub(crate) fn begin(&mut self, columns: &[Column]) -> Result<(), Error> {
+        self.rows = Some(RowWriter::new(columns).map_err(std::io::Error::other)?);
+        Ok(())
+    }
+
+    /// Takes a row as it arrives. False if it is too much: the rest need not come.
+    pub(crate) async fn take(&mut self, body: &DataRowBody) -> Result<bool, Error> {
+        let max_bytes = self.max_message_bytes();
+        self.push(|rows, batch| rows.write(batch, body, max_bytes)).await
+    }
+
+    /// The same for a row that is JSON already.
+    pub(crate) async fn take_values(&mut self, row: &[Value]) -> Result<bool, Error> {
+        self.push(|rows, batch| rows.write_values(batch, row)).await
+    }
+
+    async fn push(&mut self, write: impl FnOnce(&RowWriter, &mut Vec<u8>) -> Result<(), Error>) -> Result<bool, Error> {
+        let Some(rows) = self.rows.as_ref().filter(|_| self.overflow.is_none()) else { return Ok(false) };
+        self.batch.push(if self.in_batch == 0 { b'[' } else { b',' });
+        let start = self.batch.len();
+        write(rows, &mut self.batch)?;
+        self.bytes += (self.batch.len() - start) as u64;
+        self.row_count += 1;
+        self.in_batch += 1;
+        if self.in_batch == 1 && self.is_streamed() {
+            self.due = Some(Instant::now() + MAX_WAIT);
+        }
+        match self.delivery {
+            RowDelivery::Inline { max_rows, .. } if self.row_count > max_rows as u64 => {
+                self.refuse(format!("the result has more than {max_rows} rows"));
+            }
+            RowDelivery::Inline { max_bytes, .. } if self.bytes > max_bytes as u64 => {
+                self.refuse(format!("the result is larger than {max_bytes} bytes of JSON"));
+            }
+            RowDelivery::Batches { rows, bytes } if self.in_batch >= rows as u64 || self.batch.len() > bytes => {
+                self.flush_batch().await?;
+            }
+            _ => {}
+        }
+        Ok(self.overflow.is_none())
+    }
+
+    fn refuse(&mut self, what: String) {
+        (self.batch, self.in_batch) = (Vec::new(), 0);
+        self.overflow = Some(what);
+    }
+
+    /// When [`RowSink::flush_batch`] is to be called at the latest.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// How long whoever takes the rows was waited for so far.
+    pub(crate) fn blocked(&self) -> Duration {
+        self.blocked
+    }
+
+    /// Whether rows are handed on before all of them are there.
+    pub(crate) fn is_streamed(&self) -> bool {
+        matches!(self.delivery, RowDelivery::Batches { .. })
+    }
+
+    /// Hands on the batch as it is.
+    pub(crate) async fn flush_batch(&mut self) -> Result<(), Error> {
+        self.due = None;
+        if let Some(rows) = self.rows.as_ref().filter(|_| !self.is_begun) {
+            let columns = rows.columns().to_vec();
+            self.is_begun = true;
+            self.send(QueryEvent::Columns(columns)).await?;
+        }
+        if self.in_batch == 0 {
+            return Ok(());
+        }
+        self.batch.push(b']');
+        let room = self.batch.capacity().min(MAX_IDLE_BYTES);
+        let json = std::mem::replace(&mut self.batch, Vec::with_capacity(room));
+        let json = String::from_utf8(json).map_err(std::io::Error::other)?;
+        let count = std::mem::take(&mut self.in_batch);
+        self.send(QueryEvent::Rows { json, count }).await
+    }
+
+    /// Hands on a notice. Rows that are not a batch yet come behind it.
+    pub(crate) async fn notice(&mut self, body: &NoticeResponseBody) -> Result<(), Error> {
+        let notice = ServerError::from_fields(body.fields())?;
+        self.send(QueryEvent::Notice(Box::new(notice))).await
+    }
+
+    /// Takes in how the statement ended.
+    pub(crate) fn end(&mut self, tag: &str) {
+        self.affected = tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default();
+        self.tag = Some(tag.to_owned());
+    }
+
+    /// Hands on the rest, and waits until all of it has been taken.
+    ///
+    /// # Errors
+    /// [`Error::ReceiverDropped`].
+    pub async fn finish(&mut self) -> Result<(), Error> {
+        if self.overflow.is_some() {
+            return Ok(());
+        }
+        self.flush_batch().await?;
+        let (taken, is_taken) = oneshot::channel();
+        self.send(QueryEvent::AwaitAck { taken, correlation_id: self.correlation_id.clone() }).await?;
+        is_taken.await.map_err(|_| Error::ReceiverDropped)
+    }
+
+    async fn send(&mut self, chunk: QueryEvent) -> Result<(), Error> {
+        let since = Instant::now();
+        let sent = self.out.send(chunk).await;
+        self.blocked += since.elapsed();
+        sent.map_err(|_| Error::ReceiverDropped)
+    }
+}
