@@ -18,7 +18,8 @@ const MIN_REQUEST_BYTES: usize = 8 << 10;
 /// What a value of a request weighs, in bytes.
 const BYTES_PER_VALUE: usize = 32;
 
-/// JSON-RPC leaves -32000 to -32099 to servers.
+/// JSON-RPC leaves -32000 to -32099 to servers. Requests beyond the limit are refused and not left unread, because a cancel
+/// after them must be read.
 const TOO_MANY_REQUESTS: ErrorCode = ErrorCode(-32000);
 
 /// Shared by both directions of a transport.

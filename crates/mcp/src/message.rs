@@ -38,6 +38,7 @@ pub(crate) fn parse(text: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize)
         StrictJsonError::KeyTwice(_) => invalid_request(text, &refused),
         StrictJsonError::TooManyValues(_) => invalid_request(text, &format_args!("{refused}; give many as one text")),
     })?;
+    // Only protocol 2025-03-26 had batches, and rmcp has none.
     if text.first() == Some(&b'[') {
         let message = "a batch (a JSON array of messages) is not taken: send its messages one by one";
         return Err(ParseError::new(ErrorData::invalid_request(message, None), None));
