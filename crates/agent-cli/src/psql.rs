@@ -9,7 +9,7 @@ use crate::flags::{NUMBERS, shown_flag, unflagged};
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
-Runs one statement given by psql's flags, and writes what it gives as events, one JSON object a line.
+Runs one statement given by psql's flags, and writes its result as events, one JSON object per line.
 
 Usage: countersign psql [OPTIONS] [postgresql://user@host:port/dbname]
 
@@ -23,7 +23,8 @@ Options:
   -v N=value     The value of $N, as text; repeatable (--param-null N for NULL)
   --help         Print this help
 
-The long flags of `countersign query` work as well, but for --sql, --sql-file and --param: `countersign query --help`.
+The long flags of `countersign query` work too, except --sql, --sql-file and --param; see
+`countersign query --help`.
 Exits with 0 for a result, 1 for an error, 2 for wrong arguments. Reads only, unless --write is given.
 ";
 

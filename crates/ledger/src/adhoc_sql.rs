@@ -91,7 +91,7 @@ fn unguessable() -> String {
 }
 
 impl WriteTx<'_> {
-    /// Runs one statement of the caller's own to its end, and keeps some of its rows.
+    /// Runs one statement of the caller to its end, and keeps some of its rows. A portal limit would skip what the other rows do.
     ///
     /// # Errors
     /// [`ExecutorError`]: the executor should hand it on.

@@ -61,6 +61,7 @@ pub fn parse(text: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize), Parse
         StrictJsonError::KeyTwice(_) => invalid_request(text, &refused),
         StrictJsonError::TooManyValues(_) => invalid_request(text, &format_args!("{refused}; give many as one text")),
     })?;
+    // Only protocol 2025-03-26 had batches, and rmcp has none.
     if text.first() == Some(&b'[') {
         let message = "batches (JSON arrays of messages) are not supported: send the messages one by one";
         return Err(ParseError::new(ErrorData::invalid_request(message, None), None));

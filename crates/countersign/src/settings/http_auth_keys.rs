@@ -19,16 +19,16 @@ pub(super) struct TokenKeys {
     /// SHA-256 of the token, as `countersign token new` prints it: sha256: and 64 hexadecimal digits.
     #[schemars(with = "Option<String>", regex(pattern = "^sha256:[0-9a-fA-F]{64}$"))]
     pub(super) hash: Option<Spanned<String>>,
-    /// On whose behalf whoever has the token calls: scope of the records, of duplicates and of idempotency keys.
+    /// Account of calls with this token: scope of its records, duplicates and idempotency keys.
     #[schemars(with = "Option<String>")]
     pub(super) account: Option<AccountId>,
-    /// Which tools it sees: readonly, write (the default), admin, or a profile of this file.
+    /// Profile of calls with this token: readonly, write (the default), admin, or a profile of this file.
     #[schemars(with = "Option<String>")]
     pub(super) profile: Option<Spanned<String>>,
-    /// A label for the records: which agent or which person has the token.
+    /// Label for the records: the agent or person that has the token.
     #[schemars(with = "Option<String>")]
     pub(super) label: Option<Spanned<String>>,
-    /// From when on it counts no more: 2027-01-01T00:00:00Z. Without, it always counts.
+    /// Time at which the token expires: 2027-01-01T00:00:00Z. Default: never.
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub(super) expires: Option<Expiry>,
 }
@@ -41,28 +41,28 @@ impl TokenKeys {
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct OAuthKeys {
-    /// Who signs the tokens: the claim iss, to the letter.
+    /// Issuer whose JWTs are accepted: the exact claim iss.
     #[schemars(with = "Option<String>")]
     pub(super) issuer: Option<Spanned<String>>,
-    /// What the claim aud must have; public_url with /mcp by default, which is what clients ask the issuer for.
+    /// Expected claim aud. Default: public_url with /mcp, which is what clients ask the issuer for.
     #[schemars(with = "Option<String>")]
     pub(super) audience: Option<Spanned<String>>,
-    /// Where the issuer's keys stand: https, or http on this machine. Looked up when needed, and every hour.
+    /// Address of the issuer's keys: https, or http on this machine. Fetched when needed, and every hour.
     #[schemars(with = "Option<String>")]
     pub(super) jwks_url: Option<Spanned<String>>,
-    /// Or a file with them, read at the start and at SIGHUP.
+    /// Instead of jwks_url: file with the issuer's keys, read at the start and at SIGHUP.
     #[schemars(with = "Option<String>")]
     pub(super) jwks_file: Option<Spanned<String>>,
-    /// The claim that names the account; sub by default.
+    /// Claim with the account. Default: sub.
     #[schemars(with = "Option<String>")]
     pub(super) account_claim: Option<Spanned<String>>,
-    /// What is put before it; oauth: by default, so that nobody has the account of a token by their name.
+    /// Prefix of these accounts. Default: oauth:, so that no name at the issuer equals the account of a token.
     #[schemars(with = "Option<String>")]
     pub(super) account_prefix: Option<Spanned<String>>,
-    /// The claim that is the label for the records.
+    /// Claim with the label for the records.
     #[schemars(with = "Option<String>")]
     pub(super) label_claim: Option<Spanned<String>>,
-    /// The scopes that clients are told to ask for; all of scopes by default.
+    /// Scopes that clients are told to ask for. Default: all of scopes.
     #[schemars(with = "Option<Vec<String>>")]
     pub(super) request_scopes: Option<Vec<Spanned<String>>>,
 }
