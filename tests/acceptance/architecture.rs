@@ -198,7 +198,7 @@ fn an_executor_is_found_in_the_registry_and_nowhere_else() {
 }
 
 #[test]
-fn release_builds_have_no_fault_switch() {
+fn neither_the_source_nor_the_program_contains_fault_injection() {
     // B1-20: neither the source, nor what it depends on, nor the program has the means.
     let found = |words: &str| {
         let mut grep = Command::new("grep");

@@ -105,7 +105,7 @@ async fn a_record_id_drawn_before_its_transaction_id_is_not_skipped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_steady_load_does_not_delay_earlier_notifications() {
+async fn a_steady_load_does_not_delay_the_sealing_of_earlier_records() {
     let db = database().await;
     let (first, second) = (db.connect().await, db.connect().await);
     db.run(INSERT).await;

@@ -36,7 +36,7 @@ fn problems(findings: &[Value]) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn doctor_reports_no_problem_and_names_missing_roles() {
+async fn doctor_reports_no_problem_and_warns_of_roles_without_members() {
     // A cluster of its own: roles belong to all of its databases.
     let db = lone_database().await;
     let studio = repository().join("manifests/studio.toml");

@@ -293,7 +293,7 @@ async fn an_integer_has_one_meaning_however_it_is_spelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn few_connections_serve_many_clients_in_turn() {
+async fn few_connections_serve_many_calls_in_turn() {
     // A call that waits holds none: otherwise the waiting ones would keep those that they wait for from finishing.
     let db = database().await;
     let mut command = Server::command(&db);

@@ -130,7 +130,7 @@ async fn a_conflict_names_the_row_its_values_and_who_changed_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trial_finds_conflicts_that_appear_only_after_the_rows_are_restored() {
+async fn a_trial_finds_failures_that_appear_only_after_the_rows_are_restored() {
     let (db, server, url) = shop().await;
     db.run(
         "create function shop.shout() returns trigger language plpgsql as $$ begin new.status := upper(new.status); return new; end $$; \

@@ -93,7 +93,7 @@ async fn a_plain_password_is_sent_only_encrypted_or_when_allowed_explicitly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unsupported_authentication_method_is_named() {
+async fn unsupported_scram_iterations_and_protocol_versions_are_named() {
     // L13
     let server = FakeServer::start(Misbehaviour::Iterations(200_000)).await;
     let said = refusal(target(&server, "127.0.0.1", "")).await;

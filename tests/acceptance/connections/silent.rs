@@ -72,7 +72,7 @@ async fn a_write_whose_intent_goes_to_a_peer_that_is_gone_is_done_once_and_soon(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_without_a_response_until_its_deadline_makes_idle_sessions_distrusted() {
+async fn after_a_call_without_a_response_the_idle_sessions_are_not_trusted() {
     // H1
     let db = database().await;
     let never = Duration::from_secs(3600);

@@ -56,7 +56,7 @@ async fn no_hostile_statement_of_a_superuser_does_harm_without_the_write_option(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_in_a_read_only_transaction_leaves_no_state_either() {
+async fn no_hostile_statement_in_a_read_only_transaction_does_harm() {
     let (mut world, db) = World::new().await;
     world.watch(&db.target()).await;
     let mut pipe = Pipe::on(&db);

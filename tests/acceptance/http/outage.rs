@@ -42,7 +42,7 @@ async fn a_server_waits_for_its_database_and_reports_why_it_is_not_ready() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invalid_manifest_ends_the_process_also_while_waiting() {
+async fn a_manifest_that_does_not_match_the_database_ends_the_process() {
     let db = database().await;
     db.run("drop table social.tweet_like cascade").await;
     let mut server = HttpServer::listening(HttpServer::command(&db)).await;

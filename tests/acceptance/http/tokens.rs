@@ -116,7 +116,7 @@ async fn a_token_that_is_not_the_issuers_for_this_server_now_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unusual_audience_is_accepted_with_a_warning() {
+async fn a_fixed_audience_is_accepted_with_a_warning() {
     let db = database().await;
     let folder = tempfile::tempdir().unwrap();
     let key = SigningKey::new("first");
