@@ -206,7 +206,7 @@ fn an_executor_is_found_in_the_registry_and_nowhere_else() {
 }
 
 #[test]
-fn nothing_that_is_built_can_be_told_to_fail() {
+fn neither_the_source_nor_the_program_contains_fault_injection() {
     // B1-20: neither the source, nor what it depends on, nor the program has the means.
     let found = |words: &str| {
         let mut grep = Command::new("grep");

@@ -101,7 +101,7 @@ impl Scraped {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_is_counted_once_by_what_became_of_it_and_nothing_of_it_is_in_a_label() {
+async fn a_call_is_counted_once_by_its_outcome_and_labels_hold_none_of_its_data() {
     let db = database().await;
     let world = World::new(&db, 2).await;
     let before = world.scrape().await;
@@ -155,7 +155,7 @@ async fn a_call_is_counted_once_by_what_became_of_it_and_nothing_of_it_is_in_a_l
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_run_wait_or_are_given_up_are_seen() {
+async fn running_waiting_and_abandoned_calls_are_counted() {
     let db = database().await;
     let world = Arc::new(World::new(&db, 1).await);
     // One has the session, four wait for it, two for room.

@@ -138,6 +138,7 @@ impl InFlightRequests {
                      wait for an answer, then send it again",
                     requests.len()
                 );
+                // Rejected instead of left unread: the server has to read a cancellation that follows.
                 return Err(ParseError::new(ErrorData::new(SERVER_ERROR, text, None), Some(request.id.clone())));
             }
             let entry = requests.entry(request.id.clone()).or_default();

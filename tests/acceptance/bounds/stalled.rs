@@ -9,7 +9,7 @@ use super::*;
 const HELD_KIB: u64 = 40 * 1024;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_does_not_read_holds_no_transaction_and_no_memory_and_gets_all_its_answers() {
+async fn a_client_that_does_not_read_keeps_no_transaction_and_no_memory_and_gets_all_responses() {
     let db = database().await;
     let mut command = Server::bare_command(&db);
     command.args(["--query-timeout-ms", "60000"]);
@@ -78,7 +78,7 @@ async fn more_requests_than_there_is_memory_for_are_refused_and_the_others_answe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_of_too_many_values_is_refused_before_they_are_kept() {
+async fn a_message_of_too_many_values_is_refused_before_they_are_stored() {
     let db = database().await;
     let mut server = RawStdioServer::start(Server::bare_command(&db), "2025-06-18").await;
     let memory = ProcessMemory::of(server.pid());
