@@ -15,8 +15,9 @@ use crate::columns;
 use crate::error::{Error, ServerError};
 use crate::plan::{BACK_TO_SAVEPOINT, For, Planned, RELEASE, SAVEPOINT, plan};
 use crate::referenced_objects::referenced_objects;
-use crate::session::{FieldDescription, PipelineStatement, Session, StatementResult};
+use crate::session::{PipelineStatement, Session, StatementResult};
 use crate::type_catalog::TypeCatalog;
+use crate::wire::FieldDescription;
 use crate::writer_pool::WriterPool;
 
 /// How long describing a statement may take: a table that somebody has locked must not stop a start-up for ever.

@@ -12,13 +12,17 @@ mod columns;
 mod connect_options;
 mod describe;
 mod error;
+mod json_rows;
+mod limits;
 mod plan;
 mod pool;
 mod pooler;
+mod query;
 mod read;
 mod referenced_objects;
 mod search_path;
 mod session;
+mod session_settings;
 mod sql_executor;
 mod type_catalog;
 pub mod value;
@@ -31,19 +35,22 @@ pub use connect_options::{
     SslMode, TargetSessionAttrs, TlsOptions,
 };
 pub use error::{ConnectError, Error, ServerError};
+pub use json_rows::RowFormat;
+pub use limits::TruncatedBy;
 pub use pool::{Pool, PoolStatus, PooledSession};
 pub use pooler::{PoolerReport, probe_pooler};
-pub use read::{Layer, ReadError, ReadLimits, ReadRequest, Reader, ResponsePermit, ResultSet, RowFormat, TruncatedBy};
+pub use query::{Query, QueryDescription, QueryEvent, QuerySummary, RowDelivery, RowSink};
+pub use read::{ReadError, ReadLimits, ReadRequest, Reader, ResponsePermit, ResultSet};
 pub use referenced_objects::referenced_objects;
 pub use search_path::{SearchPath, UntrustedSchema};
 pub use session::{
-    CompleteResult, FieldDescription, PipelineError, PipelineStatement, PlanResult, RowRetention, Session,
-    SessionSettings, StatementDescription, StatementResult,
+    CompleteResult, PipelineError, PipelineStatement, PlanResult, RowRetention, Session, StatementDescription,
+    StatementResult,
 };
+pub use session_settings::SessionSettings;
 pub use sql_executor::{
-    BoxFuture, DirectExecutor, ExecuteError, IsolationLevel, NamedSession, Query, QueryDescription, QueryEvent,
-    QuerySummary, RowDelivery, RowSink, SqlExecutor, Transaction, TransactionOptions,
+    BoxFuture, DirectExecutor, ExecuteError, IsolationLevel, NamedSession, SqlExecutor, Transaction, TransactionOptions,
 };
 pub use type_catalog::TypeCatalog;
-pub use wire::scram_verifier;
+pub use wire::{FieldDescription, scram_verifier};
 pub use writer_pool::WriterPool;

@@ -3,13 +3,14 @@
 //! A read stops when it has enough rows; a statement that writes must not, since the rest of what it does would be
 //! missing. So all rows are received, and only some are kept.
 
-use postgres_protocol::message::backend::Message;
 use serde_json::Value;
 
-use super::{PipelineStatement, Session, StatementResult, raw_columns, raw_row, tag};
-use crate::error::{Error, ServerError};
-use crate::read::TruncatedBy;
+use super::collector::Collector;
+use super::{PipelineStatement, Session, StatementResult};
+use crate::error::Error;
+use crate::limits::TruncatedBy;
 use crate::value;
+use crate::wire::Purpose;
 
 /// What is kept of the rows.
 #[derive(Debug, Clone, Copy)]
@@ -103,48 +104,21 @@ impl Session {
         params: &[Option<String>],
         keep: RowRetention,
     ) -> Result<CompleteResult, Error> {
-        self.connection.push_whole(|connection| {
+        let usual = std::mem::replace(&mut self.connection.max_message_bytes, keep.bytes);
+        let pushed = self.connection.push_whole(|connection| {
+            connection.next_statement();
             connection.push_bind("", name, params)?;
             connection.push_describe_portal("")?;
             connection.push_execute("", 0)
-        })?;
-        self.connection.push_sync();
-        self.connection.flush().await?;
-        let usual = std::mem::replace(&mut self.connection.max_message_bytes, keep.bytes);
-        let received = self.receive_whole(keep).await;
+        });
         self.connection.max_message_bytes = usual;
-        received
-    }
-
-    async fn receive_whole(&mut self, keep: RowRetention) -> Result<CompleteResult, Error> {
-        let mut whole = CompleteResult::default();
-        let mut bytes = 0;
-        let mut failure = None;
-        loop {
-            match self.connection.receive().await? {
-                Message::RowDescription(body) => whole.outcome.columns = raw_columns(&body)?,
-                Message::DataRow(body) => {
-                    bytes += body.buffer().len();
-                    if whole.outcome.rows.len() < keep.rows && bytes <= keep.bytes {
-                        let row = raw_row(&body).inspect_err(|error| self.connection.poison(error))?;
-                        whole.outcome.rows.push(row);
-                    } else {
-                        // Not a shorter row behind one that did not fit.
-                        bytes = keep.bytes;
-                        let is_full = whole.outcome.rows.len() == keep.rows;
-                        whole.truncated_by = Some(if is_full { TruncatedBy::RowLimit } else { TruncatedBy::MaxBytes });
-                    }
-                }
-                Message::CommandComplete(body) => whole.outcome.tag = tag(&body),
-                Message::EmptyQueryResponse => whole.is_empty = true,
-                Message::ErrorResponse(body) if failure.is_none() => {
-                    failure = Some(ServerError::from_fields(body.fields())?);
-                }
-                Message::ReadyForQuery(_) => {
-                    return failure.map_or(Ok(whole), |error| Err(Error::Server(Box::new(error))));
-                }
-                _ => {}
-            }
-        }
+        pushed?;
+        self.connection.push_sync(Purpose::Call);
+        self.connection.flush().await?;
+        let mut collector = Collector::new(keep, 0);
+        let failure = self.collect(&mut collector).await?;
+        let Collector { mut results, truncated_by, is_empty, .. } = collector;
+        let result = CompleteResult { outcome: results.pop().unwrap_or_default(), truncated_by, is_empty };
+        failure.map_or(Ok(result), |failure| Err(failure.into()))
     }
 }

@@ -17,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 use super::transaction::OpenTransaction;
 use super::user_statement::{StatementTimeouts, run_user_statement};
 use super::{
-    BoxFuture, ExecuteError, NamedSession, Query, QueryDescription, QueryEvent, QuerySummary, RowSink, SqlExecutor,
-    Transaction, TransactionOptions, reject_session_commands,
+    BoxFuture, ExecuteError, NamedSession, SqlExecutor, Transaction, TransactionOptions, reject_session_commands,
 };
 use crate::pool::PooledSession;
+use crate::query::{Query, QueryDescription, QueryEvent, QuerySummary, RowSink};
 use crate::read::Reader;
 use crate::wire::MAX_MESSAGE_BYTES;
 
@@ -85,7 +85,7 @@ impl DirectExecutor {
         let session = lease.session();
         session.open_block("read write", StatementTimeouts::of(query)).await?;
         // A name that the text cannot know: a statement that executes itself has no end.
-        let statement = session.remembered.new_name();
+        let statement = session.statements.new_name();
         let ran = run_user_statement(session, reader.types(), (&statement, None), query, outlet).await;
         let outcome = ran.and_then(|()| reject_session_commands(outlet));
         let outcome = match outcome {
