@@ -12,6 +12,9 @@ mod columns;
 mod connect_options;
 mod describe;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[cfg_attr(feature = "fuzzing", doc(hidden))]
+pub mod fuzzing;
 mod json_rows;
 mod limits;
 mod plan;

@@ -16,8 +16,9 @@ use crate::session_settings::SessionSettings;
 use crate::wire::FieldDescription;
 use crate::wire::{self, CancelKey, Connection, Event, Failure, Purpose, StatementId, TransactionStatus};
 use collector::Collector;
+pub use collector::RowRetention;
 use pooler_transaction::TransactionPreamble;
-pub use run_to_completion::{CompleteResult, PlanResult, RowRetention};
+pub use run_to_completion::{CompleteResult, PlanResult};
 pub(crate) use statement_cache::{SEEN_FOR, StatementCache};
 pub(crate) use transaction_settings::TransactionSettings;
 

@@ -1,9 +1,18 @@
 //! Collects what statements return.
 
-use super::{RowRetention, StatementResult};
+use super::StatementResult;
 use crate::error::Error;
 use crate::limits::TruncatedBy;
 use crate::wire::{Event, StatementId, owned_row};
+
+/// What is kept of the rows.
+#[derive(Debug, Clone, Copy)]
+pub struct RowRetention {
+    /// How many.
+    pub rows: usize,
+    /// How many bytes of text; a single row that is larger ends the connection unread.
+    pub bytes: usize,
+}
 
 /// Collects the results of a pipeline, its rows up to a limit.
 #[derive(Debug)]

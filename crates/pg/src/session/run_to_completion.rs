@@ -5,21 +5,12 @@
 
 use serde_json::Value;
 
-use super::collector::Collector;
+use super::collector::{Collector, RowRetention};
 use super::{PipelineStatement, Session, StatementResult};
 use crate::error::Error;
 use crate::limits::TruncatedBy;
 use crate::value;
 use crate::wire::Purpose;
-
-/// What is kept of the rows.
-#[derive(Debug, Clone, Copy)]
-pub struct RowRetention {
-    /// How many.
-    pub rows: usize,
-    /// How many bytes of text; a single row that is larger ends the connection unread.
-    pub bytes: usize,
-}
 
 /// What a statement that ran to its end gave back.
 #[derive(Debug, Default)]

@@ -8,6 +8,7 @@
 //! A write is committed only after everything it gives has been taken ([`QueryEvent::AwaitAck`]), so no limit and no reader that
 //! went away can make an error of a write that stands.
 
+mod commit;
 mod direct;
 mod transaction;
 mod user_statement;

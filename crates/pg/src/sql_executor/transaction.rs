@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::direct::{READ_TIMEOUT_MARGIN, commit, read_timeout, unless_cancelled};
+use super::commit::{READ_TIMEOUT_MARGIN, commit, read_timeout, unless_cancelled};
 use super::user_statement::{Ran, StatementTimeouts, control, ending_in_block, run_unless_exit};
 use super::{BoxFuture, ExecuteError, Transaction};
 use crate::pool::PooledSession;

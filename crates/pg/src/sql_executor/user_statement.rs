@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ExecuteError;
-use super::direct::READ_TIMEOUT_MARGIN;
+use super::commit::READ_TIMEOUT_MARGIN;
 use crate::columns;
 use crate::error::{Error, ServerError};
 use crate::query::{Query, RowSink};

@@ -175,6 +175,12 @@ impl Connection {
         is_reset && self.outbox.is_empty() && !self.is_broken
     }
 
+    /// How many bytes of memory the inbox takes.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.inbox.capacity()
+    }
+
     pub(crate) fn socket(&self) -> &Socket {
         &self.socket
     }
@@ -469,5 +475,7 @@ fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "closed by the server")
 }
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;

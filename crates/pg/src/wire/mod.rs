@@ -20,5 +20,6 @@ pub(crate) use connection::{
     CancelKey, Connection, Event, Failure, MAX_MESSAGE_BYTES, Purpose, StatementId, Take, TransactionStatus,
     other_encoding,
 };
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use socket::{Endpoint, Socket};
 pub(crate) use startup::{cancel, connect};
-pub(crate) use tls::LoadedTls;

@@ -15,7 +15,7 @@ use super::rows::{FieldDescription, field_descriptions, tag};
 use crate::error::ServerError;
 
 /// A statement that was sent. Statements that were sent later have larger ids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct StatementId(u64);
 
 impl StatementId {
@@ -95,6 +95,11 @@ impl Exchange {
     /// Begins another statement: requests that are pushed from now on are for it.
     pub(super) fn next_statement(&mut self) -> StatementId {
         self.last.0 += 1;
+        self.last
+    }
+
+    #[cfg(test)]
+    pub(super) fn last_statement(&self) -> StatementId {
         self.last
     }
 

@@ -7,6 +7,10 @@ use crate::connect_options::{Address, Keepalive, TlsOptions};
 async fn connection_with(bytes: &[u8]) -> Connection {
     let (ours, mut server) = UnixStream::pair().unwrap();
     server.write_all(bytes).await.unwrap();
+    connection_over(ours)
+}
+
+pub(super) fn connection_over(ours: UnixStream) -> Connection {
     let address = Address::Unix("/".into(), 5432);
     let route = Endpoint { address, tls: TlsOptions::default(), keepalive: Keepalive::default(), requirepeer: None };
     Connection::new(Socket::Unix(ours), route)
