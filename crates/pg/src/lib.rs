@@ -40,6 +40,7 @@ pub use connect_options::{
 pub use error::{ConnectError, Error, ServerError};
 pub use json_rows::RowFormat;
 pub use limits::TruncatedBy;
+pub use plan::PlanResult;
 pub use pool::{Pool, PoolStatus, PooledSession};
 pub use pooler::{PoolerReport, probe_pooler};
 pub use query::{Query, QueryDescription, QueryEvent, QuerySummary, RowDelivery, RowSink};
@@ -47,8 +48,7 @@ pub use read::{ReadError, ReadLimits, ReadRequest, Reader, ResponsePermit, Resul
 pub use referenced_objects::referenced_objects;
 pub use search_path::{SearchPath, UntrustedSchema};
 pub use session::{
-    CompleteResult, PipelineError, PipelineStatement, PlanResult, RowRetention, Session, StatementDescription,
-    StatementResult,
+    CompleteResult, PipelineError, PipelineStatement, RowRetention, Session, StatementDescription, StatementResult,
 };
 pub use session_settings::SessionSettings;
 pub use sql_executor::{

@@ -18,7 +18,7 @@ use crate::wire::{self, CancelKey, Connection, Event, Failure, Purpose, Statemen
 use collector::Collector;
 pub use collector::RowRetention;
 use pooler_transaction::TransactionPreamble;
-pub use run_to_completion::{CompleteResult, PlanResult};
+pub use run_to_completion::CompleteResult;
 pub(crate) use statement_cache::{SEEN_FOR, StatementCache};
 pub(crate) use transaction_settings::TransactionSettings;
 

@@ -22,7 +22,7 @@ use types::{ReferencedObjects, TableAccess};
 
 use super::{ReadError, account_setting, refusal};
 use crate::error::{Error, ServerError};
-use crate::plan::{BACK_TO_SAVEPOINT, For, Planned, SAVEPOINT, plan_in_full};
+use crate::plan::{BACK_TO_SAVEPOINT, PlanParameters, PlanResult, SAVEPOINT, plan_in_full};
 use crate::referenced_objects::{called, referenced_objects};
 use crate::session::{SEEN_FOR, Session};
 use crate::value;
@@ -189,28 +189,28 @@ async fn in_full(
     name: &str,
     params: &[Option<String>],
 ) -> Result<(Option<Value>, PolicyVerdict), ReadError> {
-    match plan_in_full(session, SAVEPOINT, name, For::AnyValues(params.len())).await.map_err(failure)? {
-        Planned::Plan(plan) => return Ok((Some(plan), PolicyVerdict::Always)),
-        Planned::Utility => return Ok((None, PolicyVerdict::Unseen)),
-        Planned::Refused(error) if is_too_much(&error) => return Err(too_much(&error)),
+    match plan_in_full(session, SAVEPOINT, name, PlanParameters::AnyValues(params.len())).await.map_err(failure)? {
+        PlanResult::Plan(plan) => return Ok((Some(plan), PolicyVerdict::Always)),
+        PlanResult::Utility | PlanResult::Empty => return Ok((None, PolicyVerdict::Unseen)),
+        PlanResult::Refused(error) if is_too_much(&error) => return Err(too_much(&error)),
         // `case when $1 then 1/0 end` is computed while it is planned, unless $1 is known to be false.
-        Planned::Refused(_) => {}
+        PlanResult::Refused(_) => {}
     }
     // PostgreSQL calls functions that are STABLE while it plans, before anybody has seen that they are called, and an error
     // quotes what they say: this one is told, so there must be nothing of others to be seen.
     session.push_close_remembered()?;
-    match plan_in_full(session, BACK_TO_SAVEPOINT, name, For::These(params)).await.map_err(failure)? {
-        Planned::Plan(plan) => Ok((Some(plan), PolicyVerdict::ThisTime)),
+    match plan_in_full(session, BACK_TO_SAVEPOINT, name, PlanParameters::These(params)).await.map_err(failure)? {
+        PlanResult::Plan(plan) => Ok((Some(plan), PolicyVerdict::ThisTime)),
         // Nothing that takes values is one.
-        Planned::Utility => Ok((None, PolicyVerdict::Unseen)),
-        Planned::Refused(error) if is_too_much(&error) => Err(too_much(&error)),
+        PlanResult::Utility | PlanResult::Empty => Ok((None, PolicyVerdict::Unseen)),
+        PlanResult::Refused(error) if is_too_much(&error) => Err(too_much(&error)),
         // It might run all the same: a setting that is there for the plan alone is not there any more then, and a query can
         // ask for it. So this is the answer, also where it is a right that is missing: but of what would write, that is
         // what PostgreSQL says first when it runs, and not when it is planned.
-        Planned::Refused(error) if error.sqlstate == "42501" => {
+        PlanResult::Refused(error) if error.sqlstate == "42501" => {
             Err(refusal(would_write(session, name, params).await?.unwrap_or(Error::Server(error))))
         }
-        Planned::Refused(error) => Err(refusal(Error::Server(error))),
+        PlanResult::Refused(error) => Err(refusal(Error::Server(error))),
     }
 }
 

@@ -145,14 +145,17 @@ pub(super) async fn receive(
     was_asked: bool,
     max_bytes: usize,
 ) -> Result<ConvertedRows, Error> {
-    let bytes: usize = rows.iter().map(|row| row.bytes).sum();
-    let leaf_bytes: usize = rows.iter().flat_map(|row| &row.leaves).map(|leaf| leaf.bytes.len()).sum();
-    let room = max_bytes.saturating_sub(bytes.saturating_sub(leaf_bytes));
-    let mut texts = LeafTexts { texts: Vec::new(), bytes: 0, room };
+    let mut weights = Vec::new();
+    let mut bytes = 0;
+    for row in &rows {
+        bytes += row.bytes;
+        weights.extend(row.leaves.iter().map(|leaf| (std::mem::take(&mut bytes), leaf.bytes.len())));
+    }
+    let mut texts = LeafTexts { texts: Vec::new(), weights: weights.into_iter(), bytes: 0, max_bytes };
     if was_asked && let Some(failure) = session.connection.converse(&mut texts).await? {
         return Err(not_converted(failure));
     }
-    let is_cut = texts.bytes > room;
+    let (bytes, is_cut) = (texts.bytes, texts.bytes > max_bytes);
     let mut texts = texts.texts.into_iter();
     let mut converted = ConvertedRows { rows: Vec::with_capacity(rows.len()), is_cut };
     for row in rows {
@@ -173,16 +176,20 @@ pub(super) async fn receive(
 /// The JSON texts of the leaves, one row each.
 struct LeafTexts {
     texts: Vec<String>,
+    /// For each leaf the bytes of rows since the leaf before, its own row included, and the bytes of the leaf as it arrived.
+    weights: std::vec::IntoIter<(usize, usize)>,
+    /// The rows so far, with the texts in place of their leaves.
     bytes: usize,
-    room: usize,
+    max_bytes: usize,
 }
 
 impl Take for LeafTexts {
     async fn take(&mut self, event: Event) -> Result<ControlFlow<()>, Error> {
         if let Event::Row(_, body) = event {
             let text = owned_row(&body)?.into_iter().next().flatten().unwrap_or_else(|| "null".to_owned());
-            self.bytes += text.len();
-            if self.bytes > self.room {
+            let (rows, leaf) = self.weights.next().unwrap_or_default();
+            self.bytes = (self.bytes + rows).saturating_sub(leaf) + text.len();
+            if self.bytes > self.max_bytes {
                 return Ok(ControlFlow::Break(()));
             }
             self.texts.push(text);

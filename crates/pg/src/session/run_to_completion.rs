@@ -3,13 +3,10 @@
 //! A read stops when it has enough rows; a statement that writes must not, since the rest of what it does would be
 //! missing. So all rows are received, and only some are kept.
 
-use serde_json::Value;
-
 use super::collector::{Collector, RowRetention};
-use super::{PipelineStatement, Session, StatementResult};
+use super::{Session, StatementResult};
 use crate::error::Error;
 use crate::limits::TruncatedBy;
-use crate::value;
 use crate::wire::Purpose;
 
 /// What a statement that ran to its end gave back.
@@ -21,17 +18,6 @@ pub struct CompleteResult {
     pub truncated_by: Option<TruncatedBy>,
     /// Whether the text holds no statement at all.
     pub is_empty: bool,
-}
-
-/// What EXPLAIN says of a statement.
-#[derive(Debug)]
-pub enum PlanResult {
-    /// Its plan.
-    Plan(Value),
-    /// It is a command without one: DDL, SET, COMMIT, ...
-    Utility,
-    /// There is no statement in the text.
-    Empty,
 }
 
 impl Session {
@@ -64,25 +50,6 @@ impl Session {
     pub async fn deallocate_after(&mut self, own_text: &str) -> Result<(), Error> {
         self.prepared.clear();
         self.batch_execute(&format!("{own_text}; deallocate all")).await
-    }
-
-    /// What EXPLAIN says of the statement that was described under this name, for these values. Nothing of it runs.
-    ///
-    /// # Errors
-    /// [`Error::Server`] if it cannot be planned.
-    pub async fn explain(&mut self, name: &str, params: &[Option<String>]) -> Result<PlanResult, Error> {
-        let values: Vec<String> = params.iter().map(|it| value::sql_literal(it.as_deref())).collect();
-        let values = if values.is_empty() { String::new() } else { format!("({})", values.join(", ")) };
-        let explain = format!("explain (format json, verbose) execute {name}{values}");
-        let outcomes = self.run(&[PipelineStatement::without_params(&explain)]).await.map_err(|failed| failed.error)?;
-        let text = outcomes.first().and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
-        let plan: Option<Value> = text.and_then(|text| serde_json::from_str(text).ok());
-        Ok(match plan {
-            Some(plan) if plan.pointer("/0/Plan").is_some() => PlanResult::Plan(plan),
-            // An empty list: there is nothing to run, neither a plan nor a command.
-            Some(plan) if plan.as_array().is_some_and(Vec::is_empty) => PlanResult::Empty,
-            _ => PlanResult::Utility,
-        })
     }
 
     /// Runs the statement that was described under this name, to its end.
