@@ -1,5 +1,5 @@
 -- The tables of the ledger. The files of this folder, in the order of their names, make version 1 of the schema; the schema
--- `countersign` itself exists by now. docs/ledger.md is the guide to them.
+-- `countersign` itself exists by now. docs/internals/ledger.md is the guide to them.
 --
 --   attempt    writes in flight: a row lives as long as its call
 --   record     the outcome of each attempt: inserted once, never updated

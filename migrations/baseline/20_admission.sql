@@ -1,4 +1,4 @@
--- The write protocol. docs/ledger.md, "One write", has the order of these statements:
+-- The write protocol. docs/internals/write-protocol.md, has the order of these statements:
 --
 --   BEGIN | SET LOCAL synchronous_commit = off | INSERT INTO countersign.admission | COMMIT AND CHAIN      the attempt, T1
 --         | claim | the tool's statements | SET CONSTRAINTS ALL IMMEDIATE | finish | COMMIT                 the write, T2
@@ -81,34 +81,34 @@ create function countersign.effects_of_row(relation oid, key text) returns setof
 $$;
 comment on function countersign.effects_of_row(oid, text) is 'The recorded changes of the row with this key, those that gave it another key included.';
 
-create function countersign.standing_of(write uuid, out stands_as uuid, out reversed_by uuid)
+create function countersign.reversal_state(write uuid, out effective_as uuid, out reversed_by uuid)
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
     undo  uuid;
     redo  uuid;
 begin
-    stands_as := write;
+    effective_as := write;
     loop
-        select r.reversed_by into undo from countersign.reversal r where r.correlation_id = stands_as;
+        select r.reversed_by into undo from countersign.reversal r where r.correlation_id = effective_as;
         exit when not found;
         select r.reversed_by into redo from countersign.reversal r where r.correlation_id = undo;
         if not found then
-            stands_as := null;
+            effective_as := null;
             reversed_by := undo;
             exit;
         end if;
-        stands_as := redo;
+        effective_as := redo;
     end loop;
 end $$;
-comment on function countersign.standing_of(uuid) is
+comment on function countersign.reversal_state(uuid) is
     'A write that was undone and redone stands as its redo: the write whose effects count, or the undo because of which none do.';
 
-create function countersign.superseded(write uuid) returns json
+create function countersign.superseded_by(write uuid) returns json
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 declare
-    standing  record := countersign.standing_of(write);
+    standing  record := countersign.reversal_state(write);
 begin
-    if standing.stands_as is null then
+    if standing.effective_as is null then
         return json_build_object('reason', 'reversed', 'by', standing.reversed_by);
     end if;
     return (
@@ -117,13 +117,13 @@ begin
         cross join lateral (select e.key union all select e.key_before where e.key_before is not null) k (key)
         cross join lateral countersign.effects_of_row(e.relation, k.key) l
         join countersign.tracked t on t.shape = l.shape
-        where e.correlation_id = standing.stands_as and l.position > e.position and l.correlation_id is distinct from e.correlation_id
+        where e.correlation_id = standing.effective_as and l.position > e.position and l.correlation_id is distinct from e.correlation_id
         order by l.position desc limit 1);
 end $$;
-comment on function countersign.superseded(uuid) is
+comment on function countersign.superseded_by(uuid) is
     'The change that came after a write: {reason: reversed | changed, by, table, key}. Null: as far as the ledger knows the write stands.';
 
-create function countersign.claim(correlation uuid, call_slot bytea, timeout_ms integer default null, even_if_held boolean default false)
+create function countersign.claim(correlation uuid, call_slot bytea, timeout_ms integer default null, slot_may_be_held boolean default false)
 returns text language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
     account  text;
@@ -144,7 +144,7 @@ begin
                     select from countersign.freeze f
                     where f.unfrozen_at is null and (f.kind = 'account' and f.name = a.account_id
                           or f.kind = 'actor' and f.name = a.actor or f.kind = 'all')) then 'frozen'
-                when not even_if_held and (select r.holds_until > clock_timestamp() from countersign.record r
+                when not slot_may_be_held and (select r.holds_until > clock_timestamp() from countersign.record r
                                            where r.slot = call_slot order by r.id desc limit 1) then 'held' end
     into account, at, refusal
     from countersign.attempt a where a.slot = call_slot and a.correlation_id = correlation for update of a;
@@ -323,7 +323,7 @@ begin
         -- The key of an undo is held by another call that undid the write.
         verdict := case when undoes is null then 'key_reused' else 'already_reversed' end;
     else
-        detail := countersign.superseded(prior.correlation_id);
+        detail := countersign.superseded_by(prior.correlation_id);
         verdict := case when detail is null then 'standing' when is_repeatable then 'run'
                         when undoes is null then 'superseded' else 'already_reversed' end;
     end if;
@@ -338,11 +338,11 @@ begin
     end if;
 end $$;
 comment on function countersign.admit(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, boolean, interval) is
-    'T1, where the INSERT or the claim was refused. Verdicts: run (claim it, even_if_held) | standing (compare the rows, then `answer`) | '
+    'T1, where the INSERT or the claim was refused. Verdicts: run (claim it, slot_may_be_held) | standing (compare the rows, then `answer_duplicate`) | '
     'in_flight (nothing was recorded; ask again) | fenced (the record says how it ended) | superseded | key_reused | already_reversed | frozen '
     '(recorded as failures).';
 
-create function countersign.answer(correlation uuid, call_slot bytea, original uuid, detail json default null) returns void
+create function countersign.answer_duplicate(correlation uuid, call_slot bytea, original uuid, detail json default null) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
 declare
     a  countersign.attempt;
@@ -358,7 +358,7 @@ begin
         perform countersign.end_attempt(a, 'failure', 'superseded', null, null, null, detail);
     end if;
 end $$;
-comment on function countersign.answer(uuid, bytea, uuid, json) is
+comment on function countersign.answer_duplicate(uuid, bytea, uuid, json) is
     'Ends an attempt whose verdict was `standing`: a duplicate of `original`, or superseded where `detail` says what changed the rows.';
 
 create function countersign.resolve(correlation uuid, call_slot bytea, wait_ms integer)
@@ -428,15 +428,15 @@ end $$;
 comment on function countersign.sweep(interval, integer) is
     'Ends attempts that nobody carries out: a row that no transaction has locked has no T2, and cannot get one any more.';
 
-create function countersign.standing_write(call_slot bytea, print text)
+create function countersign.existing_write(call_slot bytea, print text)
 returns table (verdict text, original uuid, original_result json, detail json)
 language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
     select case when r.fingerprint = print and s.detail is null then 'standing' when r.undo_of is not null then 'already_reversed'
                 when r.fingerprint <> print then 'key_reused' else 'superseded' end,
            r.correlation_id, r.result, s.detail
     from (select * from countersign.record q where q.slot = call_slot order by q.id desc limit 1) r
-    cross join lateral (select case when r.fingerprint = print then countersign.superseded(r.correlation_id) end as detail) s
+    cross join lateral (select case when r.fingerprint = print then countersign.superseded_by(r.correlation_id) end as detail) s
     where r.holds_until > clock_timestamp() and (r.fingerprint <> print or r.status = 'success')
 $$;
-comment on function countersign.standing_write(bytea, text) is
+comment on function countersign.existing_write(bytea, text) is
     'The verdict that `admit` would give on a call that succeeded before; no row for none. For the memory of a server, and before a proposal.';

@@ -1,9 +1,9 @@
 -- Recording: what a tracked table's triggers write down, and how they are made.
 
-create function countersign.secret(value text) returns bytea
+create function countersign.keyed_hash(value text) returns bytea
 language sql stable set search_path = pg_catalog, pg_temp as
 $$ select sha256(k.key || convert_to(value, 'UTF8')) from countersign.secret_key k $$;
-comment on function countersign.secret(text) is 'The keyed hash that stands for sensitive columns.';
+comment on function countersign.keyed_hash(text) is 'The keyed hash that stands for sensitive columns.';
 
 -- Where a trigger found no write of this transaction. The login of a server has nothing to do there; others do as they always did.
 create function countersign.check_outside_change(relation oid) returns void
@@ -35,14 +35,14 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function countersign.key_columns(oid) is 'Null for a table without a key: its changes are recorded, and never undone.';
 
-create function countersign.has_shape(t countersign.tracked) returns boolean
+create function countersign.has_current_shape(t countersign.tracked) returns boolean
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 begin
     return (select t.columns is not distinct from array_agg(a.name) and t.types is not distinct from array_agg(a.type)
             from (select a.attname::text as name, format_type(a.atttypid, a.atttypmod) as type
                   from pg_attribute a where a.attrelid = t.relation and a.attnum > 0 and not a.attisdropped order by a.attnum) a);
 end $$;
-comment on function countersign.has_shape(countersign.tracked) is 'Whether the columns of the table are what they were.';
+comment on function countersign.has_current_shape(countersign.tracked) is 'Whether the columns of the table are what they were.';
 
 create function countersign.track(
     target regclass, maintained text[] default '{}', sensitive text[] default '{}', is_log boolean default false,
@@ -184,7 +184,7 @@ begin
     if hides is not null then
         declared := declared || ' o record; w record; secret_b pg_catalog.bytea; secret_a pg_catalog.bytea;';
         select string_agg('%1$s.' || replace(quote_ident(c), '%', '%%'), ', ') into parts from unnest(t.sensitive) c;
-        parts := 'countersign.secret(pg_catalog.textin(pg_catalog.record_out(row(' || parts || '))))';
+        parts := 'countersign.keyed_hash(pg_catalog.textin(pg_catalog.record_out(row(' || parts || '))))';
         prepare := 'if tg_op operator(pg_catalog.<>) ''INSERT'' then o := old; secret_b := ' || format(parts, 'old') || '; ' || format(hides, 'o') || ' end if;'
             || ' if tg_op operator(pg_catalog.<>) ''DELETE'' then w := new; secret_a := ' || format(parts, 'new') || '; ' || format(hides, 'w') || ' end if;';
     end if;
@@ -323,7 +323,7 @@ language sql stable set search_path = pg_catalog, pg_temp set jit = off as $$
     union all
     select c.name, 'columns have changed: run `countersign track` again', false from current c
     join countersign.tracked t on t.shape = c.shape
-    where c.relname is not null and not countersign.has_shape(t)
+    where c.relname is not null and not countersign.has_current_shape(t)
     union all
     select c.name, 'the key has changed: run `countersign track` again', false from current c
     where c.relname is not null and c.key_columns is distinct from countersign.key_columns(c.relation)

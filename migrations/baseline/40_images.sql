@@ -1,6 +1,6 @@
 -- Images of rows: their fields, how they are compared, and what writes did to each row, taken together.
 
-create type countersign.net_row as (
+create type countersign.net_change as (
     relation       oid,
     shape          integer,
     key            text,
@@ -12,9 +12,9 @@ create type countersign.net_row as (
     last_position  bigint,
     writer         uuid
 );
-comment on type countersign.net_row is 'What one or several writes did to a row, taken together. A changed key is one row less and one row more.';
-comment on column countersign.net_row.is_broken is 'Something else changed the row between two of the writes.';
-comment on column countersign.net_row.writer is 'The last of the writes.';
+comment on type countersign.net_change is 'What one or several writes did to a row, taken together. A changed key is one row less and one row more.';
+comment on column countersign.net_change.is_broken is 'Something else changed the row between two of the writes.';
+comment on column countersign.net_change.writer is 'The last of the writes.';
 
 create function countersign.fields(image text) returns text[]
 language sql immutable strict parallel safe set search_path = pg_catalog, pg_temp as $$
@@ -31,12 +31,12 @@ language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
 $$;
 comment on function countersign.field_value(text) is 'The text of a value, as countersign.fields has it.';
 
-create function countersign.whole_before(before text, after text, unchanged int2[]) returns text
+create function countersign.full_before_image(before text, after text, unchanged int2[]) returns text
 language sql immutable parallel safe set search_path = pg_catalog, pg_temp as $$
     select '(' || string_agg(case when f.n = any (unchanged) then f.a else f.b end, ',' order by f.n) || ')'
     from unnest(countersign.fields(before), countersign.fields(after)) with ordinality f (b, a, n)
 $$;
-comment on function countersign.whole_before(text, text, int2[]) is 'The image of a row before its change, with the large columns that were left alone.';
+comment on function countersign.full_before_image(text, text, int2[]) is 'The image of a row before its change, with the large columns that were left alone.';
 
 create function countersign.same_image(of_shape integer, a text, b text, leaving_out text[]) returns boolean
 language sql stable set search_path = pg_catalog, pg_temp as $$
@@ -50,14 +50,14 @@ comment on function countersign.same_image(integer, text, text, text[]) is 'Whet
 
 -- In PL/pgSQL, like what else an undo of one row calls, because its plans are kept; and generic, because PostgreSQL takes an array for
 -- a hundred rows then, and would plan for the one that it has each time anew.
-create function countersign.net_of(writes uuid[]) returns setof countersign.net_row
+create function countersign.net_changes(writes uuid[]) returns setof countersign.net_change
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set plan_cache_mode = force_generic_plan set jit = off as $$
 begin
     return query
     with change as (
         select e.relation, e.shape, e.key, e.key_before, e.after, e.secret_before, e.secret_after, e.position, e.correlation_id,
-               case when e.unchanged is null then e.before else countersign.whole_before(e.before, e.after, e.unchanged) end as before
+               case when e.unchanged is null then e.before else countersign.full_before_image(e.before, e.after, e.unchanged) end as before
         from countersign.effect e
         where e.correlation_id = any (writes) and not (select t.is_log from countersign.tracked t where t.shape = e.shape)
     ), touched as (
@@ -91,13 +91,13 @@ begin
     ) n
     where h.times > 1 and (n.before is not null or n.after is not null);
 end $$;
-comment on function countersign.net_of(uuid[]) is 'The net effect of writes, by table and key; rows that are as they were are left out, and so are log tables.';
+comment on function countersign.net_changes(uuid[]) is 'The net effect of writes, by table and key; rows that are as they were are left out, and so are log tables.';
 
-create function countersign.single_change(writes uuid[]) returns countersign.net_row
+create function countersign.single_change(writes uuid[]) returns countersign.net_change
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off
 set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
-    change  countersign.net_row;
+    change  countersign.net_change;
 begin
     if cardinality(writes) = 1 then
         select e.relation, e.shape, e.key, e.before, e.after, e.secret_before, e.secret_after, false, e.position, e.correlation_id

@@ -24,7 +24,7 @@ begin
 end $$;
 comment on function countersign.image_columns(countersign.tracked, text) is 'SQL: names for the columns of an image.';
 
-create function countersign.shown_row(t countersign.tracked) returns text
+create function countersign.row_image_expression(t countersign.tracked) returns text
 language plpgsql immutable set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off as $$
 begin
@@ -34,7 +34,7 @@ begin
     return (select 'row(' || string_agg(case when c = any (t.sensitive || t.unstored) then 'null' else format('"!t".%I', c) end, ', ' order by o) || ')'
             from unnest(t.columns) with ordinality u (c, o));
 end $$;
-comment on function countersign.shown_row(countersign.tracked) is 'SQL: what of a row is in its image.';
+comment on function countersign.row_image_expression(countersign.tracked) is 'SQL: what of a row is in its image.';
 
 create function countersign.cast_images(of_type anyelement, images text[]) returns anyarray
 language plpgsql stable set search_path = pg_catalog, pg_temp set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
@@ -48,7 +48,7 @@ begin
 end $$;
 comment on function countersign.cast_images(anyelement, text[]) is 'Images as rows of their table, whatever the settings of the session.';
 
-create function countersign.rows_now(t countersign.tracked, images text[], is_locking boolean, path text)
+create function countersign.current_rows(t countersign.tracked, images text[], is_locking boolean, path text)
 returns table (n bigint, image text, changed_at timestamptz)
 language plpgsql set search_path = pg_catalog, pg_temp set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
 set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64
@@ -57,7 +57,7 @@ declare
     query  text := format(
         'select u.ord, pg_catalog.textin(pg_catalog.record_out(%s)), %s '
         'from rows from (pg_catalog.unnest(countersign.cast_images(null::%s, $1))) with ordinality u (%s, ord) join %s "!t" on %s order by %s %s',
-        countersign.shown_row(t), case when current_setting('track_commit_timestamp') = 'on' then 'pg_catalog.pg_xact_commit_timestamp("!t".xmin)' else 'null::timestamptz' end,
+        countersign.row_image_expression(t), case when current_setting('track_commit_timestamp') = 'on' then 'pg_catalog.pg_xact_commit_timestamp("!t".xmin)' else 'null::timestamptz' end,
         t.name, countersign.image_columns(t, 'c'), t.name, countersign.key_match(t, 'c'),
         (select string_agg(format('"!t".%I', k), ', ') from unnest(t.key_columns) k), case when is_locking then 'for update of "!t"' else '' end);
 begin
@@ -65,7 +65,7 @@ begin
     perform set_config('search_path', path, true);
     return query execute query using images;
 end $$;
-comment on function countersign.rows_now(countersign.tracked, text[], boolean, text) is
+comment on function countersign.current_rows(countersign.tracked, text[], boolean, text) is
     'The rows that have the keys of images, as they are now; locked in the order of their keys if asked.';
 
 create function countersign.execute_in(path text, statement text, images text[], matched text[]) returns bigint
@@ -126,14 +126,14 @@ end $$;
 comment on function countersign.apply_images(countersign.tracked, text, text[], text[], text) is
     'On the rows with the keys of `matched`: D deletes, U sets the columns in which the images differ. I inserts the images.';
 
--- The search_path is that of the session, as in `rows_now`.
-create function countersign.image_of(shown record) returns text
+-- The search_path is that of the session, as in `current_rows`.
+create function countersign.row_image(shown record) returns text
 language plpgsql stable set timezone = utc set datestyle = iso, ymd set intervalstyle = postgres
 set extra_float_digits = 1 set bytea_output = hex set lc_monetary = 'C' set xmlbinary = base64 as $$
 begin
     return pg_catalog.textin(pg_catalog.record_out(shown));
 end $$;
-comment on function countersign.image_of(record) is 'The image of a row, whatever the settings of the session.';
+comment on function countersign.row_image(record) is 'The image of a row, whatever the settings of the session.';
 
 -- A function for each table, so that its statements are planned once a session. One statement compares and changes the row. The casts have
 -- the ledger's search_path, and the statement, whose triggers may look names up, has that of the session.
@@ -150,7 +150,7 @@ begin
     select k.* into strict t from countersign.tracked k where k.shape = of_shape;
     settable := array(select c from unnest(t.columns) with ordinality u (c, o) where c <> all (t.fixed || t.sensitive || t.key_columns) order by o);
     select string_agg(format(is_same, k), ' and '), string_agg(format(is_taken, k), ' and ') into is_same, is_taken from unnest(t.key_columns) k;
-    is_same := is_same || ' and countersign.image_of(' || countersign.shown_row(t) || ') operator(pg_catalog.=) after';
+    is_same := is_same || ' and countersign.row_image(' || countersign.row_image_expression(t) || ') operator(pg_catalog.=) after';
     return format($definition$
 create or replace function countersign.%I(of_shape integer, before text, after text, path text) returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp as %L$definition$, 'restore_of_' || t.relation, format($body$
@@ -198,13 +198,13 @@ end $body$,
                           'pg_catalog.concat_ws('', '', %s), %L)\n        using "!before", "!after", after;',
                           format('update %s "!t" set (', t.name), string_agg(format(differs, c, '($1).' || quote_ident(c)), ', ' order by o),
                           ') where ' || (select string_agg(format('"!t".%1$I = ($2).%1$I', k), ' and ') from unnest(t.key_columns) k)
-                          || ' and countersign.image_of(' || countersign.shown_row(t) || ') operator(pg_catalog.=) $3')
+                          || ' and countersign.row_image(' || countersign.row_image_expression(t) || ') operator(pg_catalog.=) $3')
          from unnest(settable) with ordinality u (c, o))));
 end $fn$;
 comment on function countersign.restoring_function(integer) is
     'The text of the function that restores a row of a tracked table, if it is still what a write left. Null for a table without a key.';
 
-create function countersign.restore_row(w countersign.net_row, path text) returns boolean
+create function countersign.restore_row(w countersign.net_change, path text) returns boolean
 language plpgsql set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
@@ -215,7 +215,7 @@ begin
     select k.* into t from countersign.tracked k where k.shape = w.shape;
     -- The statements for sets of rows lock them FOR UPDATE, which needs a right to UPDATE and the policies for it.
     if w.is_broken or w.before is not null and w.secret_before is distinct from w.secret_after or t.key_columns is null or not t.is_current
-       or to_regclass(t.name) is distinct from t.relation::regclass or not countersign.has_shape(t)
+       or to_regclass(t.name) is distinct from t.relation::regclass or not countersign.has_current_shape(t)
        or row_security_active(t.relation) or not has_any_column_privilege(t.relation, 'UPDATE')
     then
         return false;
@@ -226,7 +226,7 @@ begin
         if is_done and w.before is not null
            and exists (select from pg_trigger g where g.tgrelid = t.relation and not g.tgisinternal and g.tgname not like '!countersign%')
         then
-            select r.image into image from countersign.rows_now(t, array[w.before], false, path) r;
+            select r.image into image from countersign.current_rows(t, array[w.before], false, path) r;
             is_done := not found or countersign.same_image(t.shape, image, w.before, t.sensitive || t.maintained);
         end if;
         if is_done is not true then
@@ -241,7 +241,7 @@ begin
             return false;
     end;
 end $$;
-comment on function countersign.restore_row(countersign.net_row, text) is
+comment on function countersign.restore_row(countersign.net_change, text) is
     'Restores a row that is still what a write left, with the rights of the caller. False: nothing was changed, for whatever reason.';
 
 create function countersign.describe_write(write uuid) returns json
@@ -272,7 +272,7 @@ comment on function countersign.refused_writes(uuid[]) is
     'Writes that are no success, were undone before, or have no effects on record, as conflicts; null for none.';
 
 create function countersign.describe_conflict(
-    t countersign.tracked, w countersign.net_row, code text, image_now text, changed_at timestamptz, writes uuid[]
+    t countersign.tracked, w countersign.net_change, code text, image_now text, changed_at timestamptz, writes uuid[]
 ) returns json language sql stable set search_path = pg_catalog, pg_temp as $$
     select json_build_object(
         'code', code, 'table', t.name, 'key', w.key::json, 'write', countersign.describe_write(w.writer),
@@ -287,11 +287,11 @@ create function countersign.describe_conflict(
              order by e.position desc limit 1),
             json_build_object('outside', 'outside countersign', 'at', changed_at)))
 $$;
-comment on function countersign.describe_conflict(countersign.tracked, countersign.net_row, text, text, timestamptz, uuid[]) is
+comment on function countersign.describe_conflict(countersign.tracked, countersign.net_change, text, text, timestamptz, uuid[]) is
     'One conflict: code, write, table, key, columns (to restore, left by the write, now), and what changed the row.';
 
 create function countersign.undo_conflicts(
-    writes uuid[], net countersign.net_row[], is_locking boolean, path text
+    writes uuid[], net countersign.net_change[], is_locking boolean, path text
 ) returns json[]
 language plpgsql set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off as $$
@@ -299,14 +299,14 @@ declare
     t          countersign.tracked;
     conflicts  json[] := '{}';
     differing  json[];
-    rows       countersign.net_row[];
+    rows       countersign.net_change[];
     reason     text;
 begin
     for t in
         select distinct on (k.relation) k.* from unnest(net) w join countersign.tracked k on k.shape = w.shape order by k.relation, k.shape
     loop
         reason := case when t.key_columns is null then 'irreversible'
-                       when not t.is_current or to_regclass(t.name) is distinct from t.relation::regclass or not countersign.has_shape(t)
+                       when not t.is_current or to_regclass(t.name) is distinct from t.relation::regclass or not countersign.has_current_shape(t)
                        then 'schema_changed' end;
         if reason is not null then
             conflicts := conflicts || json_build_object('code', reason, 'table', t.name);
@@ -317,7 +317,7 @@ begin
             select u.*, u.ord as place from unnest(rows) with ordinality u (relation, shape, key, before, after, secret_before, secret_after,
                                                                             is_broken, last_position, writer, ord)
         ), now as materialized (
-            select r.* from countersign.rows_now(t, array(select coalesce(w.after, w.before) from w order by w.place), is_locking, path) r
+            select r.* from countersign.current_rows(t, array(select coalesce(w.after, w.before) from w order by w.place), is_locking, path) r
         ), compared as (
             select w.place, now.image, now.changed_at, case
                 when w.is_broken then 'changed_since'
@@ -336,10 +336,10 @@ begin
     end loop;
     return conflicts;
 end $$;
-comment on function countersign.undo_conflicts(uuid[], countersign.net_row[], boolean, text) is
+comment on function countersign.undo_conflicts(uuid[], countersign.net_change[], boolean, text) is
     'Compares each row that writes left with the row now. Runs with the rights of the caller.';
 
-create function countersign.moved_rows(writes uuid[], net countersign.net_row[]) returns table (relation oid, key_now text, key_before text)
+create function countersign.moved_rows(writes uuid[], net countersign.net_change[]) returns table (relation oid, key_now text, key_before text)
 language sql stable security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $$
     with recursive renaming as materialized (
         select e.relation, e.key_before, e.key, e.position from countersign.effect e
@@ -359,18 +359,18 @@ language sql stable security definer set search_path = pg_catalog, pg_temp set e
     join unnest(net) w on w.relation = p.relation and w.key = p.key and w.before is null and w.after is not null
     where p.position > 0 order by p.relation, w.key, p.position desc
 $$;
-comment on function countersign.moved_rows(uuid[], countersign.net_row[]) is
+comment on function countersign.moved_rows(uuid[], countersign.net_change[]) is
     'Rows whose key writes have changed: undone by an UPDATE of the key, so that what refers to them follows.';
 
 -- The last argument is evaluated where `undo` is called: the search_path of the session, for the triggers and policies of the tables.
 create function countersign.undo(
-    writes uuid[], carry_out boolean default true, path text default pg_catalog.current_setting('search_path')
+    writes uuid[], is_executing boolean default true, path text default pg_catalog.current_setting('search_path')
 ) returns json
 language plpgsql set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan set jit = off as $$
 declare
-    single       countersign.net_row := case when carry_out then countersign.single_change(writes) end;
-    net          countersign.net_row[];
+    single       countersign.net_change := case when is_executing then countersign.single_change(writes) end;
+    net          countersign.net_change[];
     conflicts    json[];
     touched      integer[];
     moves        jsonb;
@@ -392,15 +392,15 @@ begin
     end if;
 
     -- 1. Is there anything to undo, and is it all as the writes left it?
-    net := array(select w from countersign.net_of(writes) w);
+    net := array(select w from countersign.net_changes(writes) w);
     conflicts := countersign.refused_writes(writes);
     if conflicts is null then
-        conflicts := countersign.undo_conflicts(writes, net, carry_out, path);
+        conflicts := countersign.undo_conflicts(writes, net, is_executing, path);
     end if;
     if cardinality(conflicts) > 0 then
         return json_build_object('status', 'conflict', 'conflicts', array_to_json(conflicts), 'rows', cardinality(net));
     end if;
-    if not carry_out then
+    if not is_executing then
         return json_build_object('status', 'ok', 'rows', cardinality(net));
     end if;
 
@@ -484,7 +484,7 @@ begin
                 select x.before, row_number() over () as n from unnest(net) x where x.relation = t.relation and x.before is not null
             )
             select array_agg(w.before), array_agg(r.image) into images, matched
-            from countersign.rows_now(t, array(select w.before from w order by w.n), false, path) r
+            from countersign.current_rows(t, array(select w.before from w order by w.n), false, path) r
             join w on w.n = r.n
             where r.image is distinct from w.before
               and not countersign.same_image(t.shape, r.image, w.before, t.sensitive || t.maintained);
@@ -497,7 +497,7 @@ begin
     return json_build_object('status', 'ok', 'rows', total);
 end $$;
 comment on function countersign.undo(uuid[], boolean, text) is
-    'Undoes writes, all rows or none. {status: ok, rows} or {status: conflict, conflicts}; then nothing was changed. Without carry_out it '
+    'Undoes writes, all rows or none. {status: ok, rows} or {status: conflict, conflicts}; then nothing was changed. Without is_executing it '
     'only looks, and locks nothing.';
 
 create function countersign.is_declared_undo(a countersign.attempt, part integer) returns boolean
@@ -528,8 +528,8 @@ begin
                                when u.relation is null then 'the undo left the row as it was'
                                else 'something changed the row after it was restored' end))
     into wrong
-    from countersign.net_of(writes) d
-    full join countersign.net_of(undos) u on u.relation = d.relation and coalesce(u.key, '') = coalesce(d.key, '')
+    from countersign.net_changes(writes) d
+    full join countersign.net_changes(undos) u on u.relation = d.relation and coalesce(u.key, '') = coalesce(d.key, '')
     join countersign.tracked t on t.shape = coalesce(d.shape, u.shape)
     -- The images themselves first: most rows need no look at their columns.
     where (u.before is distinct from d.after or u.after is distinct from d.before
@@ -618,12 +618,12 @@ comment on function countersign.prove_undo(countersign.attempt) is
 create function countersign.changed_since(write uuid, path text default pg_catalog.current_setting('search_path')) returns json
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
-    stands_as  uuid := (countersign.standing_of(write)).stands_as;
+    effective_as  uuid := (countersign.reversal_state(write)).effective_as;
 begin
-    if not exists (select from countersign.effect e where e.correlation_id = stands_as) then
+    if not exists (select from countersign.effect e where e.correlation_id = effective_as) then
         return null;
     end if;
-    return (select c from unnest(countersign.undo_conflicts(array[stands_as], array(select w from countersign.net_of(array[stands_as]) w), false, path)) c
+    return (select c from unnest(countersign.undo_conflicts(array[effective_as], array(select w from countersign.net_changes(array[effective_as]) w), false, path)) c
             where c ->> 'code' in ('changed_since', 'deleted_since', 'key_taken') limit 1);
 end $$;
 comment on function countersign.changed_since(uuid, text) is

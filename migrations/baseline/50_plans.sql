@@ -52,7 +52,7 @@ declare
     chosen     uuid[] := writes;
     added      uuid[] := '{}';
     left_out   uuid[] := '{}';
-    net        countersign.net_row[];
+    net        countersign.net_change[];
     live       json[];
     later      json[];
     bad        uuid[];
@@ -72,7 +72,7 @@ begin
                 continue;
             end if;
         end if;
-        net := array(select w from countersign.net_of(chosen) w);
+        net := array(select w from countersign.net_changes(chosen) w);
         live := countersign.undo_conflicts(chosen, net, false, path);
         select array_agg(json_build_object('code', 'needed_by', 'table', t.name, 'key', c.key::json,
                    'write', countersign.describe_write(c.write),

@@ -1,4 +1,4 @@
--- Writes that wait for agreement: what was proposed, who decided, what became of it. ARCHITECTURE.md, "A proposal, step by step", has
+-- Writes that wait for agreement: what was proposed, who decided, what became of it. docs/internals/proposals.md has
 -- the order of these functions.
 
 create table countersign.proposal (
@@ -133,13 +133,13 @@ create trigger protect_proposal before update or delete on countersign.proposal
 create trigger protect_proposals before truncate on countersign.proposal
     for each statement execute function countersign.protect_proposal();
 
-create function countersign.same_pending(p countersign.proposal) returns uuid language sql volatile
+create function countersign.find_identical_pending(p countersign.proposal) returns uuid language sql volatile
 set search_path = pg_catalog, pg_temp as $$
 select o.proposal_id from countersign.proposal o
 where o.status = 'pending' and o.account_id = p.account_id and o.tool_name = p.tool_name and o.fingerprint = p.fingerprint
   and coalesce(o.idempotency_key, '') = coalesce(p.idempotency_key, '') and o.definition = p.definition
   and o.preview_hash = p.preview_hash and o.expires_at > clock_timestamp() $$;
-comment on function countersign.same_pending(countersign.proposal) is 'The proposal that says the same and is pending.';
+comment on function countersign.find_identical_pending(countersign.proposal) is 'The proposal that says the same and is pending.';
 
 create function countersign.propose(
     proposal uuid, account text, who text, tool text, version text, definition_hash text, wanted_tier text, words text,
@@ -177,7 +177,7 @@ begin
         order by e.id for update skip locked);
     if (select count(*) from countersign.proposal o where o.account_id = account and o.status = 'pending'
           and o.expires_at > clock_timestamp()) >= most then
-        stored := countersign.same_pending(p);
+        stored := countersign.find_identical_pending(p);
         verdict := case when stored is null then 'crowded' else 'found' end;
         return next;
         return;
@@ -195,7 +195,7 @@ begin
             return query select 'stored', proposal;
             return;
         end if;
-        stored := countersign.same_pending(p);
+        stored := countersign.find_identical_pending(p);
         if stored is not null then
             verdict := 'found';
             return next;
@@ -207,7 +207,7 @@ end $$;
 comment on function countersign.propose(uuid, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text) is
     'Stores a proposal. Verdicts: stored | found (the same proposal is pending) | crowded (the account has too many that are pending).';
 
-create function countersign.swap_pending(
+create function countersign.decide_pending(
     proposal uuid, outcome text, who text, via text, shown_digest text, why text, correlation uuid, lease interval
 ) returns text language plpgsql
 set search_path = pg_catalog, pg_temp as $$
@@ -237,7 +237,7 @@ begin
     where o.id = p.id;
     return 'done';
 end $$;
-comment on function countersign.swap_pending(uuid, text, text, text, text, text, uuid, interval) is
+comment on function countersign.decide_pending(uuid, text, text, text, text, text, uuid, interval) is
     'Compare and swap from pending, for every way to decide. Callers have checked who decides.';
 
 create function countersign.decide_proposal(
@@ -253,18 +253,18 @@ begin
     elsif outcome = 'confirmed' and p.tier <> 'confirm' then
         return 'not_yours';
     end if;
-    return countersign.swap_pending(proposal, outcome, account, via, shown_digest, why, correlation, lease);
+    return countersign.decide_pending(proposal, outcome, account, via, shown_digest, why, correlation, lease);
 end $$;
 comment on function countersign.decide_proposal(uuid, text, text, text, text, text, uuid, interval) is
     'The proposing account decides. done, or why not: not_found | not_yours | altered | digest_mismatch | the state that it is in. '
     '`correlation` is the write that will carry it out, and has until `lease` for it.';
 
-create function countersign.may_run_until(p countersign.proposal) returns timestamptz language sql immutable
+create function countersign.executable_until(p countersign.proposal) returns timestamptz language sql immutable
 set search_path = pg_catalog, pg_temp as
 $$ select greatest(p.expires_at, p.decided_at + interval '5 minutes', p.attempt_until + interval '1 minute') $$;
-comment on function countersign.may_run_until(countersign.proposal) is 'Until when a confirmed proposal may be carried out.';
+comment on function countersign.executable_until(countersign.proposal) is 'Until when a confirmed proposal may be carried out.';
 
-create function countersign.take_proposal(proposal uuid, correlation uuid, lease interval) returns text
+create function countersign.claim_proposal(proposal uuid, correlation uuid, lease interval) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     p          countersign.proposal;
@@ -280,7 +280,7 @@ begin
         return p.status;
     elsif p.attempt_until > clock_timestamp() then
         return 'busy';
-    elsif countersign.may_run_until(p) <= clock_timestamp() then
+    elsif countersign.executable_until(p) <= clock_timestamp() then
         update countersign.proposal o set status = 'expired', completed_at = clock_timestamp() where o.id = p.id;
         return 'expired';
     elsif p.attempts >= 5 then
@@ -310,7 +310,7 @@ begin
 exception when lock_not_available then
     return 'busy';
 end $$;
-comment on function countersign.take_proposal(uuid, uuid, interval) is
+comment on function countersign.claim_proposal(uuid, uuid, interval) is
     'Takes a confirmed proposal up for this write. done | again (an earlier attempt had begun, and was ended) | busy | the state that it is in.';
 
 create function countersign.release_proposal(proposal uuid, correlation uuid, pause interval, counts boolean) returns void
@@ -325,7 +325,7 @@ end $$;
 comment on function countersign.release_proposal(uuid, uuid, interval, boolean) is
     'Lets another server take the proposal up after a pause. An attempt that has not begun does not count.';
 
-create function countersign.hold_proposal(proposal uuid, correlation uuid) returns text
+create function countersign.lock_proposal(proposal uuid, correlation uuid) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     p  countersign.proposal;
@@ -342,7 +342,7 @@ begin
         when (p.account_id, p.tool_name, p.fingerprint) is distinct from (a.account_id, a.tool_name, a.fingerprint) then 'altered'
         else 'done' end;
 end $$;
-comment on function countersign.hold_proposal(uuid, uuid) is
+comment on function countersign.lock_proposal(uuid, uuid) is
     'In T2, before the work: locks the proposal until T2 ends. done, or why it must not be carried out.';
 
 create function countersign.decision_of(p countersign.proposal) returns json
@@ -409,7 +409,7 @@ begin
         with over as (
             select o.id, o.status from countersign.proposal o
             where (o.status = 'pending' and o.expires_at <= clock_timestamp())
-               or (o.status = 'confirmed' and countersign.may_run_until(o) <= clock_timestamp()
+               or (o.status = 'confirmed' and countersign.executable_until(o) <= clock_timestamp()
                    and coalesce(o.attempt_until, '-infinity') <= clock_timestamp())
             order by o.id limit most for update skip locked
         )

@@ -1,5 +1,5 @@
 -- The ledger as evidence: a chain of hashes over the final records with their effects, and pruning that announces what it removes.
--- docs/auditors.md says what it proves. Decision 18 in ARCHITECTURE.md says why it is made like this.
+-- docs/topics/audit.md says what it proves. docs/adr/0026-locks-not-transaction-ids-say-what-is-settled.md says why it is made like this.
 
 create table countersign.seal (
     no              bigint       primary key check (no >= 1),
@@ -35,12 +35,12 @@ comment on column countersign.seal.hash is 'SHA-256 of the previous entry''s has
 
 create table countersign.seal_state (
     only_row    boolean  primary key default true check (only_row),
-    settled_id  bigint   not null default 0,
+    sealable_up_to  bigint   not null default 0,
     seen_id     bigint,
     writers     text[]   not null default '{}'
 );
 comment on table countersign.seal_state is
-    'No id up to settled_id can be committed any more that is not committed by now; the same holds for seen_id once none of `writers` runs. '
+    'No id up to sealable_up_to can be committed any more that is not committed by now; the same holds for seen_id once none of `writers` runs. '
     'The row is also the lock between sealing and pruning.';
 insert into countersign.seal_state default values;
 
@@ -67,10 +67,10 @@ begin
 end $$;
 comment on function countersign.append_seal(countersign.seal) is 'Adds an entry to the chain. The caller holds the lock on seal_state.';
 
-create function countersign.sealed_to() returns bigint language sql volatile
+create function countersign.sealed_up_to() returns bigint language sql volatile
 set search_path = pg_catalog, pg_temp as
 $$ select coalesce((select s.to_id from countersign.seal s where s.to_id is not null order by s.no desc limit 1), 0) $$;
-comment on function countersign.sealed_to() is 'The newest id that the chain covers.';
+comment on function countersign.sealed_up_to() is 'The newest id that the chain covers.';
 
 -- An id is drawn before its transaction commits, and even before that transaction has a transaction id:
 --     A  BEGIN  draws 5                          gets an xid, inserts 5, COMMIT
@@ -78,7 +78,7 @@ comment on function countersign.sealed_to() is 'The newest id that the chain cov
 --     seal                               6 is the newest: 5 must not be given up
 -- So neither the newest id nor a snapshot's xmin tells. What A does hold before it draws is its lock on the table: the newest id is
 -- noted together with the transactions that hold that lock, and counts once they are all gone.
-create function countersign.settled_id() returns bigint language plpgsql
+create function countersign.sealable_up_to() returns bigint language plpgsql
 set search_path = pg_catalog, pg_temp as $$
 declare
     state    countersign.seal_state;
@@ -89,21 +89,21 @@ begin
     writing := countersign.record_writers();
     -- A prepared transaction changes its virtual id when the server restarts: then it is -1/xid.
     if state.writers && writing or exists (select from unnest(writing) w where w like '-1/%') then
-        return state.settled_id;
+        return state.sealable_up_to;
     end if;
-    state.settled_id := greatest(state.settled_id, state.seen_id);
+    state.sealable_up_to := greatest(state.sealable_up_to, state.seen_id);
     -- In this order: a transaction that drew an id up to the newest one, and is not done, held the lock before the newest was read.
     select coalesce(max(r.id), 0) into newest from countersign.record r;
     writing := countersign.record_writers();
     if writing = '{}' then
-        state.settled_id := greatest(state.settled_id, newest);
+        state.sealable_up_to := greatest(state.sealable_up_to, newest);
         newest := null;
     end if;
-    update countersign.seal_state s set settled_id = state.settled_id, seen_id = newest, writers = writing
-    where (s.settled_id, s.seen_id, s.writers) is distinct from (state.settled_id, newest, writing);
-    return state.settled_id;
+    update countersign.seal_state s set sealable_up_to = state.sealable_up_to, seen_id = newest, writers = writing
+    where (s.sealable_up_to, s.seen_id, s.writers) is distinct from (state.sealable_up_to, newest, writing);
+    return state.sealable_up_to;
 end $$;
-comment on function countersign.settled_id() is 'Up to which id no record can be committed any more that is not committed by now.';
+comment on function countersign.sealable_up_to() is 'Up to which id no record can be committed any more that is not committed by now.';
 
 create function countersign.record_writers() returns text[] language sql volatile
 set search_path = pg_catalog, pg_temp as $$
@@ -144,8 +144,8 @@ begin
         raise exception 'records are sealed in read committed transactions only' using errcode = '25001';
     end if;
     perform countersign.commit_durably();
-    settled := countersign.settled_id();
-    after := countersign.sealed_to();
+    settled := countersign.sealable_up_to();
+    after := countersign.sealed_up_to();
     while sealed < most loop
         select array_agg(l.id order by l.id), array_agg(l.leaf order by l.id) into entry.record_ids, entry.leaves
         from (select r.id, countersign.record_leaf(r) as leaf from countersign.record r
@@ -162,18 +162,18 @@ end $$;
 comment on function countersign.seal_records(integer) is
     'Seals records in the order of their ends, the oldest first, at most `most`; how many. Several servers may call it at once.';
 
-create function countersign.prunable(made_before timestamptz, after bigint, most integer) returns table (id bigint, correlation_id uuid)
+create function countersign.prunable_records(made_before timestamptz, after bigint, most integer) returns table (id bigint, correlation_id uuid)
 language sql volatile set search_path = pg_catalog, pg_temp as $$
     select r.id, r.correlation_id from countersign.record r
-    where r.id > after and r.id <= (select countersign.sealed_to()) and r.completed_at < made_before
+    where r.id > after and r.id <= (select countersign.sealed_up_to()) and r.completed_at < made_before
       and coalesce(r.holds_until < clock_timestamp(), true)
     order by r.id limit most
 $$;
-comment on function countersign.prunable(timestamptz, bigint, integer) is
+comment on function countersign.prunable_records(timestamptz, bigint, integer) is
     'Sealed records behind `after` that ended before made_before and answer for nothing any more. Newer records may name one that is gone.';
 
 create function countersign.prune_records(made_before timestamptz, who text, after bigint, most integer)
-returns table (looked_to bigint, removed_records bigint)
+returns table (scanned_up_to bigint, removed_records bigint)
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     entry    countersign.seal;
@@ -187,8 +187,8 @@ begin
     perform set_config('lock_timeout', '500ms', true);
     perform from countersign.seal_state for update;
     select max(p.id), array_agg(p.correlation_id), range_agg(int8range(p.id, p.id, '[]')), count(*)
-    into looked_to, doomed, entry.removed, removed_records
-    from countersign.prunable(made_before, after, most) p;
+    into scanned_up_to, doomed, entry.removed, removed_records
+    from countersign.prunable_records(made_before, after, most) p;
     if removed_records > 0 then
         entry.removed_before := made_before;
         entry.removed_count := removed_records;
@@ -207,7 +207,7 @@ begin
     return next;
 end $$;
 comment on function countersign.prune_records(timestamptz, text, bigint, integer) is
-    'One batch: removes the oldest `most` records behind `after` that `prunable` has, with their effects, and says so in the chain first. '
+    'One batch: removes the oldest `most` records behind `after` that `prunable_records` has, with their effects, and says so in the chain first. '
     'For members of the owner.';
 
 ------------------------------------------------------------------------------------------------------------------ append-only

@@ -21,9 +21,9 @@ begin
     insert into countersign.decision_nonce (nonce_hash, proposal_id) values (sha256(convert_to(nonce, 'UTF8')), proposal);
     return nonce;
 end $$;
-comment on function countersign.begin_decision(uuid) is 'A nonce for countersign.decide_as_person, in another transaction.';
+comment on function countersign.begin_decision(uuid) is 'A nonce for countersign.decide_as_reviewer, in another transaction.';
 
-create function countersign.decide_as_person(
+create function countersign.decide_as_reviewer(
     proposal uuid, outcome text, who text, shown_digest text, why text, nonce text
 ) returns text language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -45,9 +45,9 @@ begin
     elsif outcome = 'confirmed' and (who = p.account_id or who = p.actor) then
         return 'proposer';
     end if;
-    return countersign.swap_pending(proposal, outcome, who, 'command_line', shown_digest, why, null, interval '0');
+    return countersign.decide_pending(proposal, outcome, who, 'command_line', shown_digest, why, null, interval '0');
 end $$;
-comment on function countersign.decide_as_person(uuid, text, text, text, text, text) is
+comment on function countersign.decide_as_reviewer(uuid, text, text, text, text, text) is
     'For countersign_approver, which no server has. As decide_proposal; nonce_unknown: there was no begin_decision; proposer: the proposer cannot approve.';
 
 -- Operators: people who undo the writes of any account, and who stop accounts. No server has the role countersign_operator.
@@ -167,19 +167,19 @@ begin
 end $$;
 comment on function countersign.note_fingerprint_key(text) is 'Each server calls it every minute.';
 
-create function countersign.place() returns table (system_identifier bigint, database_oid oid)
+create function countersign.database_identity() returns table (system_identifier bigint, database_oid oid)
 language sql stable set search_path = pg_catalog, pg_temp as $$
     select c.system_identifier, d.oid from pg_control_system() c, pg_database d where d.datname = current_database()
 $$;
-comment on function countersign.place() is 'Cluster and database of this session.';
+comment on function countersign.database_identity() is 'Cluster and database of this session.';
 
 insert into countersign.identity (system_identifier, database_oid)
-select p.system_identifier, p.database_oid from countersign.place() p;
+select p.system_identifier, p.database_oid from countersign.database_identity() p;
 
 create function countersign.current_identity() returns table (ledger_id uuid, is_here boolean)
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     select i.ledger_id, (i.system_identifier, i.database_oid) = (p.system_identifier, p.database_oid)
-    from countersign.identity i, countersign.place() p
+    from countersign.identity i, countersign.database_identity() p
     order by i.no desc limit 1
 $$;
 comment on function countersign.current_identity() is 'The name of the ledger, and whether it was made for this database.';
@@ -199,7 +199,7 @@ begin
     where p.status in ('pending', 'confirmed');
     get diagnostics proposals = row_count;
     insert into countersign.identity (system_identifier, database_oid)
-    select p.system_identifier, p.database_oid from countersign.place() p
+    select p.system_identifier, p.database_oid from countersign.database_identity() p
     returning identity.ledger_id into ledger_id;
     return next;
 end $$;

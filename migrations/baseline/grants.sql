@@ -16,16 +16,16 @@ grant execute on function
     countersign.finish(uuid, json, text, bigint, json, json, json, interval),
     countersign.fail(uuid, bytea, text, text, text, json, text),
     countersign.admit(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, boolean, interval),
-    countersign.answer(uuid, bytea, uuid, json),
+    countersign.answer_duplicate(uuid, bytea, uuid, json),
     countersign.resolve(uuid, bytea, integer),
     countersign.record_aborted(bytea, uuid, text, text, text, text, text, text, text, text, text, json, text, uuid[], uuid, text, text),
     countersign.sweep(interval, integer),
-    countersign.standing_write(bytea, text),
+    countersign.existing_write(bytea, text),
     countersign.propose(uuid, text, text, text, text, text, text, text, json, text, text, json, interval, integer, text, text, text, text),
     countersign.decide_proposal(uuid, text, text, text, text, text, uuid, interval),
-    countersign.take_proposal(uuid, uuid, interval),
+    countersign.claim_proposal(uuid, uuid, interval),
     countersign.release_proposal(uuid, uuid, interval, boolean),
-    countersign.hold_proposal(uuid, uuid),
+    countersign.lock_proposal(uuid, uuid),
     countersign.end_proposal(uuid, uuid, text, text, text),
     countersign.sweep_proposals(integer),
     countersign.current_definitions(text[]),
@@ -35,11 +35,11 @@ grant execute on function
     countersign.state_keys(),
     countersign.note_fingerprint_key(text)
     to {writer};
-grant execute on function countersign.current_identity(), countersign.may_run_until(countersign.proposal)
+grant execute on function countersign.current_identity(), countersign.executable_until(countersign.proposal)
     to {writer}, countersign_approver, countersign_operator;
 
 -- Approvers.
-grant execute on function countersign.begin_decision(uuid), countersign.decide_as_person(uuid, text, text, text, text, text)
+grant execute on function countersign.begin_decision(uuid), countersign.decide_as_reviewer(uuid, text, text, text, text, text)
     to countersign_approver;
 
 -- Operators.
@@ -56,8 +56,8 @@ grant execute on function
 
 -- Undo, for servers and for people. None of these reads or writes more than its caller may, but for the ledger's own tables.
 grant execute on function
-    countersign.superseded(uuid),
-    countersign.standing_of(uuid),
+    countersign.superseded_by(uuid),
+    countersign.reversal_state(uuid),
     countersign.changed_since(uuid, text),
     countersign.undo_plan(uuid[], text, text, text),
     countersign.trial_conflicts(uuid[]),
@@ -66,21 +66,21 @@ grant execute on function
     countersign.later_changes(uuid[]),
     countersign.effects_of_row(oid, text),
     countersign.undo(uuid[], boolean, text),
-    countersign.undo_conflicts(uuid[], countersign.net_row[], boolean, text),
-    countersign.net_of(uuid[]),
-    countersign.moved_rows(uuid[], countersign.net_row[]),
+    countersign.undo_conflicts(uuid[], countersign.net_change[], boolean, text),
+    countersign.net_changes(uuid[]),
+    countersign.moved_rows(uuid[], countersign.net_change[]),
     countersign.cast_images(anyelement, text[]),
-    countersign.rows_now(countersign.tracked, text[], boolean, text),
+    countersign.current_rows(countersign.tracked, text[], boolean, text),
     countersign.execute_in(text, text, text[], text[]),
     countersign.apply_images(countersign.tracked, text, text[], text[], text),
-    countersign.image_of(record),
+    countersign.row_image(record),
     countersign.single_change(uuid[]),
     countersign.refused_writes(uuid[]),
-    countersign.restore_row(countersign.net_row, text),
-    countersign.shown_row(countersign.tracked),
+    countersign.restore_row(countersign.net_change, text),
+    countersign.row_image_expression(countersign.tracked),
     countersign.describe_write(uuid),
-    countersign.describe_conflict(countersign.tracked, countersign.net_row, text, text, timestamp with time zone, uuid[]),
-    countersign.has_shape(countersign.tracked),
+    countersign.describe_conflict(countersign.tracked, countersign.net_change, text, text, timestamp with time zone, uuid[]),
+    countersign.has_current_shape(countersign.tracked),
     countersign.key_columns(oid),
     countersign.tracking_problems(),
     countersign.fields(text),

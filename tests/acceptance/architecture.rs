@@ -72,7 +72,7 @@ fn crates_depend_on_each_other_in_one_direction_only() {
 
 #[test]
 fn only_mcp_knows_rmcp_and_only_pg_opens_connections() {
-    // B1-13, as decision 1 of ARCHITECTURE.md has it: one adapter, over postgres-protocol, with deadpool's pools.
+    // B1-13, as docs/adr/0001-own-postgresql-client.md has it: one adapter, over postgres-protocol, with deadpool's pools.
     for (name, dependencies) in dependencies() {
         let has = |dependency: &str| dependencies.iter().any(|name| name == dependency);
         assert!(!has("rmcp") || name == "countersign-mcp", "{name} depends on rmcp");

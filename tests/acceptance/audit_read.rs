@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use testkit::audit::{audit, audit_discrepancy, insert_failed_records, insert_pending_record, run_audit, tamper};
 use testkit::social::untouched_tweet;
-use testkit::{Database, HttpServer, RawServer, Server, countersign, database};
+use testkit::{Database, HttpServer, RawStdioServer, Server, countersign, database};
 use tokio::process::Command;
 
 fn lines(printed: &str) -> Vec<Value> {
@@ -16,7 +16,7 @@ async fn listed(db: &Database, arguments: &[&str]) -> Vec<Value> {
 
 /// A like, its duplicate, its reversal, a failure, and a post of another account.
 async fn some_records(db: &Database) -> (i64, Vec<String>) {
-    let server = Server::forgetful(db).await;
+    let server = Server::without_dedup_cache(db).await;
     let tweet = untouched_tweet(db).await;
     let like = json!({"tweet_id": tweet});
     let liked = server.succeed("like_tweet", like.clone()).await;
@@ -140,7 +140,7 @@ async fn a_list_says_in_100_columns_who_did_what_and_an_id_can_be_shortened() {
 }
 
 /// Calls a tool in a trace, over standard input and output.
-async fn call_traced(server: &mut RawServer, id: u32, tool: &str, arguments: Value, traceparent: &str) -> Value {
+async fn call_traced(server: &mut RawStdioServer, id: u32, tool: &str, arguments: Value, traceparent: &str) -> Value {
     let params = json!({"name": tool, "arguments": arguments, "_meta": {"traceparent": traceparent}});
     let answer = server.request(id, "tools/call", params).await;
     answer["result"]["structuredContent"].clone()
@@ -150,10 +150,10 @@ async fn call_traced(server: &mut RawServer, id: u32, tool: &str, arguments: Val
 async fn a_record_says_which_client_wrote_in_which_session_for_which_trace() {
     // F-94
     let db = database().await;
-    let mut server = RawServer::start(Server::command(&db), "2025-11-25").await;
+    let mut server = RawStdioServer::start(Server::command(&db), "2025-11-25").await;
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     let traced = format!("00-{trace}-00f067aa0ba902b7-01");
-    let post = async |server: &mut RawServer, id, text: &str, traceparent: &str| {
+    let post = async |server: &mut RawStdioServer, id, text: &str, traceparent: &str| {
         let answer = call_traced(server, id, "post_tweet", json!({"text": text}), traceparent).await;
         answer["meta"]["correlation_id"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
     };
@@ -180,9 +180,9 @@ async fn a_record_says_which_client_wrote_in_which_session_for_which_trace() {
     // Over HTTP a session keeps its name on every server of the ledger, and a request without a session has none.
     let servers = [HttpServer::on(&db).await, HttpServer::on(&db).await];
     let visitor = servers[0].session("2025-11-25").await;
-    let stateless = servers[0].visitor();
+    let stateless = servers[0].http_client();
     visitor.call("post_tweet", json!({"text": "three"})).await;
-    visitor.moved_to(&servers[1]).call("post_tweet", json!({"text": "four"})).await;
+    visitor.connected_to(&servers[1]).call("post_tweet", json!({"text": "four"})).await;
     stateless.call("post_tweet", json!({"text": "five"})).await;
     let all = listed(&db, &[]).await;
     let [five, four, three] = [0, 1, 2].map(|at: usize| all[at]["client"].clone());

@@ -17,7 +17,7 @@ async fn three_sealed_records() -> testkit::Database {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_agents_wrote_is_sealed_once_and_agrees_also_after_a_reversal() {
     let db = database().await;
-    let server = Server::forgetful(&db).await;
+    let server = Server::without_dedup_cache(&db).await;
     let tweet = untouched_tweet(&db).await;
     let liked = server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
     server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
@@ -50,7 +50,7 @@ async fn what_agents_wrote_is_sealed_once_and_agrees_also_after_a_reversal() {
 async fn a_server_seals_by_itself() {
     let db = database().await;
     insert_failed_records(&db, 2, 0).await;
-    let server = Server::forgetful(&db).await;
+    let server = Server::without_dedup_cache(&db).await;
     // Within its first sweep, which begins when it starts.
     db.first_value("select 1 from countersign.seal").await;
     assert_eq!(db.value("select record_ids from countersign.seal").await, "{1,2}");
@@ -77,7 +77,7 @@ async fn the_chain_cannot_be_changed_or_removed_by_its_owner() {
         "select countersign.prune_records(now() - interval '2 days', 'x', 0, 10)",
         "select countersign.seal_records(10)",
         "select * from countersign.seal",
-        "update countersign.seal_state set settled_id = 1000",
+        "update countersign.seal_state set sealable_up_to = 1000",
         "insert into countersign.seal (no) values (9)",
     ] {
         let error = client.batch_execute(&format!("set role plain_login; {statement}")).await.unwrap_err();
@@ -180,7 +180,7 @@ async fn the_first_record_that_was_altered_removed_or_inserted_is_named() {
 async fn the_effects_of_a_write_are_sealed_with_it() {
     let db = database().await;
     db.run("select countersign.track('social.tweet')").await;
-    let server = Server::forgetful(&db).await;
+    let server = Server::without_dedup_cache(&db).await;
     server.succeed("post_tweet", json!({"text": "sealed"})).await;
     assert_eq!(db.value("select count(*) from countersign.effect").await, "1");
     audit(&db, &["verify"]).await;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, TestManifest, database, exclusive, long_form};
+use testkit::{Database, RawStdioServer, Server, TestManifest, database, exclusive, long_form};
 use tokio::process::{Child, Command};
 use tokio::task::spawn_blocking;
 use tokio_postgres::Client;
@@ -90,7 +90,7 @@ fn ms(time: Duration) -> f64 {
 
 /// A server on pipes in one of the two eras of the protocol.
 struct Session {
-    server: RawServer,
+    server: RawStdioServer,
     protocol: &'static str,
     last_id: u32,
 }
@@ -98,8 +98,8 @@ struct Session {
 impl Session {
     async fn start(command: Command, protocol: &'static str) -> Self {
         let server = match protocol {
-            NO_HANDSHAKE => RawServer::without_session(command),
-            _ => RawServer::start(command, protocol).await,
+            NO_HANDSHAKE => RawStdioServer::without_session(command),
+            _ => RawStdioServer::start(command, protocol).await,
         };
         Self { server, protocol, last_id: 0 }
     }

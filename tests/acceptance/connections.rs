@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
-use testkit::{Database, FakeServer, Misbehaviour, RawServer, Server, database};
+use testkit::{Database, FakeServer, Misbehaviour, RawStdioServer, Server, database};
 
 /// A server with these limits.
 async fn limited(db: &Database, limits: &[(&str, &str)]) -> Server {
@@ -174,7 +174,7 @@ async fn a_write_that_finds_no_connection_free_in_time_is_told_so_and_leaves_no_
 async fn a_client_that_does_not_read_its_answers_holds_no_transaction() {
     //
     let db = database().await;
-    let mut stalled = RawServer::start(Server::command(&db), "2025-06-18").await;
+    let mut stalled = RawStdioServer::start(Server::command(&db), "2025-06-18").await;
     let query = "select repeat('x', 1000) from generate_series(1, 900)";
     let params = json!({"name": "query_database", "arguments": {"query": query, "row_limit": 900}});
     for id in 1..=20 {

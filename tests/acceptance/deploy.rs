@@ -1,4 +1,4 @@
-//! The files of docs/deploy.md are what they say. PgBouncer's are tried in `pgbouncer::told`.
+//! The files of the pages about deploying are what they say. PgBouncer's are tried in `pgbouncer::told`.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -12,10 +12,11 @@ use tokio::process::Command;
 
 use crate::samples::sample;
 
-/// The first fenced block of docs/deploy.md of this kind.
+/// The first fenced block of this kind on the pages about deploying.
 pub(crate) fn documented(kind: &str) -> String {
-    let text = std::fs::read_to_string(repository().join("docs/deploy.md")).unwrap();
-    let (_, block) = text.split_once(&format!("```{kind}\n")).expect("the block is there");
+    let pages = ["deploy", "proxy", "pgbouncer"].map(|page| repository().join(format!("docs/setup/{page}.md")));
+    let texts = pages.map(|page| std::fs::read_to_string(page).unwrap());
+    let block = texts.iter().find_map(|text| text.split_once(&format!("```{kind}\n"))).expect("the block is there").1;
     block.split_once("\n```").expect("it ends").0.to_owned()
 }
 
@@ -42,9 +43,9 @@ async fn the_unit_of_systemd_is_one() {
     assert!(is_fine && said.trim().is_empty(), "{said}");
 }
 
-/// The unit of docs/deploy.md that goes into this file of /etc/systemd/system.
+/// The unit of docs/setup/deploy.md that goes into this file of /etc/systemd/system.
 fn documented_unit(file: &str) -> String {
-    sample("docs/deploy.md", &format!("# /etc/systemd/system/{file}\n"))
+    sample("docs/setup/deploy.md", &format!("# /etc/systemd/system/{file}\n"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,14 +138,14 @@ async fn the_pods_of_kubernetes_serve_and_their_probes_are_answered() {
         let path = get["path"].as_str().unwrap();
         let host = get["httpHeaders"][0]["value"].as_str().unwrap();
         for (host, status) in [(host, 200), ("10.1.2.3:7777", 403)] {
-            let visitor = server.visitor().with("host", host);
+            let visitor = server.http_client().with("host", host);
             let answer = visitor.send(visitor.request(Method::GET, path)).await;
             assert_eq!(answer.status, status, "{probe} {host}");
         }
     }
     // Without a token there is no way in.
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
-    assert_eq!(server.visitor().with("host", "countersign").post(&list).await.status, 401);
+    assert_eq!(server.http_client().with("host", "countersign").post(&list).await.status, 401);
 }
 
 /// What a provider gives: a role that may make roles, and owns its database.

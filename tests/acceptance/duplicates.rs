@@ -197,7 +197,7 @@ async fn within_half_a_minute_the_server_itself_remembers_and_makes_no_record() 
     assert_eq!(&duplicate["meta"]["correlation_id"], receipt, "a receipt that finds a record");
     assert_eq!(statuses(&db).await, "success 1");
     // Whoever does not remember asks the ledger, and leaves a record (A8-02, A4-06).
-    let other = Server::forgetful(&db).await.succeed("post_tweet", call).await;
+    let other = Server::without_dedup_cache(&db).await.succeed("post_tweet", call).await;
     assert_eq!(&other["data"]["original_correlation_id"], receipt);
     assert_ne!(&other["meta"]["correlation_id"], receipt);
     assert_eq!(statuses(&db).await, "duplicate 1, success 1");
@@ -208,7 +208,7 @@ async fn identical_calls_without_the_memory_layer_are_arbitrated_by_the_ledger_a
     // A1-06, ID01, ID06, ID07
     let db = database().await;
     let tweet = untouched_tweet(&db).await;
-    let server = Server::forgetful(&db).await;
+    let server = Server::without_dedup_cache(&db).await;
     let calls = (0..24).map(|_| server.succeed("like_tweet", json!({"tweet_id": tweet, "idempotency_key": "k"})));
     let answers = join_all(calls).await;
     assert_eq!(answers.iter().filter(|answer| answer["data"]["duplicate"] == true).count(), 23);
@@ -273,7 +273,7 @@ async fn fingerprints_with_a_key_tell_nothing_and_agree_between_servers_that_hav
     let (here, there) = tokio::join!(keyed("the same key, everywhere"), keyed("the same key, everywhere"));
     here.succeed("post_tweet", call.clone()).await;
     assert_eq!(there.succeed("post_tweet", call.clone()).await["data"]["duplicate"], true);
-    Server::forgetful(&db).await.succeed("post_tweet", call).await;
+    Server::without_dedup_cache(&db).await.succeed("post_tweet", call).await;
     let hashes = db.rows("select distinct fingerprint from countersign.mutation").await.concat();
     assert_eq!(hashes.len(), 2, "with a key and without: {hashes:?}");
 }
@@ -282,7 +282,7 @@ async fn fingerprints_with_a_key_tell_nothing_and_agree_between_servers_that_hav
 async fn an_integer_has_one_meaning_however_it_is_spelled() {
     // ID09, X-04
     let db = database().await;
-    let server = Server::forgetful(&db).await;
+    let server = Server::without_dedup_cache(&db).await;
     let tweet = untouched_tweet(&db).await;
     server.succeed("like_tweet", json!({"tweet_id": tweet})).await;
     for spelling in [format!("{tweet}.0"), format!("{tweet}e0"), format!("{tweet}.00")] {

@@ -4,7 +4,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 use testkit::social::untouched_tweet;
-use testkit::{Database, RawServer, Server, lone_database, poll};
+use testkit::{Database, RawStdioServer, Server, lone_database, poll};
 
 /// PostgreSQL, whose write-ahead log reaches the disk only when somebody waits for it: the process that would write it
 /// meanwhile is stopped. Killing it is a crash of the server: what was not flushed is gone.
@@ -95,7 +95,7 @@ async fn records_after_losing_both(durable: bool) -> Vec<Vec<String>> {
     }
     let mut command = Server::command(&db);
     command.env("COUNTERSIGN_DURABLE_ADMISSION", durable.to_string());
-    let mut server = RawServer::start(command, "2025-06-18").await;
+    let mut server = RawStdioServer::start(command, "2025-06-18").await;
     let crash = Crash::prepare(&db).await;
     blocker.batch_execute("begin; lock table social.tweet_like in access exclusive mode").await.unwrap();
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ledger::{
-    Attempt, ConnectOptions, Ledger, Settings, Statement, WriteError, WriteExecutor, WriteFuture, WriteOutput,
-    WriteRequest, WriteTx,
+    ConnectOptions, Ledger, LedgerOptions, Statement, WriteAttempt, WriteError, WriteExecutor, WriteFuture,
+    WriteOutput, WriteRequest, WriteTx,
 };
 use serde_json::{Map, json};
 use testkit::{Database, database};
@@ -36,7 +36,7 @@ impl WriteExecutor for Careless {
 /// What the gate makes of it, and the record that it leaves.
 async fn perform(db: &Database, statements: &'static [&'static str]) -> (WriteError, Vec<Vec<String>>) {
     let target = ConnectOptions::parse(&db.writer_url()).unwrap();
-    let attempt = Attempt {
+    let attempt = WriteAttempt {
         tool: "careless".to_owned(),
         request: WriteRequest { principal: Principal::default(), params: Map::new() },
         redaction: Redaction::default(),
@@ -45,7 +45,7 @@ async fn perform(db: &Database, statements: &'static [&'static str]) -> (WriteEr
         executor: Arc::new(Careless { statements }),
         confirmed: None,
     };
-    let stopped = Ledger::new(target, Settings::default()).gate().perform(attempt).await.unwrap_err();
+    let stopped = Ledger::new(target, LedgerOptions::default()).gate().perform(attempt).await.unwrap_err();
     (stopped, db.rows("select status, error_code from countersign.mutation").await)
 }
 
@@ -126,7 +126,7 @@ description = "Which."
 #[tokio::test(flavor = "multi_thread")]
 async fn what_no_rollback_takes_back_is_shown_by_its_own_preview_and_done_once_it_is_agreed_to() {
     let db = database().await;
-    let ledger = Ledger::new(ConnectOptions::parse(&db.url()).unwrap(), Settings::default());
+    let ledger = Ledger::new(ConnectOptions::parse(&db.url()).unwrap(), LedgerOptions::default());
     let source = manifest::Source { path: "burn.toml".into(), text: BURN.to_owned() };
     let names = manifest::ServerNames { builtin: &tools::builtin::NAMES, executors: &["burn"] };
     let catalog = manifest::compile(&[source], &names, &ledger).await.unwrap();

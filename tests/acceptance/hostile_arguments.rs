@@ -2,7 +2,7 @@
 //! ID10, MA05).
 
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, TestManifest, database, repository};
+use testkit::{Database, RawStdioServer, Server, TestManifest, database, repository};
 
 const TOOL: &str = r#"
 [[tool]]
@@ -31,7 +31,7 @@ fn call(arguments: &str) -> String {
 async fn arguments_are_written_exactly_or_refused() {
     let db = database().await;
     db.run("create table social.kept (id bigint, size float8, name text)").await;
-    let mut server = RawServer::start(TestManifest::new(TOOL).command(&db), "2025-06-18").await;
+    let mut server = RawStdioServer::start(TestManifest::new(TOOL).command(&db), "2025-06-18").await;
     for (arguments, refused) in [
         // AR03, AR05, MA05: by the schema, before the gate.
         (r#"{"id": 1.5}"#, "invalid_params"),

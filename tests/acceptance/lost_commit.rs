@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{Database, Proxy, Server, What, When, database};
+use testkit::{ConnectionFault, Database, FaultPoint, Proxy, Server, database};
 use tokio::sync::oneshot;
 
 /// A server that reaches its database through a proxy.
@@ -36,7 +36,7 @@ async fn a_connection_cut_before_commit_has_written_nothing_and_the_call_can_be_
     let before = db.social().await;
     let call = json!({"text": "cut before"});
 
-    let fired = proxy.arm(When::BeforeCommit, What::Cut);
+    let fired = proxy.arm(FaultPoint::BeforeCommit, ConnectionFault::Cut);
     let envelope = server.call("post_tweet", call.clone()).await;
     done(fired).await;
     let error = &envelope["error"];
@@ -61,7 +61,7 @@ async fn a_connection_cut_after_commit_is_answered_as_the_success_that_it_was() 
     // What an answer to this tool looks like when nothing is lost.
     let model = server.succeed("post_tweet", json!({"text": "not cut"})).await;
 
-    let fired = proxy.arm(When::AfterCommit, What::Cut);
+    let fired = proxy.arm(FaultPoint::AfterCommit, ConnectionFault::Cut);
     let envelope = server.succeed("post_tweet", call.clone()).await;
     done(fired).await;
     let rows = posted(&db, "cut after").await;
@@ -87,8 +87,8 @@ async fn a_connection_cut_after_commit_is_answered_as_the_success_that_it_was() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_whose_commit_is_cut_is_still_a_failure() {
     let (db, proxy, server) = behind_a_proxy().await;
-    for (when, code) in [(When::AfterFailure, "sql_error"), (When::BeforeFailure, "in_doubt_aborted")] {
-        let fired = proxy.arm(when, What::Cut);
+    for (when, code) in [(FaultPoint::AfterFailure, "sql_error"), (FaultPoint::BeforeFailure, "in_doubt_aborted")] {
+        let fired = proxy.arm(when, ConnectionFault::Cut);
         server.fail("like_tweet", json!({"tweet_id": 999_999}), code).await;
         done(fired).await;
     }
@@ -101,13 +101,13 @@ async fn an_outcome_that_cannot_be_read_is_said_to_be_unknown_and_is_the_truth_o
     let (db, proxy, server) = behind_a_proxy().await;
     let call = json!({"text": "who knows"});
 
-    let fired = proxy.arm(When::AfterCommit, What::CutAndRefuse);
+    let fired = proxy.arm(FaultPoint::AfterCommit, ConnectionFault::CutAndRefuse);
     let envelope = server.call("post_tweet", call.clone()).await;
     done(fired).await;
     let error = &envelope["error"];
     assert_eq!((&error["code"], &error["retryable"]), (&json!("commit_outcome_unknown"), &json!(true)), "{envelope}");
 
-    proxy.let_through();
+    proxy.accept_connections();
     let id = &envelope["meta"]["correlation_id"];
     let record = server.succeed("get_mutation_detail", json!({"correlation_id": id})).await;
     assert_eq!(record["data"]["status"], "success");
@@ -121,12 +121,12 @@ async fn an_outcome_that_cannot_be_read_is_said_to_be_unknown_and_is_the_truth_o
 async fn an_intent_whose_answer_is_lost_does_not_stand_in_the_way_of_the_next_call() {
     // The record is there, the server does not know, and PostgreSQL cannot be asked for a moment.
     let (db, proxy, server) = behind_a_proxy().await;
-    let fired = proxy.arm(When::AfterAdmission, What::CutAndRefuse);
+    let fired = proxy.arm(FaultPoint::AfterAdmission, ConnectionFault::CutAndRefuse);
     let call = json!({"text": "admitted"});
     let back = async {
         proxy.until_refused().await;
         assert_eq!(records(&db).await, [["pending", ""]]);
-        proxy.let_through();
+        proxy.accept_connections();
     };
     let (envelope, ()) = tokio::join!(server.call("post_tweet", call.clone()), back);
     done(fired).await;
@@ -142,7 +142,7 @@ async fn while_a_commit_hangs_an_identical_call_waits_and_then_is_a_duplicate() 
     let (db, proxy, server) = behind_a_proxy().await;
     let other = Server::on(&db).await;
     let call = json!({"text": "frozen"});
-    let frozen = proxy.arm(When::BeforeCommit, What::Freeze);
+    let frozen = proxy.arm(FaultPoint::BeforeCommit, ConnectionFault::Freeze);
     let meanwhile = async {
         frozen.await.expect("there was a COMMIT");
         let thaw = async {
@@ -166,7 +166,7 @@ async fn while_the_answer_to_a_commit_hangs_an_identical_call_is_a_duplicate_at_
     let (db, proxy, server) = behind_a_proxy().await;
     let other = Server::on(&db).await;
     let call = json!({"text": "frozen"});
-    let frozen = proxy.arm(When::AfterCommit, What::Freeze);
+    let frozen = proxy.arm(FaultPoint::AfterCommit, ConnectionFault::Freeze);
     let meanwhile = async {
         frozen.await.expect("there was a COMMIT");
         let second = other.succeed("post_tweet", call.clone()).await;

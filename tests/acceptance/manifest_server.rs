@@ -1,14 +1,14 @@
 //! What a manifest says of the server: its built-in tools and its instructions (F-42).
 
 use serde_json::{Value, json};
-use testkit::{RawServer, Server, TestManifest, database};
+use testkit::{RawStdioServer, Server, TestManifest, database};
 use tokio::process::Command;
 
 use crate::samples::sample;
 
 /// The sample of the page for operators.
 fn words() -> TestManifest {
-    TestManifest::from_text(&sample("docs/operators.md", "name = \"shop\""))
+    TestManifest::from_text(&sample("docs/topics/manifests.md", "name = \"shop\""))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -21,7 +21,7 @@ async fn a_manifest_titles_describes_and_switches_off_builtin_tools_and_instruct
         command.args(second.arguments());
         command
     };
-    let mut server = RawServer::connected(command, "2025-11-25").await;
+    let mut server = RawStdioServer::connected(command, "2025-11-25").await;
     let answer = server.request(2, "tools/list", json!({})).await;
     let tools = answer["result"]["tools"].as_array().unwrap();
     let tool = |name: &str| tools.iter().find(|tool| tool["name"] == name);
@@ -45,7 +45,7 @@ async fn what_a_manifest_says_of_the_server_holds_before_the_database_is_there()
     command.env("DATABASE_URL", "postgresql://me@127.0.0.1:1/shop").arg("serve");
     let manifest = words();
     command.args(manifest.arguments());
-    let mut server = RawServer::start(command, "2025-11-25").await;
+    let mut server = RawStdioServer::start(command, "2025-11-25").await;
     let said = server.instructions();
     assert!(
         said.contains("was not reachable when this session began") && said.ends_with("before you refund."),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::read::{ReadLimits, Reader, SearchPath};
-use ledger::{ConnectOptions, Ledger, Settings};
+use ledger::{ConnectOptions, Ledger, LedgerOptions};
 use serde_json::{Value, json};
 use testkit::{Database, arguments, database, poll, repository};
 use tools::{Metrics, Registry, Services};
@@ -30,7 +30,7 @@ impl World {
 
     /// The same over this way to the database.
     pub(crate) async fn over(target: ConnectOptions, limits: ReadLimits) -> Self {
-        let ledger = Ledger::new(target.clone(), Settings { sessions: 2, ..Settings::default() });
+        let ledger = Ledger::new(target.clone(), LedgerOptions { sessions: 2, ..LedgerOptions::default() });
         let backends = Services {
             reader: Some(Reader::new(ledger::reader_login(&target).await.unwrap(), &SearchPath::default(), limits)),
             ..without_reader(&ledger)

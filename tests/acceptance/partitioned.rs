@@ -1,4 +1,4 @@
-//! Tools over a partitioned table: rows before and after, an undo, a row that moves to another partition (docs/deploy.md, "How far
+//! Tools over a partitioned table: rows before and after, an undo, a row that moves to another partition (docs/setup/databases.md, "How far
 //! it scales").
 
 use serde_json::json;

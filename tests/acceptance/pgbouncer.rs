@@ -1,5 +1,5 @@
 //! Behind PgBouncer in transaction mode, where each transaction may have another backend, which somebody else had just before
-//! (docs/deploy.md, "PgBouncer"): reads and writes keep what they promise, nothing of a call is left for the next one, and a
+//! (docs/setup/pgbouncer.md): reads and writes keep what they promise, nothing of a call is left for the next one, and a
 //! server that was not told of the pooler does not work at all. The crashes are in `chaos`.
 
 mod cost;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use testkit::social::{every_write, untouched_tweet};
-use testkit::{Database, RawServer, Server, TestManifest, database};
+use testkit::{Database, RawStdioServer, Server, TestManifest, database};
 
 /// Every row of every table, the demo's and the ledger's.
 /// All rows but those that a server writes by itself, each minute.
@@ -166,7 +166,7 @@ async fn a_preview_shows_no_sensitive_value() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_preview_that_is_cancelled_or_loses_its_backend_leaves_nothing() {
     let db = database().await;
-    let mut server = RawServer::start(Server::command(&db), "2025-06-18").await;
+    let mut server = RawStdioServer::start(Server::command(&db), "2025-06-18").await;
     let before = everything(&db).await;
     let call = json!({"name": "preview_mutation", "arguments": {"tool": "post_tweet", "params": {"text": "soon"}}});
     let waiting = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";

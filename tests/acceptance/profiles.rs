@@ -1,7 +1,7 @@
 //! The operator's own profiles: what is not in one does not exist, and none goes around the ledger.
 
 use serde_json::{Value, json};
-use testkit::{ConfigDir, RawServer, Server, database, repository};
+use testkit::{ConfigDir, RawStdioServer, Server, database, repository};
 
 const SUPPORT: &str =
     "[profiles.support]\naccess = [\"read\"]\ntools = [\"like_tweet\"]\nexcept = [\"explain_query\"]\n";
@@ -18,7 +18,7 @@ async fn a_profile_has_its_tools_and_no_other_and_each_write_leaves_its_record()
     let folder = ConfigDir::new();
     let mut command = folder.command(&config(&db.url(), SUPPORT));
     command.args(["serve", "--profile", "support"]);
-    let mut server = RawServer::start(command, "2025-06-18").await;
+    let mut server = RawStdioServer::start(command, "2025-06-18").await;
     let tools = server.request(1, "tools/list", json!({})).await["result"]["tools"].clone();
     let names: Vec<&Value> = tools.as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
     assert_eq!(names, ["query_database", "describe_database", "like_tweet"]);

@@ -52,7 +52,7 @@ pub(crate) async fn decide_as_person(db: &Database, proposal: &Value, outcome: &
     let (id, digest) = (id(proposal), proposal["digest"].as_str().unwrap());
     let nonce = db.value(&format!("select countersign.begin_decision('{id}')")).await;
     let decide =
-        format!("select countersign.decide_as_person('{id}', '{outcome}', '{who}', '{digest}', null, '{nonce}')");
+        format!("select countersign.decide_as_reviewer('{id}', '{outcome}', '{who}', '{digest}', null, '{nonce}')");
     db.value(&decide).await
 }
 
@@ -162,9 +162,9 @@ async fn only_a_person_with_the_role_approves_and_a_server_carries_it_out() {
     let (id, digest) = (id(&proposal), proposal["digest"].as_str().unwrap());
     for attempt in [
         format!("select countersign.begin_decision('{id}')"),
-        format!("select countersign.decide_as_person('{id}', 'confirmed', 'reviewer', '{digest}', null, '')"),
+        format!("select countersign.decide_as_reviewer('{id}', 'confirmed', 'reviewer', '{digest}', null, '')"),
         format!(
-            "select countersign.swap_pending('{id}', 'confirmed', 'reviewer', 'command_line', '{digest}', null, null, null)"
+            "select countersign.decide_pending('{id}', 'confirmed', 'reviewer', 'command_line', '{digest}', null, null, null)"
         ),
         format!("update countersign.proposal set status = 'confirmed' where proposal_id = '{id}'"),
     ] {

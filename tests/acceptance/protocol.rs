@@ -1,11 +1,11 @@
 //! MCP as clients really speak it, and as they should not: the server answers and lives on.
 
 use serde_json::{Value, json};
-use testkit::{RawServer, Server, database};
+use testkit::{RawStdioServer, Server, database};
 
 const PROTOCOL: &str = "2025-06-18";
 
-async fn lives(server: &mut RawServer) {
+async fn lives(server: &mut RawStdioServer) {
     let call = json!({"name": "query_database", "arguments": {"query": "select 1 as n"}});
     let answer = server.request(99, "tools/call", call).await;
     assert_eq!(answer["result"]["structuredContent"]["data"]["rows"], json!([{"n": 1}]), "{answer}");
@@ -15,7 +15,7 @@ async fn lives(server: &mut RawServer) {
 async fn what_is_not_a_message_gets_a_json_rpc_error_and_the_server_lives_on() {
     // AR04, AR07, HT08
     let db = database().await;
-    let mut server = RawServer::start(Server::command(&db), PROTOCOL).await;
+    let mut server = RawStdioServer::start(Server::command(&db), PROTOCOL).await;
     let deep =
         format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     for (line, code) in [
@@ -48,7 +48,7 @@ async fn what_is_not_a_message_gets_a_json_rpc_error_and_the_server_lives_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unknown_tools_methods_and_shapes_are_mcp_errors_and_wrong_arguments_are_envelopes() {
     let db = database().await;
-    let mut server = RawServer::start(Server::command(&db), PROTOCOL).await;
+    let mut server = RawStdioServer::start(Server::command(&db), PROTOCOL).await;
     let unknown = server.request(1, "tools/call", json!({"name": "drop_everything", "arguments": {}})).await;
     assert_eq!(unknown["error"]["code"], -32602);
     assert!(unknown["error"]["message"].as_str().unwrap().contains("drop_everything"));
@@ -73,7 +73,7 @@ async fn unknown_tools_methods_and_shapes_are_mcp_errors_and_wrong_arguments_are
 async fn every_protocol_version_since_the_first_gets_a_session() {
     let db = database().await;
     for protocol in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
-        let mut server = RawServer::start(Server::command(&db), protocol).await;
+        let mut server = RawStdioServer::start(Server::command(&db), protocol).await;
         lives(&mut server).await;
         assert!(server.close().await, "{protocol}");
     }
@@ -82,7 +82,7 @@ async fn every_protocol_version_since_the_first_gets_a_session() {
 #[tokio::test(flavor = "multi_thread")]
 async fn prompts_are_declared_and_there_are_none() {
     let db = database().await;
-    let mut server = RawServer::without_session(Server::command(&db));
+    let mut server = RawStdioServer::without_session(Server::command(&db));
     let hello =
         json!({"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}});
     let answer = server.request(0, "initialize", hello).await;
@@ -101,7 +101,7 @@ async fn prompts_are_declared_and_there_are_none() {
 async fn a_cancelled_call_frees_its_backend() {
     // X-15
     let db = database().await;
-    let mut server = RawServer::start(Server::command(&db), PROTOCOL).await;
+    let mut server = RawStdioServer::start(Server::command(&db), PROTOCOL).await;
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
         "params": {"name": "query_database", "arguments": {"query": "select pg_sleep(25)"}}});
     server.send(&call.to_string()).await;
@@ -118,7 +118,7 @@ async fn a_cancelled_call_frees_its_backend() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_goes_away_ends_the_server_and_its_backends() {
     let db = database().await;
-    let mut server = RawServer::start(Server::command(&db), PROTOCOL).await;
+    let mut server = RawStdioServer::start(Server::command(&db), PROTOCOL).await;
     lives(&mut server).await;
     assert!(server.close().await);
     let gone = "select 1 where not exists (select from pg_stat_activity \
@@ -129,7 +129,7 @@ async fn a_client_that_goes_away_ends_the_server_and_its_backends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_whose_client_went_away_still_gets_its_outcome() {
     let db = database().await;
-    let mut server = RawServer::start(Server::command(&db), PROTOCOL).await;
+    let mut server = RawStdioServer::start(Server::command(&db), PROTOCOL).await;
     let mut blocker = db.connect().await;
     let lock = blocker.transaction().await.unwrap();
     lock.batch_execute("lock table social.tweet in access exclusive mode").await.unwrap();
@@ -148,7 +148,7 @@ async fn a_write_whose_client_went_away_still_gets_its_outcome() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_told_to_stop_finishes_its_write_first() {
     let db = database().await;
-    let mut server = RawServer::start(Server::command(&db), PROTOCOL).await;
+    let mut server = RawStdioServer::start(Server::command(&db), PROTOCOL).await;
     let mut blocker = db.connect().await;
     let lock = blocker.transaction().await.unwrap();
     lock.batch_execute("lock table social.tweet in access exclusive mode").await.unwrap();
@@ -168,7 +168,7 @@ async fn a_server_that_is_told_to_stop_finishes_its_write_first() {
 async fn the_newest_protocol_needs_no_handshake() {
     let db = database().await;
     let command = Server::command(&db);
-    let mut server = RawServer::without_session(command);
+    let mut server = RawStdioServer::without_session(command);
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use testkit::{ConfigDir, Database, RawServer, Server, database, send_signal};
+use testkit::{ConfigDir, Database, RawStdioServer, Server, database, send_signal};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{ChildStderr, Command};
 
@@ -58,13 +58,13 @@ async fn told(changes: &mut tokio::sync::watch::Receiver<u64>) {
 
 /// A session whose server's log can be read: proof of what a reload came to.
 struct Logged {
-    server: RawServer,
+    server: RawStdioServer,
     log: Lines<BufReader<ChildStderr>>,
 }
 
 impl Logged {
     async fn start(command: Command) -> Self {
-        let (server, stderr) = RawServer::start_logged(command, "2025-06-18").await;
+        let (server, stderr) = RawStdioServer::start_logged(command, "2025-06-18").await;
         Self { server, log: BufReader::new(stderr).lines() }
     }
 
@@ -203,7 +203,7 @@ async fn the_newest_protocol_is_told_by_a_subscription() {
     let setup = Setup::new().await;
     let mut command = setup.command("");
     command.args(["--log", "warn"]).stderr(Stdio::inherit());
-    let mut server = RawServer::without_session(command);
+    let mut server = RawStdioServer::without_session(command);
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},

@@ -3,7 +3,7 @@
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use testkit::{ConfigDir, Database, RawServer, Server, database, send_signal};
+use testkit::{ConfigDir, Database, RawStdioServer, Server, database, send_signal};
 
 const PROTOCOL: &str = "2025-06-18";
 
@@ -14,11 +14,11 @@ const ODD: &str = r#"
     grant usage on schema "a/b 100%" to countersign_reader;
     grant select on all tables in schema "a/b 100%" to countersign_reader"#;
 
-async fn started(db: &Database) -> RawServer {
-    RawServer::start(Server::command(db), PROTOCOL).await
+async fn started(db: &Database) -> RawStdioServer {
+    RawStdioServer::start(Server::command(db), PROTOCOL).await
 }
 
-async fn read(server: &mut RawServer, uri: &str) -> Value {
+async fn read(server: &mut RawStdioServer, uri: &str) -> Value {
     server.request(1, "resources/read", json!({"uri": uri})).await
 }
 
@@ -30,7 +30,7 @@ fn content(answer: &Value) -> Value {
 }
 
 /// All pages of `resources/list`; each is of at most 100.
-async fn list(server: &mut RawServer) -> Vec<Value> {
+async fn list(server: &mut RawStdioServer) -> Vec<Value> {
     let (mut all, mut params) = (Vec::new(), json!({}));
     loop {
         let answer = server.request(2, "resources/list", params).await;
@@ -202,7 +202,7 @@ async fn a_profile_without_the_tool_has_no_resource() {
     );
     let mut command = folder.command(&config);
     command.args(["serve", "--profile", "blind"]);
-    let mut server = RawServer::start(command, PROTOCOL).await;
+    let mut server = RawStdioServer::start(command, PROTOCOL).await;
     assert_eq!(list(&mut server).await, [Value::Null; 0]);
     let templates = server.request(1, "resources/templates/list", json!({})).await;
     assert_eq!(templates["result"]["resourceTemplates"], json!([]));
@@ -224,7 +224,7 @@ async fn a_cancelled_read_of_a_resource_frees_its_backend_and_one_that_hangs_end
     let db = database().await;
     let mut command = Server::command(&db);
     command.args(["--call-deadline-ms", "3000"]);
-    let mut server = RawServer::start(command, PROTOCOL).await;
+    let mut server = RawStdioServer::start(command, PROTOCOL).await;
     read(&mut server, "countersign://database").await;
     let changing = db.connect().await;
     changing.batch_execute("begin; lock table pg_catalog.pg_description in access exclusive mode").await.unwrap();
@@ -252,7 +252,7 @@ async fn a_cancelled_read_of_a_resource_frees_its_backend_and_one_that_hangs_end
 }
 
 /// Reads, whatever else the server still has to say of a cancelled request.
-async fn read_later(server: &mut RawServer, uri: &str) -> Value {
+async fn read_later(server: &mut RawStdioServer, uri: &str) -> Value {
     server
         .send(&json!({"jsonrpc": "2.0", "id": 8, "method": "resources/read", "params": {"uri": uri}}).to_string())
         .await;
@@ -268,7 +268,7 @@ async fn read_later(server: &mut RawServer, uri: &str) -> Value {
 async fn every_protocol_version_has_the_resources() {
     let db = database().await;
     for protocol in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
-        let mut server = RawServer::without_session(Server::command(&db));
+        let mut server = RawStdioServer::without_session(Server::command(&db));
         let hello =
             json!({"protocolVersion": protocol, "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}});
         let answer = server.request(0, "initialize", hello).await;
@@ -294,7 +294,7 @@ fn meta() -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_newest_protocol_has_them_as_it_wants_them() {
     let db = database().await;
-    let mut server = RawServer::without_session(Server::command(&db));
+    let mut server = RawStdioServer::without_session(Server::command(&db));
     let discovered = server.request(1, "server/discover", json!({"_meta": meta()})).await;
     assert_eq!(discovered["result"]["capabilities"]["resources"]["listChanged"], true, "{discovered}");
     let listed = server.request(2, "resources/list", json!({"_meta": meta()})).await["result"].clone();
@@ -348,7 +348,7 @@ impl Changing {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_is_told_when_the_notes_or_its_right_to_the_resources_change() {
     let changing = Changing::new().await;
-    let mut server = RawServer::start(changing.command(), PROTOCOL).await;
+    let mut server = RawStdioServer::start(changing.command(), PROTOCOL).await;
     let tweet = "countersign://database/social/tweet";
     assert_eq!(content(&read(&mut server, tweet).await)["table"]["notes"], json!(["Old."]));
     changing.write("New.", "");
@@ -375,7 +375,7 @@ async fn a_client_is_told_when_the_notes_or_its_right_to_the_resources_change() 
 async fn a_subscription_is_told_of_what_it_asked_for_and_of_nothing_else() {
     let changing = Changing::new().await;
     for (asked, told) in [("resourcesListChanged", "resources"), ("toolsListChanged", "tools")] {
-        let mut server = RawServer::without_session(changing.command());
+        let mut server = RawStdioServer::without_session(changing.command());
         server.request(1, "server/discover", json!({"_meta": meta()})).await;
         let listen = json!({"jsonrpc": "2.0", "id": 2, "method": "subscriptions/listen",
             "params": {"_meta": meta(), "notifications": {asked: true}}});

@@ -4,7 +4,7 @@
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, TestManifest, database};
+use testkit::{Database, RawStdioServer, Server, TestManifest, database};
 
 const SECRET: &str = "hunter2-Geheim";
 const OLD: &str = "former-Passwort";
@@ -184,7 +184,7 @@ async fn no_log_level_brings_a_sensitive_value_into_the_log() {
         let mut command = manifest.command(&db);
         command.args(["--log", level]);
         let log = tempfile::NamedTempFile::new().unwrap();
-        let mut server = RawServer::logging(command, Stdio::from(log.reopen().unwrap()), "2025-06-18").await;
+        let mut server = RawStdioServer::logging(command, Stdio::from(log.reopen().unwrap()), "2025-06-18").await;
         for (id, note) in [(1, format!("ok {level}")), (2, "fail".to_owned())] {
             let call = json!({"name": "set_password", "arguments": arguments(&note)});
             let answer = server.request(id, "tools/call", call).await;

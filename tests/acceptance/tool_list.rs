@@ -1,7 +1,7 @@
 //! What `tools/list` says: a golden file for every tool, and the rules that clients have for schemas.
 
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, assert_golden, database};
+use testkit::{Database, RawStdioServer, Server, assert_golden, assert_page, database, wrapped};
 
 const WRITE_TOOLS: [&str; 14] = [
     "post_tweet",
@@ -43,13 +43,13 @@ async fn each_profile_has_its_tools_and_no_other() {
     assert_eq!(names("admin").await, all);
 }
 
-async fn connected(db: &Database, arguments: &[&str]) -> RawServer {
+async fn connected(db: &Database, arguments: &[&str]) -> RawStdioServer {
     let command = || {
         let mut command = Server::command(db);
         command.args(arguments);
         command
     };
-    RawServer::connected(command, "2025-11-25").await
+    RawStdioServer::connected(command, "2025-11-25").await
 }
 
 /// What a server with these arguments answers to `tools/list`: the bytes of it, and the tools.
@@ -183,6 +183,57 @@ async fn every_tool_is_listed_as_in_its_golden_file_and_every_client_takes_its_s
         }
         assert_golden(&format!("tools/{name}"), &tool);
     }
+}
+
+/// `string`, `array of integer`, `"a", "b"`.
+fn kind(schema: &Value) -> String {
+    match (schema["enum"].as_array(), schema["type"].as_str()) {
+        (Some(values), _) => values.iter().map(|value| format!("`{value}`")).collect::<Vec<_>>().join(", "),
+        (None, Some("array")) => format!("array of {}", kind(&schema["items"])),
+        (None, kind) => kind.unwrap_or("any").to_owned(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_tools_follows_from_the_registry() {
+    let studio = testkit::repository().join("manifests/studio.toml");
+    let mut profiles = Vec::new();
+    for profile in ["readonly", "write", "admin"] {
+        let arguments = ["--profile", profile, "--execute-sql", "--manifest", studio.to_str().unwrap()];
+        profiles.push((profile, listed(&arguments).await.1));
+    }
+    let mut page = format!(
+        "# Built-in tools\n\n{}\n",
+        wrapped(
+            "This page is generated from the code. Manifests add tools to these ([Manifests](../topics/manifests.md)). \
+             `execute_sql` must be enabled, and the tools for proposals are present if a tool of the profile needs agreement.",
+            ""
+        )
+    );
+    let all = &profiles.last().unwrap().1;
+    for name in tools::builtin::NAMES {
+        let tool = all.iter().find(|tool| tool["name"] == name).unwrap_or_else(|| panic!("{name} is not listed"));
+        let has = |tools: &[Value]| tools.iter().any(|tool| tool["name"] == name);
+        let held: Vec<String> =
+            profiles.iter().filter(|(_, tools)| has(tools)).map(|(profile, _)| format!("`{profile}`")).collect();
+        let description = tool["description"].as_str().unwrap();
+        let title = tool["title"].as_str().unwrap();
+        page.push_str(&format!("\n## `{name}`\n\n{}\n", wrapped(&format!("**{title}.** {description}"), "")));
+        page.push_str(&format!("\nProfiles: {}.\n", held.join(", ")));
+        let schema = &tool["inputSchema"];
+        let is_required =
+            |argument: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|one| one == argument));
+        let properties = schema["properties"].as_object().unwrap();
+        if !properties.is_empty() {
+            page.push_str("\n| argument | type | required | meaning |\n|---|---|---|---|\n");
+        }
+        for (argument, schema) in properties {
+            let required = if is_required(argument) { "yes" } else { "no" };
+            let meaning = schema["description"].as_str().unwrap().replace('|', "\\|").replace('\n', " ");
+            page.push_str(&format!("| `{argument}` | {} | {required} | {meaning} |\n", kind(schema)));
+        }
+    }
+    assert_page("tools", &page);
 }
 
 /// One type a property, no boolean schemas, no `$ref`.

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use testkit::{
-    CommandOutput, Database, Proxy, Server, TestManifest, What, When, countersign, database, poll, run_countersign,
+    CommandOutput, ConnectionFault, Database, FaultPoint, Proxy, Server, TestManifest, countersign, database, poll,
+    run_countersign,
 };
 use tokio::process::Command;
 
@@ -261,14 +262,19 @@ async fn later_writes_are_left_out_or_taken_along_as_the_mode_says() {
 async fn a_lost_connection_at_commit_is_answered_with_the_truth() {
     let (db, server, _) = shop().await;
     for (when, code, status, said) in [
-        (When::AfterCommit, 0, "open", "1 row is as before it:"),
-        (When::BeforeCommit, 1, "paid", "the connection was lost before the write committed; nothing was written"),
+        (FaultPoint::AfterCommit, 0, "open", "1 row is as before it:"),
+        (
+            FaultPoint::BeforeCommit,
+            1,
+            "paid",
+            "the connection was lost before the write committed; nothing was written",
+        ),
     ] {
         let paid = server
             .succeed("set_status", json!({"id": 1, "status": "paid", "idempotency_key": said.replace(' ', "-")}))
             .await;
         let proxy = Proxy::before(&db);
-        let _fired = proxy.arm(when, What::Cut);
+        let _fired = proxy.arm(when, ConnectionFault::Cut);
         let told = undo(&proxy.url(), &[&receipt(&paid)]).await;
         assert_eq!(told.code, code, "{told:?}");
         assert!(format!("{}{}", told.out, told.err).contains(said), "{told:?}");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use testkit::social::{likes, untouched_tweet};
-use testkit::{Database, RawServer, Server, TestManifest, database, poll};
+use testkit::{Database, RawStdioServer, Server, TestManifest, database, poll};
 
 async fn records(db: &Database) -> Vec<Vec<String>> {
     db.rows("select tool_name, status, coalesce(error_code, '') from countersign.mutation order by id").await
@@ -232,7 +232,7 @@ async fn what_a_killed_server_left_pending_is_ended_by_the_next_one_and_can_be_r
     // X-02, CR06: nothing stays pending, and nothing is replayed blindly.
     let db = database().await;
     let tweet = untouched_tweet(&db).await;
-    let mut killed = RawServer::start(Server::command(&db), "2025-06-18").await;
+    let mut killed = RawStdioServer::start(Server::command(&db), "2025-06-18").await;
     let mut blocker = db.connect().await;
     let lock = blocker.transaction().await.unwrap();
     lock.batch_execute("lock table social.tweet_like in access exclusive mode").await.unwrap();

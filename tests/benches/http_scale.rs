@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
-use testkit::{Database, HttpServer, Visitor, lone_database};
+use testkit::{Database, HttpClient, HttpServer, lone_database};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -62,7 +62,7 @@ async fn main() {
 }
 
 async fn line(db: &Database, servers: &[HttpServer], clients: usize, kind: Kind, length: Duration) {
-    let visitors: Vec<Visitor> = (0..clients).map(|number| servers[number % servers.len()].visitor()).collect();
+    let visitors: Vec<HttpClient> = (0..clients).map(|number| servers[number % servers.len()].http_client()).collect();
     play(&visitors, kind, Duration::from_millis(500)).await;
     let before = WriteOutput::now(db, servers);
     let mut took = play(&visitors, kind, length).await;
@@ -84,7 +84,7 @@ async fn line(db: &Database, servers: &[HttpServer], clients: usize, kind: Kind,
 }
 
 /// How long each call took.
-async fn play(visitors: &[Visitor], kind: Kind, length: Duration) -> Vec<Duration> {
+async fn play(visitors: &[HttpClient], kind: Kind, length: Duration) -> Vec<Duration> {
     let end = Instant::now() + length;
     let mut playing = JoinSet::new();
     for visitor in visitors {
@@ -102,7 +102,7 @@ async fn play(visitors: &[Visitor], kind: Kind, length: Duration) -> Vec<Duratio
     playing.join_all().await.into_iter().flatten().collect()
 }
 
-async fn call(visitor: &Visitor, kind: Kind) {
+async fn call(visitor: &HttpClient, kind: Kind) {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let (tool, arguments) = match kind {
         Kind::Read => (

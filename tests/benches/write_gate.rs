@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use ledger::{
-    Attempt, ConnectOptions, Gate, Ledger, Settings, Statement, WriteExecutor, WriteFuture, WriteOutcome, WriteOutput,
-    WriteRequest, WriteTx,
+    ConnectOptions, Gate, Ledger, LedgerOptions, Statement, WriteAttempt, WriteExecutor, WriteFuture, WriteOutcome,
+    WriteOutput, WriteRequest, WriteTx,
 };
 use pg_embedded::{Cluster, Options};
 use serde_json::{Value, json};
@@ -120,7 +120,7 @@ impl Side {
         for _ in 0..IN_FLIGHT {
             by_hand.push(connect(&url).await);
         }
-        let ledger = Ledger::new(target.as_role(ledger::DEFAULT_WRITER, None), Settings::default());
+        let ledger = Ledger::new(target.as_role(ledger::DEFAULT_WRITER, None), LedgerOptions::default());
         Self { gate: ledger.gate(), by_hand }
     }
 }
@@ -158,7 +158,7 @@ impl WriteExecutor for Run {
 
 /// The receipt.
 async fn perform(gate: &Gate, tool: &str, params: Value, key: Option<String>, run: Run) -> CorrelationId {
-    let attempt = Attempt {
+    let attempt = WriteAttempt {
         tool: tool.to_owned(),
         request: WriteRequest { principal: Principal::default(), params: params.as_object().unwrap().clone() },
         redaction: Redaction::default(),

@@ -21,7 +21,7 @@ use pg::{
 use serde_json::Value;
 use types::{CorrelationId, ErrorCode, Failure, ReferencedObjects};
 
-use crate::executor::{ExecutorError, WriteTx, gone, sql_failure};
+use crate::executor::{ExecutorError, WriteTx, sql_failure, transaction_ended};
 use crate::read::ResultSet;
 
 /// What a statement of the caller's own came to.
@@ -94,7 +94,7 @@ impl WriteTx<'_> {
     ///
     /// # Errors
     /// [`ExecutorError`]: the executor should hand it on.
-    pub async fn run_any(
+    pub async fn run_adhoc(
         &mut self,
         sql: &str,
         params: &[Value],
@@ -130,7 +130,7 @@ impl WriteTx<'_> {
         let name = unguessable();
         let ran = self.writer.run_user_statement(self.lease, &name, query, outlet).await;
         if matches!(outlet.tag(), Some("SAVEPOINT" | "RELEASE")) || !self.lease.session().in_sync() {
-            return Err(AdhocError { failed: ran.err(), refusal: gone() });
+            return Err(AdhocError { failed: ran.err(), refusal: transaction_ended() });
         }
         if let Err(failed) = ran {
             let failure = Failure::new(ErrorCode::SqlError, failed.to_string());
@@ -200,7 +200,7 @@ impl WriteTx<'_> {
     ///
     /// # Errors
     /// [`ExecutorError`]: PostgreSQL does not take it, or not with these parameters.
-    pub async fn foresee(&mut self, sql: &str, params: &[Value]) -> Result<AdhocPlan, ExecutorError> {
+    pub async fn plan_adhoc(&mut self, sql: &str, params: &[Value]) -> Result<AdhocPlan, ExecutorError> {
         self.open().await?;
         let session = self.lease.session();
         session.mark_unusable();
@@ -294,7 +294,7 @@ impl WriteTx<'_> {
         let settings = [PipelineStatement { sql: RESTORE_SQL, params: &claimed, param_types: &[] }];
         session.run(&settings).await.map_err(|failed| refusal(failed.error))?;
         if !session.in_transaction() {
-            return Err(gone());
+            return Err(transaction_ended());
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use types::{CorrelationId, ErrorCode, Failure};
 
 use crate::conflicts;
 use crate::dedup_cache::DedupCache;
-use crate::gate::{Attempt, RESOLVE_TIMEOUT, WriteError};
+use crate::gate::{RESOLVE_TIMEOUT, WriteAttempt, WriteError};
 use crate::intent::Intent;
 use crate::resolve;
 
@@ -36,7 +36,7 @@ const GIVE_UP_SQL: &str = "select \
     countersign.record_aborted($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
 /// With the rights of the login.
 const CHANGED_SQL: &str = "select countersign.changed_since($1)";
-const ANSWER_SQL: &str = "select countersign.answer($1, $2, $3, $4)";
+const ANSWER_SQL: &str = "select countersign.answer_duplicate($1, $2, $3, $4)";
 const RESULT_SQL: &str = "select m.result from countersign.mutation m where m.correlation_id operator(pg_catalog.=) $1";
 
 /// The SQLSTATE of an attempt that is no longer this server's, or whose claim was refused (migrations).
@@ -58,7 +58,7 @@ pub(crate) struct Admission<'a> {
     pub(crate) writer: &'a WriterPool,
     pub(crate) memory: &'a DedupCache,
     pub(crate) intent: &'a Intent,
-    pub(crate) attempt: &'a Attempt,
+    pub(crate) attempt: &'a WriteAttempt,
 }
 
 impl Admission<'_> {
@@ -188,7 +188,7 @@ impl Admission<'_> {
     }
 }
 
-/// What is told to a call whose effect no longer stands; `detail` is as `countersign.superseded` or `countersign.changed_since` has it.
+/// What is told to a call whose effect no longer stands; `detail` is as `countersign.superseded_by` or `countersign.changed_since` has it.
 pub(crate) fn superseded(original: CorrelationId, detail: &Value) -> Failure {
     let by = detail.get("by").or_else(|| detail.pointer("/changed_by/correlation_id")).and_then(Value::as_str);
     let by = by.map_or_else(|| "something outside countersign".to_owned(), |by| format!("the write {by}"));

@@ -26,7 +26,7 @@ const CODES: [(&str, &str); 12] = [
     ("irreversible", "that cannot be undone"),
 ];
 
-/// What an agent is told of an undo that is refused because of these conflicts (docs/ledger.md, "One undo").
+/// What an agent is told of an undo that is refused because of these conflicts (docs/internals/ledger.md, "One undo").
 #[must_use]
 pub(crate) fn undo_failure(mut conflicts: Vec<Value>) -> Failure {
     let code_of = |conflict: &Value| conflict.get("code").and_then(Value::as_str).unwrap_or_default().to_owned();

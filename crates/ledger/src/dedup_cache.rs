@@ -28,18 +28,18 @@ pub(crate) struct CallKey {
 #[derive(Debug, Clone)]
 pub(crate) struct DedupCache {
     window: Duration,
-    calls: Arc<Mutex<Calls>>,
+    calls: Arc<Mutex<CallTable>>,
 }
 
 #[derive(Debug, Default)]
-struct Calls {
-    known: HashMap<CallKey, Known>,
+struct CallTable {
+    known: HashMap<CallKey, KnownCall>,
     /// The finished ones, oldest first: what to forget next.
     finished: VecDeque<(Instant, CallKey, CorrelationId)>,
 }
 
 #[derive(Debug)]
-enum Known {
+enum KnownCall {
     /// Ends when its ticket is dropped.
     Running(watch::Receiver<()>),
     Done(CorrelationId),
@@ -72,11 +72,11 @@ impl DedupCache {
         let mut calls = lock(&self.calls);
         calls.forget_older_than(self.window);
         match calls.known.get(call) {
-            Some(Known::Running(ended)) => Lookup::Running(ended.clone()),
-            Some(Known::Done(original)) => Lookup::Done(*original),
+            Some(KnownCall::Running(ended)) => Lookup::Running(ended.clone()),
+            Some(KnownCall::Done(original)) => Lookup::Done(*original),
             None => {
                 let (ends, ended) = watch::channel(());
-                calls.known.insert(call.clone(), Known::Running(ended));
+                calls.known.insert(call.clone(), KnownCall::Running(ended));
                 Lookup::First(InFlightGuard { running: Some((self.clone(), call.clone(), ends)) })
             }
         }
@@ -91,16 +91,16 @@ impl DedupCache {
     pub(crate) fn forget_all(&self) {
         let mut calls = lock(&self.calls);
         calls.finished.clear();
-        calls.known.retain(|_, known| matches!(known, Known::Running(_)));
+        calls.known.retain(|_, known| matches!(known, KnownCall::Running(_)));
     }
 }
 
-fn lock(calls: &Mutex<Calls>) -> MutexGuard<'_, Calls> {
+fn lock(calls: &Mutex<CallTable>) -> MutexGuard<'_, CallTable> {
     // Every change is whole before the next one begins, so a panic elsewhere leaves nothing half done.
     calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Calls {
+impl CallTable {
     fn forget_older_than(&mut self, window: Duration) {
         while let Some((since, call, original)) = self.finished.front() {
             if since.elapsed() < window && self.finished.len() <= MAX_FINISHED {
@@ -113,7 +113,7 @@ impl Calls {
     }
 
     fn forget(&mut self, call: &CallKey, original: CorrelationId) {
-        if matches!(self.known.get(call), Some(Known::Done(known)) if *known == original) {
+        if matches!(self.known.get(call), Some(KnownCall::Done(known)) if *known == original) {
             self.known.remove(call);
         }
     }
@@ -131,7 +131,7 @@ impl InFlightGuard {
         if let Some((memory, call, _ends)) = self.running.take() {
             let mut calls = lock(&memory.calls);
             calls.finished.push_back((Instant::now(), call.clone(), original));
-            calls.known.insert(call, Known::Done(original));
+            calls.known.insert(call, KnownCall::Done(original));
         }
     }
 }

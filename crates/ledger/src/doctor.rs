@@ -4,8 +4,8 @@
 use serde_json::{Map, Value};
 use types::ProposalId;
 
+use crate::options::LedgerOptions;
 use crate::records::{Records, rfc3339};
-use crate::settings::Settings;
 use crate::sweep::BEYOND_DEADLINE;
 
 /// Asks one database, and the ledger in it.
@@ -42,8 +42,8 @@ const CONFIRMED_SQL: &str = concat!(
     " as created_at, ",
     rfc3339!("p.decided_at"),
     " as decided_at, ",
-    rfc3339!("countersign.may_run_until(p)"),
-    " as may_run_until, countersign.may_run_until(p) <= clock_timestamp() as is_over, \
+    rfc3339!("countersign.executable_until(p)"),
+    " as executable_until, countersign.executable_until(p) <= clock_timestamp() as is_over, \
      extract(epoch from clock_timestamp() - p.decided_at)::bigint as age_s, count(*) over () as total \
      from countersign.proposal p \
      where p.status = 'confirmed' and p.decided_at < clock_timestamp() - interval '5 minutes' \
@@ -77,12 +77,12 @@ const KEYS_SQL: &str = "select k.key_id from countersign.fingerprint_key k \
 
 const UNTIL_SQL: &str = concat!(
     "select ",
-    rfc3339!("countersign.may_run_until(p)"),
-    " as may_run_until from countersign.proposal p where p.proposal_id = $1::uuid"
+    rfc3339!("countersign.executable_until(p)"),
+    " as executable_until from countersign.proposal p where p.proposal_id = $1::uuid"
 );
 
 impl Doctor {
-    pub(crate) fn new(records: Records, settings: &Settings) -> Self {
+    pub(crate) fn new(records: Records, settings: &LedgerOptions) -> Self {
         Self { records, abandoned_after_s: (settings.call_deadline + BEYOND_DEADLINE).as_secs() }
     }
 
@@ -114,7 +114,7 @@ impl Doctor {
     }
 
     /// Proposals that were agreed to over 5 minutes ago and neither carried out nor ended, newest first: `proposal_id`,
-    /// `account_id`, `tool_name`, `tier`, `status`, `decided_by`, `created_at`, `decided_at`, `may_run_until`, `is_over`,
+    /// `account_id`, `tool_name`, `tier`, `status`, `decided_by`, `created_at`, `decided_at`, `executable_until`, `is_over`,
     /// `age_s`, `total`.
     ///
     /// # Errors
@@ -162,9 +162,9 @@ impl Doctor {
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn may_run_until(&self, id: ProposalId) -> Result<Option<String>, pg::Error> {
+    pub async fn executable_until(&self, id: ProposalId) -> Result<Option<String>, pg::Error> {
         let row = self.one(UNTIL_SQL, &[Some(id.to_string())]).await?;
-        Ok(row.get("may_run_until").and_then(Value::as_str).map(str::to_owned))
+        Ok(row.get("executable_until").and_then(Value::as_str).map(str::to_owned))
     }
 
     /// The only row, or one without columns.

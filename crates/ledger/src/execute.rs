@@ -17,7 +17,7 @@ use types::{ErrorCode, Failure};
 use crate::admit::{self, FENCED};
 use crate::conflicts;
 use crate::executor::{ConstraintName, ExecutorError, TransactionOpening, Unopened, WriteOutput, WriteTx, sql_failure};
-use crate::gate::Attempt;
+use crate::gate::WriteAttempt;
 use crate::intent::{Intent, MAX_OUTCOME_BYTES};
 use crate::records::summary;
 
@@ -60,7 +60,7 @@ pub(crate) async fn execute(
     writer: &WriterPool,
     lease: &mut PooledSession,
     intent: &Intent,
-    attempt: &Attempt,
+    attempt: &WriteAttempt,
     way: Way,
 ) -> Result<WriteOutput, CommitError> {
     let left = attempt.deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -144,7 +144,7 @@ enum SucceedError {
 async fn succeed(
     lease: &mut PooledSession,
     intent: &Intent,
-    attempt: &Attempt,
+    attempt: &WriteAttempt,
     work: &WriteOutput,
 ) -> Result<(), SucceedError> {
     let images = [work.before.as_ref(), work.after.as_ref()];
@@ -190,7 +190,7 @@ fn refusal_of_finish(error: &ServerError) -> Option<Failure> {
 async fn fail(
     lease: &mut PooledSession,
     intent: &Intent,
-    attempt: &Attempt,
+    attempt: &WriteAttempt,
     failure: Failure,
     violated: Option<ConstraintName>,
 ) -> Result<WriteOutput, CommitError> {
@@ -217,7 +217,7 @@ async fn fail(
 }
 
 /// The arguments of `countersign.fail`.
-pub(crate) fn fail_params(intent: &Intent, attempt: &Attempt, failure: &Failure) -> [Option<String>; 7] {
+pub(crate) fn fail_params(intent: &Intent, attempt: &WriteAttempt, failure: &Failure) -> [Option<String>; 7] {
     let detail = failure.conflicts.as_ref().map(ToString::to_string);
     [
         Some(intent.correlation_id.to_string()),

@@ -73,7 +73,7 @@ pub trait WriteExecutor: Send + Sync + 'static {
     }
 
     /// Whether a proposal of this tier may be carried out.
-    fn agrees_with(&self, tier: Tier) -> bool {
+    fn supports_tier(&self, tier: Tier) -> bool {
         self.tier() == Some(tier)
     }
 
@@ -181,7 +181,7 @@ pub struct WriteTx<'a> {
     /// The constraint that the last error is about.
     pub(crate) violated: Option<ConstraintName>,
     /// The transaction is gone: nothing may run on this session any more, since it would commit by itself.
-    gone: bool,
+    is_ended: bool,
 }
 
 /// A constraint of a table, or a unique index: its schema, table and name.
@@ -263,7 +263,7 @@ impl<'a> WriteTx<'a> {
             unopened: None,
             runs_own: false,
             violated: None,
-            gone: false,
+            is_ended: false,
         }
     }
 
@@ -283,11 +283,11 @@ impl<'a> WriteTx<'a> {
     /// # Errors
     /// [`ExecutorError`]: the executor should hand it on.
     pub async fn run(&mut self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, ExecutorError> {
-        if self.gone {
-            return Err(gone());
+        if self.is_ended {
+            return Err(transaction_ended());
         }
         let outcome = self.run_in_transaction(statements).await;
-        self.gone = matches!(outcome, Err(ExecutorError::ConnectionLost(_)));
+        self.is_ended = matches!(outcome, Err(ExecutorError::ConnectionLost(_)));
         outcome
     }
 
@@ -295,7 +295,7 @@ impl<'a> WriteTx<'a> {
     pub(crate) async fn effects(&mut self) -> Result<Option<Value>, ExecutorError> {
         self.open().await?;
         let write = self.claimed.as_deref().and_then(CorrelationId::parse);
-        let params = effects::params(write.ok_or_else(gone)?);
+        let params = effects::params(write.ok_or_else(transaction_ended)?);
         let steps = [PipelineStatement::without_params("set constraints all immediate"), effects::step(&params)];
         match self.lease.session().run(&steps).await {
             Ok(outcomes) => {
@@ -307,7 +307,7 @@ impl<'a> WriteTx<'a> {
                 Err(statement_failure(&error).into())
             }
             Err(failed) => {
-                self.gone = true;
+                self.is_ended = true;
                 Err(ExecutorError::ConnectionLost(failed.error))
             }
         }
@@ -335,7 +335,9 @@ impl<'a> WriteTx<'a> {
             Err(failed) => {
                 return Err(match failed.error {
                     // An earlier statement of these has ended the transaction.
-                    pg::Error::Server(_) if failed.step >= opened && self.lease.session().is_idle() => gone(),
+                    pg::Error::Server(_) if failed.step >= opened && self.lease.session().is_idle() => {
+                        transaction_ended()
+                    }
                     pg::Error::Server(error) if failed.step >= opened => {
                         self.violated = ConstraintName::of(&error);
                         statement_failure(&error).into()
@@ -353,7 +355,7 @@ impl<'a> WriteTx<'a> {
         }
         if !self.lease.session().in_transaction() {
             // No statement of a manifest can do that (the compiler refuses them); an executor in Rust could try.
-            return Err(gone());
+            return Err(transaction_ended());
         }
         let mut rows = Vec::with_capacity(statements.len());
         for outcome in outcomes {
@@ -432,7 +434,7 @@ fn is_contended(error: &ServerError) -> bool {
     error.sqlstate == FENCED || error.sqlstate == "23505" && error.constraint.as_deref() == Some("attempt_pkey")
 }
 
-pub(crate) fn gone() -> ExecutorError {
+pub(crate) fn transaction_ended() -> ExecutorError {
     ExecutorError::ConnectionLost(pg::Error::Lost(std::io::Error::other("a statement ended the write's transaction")))
 }
 

@@ -18,12 +18,12 @@ use crate::executor::{Unopened, WriteExecutor, WriteOutput, WriteRequest, sql_fa
 use crate::intent::{Intent, MAX_PARAMS_BYTES};
 use crate::preview::Trials;
 use crate::proposals::ConfirmedProposal;
-use crate::standing::{self, Standing};
-use crate::{Settings, execute, resolve};
+use crate::standing::{self, ExistingWrite};
+use crate::{LedgerOptions, execute, resolve};
 
 /// One call of a write tool that has passed validation and policy.
 #[derive(Clone)]
-pub struct Attempt {
+pub struct WriteAttempt {
     /// Who wants what.
     pub request: WriteRequest,
     /// The tool.
@@ -97,7 +97,7 @@ impl From<Failure> for WriteError {
 #[derive(Debug, Clone)]
 pub struct Gate {
     writer: WriterPool,
-    settings: Settings,
+    settings: LedgerOptions,
     memory: DedupCache,
     /// What is on its way: clones of a gate share it.
     running: TaskTracker,
@@ -113,7 +113,7 @@ const UNDONE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 impl Gate {
-    pub(crate) fn new(writer: WriterPool, settings: Settings) -> Self {
+    pub(crate) fn new(writer: WriterPool, settings: LedgerOptions) -> Self {
         let memory = DedupCache::new(settings.duplicate_memory);
         Self { writer, settings, memory, running: TaskTracker::new() }
     }
@@ -123,10 +123,10 @@ impl Gate {
     ///
     /// # Errors
     /// [`WriteError`]: nothing was written, unless the code is [`ErrorCode::CommitOutcomeUnknown`].
-    pub async fn perform(&self, attempt: Attempt) -> Result<WriteOutcome, WriteError> {
+    pub async fn perform(&self, attempt: WriteAttempt) -> Result<WriteOutcome, WriteError> {
         let correlation_id =
             attempt.confirmed.as_ref().map_or_else(CorrelationId::new, |confirmed| confirmed.correlation_id);
-        let protocol = Protocol {
+        let protocol = WriteProtocol {
             writer: self.writer.clone(),
             settings: self.settings.clone(),
             memory: self.memory.clone(),
@@ -187,11 +187,11 @@ pub(crate) fn internal_error() -> Failure {
 }
 
 /// One attempt on its way.
-struct Protocol {
+struct WriteProtocol {
     writer: WriterPool,
-    settings: Settings,
+    settings: LedgerOptions,
     memory: DedupCache,
-    attempt: Attempt,
+    attempt: WriteAttempt,
     correlation_id: CorrelationId,
 }
 
@@ -207,12 +207,12 @@ enum Executed {
 }
 
 /// Whether the memory layer has the answer.
-enum Remembered {
+enum LookupResult {
     Answer(Result<WriteOutcome, WriteError>),
     Unknown(InFlightGuard),
 }
 
-impl Protocol {
+impl WriteProtocol {
     #[tracing::instrument(name = "mutation", skip_all, fields(correlation_id = %self.correlation_id, tool = self.attempt.tool, account = self.attempt.request.principal.account_id.as_str()))]
     async fn run(self) -> Result<WriteOutcome, WriteError> {
         let fingerprint = self.settings.fingerprints.of(&self.attempt.tool, &self.attempt.request.params);
@@ -230,11 +230,11 @@ impl Protocol {
             let failure = Failure::new(ErrorCode::InvalidParams, message).hint("Write less in one call.");
             return Err(WriteError { correlation_id: None, failure: failure.into() });
         }
-        let ticket = match self.remembered(&call, &intent).await {
-            Remembered::Answer(answer) => return answer,
-            Remembered::Unknown(ticket) => ticket,
+        let ticket = match self.look_up(&call, &intent).await {
+            LookupResult::Answer(answer) => return answer,
+            LookupResult::Unknown(ticket) => ticket,
         };
-        let outcome = self.go(&intent).await;
+        let outcome = self.admit_and_execute(&intent).await;
         match &outcome {
             Ok(WriteOutcome::Executed { correlation_id: original, .. } | WriteOutcome::Duplicate { original, .. }) => {
                 ticket.succeeded(*original);
@@ -245,15 +245,15 @@ impl Protocol {
     }
 
     /// Joins an identical call that runs here, and asks the ledger whether one that succeeded still stands.
-    async fn remembered(&self, call: &CallKey, intent: &Intent) -> Remembered {
+    async fn look_up(&self, call: &CallKey, intent: &Intent) -> LookupResult {
         loop {
             let original = match self.memory.enter(call) {
-                Lookup::First(ticket) => return Remembered::Unknown(ticket),
+                Lookup::First(ticket) => return LookupResult::Unknown(ticket),
                 Lookup::Running(mut ended) => {
                     // The sender says nothing; it goes away.
                     if tokio::time::timeout_at(self.attempt.deadline, ended.changed()).await.is_err() {
                         let failure = Failure::new(ErrorCode::DuplicateInFlight, admit::STILL_RUNNING);
-                        return Remembered::Answer(Err(WriteError { correlation_id: None, failure: failure.into() }));
+                        return LookupResult::Answer(Err(WriteError { correlation_id: None, failure: failure.into() }));
                     }
                     continue;
                 }
@@ -261,9 +261,9 @@ impl Protocol {
             };
             let standing = standing::standing(&self.writer, intent.slot(), intent.fingerprint(), self.attempt.deadline);
             match standing.await {
-                Ok(Some(Standing::Executed(standing, cached_result))) if standing == original => {
+                Ok(Some(ExistingWrite::Executed(standing, cached_result))) if standing == original => {
                     tracing::info!(%original, "duplicate, from memory");
-                    return Remembered::Answer(Ok(WriteOutcome::Duplicate {
+                    return LookupResult::Answer(Ok(WriteOutcome::Duplicate {
                         correlation_id: original,
                         original,
                         cached_result,
@@ -279,7 +279,7 @@ impl Protocol {
     }
 
     /// The way through the ledger.
-    async fn go(&self, intent: &Intent) -> Result<WriteOutcome, WriteError> {
+    async fn admit_and_execute(&self, intent: &Intent) -> Result<WriteOutcome, WriteError> {
         let mut way = Way::Admit { is_durable: self.settings.durable_admission };
         let mut lost = false;
         loop {

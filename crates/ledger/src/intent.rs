@@ -5,7 +5,7 @@ use types::{AccountId, CorrelationId};
 
 use crate::executor::{WriteExecutor, WriteRequest};
 use crate::fingerprint::{Fingerprint, canonical_json, sha256_hex};
-use crate::gate::{Attempt, undone_by};
+use crate::gate::{WriteAttempt, undone_by};
 use crate::plans::array;
 use crate::records::summary;
 
@@ -30,7 +30,7 @@ impl Intent {
         params.as_ref().map_or(0, String::len)
     }
 
-    pub(crate) fn new(correlation_id: CorrelationId, attempt: &Attempt, fingerprint: &Fingerprint) -> Self {
+    pub(crate) fn new(correlation_id: CorrelationId, attempt: &WriteAttempt, fingerprint: &Fingerprint) -> Self {
         let params = Value::Object(attempt.redaction.params(&attempt.request.params));
         let principal = &attempt.request.principal;
         let (account, client) = (principal.account_id.as_str(), &principal.client);

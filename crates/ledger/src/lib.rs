@@ -40,6 +40,7 @@ mod identity;
 mod intent;
 mod login_settings;
 pub mod operator;
+mod options;
 pub mod plans;
 mod preview;
 pub mod proposals;
@@ -49,7 +50,6 @@ mod records;
 mod resolve;
 mod roles;
 mod schema;
-mod settings;
 mod setup;
 mod standing;
 mod state_keys;
@@ -68,17 +68,16 @@ pub use executor::{
 pub use executor_registry::{DuplicateExecutor, ExecutorRegistry};
 pub use fingerprint::{Fingerprint, Fingerprints, canonical_json};
 pub use freezes::{FreezeScope, Freezes};
-pub use gate::{Attempt, Gate, WriteError, WriteOutcome, undone_by};
+pub use gate::{Gate, WriteAttempt, WriteError, WriteOutcome, undone_by};
 pub use gauges::{LedgerCounts, LedgerGauges};
 pub use identity::{Fork, check_identity, fork};
+pub use options::LedgerOptions;
 pub use reader_role::{ReaderRoleError, check_reader, reader_login};
-pub use records::{RecordFilter, Records, Status, Undoable};
+pub use records::{RecordStatus, Records, Undoable};
 pub use roles::{
-    APPROVER, DEFAULT_WRITER, ExcessPrivileges, OPERATOR, OWNER, excess_of_all_servers, excess_of_login,
-    excess_of_server,
+    APPROVER, DEFAULT_WRITER, ExcessPrivileges, OPERATOR, OWNER, check_all_server_roles, check_login, check_server_role,
 };
 pub use schema::{SchemaError, check, exists};
-pub use settings::Settings;
 pub use setup::{
     Deviation, InitOptions, InitReport, ReaderTables, RoleReport, SkippedRelation, TableNames, TrackOptions,
     TrackReport, TrackedTable, deviations, examine_roles, init, load_once, track, untrack,
@@ -106,13 +105,13 @@ pub struct Ledger {
     writer: WriterPool,
     gate: Gate,
     states: LedgerGauges,
-    settings: Settings,
+    settings: LedgerOptions,
 }
 
 impl Ledger {
     /// The ledger in this database. Opens no connection yet; see [`check`] for whether it is there.
     #[must_use]
-    pub fn new(target: ConnectOptions, settings: Settings) -> Self {
+    pub fn new(target: ConnectOptions, settings: LedgerOptions) -> Self {
         let states = LedgerGauges::new(target.clone());
         let writer = WriterPool::new(target, settings.sessions);
         Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
@@ -120,7 +119,7 @@ impl Ledger {
 
     /// The same for statements that a person writes down: they are read with the role's own search path.
     #[must_use]
-    pub fn interactive(target: ConnectOptions, settings: Settings) -> Self {
+    pub fn interactive(target: ConnectOptions, settings: LedgerOptions) -> Self {
         let states = LedgerGauges::new(target.clone());
         let writer = WriterPool::interactive(target, settings.sessions);
         Self { states, gate: Gate::new(writer.clone(), settings.clone()), writer, settings }
@@ -217,7 +216,7 @@ impl Ledger {
 ///
 /// # Errors
 /// Why not.
-pub async fn reach(target: &ConnectOptions) -> Result<(), pg::ConnectError> {
+pub async fn can_connect(target: &ConnectOptions) -> Result<(), pg::ConnectError> {
     pg::Session::connect(target, &pg::SessionSettings::default()).await?.close().await;
     Ok(())
 }

@@ -32,7 +32,7 @@ pub struct Selection {
     pub to: String,
 }
 
-/// What becomes of writes that conflict (docs/ledger.md).
+/// What becomes of writes that conflict (docs/internals/ledger.md).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PlanMode {
     /// Any conflict, and nothing happens.
@@ -58,7 +58,7 @@ impl PlanMode {
 
 /// What is undone in one transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct PlanPart {
     /// The receipts.
     pub writes: Vec<String>,
     /// Of the rows, in 64 hexadecimal digits.
@@ -67,7 +67,7 @@ pub struct Part {
     pub rows: u64,
 }
 
-impl Part {
+impl PlanPart {
     /// These writes, of which `countersign.undo_plan` has this report.
     #[must_use]
     pub fn of(writes: &[CorrelationId], report: &Value) -> Self {
@@ -134,7 +134,7 @@ pub struct StoredPlan {
     /// What was shown.
     pub digest: String,
     /// What is undone in one transaction each.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PlanPart>,
     /// Whether there was no conflict.
     pub is_ready: bool,
 }
@@ -190,7 +190,7 @@ impl Plans {
         &self,
         account: Option<&AccountId>,
         plan: &Plan,
-        parts: Vec<Part>,
+        parts: Vec<PlanPart>,
         who: &str,
         deadline: Instant,
     ) -> Result<StoredPlan, pg::Error> {
@@ -265,7 +265,7 @@ impl Plans {
 
 /// What whoever runs these parts agrees to.
 #[must_use]
-pub fn digest_of(parts: &[Part]) -> String {
+pub fn digest_of(parts: &[PlanPart]) -> String {
     let digests: Vec<&str> = parts.iter().map(|part| part.digest.as_str()).collect();
     sha256_hex(&format!("countersign plan {}", digests.join(" ")))
 }

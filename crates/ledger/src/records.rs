@@ -13,7 +13,7 @@ use crate::plans::array;
 
 /// The states of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum RecordStatus {
     /// Recorded, not finished.
     Pending,
     /// It wrote.
@@ -24,7 +24,7 @@ pub enum Status {
     Duplicate,
 }
 
-impl Status {
+impl RecordStatus {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Pending, Self::Success, Self::Failure, Self::Duplicate];
 
@@ -44,20 +44,9 @@ impl Status {
 #[derive(Debug, Clone)]
 pub struct Undoable {
     /// Only a success can be undone.
-    pub status: Status,
+    pub status: RecordStatus,
     /// The tools that wrote what the undo would take back: those of the writes themselves, or of the writes whose undo they are.
     pub tools: Vec<String>,
-}
-
-/// Which records to list.
-#[derive(Debug, Clone)]
-pub struct RecordFilter {
-    /// The most records.
-    pub limit: u32,
-    /// Only of this tool.
-    pub tool_name: Option<String>,
-    /// Only in this state.
-    pub status: Option<Status>,
 }
 
 /// Reads records.
@@ -113,20 +102,23 @@ impl Records {
         Self { writer, deadline }
     }
 
-    /// The newest records of the account, newest first, without hashes, undo or account.
+    /// Lists at most `limit` records of the account, newest first, without hashes, undo or account. `tool_name` and `status`
+    /// select the records of one tool or in one state.
     ///
     /// # Errors
     /// Whatever the database says.
     pub async fn recent(
         &self,
         account: &AccountId,
-        filter: &RecordFilter,
+        limit: u32,
+        tool_name: Option<String>,
+        status: Option<RecordStatus>,
     ) -> Result<Vec<Map<String, Value>>, pg::Error> {
         let params = [
             Some(account.as_str().to_owned()),
-            filter.tool_name.clone(),
-            filter.status.map(|status| status.as_str().to_owned()),
-            Some(filter.limit.to_string()),
+            tool_name,
+            status.map(|status| status.as_str().to_owned()),
+            Some(limit.to_string()),
         ];
         self.objects(RECENT_SQL, &params).await
     }
@@ -155,7 +147,7 @@ impl Records {
         let answer = self.writer.run_one(UNDOABLE_SQL, &params, Instant::now() + self.deadline).await?;
         let undoable = |row: Vec<Option<String>>| {
             let [status, tools] = <[Option<String>; 2]>::try_from(row).ok()?;
-            let status = Status::ALL.into_iter().find(|known| Some(known.as_str()) == status.as_deref())?;
+            let status = RecordStatus::ALL.into_iter().find(|known| Some(known.as_str()) == status.as_deref())?;
             Some(Undoable { status, tools: serde_json::from_str(&tools?).ok()? })
         };
         Ok(answer.rows.into_iter().filter_map(undoable).collect())
@@ -168,7 +160,7 @@ impl Records {
         correlation_id: CorrelationId,
     ) -> Result<Option<Map<String, Value>>, pg::Error> {
         let Some(mut record) = record else { return Ok(None) };
-        if record.get("status") == Some(&Status::Success.as_str().into()) {
+        if record.get("status") == Some(&RecordStatus::Success.as_str().into()) {
             let effects = effects::of_write(&self.writer, correlation_id, Instant::now() + self.deadline).await?;
             record.insert("effects".to_owned(), effects.unwrap_or_default());
         }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Failure, Rollback};
 
 use crate::execute::fail_params;
-use crate::gate::{Attempt, WriteOutcome};
+use crate::gate::{WriteAttempt, WriteOutcome};
 use crate::intent::Intent;
 
 /// Waits for whoever works on the attempt, as `resolve` does.
@@ -31,7 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// `pg_xact_status` is not asked: transaction ids are used again after a crash.
 pub(crate) async fn resolve(
     writer: &WriterPool,
-    (intent, attempt): (&Intent, &Attempt),
+    (intent, attempt): (&Intent, &WriteAttempt),
     cause: Option<&Failure>,
     deadline: Instant,
 ) -> Result<WriteOutcome, Failure> {
@@ -58,7 +58,7 @@ pub(crate) async fn resolve(
 
 /// Ends an attempt whose T2 was lost before its COMMIT was sent: nothing was written. Whether it was admitted; yes, if that cannot
 /// be found out in time, and then the sweep ends it.
-pub(crate) async fn abort(writer: &WriterPool, call: (&Intent, &Attempt), deadline: Instant) -> bool {
+pub(crate) async fn abort(writer: &WriterPool, call: (&Intent, &WriteAttempt), deadline: Instant) -> bool {
     let mut pause = FIRST_PAUSE;
     loop {
         let admitted = async {
@@ -88,7 +88,7 @@ pub(crate) fn aborted() -> Failure {
 
 async fn ask(
     writer: &WriterPool,
-    (intent, attempt): (&Intent, &Attempt),
+    (intent, attempt): (&Intent, &WriteAttempt),
     cause: Option<&Failure>,
     deadline: Instant,
 ) -> Result<Result<WriteOutcome, Failure>, pg::Error> {
@@ -116,7 +116,7 @@ async fn ask(
 /// commit.
 async fn end(
     writer: &WriterPool,
-    (intent, attempt): (&Intent, &Attempt),
+    (intent, attempt): (&Intent, &WriteAttempt),
     cause: &Failure,
     deadline: Instant,
 ) -> Result<bool, pg::Error> {

@@ -60,8 +60,8 @@ pub struct ExcessPrivileges {
 ///
 /// # Errors
 /// That the database cannot be asked.
-pub async fn excess_of_server(target: &ConnectOptions) -> Result<Option<String>, pg::Error> {
-    let excess = excess_of_login(target).await?.filter(|excess| !excess.powers.is_empty());
+pub async fn check_server_role(target: &ConnectOptions) -> Result<Option<String>, pg::Error> {
+    let excess = check_login(target).await?.filter(|excess| !excess.powers.is_empty());
     Ok(excess.map(|ExcessPrivileges { role, powers }| {
         format!("the server logs in as \"{role}\", which {}", powers.join(", "))
     }))
@@ -71,7 +71,7 @@ pub async fn excess_of_server(target: &ConnectOptions) -> Result<Option<String>,
 ///
 /// # Errors
 /// That the database cannot be asked.
-pub async fn excess_of_login(target: &ConnectOptions) -> Result<Option<ExcessPrivileges>, pg::Error> {
+pub async fn check_login(target: &ConnectOptions) -> Result<Option<ExcessPrivileges>, pg::Error> {
     Ok(excess(target, THIS_SQL).await?.into_iter().next())
 }
 
@@ -79,7 +79,7 @@ pub async fn excess_of_login(target: &ConnectOptions) -> Result<Option<ExcessPri
 ///
 /// # Errors
 /// That the database cannot be asked.
-pub async fn excess_of_all_servers(target: &ConnectOptions) -> Result<Vec<ExcessPrivileges>, pg::Error> {
+pub async fn check_all_server_roles(target: &ConnectOptions) -> Result<Vec<ExcessPrivileges>, pg::Error> {
     excess(target, SERVERS_SQL).await
 }
 

@@ -29,7 +29,7 @@ select t.name, nullif(t.via, '') as via, \
        case when k.relation is null then 'not tracked' \
             when not exists (select from pg_trigger g where g.tgrelid = t.oid and g.tgname = '!countersign' and g.tgenabled = 'A') \
                 then 'its trigger is disabled' \
-            when not countersign.has_shape(k) then 'its columns have changed since it was tracked' \
+            when not countersign.has_current_shape(k) then 'its columns have changed since it was tracked' \
             when k.key_columns is null and not k.is_log then 'no key' end as gap, \
        coalesce(cardinality(k.sensitive) > 0, false) as hides, \
        (select json_agg(g.tgname::text order by g.tgname) from pg_trigger g \

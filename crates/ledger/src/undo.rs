@@ -7,7 +7,7 @@ use types::{CorrelationId, ErrorCode, Failure};
 
 use crate::conflicts::undo_failure;
 use crate::executor::{ExecutorError, Statement, WriteRequest, WriteTx};
-use crate::plans::{self, Part, array};
+use crate::plans::{self, PlanPart, array};
 
 const UNDO_SQL: &str = "select countersign.undo($1::pg_catalog.uuid[]) as outcome";
 const PLAN_SQL: &str = "select countersign.undo_plan($1::pg_catalog.uuid[], 'strict', $2) as outcome";
@@ -16,7 +16,7 @@ const DEFERRED_SQL: &str = "set constraints all immediate";
 
 /// What `countersign.undo` says.
 #[derive(Debug, Deserialize)]
-struct Undo {
+struct UndoExecutor {
     #[serde(default)]
     rows: u64,
     #[serde(default)]
@@ -28,7 +28,7 @@ struct Undo {
 /// # Errors
 /// [`ErrorCode::UndoConflict`] or [`ErrorCode::AlreadyReversed`], or whatever the database says.
 pub async fn undo(tx: &mut WriteTx<'_>, writes: &[CorrelationId]) -> Result<u64, ExecutorError> {
-    let undo: Undo = ask(tx, UNDO_SQL, &[Some(array(writes))]).await?;
+    let undo: UndoExecutor = ask(tx, UNDO_SQL, &[Some(array(writes))]).await?;
     if undo.conflicts.is_empty() { Ok(undo.rows) } else { Err(undo_failure(undo.conflicts).into()) }
 }
 
@@ -48,7 +48,7 @@ pub async fn undo_plan(
         let conflicts = report.get_mut("conflicts").map(Value::take);
         return Err(undo_failure(serde_json::from_value(conflicts.unwrap_or_default()).unwrap_or_default()).into());
     }
-    if plans::digest_of(&[Part::of(writes, &report)]) != digest {
+    if plans::digest_of(&[PlanPart::of(writes, &report)]) != digest {
         let message = "the plan is stale, since other rows would be changed now; nothing was changed";
         return Err(Failure::new(ErrorCode::UndoConflict, message).hint("Make another plan with undo_plan.").into());
     }

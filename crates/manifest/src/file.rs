@@ -11,13 +11,15 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_spanned::Spanned;
+use types::Principal;
 
-use crate::spec::{Access, RowsRule, Tier};
+use crate::spec::{Access, Limits, RowExpectation, Tier, ValueSource};
+use crate::value::{json, json_object};
 
 /// A countersign manifest: declares tools over one domain of a PostgreSQL database.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct File {
+pub(crate) struct ManifestFile {
     /// The domain's name.
     #[serde(default = "missing::<String>")]
     #[schemars(with = "String", !default)]
@@ -29,7 +31,7 @@ pub(crate) struct File {
     /// The tools.
     #[serde(default)]
     #[expect(dead_code, reason = "read tool by tool, so that one broken tool does not hide the others; see read.rs")]
-    pub(crate) tool: Vec<Tool>,
+    pub(crate) tool: Vec<ToolDeclaration>,
     /// For agents, at the end of the server's instructions: what these tools are for, and what to keep in mind with all of
     /// them; 4000 characters at most.
     #[schemars(with = "Option<String>", length(min = 1, max = 4000))]
@@ -37,17 +39,17 @@ pub(crate) struct File {
     /// The built-in tools by name, such as `[builtin.query_database]`.
     #[serde(default)]
     #[expect(dead_code, reason = "read tool by tool, like the tools")]
-    pub(crate) builtin: BTreeMap<String, Builtin>,
+    pub(crate) builtin: BTreeMap<String, BuiltinDeclaration>,
     /// What agents should know of the schema, shown by `describe_database` with what it is about.
     #[serde(default)]
     #[expect(dead_code, reason = "read note by note, like the tools")]
-    pub(crate) note: Vec<Note>,
+    pub(crate) note: Vec<NoteDeclaration>,
 }
 
 /// A built-in tool: its own words for it, or whether it is served at all. One manifest says it of one tool.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Builtin {
+pub(crate) struct BuiltinDeclaration {
     /// `false`: nobody is served the tool. What the configuration has not switched on (`execute_sql`), `true` does not.
     #[schemars(with = "Option<bool>")]
     pub(crate) enabled: Option<Spanned<bool>>,
@@ -62,7 +64,7 @@ pub(crate) struct Builtin {
 /// A note on a schema, a table or a column.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Note {
+pub(crate) struct NoteDeclaration {
     /// What it is about, as SQL writes it: `social`, `social.tweet`, `social.tweet.text`, `social."My Table"`.
     #[serde(default = "missing::<String>")]
     #[schemars(with = "String", !default)]
@@ -76,7 +78,7 @@ pub(crate) struct Note {
     pub(crate) refused: Vec<String>,
 }
 
-impl Note {
+impl NoteDeclaration {
     /// Whether the file does not have this key, or it is empty, and that is all that is wrong with it.
     pub(crate) fn lacks(&self, key: &str, empty: bool) -> bool {
         empty && !self.refused.iter().any(|refused| refused == key)
@@ -86,7 +88,7 @@ impl Note {
 /// A tool.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Tool {
+pub(crate) struct ToolDeclaration {
     /// What the agent calls, best as verb_noun.
     #[serde(default = "missing::<String>")]
     #[schemars(with = "String", !default, regex(pattern = "^[a-zA-Z0-9_-]{1,64}$"))]
@@ -108,16 +110,16 @@ pub(crate) struct Tool {
     pub(crate) description: Spanned<String>,
     /// The statement; or several that run in one transaction, of which the last one's rows are the result. Required
     /// unless there is an `executor`.
-    #[serde(default = "missing::<Statements>")]
-    #[schemars(with = "OneOrSeveral")]
-    pub(crate) sql: Spanned<Statements>,
+    #[serde(default = "missing::<StatementTexts>")]
+    #[schemars(with = "OneOrMany")]
+    pub(crate) sql: Spanned<StatementTexts>,
     /// The Rust function that carries a write out, instead of `sql`, by the name under which it is registered. It needs
     /// `before`, which gives the parameters their types; `rows` and `max_rows` are its own business.
     #[schemars(with = "Option<String>", regex(pattern = "^[a-zA-Z0-9_-]{1,64}$"))]
     pub(crate) executor: Option<Spanned<String>>,
     /// How many rows the result must have, else everything is rolled back. `any` for reads, required for writes with `sql`.
-    #[schemars(with = "Option<RowsRule>")]
-    pub(crate) rows: Option<Spanned<RowsRule>>,
+    #[schemars(with = "Option<RowExpectation>")]
+    pub(crate) rows: Option<Spanned<RowExpectation>>,
     /// The most rows that a write of `some` or `any` rows may affect or return, 1 to 10000; with more, everything is
     /// rolled back. Required there: without it a wrong WHERE would reach a whole table.
     #[schemars(with = "Option<u32>", range(min = 1, max = 10000))]
@@ -147,15 +149,15 @@ pub(crate) struct Tool {
     pub(crate) meta: toml::Table,
     /// The parameters: their order gives `$1`, `$2`, ... of every statement. Their types come from the database.
     #[serde(default)]
-    pub(crate) param: Vec<Param>,
+    pub(crate) param: Vec<ParamDeclaration>,
     /// How a write is undone, or why it cannot be. Every write has one.
-    pub(crate) undo: Option<Undo>,
+    pub(crate) undo: Option<UndoDeclaration>,
     /// The keys whose values were refused.
     #[serde(skip)]
     pub(crate) refused: Vec<String>,
 }
 
-impl Tool {
+impl ToolDeclaration {
     /// Whether it is a write, or is a read. Unknown if `access` is missing or wrong.
     pub(crate) fn is(&self, writes: bool) -> bool {
         self.access.as_ref().is_some_and(|access| access.get_ref().writes() == writes)
@@ -180,7 +182,7 @@ impl Tool {
 /// A parameter.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Param {
+pub(crate) struct ParamDeclaration {
     /// Its name in the agent's arguments.
     #[serde(default = "missing::<String>")]
     #[schemars(with = "String", !default, regex(pattern = "^[a-zA-Z_][a-zA-Z0-9_]{0,63}$"))]
@@ -225,7 +227,22 @@ pub(crate) struct Param {
     pub(crate) refused: Vec<String>,
 }
 
-impl Param {
+impl ParamDeclaration {
+    /// The limits that the file declares. Limits that are not numbers are left out: `check` reports them.
+    pub(crate) fn limits(&self) -> Limits {
+        let number = |limit: &Option<serde_spanned::Spanned<toml::Value>>| {
+            limit.as_ref().and_then(|limit| json(limit.get_ref()).as_number().cloned())
+        };
+        Limits {
+            one_of: self.one_of.iter().flat_map(|values| values.get_ref()).map(json).collect(),
+            minimum: number(&self.minimum),
+            maximum: number(&self.maximum),
+            max_length: self.max_length.as_ref().map(|length| *length.get_ref()),
+            pattern: self.pattern.as_ref().map(|pattern| pattern.get_ref().clone()),
+            schema: self.schema.as_ref().map(|schema| json_object(schema.get_ref())),
+        }
+    }
+
     /// Whether the file does not have this key, or it is empty, and that is all that is wrong with it.
     pub(crate) fn lacks(&self, key: &str, empty: bool) -> bool {
         empty && !self.refused.iter().any(|refused| refused == key)
@@ -241,14 +258,14 @@ impl Param {
 /// How a write is undone: `tool` and `params`, or `irreversible`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Undo {
+pub(crate) struct UndoDeclaration {
     /// A write tool that reverses it.
     #[schemars(with = "Option<String>")]
     pub(crate) tool: Option<Spanned<String>>,
     /// That tool's arguments: `result.x` (a result column), `param.x` (a parameter) or `before.x` (a captured column).
     #[serde(default)]
     #[schemars(with = "std::collections::BTreeMap<String, String>")]
-    pub(crate) params: Named<Spanned<String>>,
+    pub(crate) params: SpannedMap<Spanned<String>>,
     /// A sentence for people.
     #[schemars(with = "Option<String>")]
     pub(crate) note: Option<Spanned<String>>,
@@ -265,9 +282,9 @@ pub(crate) struct Undo {
 
 /// A table's entries in the order of the file.
 #[derive(Debug)]
-pub(crate) struct Named<T>(pub(crate) Vec<(Spanned<String>, T)>);
+pub(crate) struct SpannedMap<T>(pub(crate) Vec<(Spanned<String>, T)>);
 
-impl<T> Default for Named<T> {
+impl<T> Default for SpannedMap<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
@@ -275,16 +292,16 @@ impl<T> Default for Named<T> {
 
 /// `sql`: the statements in the order in which they run.
 #[derive(Debug, Default)]
-pub(crate) struct Statements {
+pub(crate) struct StatementTexts {
     /// Each with its place, if they were written as an array; a single one stands where `sql` does.
     pub(crate) texts: Vec<(String, Option<std::ops::Range<usize>>)>,
 }
 
-/// Only for the format's schema: how [`Statements`] may be written.
+/// Only for the format's schema: how [`StatementTexts`] may be written.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "its derived schema is all there is to it")]
-pub(crate) enum OneOrSeveral {
+pub(crate) enum OneOrMany {
     /// One statement.
     One(String),
     /// Several statements in one transaction.
@@ -296,51 +313,67 @@ fn missing<T: Default>() -> Spanned<T> {
     Spanned::new(0..0, T::default())
 }
 
-impl<'de> Deserialize<'de> for Statements {
+impl<'de> Deserialize<'de> for StatementTexts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Shape;
         impl<'de> Visitor<'de> for Shape {
-            type Value = Statements;
+            type Value = StatementTexts;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string or an array of strings")
             }
 
-            fn visit_str<E: serde::de::Error>(self, sql: &str) -> Result<Statements, E> {
-                Ok(Statements { texts: vec![(sql.to_owned(), None)] })
+            fn visit_str<E: serde::de::Error>(self, sql: &str) -> Result<StatementTexts, E> {
+                Ok(StatementTexts { texts: vec![(sql.to_owned(), None)] })
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Statements, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<StatementTexts, A::Error> {
                 let mut texts = Vec::new();
                 while let Some(sql) = seq.next_element::<Spanned<String>>()? {
                     let span = sql.span();
                     texts.push((sql.into_inner(), Some(span)));
                 }
-                Ok(Statements { texts })
+                Ok(StatementTexts { texts })
             }
         }
         deserializer.deserialize_any(Shape)
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for SpannedMap<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Shape<T>(std::marker::PhantomData<T>);
         impl<'de, T: Deserialize<'de>> Visitor<'de> for Shape<T> {
-            type Value = Named<T>;
+            type Value = SpannedMap<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a table")
             }
 
-            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Named<T>, A::Error> {
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<SpannedMap<T>, A::Error> {
                 let mut entries = Vec::new();
                 while let Some(entry) = map.next_entry()? {
                     entries.push(entry);
                 }
-                Ok(Named(entries))
+                Ok(SpannedMap(entries))
             }
         }
         deserializer.deserialize_map(Shape(std::marker::PhantomData))
+    }
+}
+
+/// The field of the principal that `from` names, if there is such a one.
+pub(crate) fn principal_field(from: &str) -> Option<&str> {
+    from.strip_prefix("principal.").filter(|field| Principal::FIELDS.contains(field))
+}
+
+/// `param.x`, `result.x` or `before.x`.
+pub(crate) fn value_source(text: &str) -> Option<ValueSource> {
+    let (kind, name) = text.split_once('.').filter(|(_, name)| !name.is_empty())?;
+    match kind {
+        "param" => Some(ValueSource::Param(name.to_owned())),
+        "result" => Some(ValueSource::Result(name.to_owned())),
+        "before" => Some(ValueSource::Before(name.to_owned())),
+        _ => None,
     }
 }

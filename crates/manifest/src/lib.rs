@@ -1,7 +1,7 @@
 //! Manifest files to checked tool specifications.
 //!
-//! [`compile`] takes the text of every manifest and whoever can [`DescribeStatement`](types::Describe) a statement, and gives
-//! either a whole [`Catalog`] or every [`Mistake`] of every tool at once. What the database knows (types, columns,
+//! [`compile`] takes the text of every manifest and whoever can [`DescribeStatement`](types::DescribeStatement) a statement, and gives
+//! either a whole [`ToolCatalog`] or every [`Diagnostic`] of every tool at once. What the database knows (types, columns,
 //! nullability) is asked there, never declared, and never read off the SQL text.
 //!
 //! This crate opens no connection and does not know MCP; its only I/O is [`Source::read`].
@@ -14,24 +14,26 @@
 
 mod check;
 mod compile;
+mod diagnostic;
 mod file;
-mod format;
-mod mistake;
+mod infer;
+mod json_schema;
+mod missing_privileges;
 mod notes;
-mod read;
-mod schema;
+mod parse;
 mod source;
 mod spec;
+mod tool_schema;
 mod undo;
 mod value;
 
 pub use compile::{ServerNames, check_files, compile, declared_names};
-pub use format::format_schema;
-pub use mistake::{Location, Mistake, Mistakes};
-pub use schema::{decimal, enforced, envelope_schema, idempotency_key, outline, with_numbers};
+pub use diagnostic::{Diagnostic, Diagnostics, Location};
+pub use json_schema::manifest_schema;
 pub use source::Source;
 pub use spec::{
-    Access, BuiltinTool, Catalog, Limits, Note, Param, ParamSource, RowsRule, Statement, Tier, ToolSpec, Undo,
-    ValueSource,
+    Access, BuiltinTool, Limits, Note, Param, ParamSource, RowExpectation, StatementSpec, Tier, ToolCatalog, ToolSpec,
+    UndoSpec, ValueSource,
 };
+pub use tool_schema::{decimal, enforced, envelope_schema, idempotency_key, outline, with_numbers};
 pub use undo::rollback;

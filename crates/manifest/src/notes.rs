@@ -5,9 +5,9 @@
 
 use types::{DescribeError, DescribeStatement};
 
-use crate::check::{Denied, INSUFFICIENT_PRIVILEGE};
-use crate::read::NoteDraft;
-use crate::{Mistakes, Note};
+use crate::missing_privileges::{INSUFFICIENT_PRIVILEGE, MissingPrivileges};
+use crate::parse::ParsedNote;
+use crate::{Diagnostics, Note};
 
 /// What fits beside a table without hiding it.
 const MAX_CHARS: usize = 1000;
@@ -17,27 +17,27 @@ const FORMS: &str = "on names a schema, a table or a column as SQL does: social,
 
 /// The notes that are right; what is wrong with the others is noted.
 pub(crate) async fn check(
-    drafts: &[NoteDraft<'_>],
+    parsed_tools: &[ParsedNote<'_>],
     database: &impl DescribeStatement,
-    mistakes: &mut Mistakes,
-    denied: &mut Denied,
+    diagnostics: &mut Diagnostics,
+    denied: &mut MissingPrivileges,
 ) -> Vec<Note> {
     let mut notes = Vec::new();
-    for draft in drafts {
-        let Some(note) = declared(draft, mistakes) else { continue };
+    for parsed in parsed_tools {
+        let Some(note) = declared(parsed, diagnostics) else { continue };
         match database.describe(&naming(&note), &[]).await {
             Ok(_) => notes.push(note),
             Err(DescribeError::Refused { message, sqlstate, .. }) if sqlstate == INSUFFICIENT_PRIVILEGE => {
-                denied.note(draft.mistake(draft.note.on.span(), message));
+                denied.note(parsed.diagnostic(parsed.note.on.span(), message));
             }
             Err(DescribeError::Refused { message, sqlstate, hint, .. }) => {
                 let hint = hint.map(|hint| format!("; hint: {hint}")).unwrap_or_default();
                 let message = format!("on: {message} (SQLSTATE {sqlstate}){hint}");
-                mistakes.0.push(draft.mistake(draft.note.on.span(), message));
+                diagnostics.0.push(parsed.diagnostic(parsed.note.on.span(), message));
             }
             Err(DescribeError::Unavailable(why)) => {
                 let message = format!("the database could not be asked whether this exists: {why}");
-                mistakes.0.push(draft.mistake(draft.note.on.span(), message));
+                diagnostics.0.push(parsed.diagnostic(parsed.note.on.span(), message));
                 break;
             }
         }
@@ -46,17 +46,17 @@ pub(crate) async fn check(
 }
 
 /// Checks what the file alone says.
-fn declared(draft: &NoteDraft<'_>, mistakes: &mut Mistakes) -> Option<Note> {
-    let (on, text) = (&draft.note.on, draft.note.text.get_ref().trim());
-    let mut say = |span, message: &str| mistakes.0.push(draft.mistake(span, message));
-    if draft.note.lacks("text", text.is_empty()) {
-        say(draft.note.text.span(), "a note needs a text: what agents should know");
+fn declared(parsed: &ParsedNote<'_>, diagnostics: &mut Diagnostics) -> Option<Note> {
+    let (on, text) = (&parsed.note.on, parsed.note.text.get_ref().trim());
+    let mut say = |span, message: &str| diagnostics.0.push(parsed.diagnostic(span, message));
+    if parsed.note.lacks("text", text.is_empty()) {
+        say(parsed.note.text.span(), "a note needs a text: what agents should know");
     } else if text.chars().count() > MAX_CHARS {
-        say(draft.note.text.span(), "a note has at most 1000 characters");
+        say(parsed.note.text.span(), "a note has at most 1000 characters");
     }
     let mut parts = names(on.get_ref()).unwrap_or_default().into_iter();
     let (Some(schema), table, column, None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
-        if !draft.note.refused.iter().any(|key| key == "on") {
+        if !parsed.note.refused.iter().any(|key| key == "on") {
             say(on.span(), FORMS);
         }
         return None;

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use types::{PgType, ReferencedObjects, StatementShape, TableAccess};
 
-use crate::{Location, Mistake};
+use crate::{Diagnostic, Location};
 
 /// Every tool and every note of every manifest, in the order of the files and of what is in them.
 #[derive(Debug, Clone, Default)]
-pub struct Catalog {
+pub struct ToolCatalog {
     /// The tools.
     pub tools: Vec<Arc<ToolSpec>>,
     /// What operators say of the schema.
@@ -23,7 +23,7 @@ pub struct Catalog {
     /// For agents, of each manifest that has some.
     pub instructions: Vec<String>,
     /// What is not wrong, and likely not what was meant.
-    pub warnings: Vec<Mistake>,
+    pub warnings: Vec<Diagnostic>,
     /// The write tools whose tables are all tracked, so that their recorded effects undo them. Empty until the caller of
     /// [`crate::compile`] has asked the ledger.
     pub recorded: BTreeSet<String>,
@@ -53,7 +53,7 @@ pub struct Note {
     pub text: String,
 }
 
-impl Catalog {
+impl ToolCatalog {
     /// The tool of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<ToolSpec>> {
@@ -83,27 +83,27 @@ pub struct ToolSpec {
     /// `$1`, `$2`, ... of every statement, in this order.
     pub params: Vec<Param>,
     /// Captures the row images that the write is about to overwrite, in the same transaction, first.
-    pub before: Option<Statement>,
+    pub before: Option<StatementSpec>,
     /// Captures the rows as the write left them, in the same transaction, last: `before` again unless the manifest has
     /// a query of its own for it.
-    pub after: Option<Statement>,
+    pub after: Option<StatementSpec>,
     /// Run in this order in one transaction; the last one's rows are the result. Empty if there is an `executor`, else at
     /// least one.
-    pub statements: Vec<Statement>,
+    pub statements: Vec<StatementSpec>,
     /// The Rust function that carries the write out instead of statements. Whether there is one of this name is the
     /// registry's to say.
     pub executor: Option<String>,
     /// Where the manifest names it.
     pub executor_at: Option<Location>,
     /// How many result rows are right. Anything else rolls back. `One` if there is an `executor`.
-    pub rows: RowsRule,
+    pub rows: RowExpectation,
     /// The most rows that a write of any number of rows may affect or return. Anything more rolls back.
     pub max_rows: Option<u64>,
     /// The message of error `not_found` when a write of `One` or `Some` rows has none: the last statement returned no row,
     /// or, with an `executor`, `before` captured none. Without it that is a `row_count_mismatch`. 1 to 200 characters.
     pub not_found: Option<String>,
     /// How it is undone.
-    pub undo: Undo,
+    pub undo: UndoSpec,
     /// How long an identical call without an idempotency key counts as the same call.
     pub dedup_window: Duration,
     /// JSON Schema of the arguments: an object that refuses what it does not know.
@@ -126,12 +126,12 @@ impl ToolSpec {
     /// The tables that its statements touch, as far as their plans show them.
     pub fn tables(&self) -> impl Iterator<Item = &TableAccess> {
         let all = self.before.iter().chain(&self.statements).chain(&self.after);
-        all.flat_map(Statement::tables)
+        all.flat_map(StatementSpec::tables)
     }
 
     /// Those whose rows it changes, as far as plans show them.
     pub fn written_tables(&self) -> impl Iterator<Item = &TableAccess> {
-        self.statements.iter().flat_map(Statement::tables).filter(|table| table.written)
+        self.statements.iter().flat_map(StatementSpec::tables).filter(|table| table.written)
     }
 
     /// The parameters whose values are not to be kept.
@@ -190,7 +190,7 @@ pub struct Limits {
 
 /// A statement that PostgreSQL accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Statement {
+pub struct StatementSpec {
     /// As in the manifest.
     pub sql: String,
     /// `pg_type.oid` of every parameter of the tool: each statement takes all of them, used or not.
@@ -199,7 +199,7 @@ pub struct Statement {
     pub shape: StatementShape,
 }
 
-impl Statement {
+impl StatementSpec {
     /// The tables that it touches, as far as its plan shows them.
     #[must_use]
     pub fn tables(&self) -> &[TableAccess] {
@@ -212,7 +212,7 @@ impl Statement {
 
 /// How a write is undone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Undo {
+pub enum UndoSpec {
     /// A read; or a write that declares none, and is undone by its recorded changes. That these are all recorded is for the
     /// caller of [`crate::compile`] to see to.
     None,
@@ -234,7 +234,7 @@ pub enum Undo {
     },
 }
 
-impl Undo {
+impl UndoSpec {
     /// The arguments of the undo calls.
     pub fn param_names(&self) -> impl Iterator<Item = &str> {
         let params = match self {
@@ -304,7 +304,7 @@ impl Tier {
 /// How many rows the last statement may return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum RowsRule {
+pub enum RowExpectation {
     /// Exactly one; `data` is that row.
     One,
     /// None or one; `data` is that row, or empty.
@@ -315,7 +315,7 @@ pub enum RowsRule {
     Any,
 }
 
-impl RowsRule {
+impl RowExpectation {
     /// Whether this many rows are right.
     #[must_use]
     pub const fn allows(self, rows: u64) -> bool {

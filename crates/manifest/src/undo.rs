@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use types::{Rollback, UndoCall};
 
-use crate::{ToolSpec, Undo, ValueSource};
+use crate::{ToolSpec, UndoSpec, ValueSource};
 
 type Row = Map<String, Value>;
 
@@ -17,10 +17,10 @@ type Row = Map<String, Value>;
 #[must_use]
 pub fn rollback(spec: &ToolSpec, params: &Row, rows: &[Row], before: &[Row]) -> Rollback {
     match &spec.undo {
-        Undo::None if spec.access.writes() => Rollback::by_effects(),
-        Undo::None => Rollback::irreversible("This tool changes nothing, so there is nothing to undo."),
-        Undo::Irreversible { why } => Rollback::irreversible(why.as_str()),
-        Undo::Calls { tool, params: sources, for_each, note } => {
+        UndoSpec::None if spec.access.writes() => Rollback::by_effects(),
+        UndoSpec::None => Rollback::irreversible("This tool changes nothing, so there is nothing to undo."),
+        UndoSpec::Irreversible { why } => Rollback::irreversible(why.as_str()),
+        UndoSpec::Calls { tool, params: sources, for_each, note } => {
             let uses = |wanted: fn(&ValueSource) -> bool| sources.iter().any(|(_, source)| wanted(source));
             let from_result = uses(|source| matches!(source, ValueSource::Result(_)));
             if rows.is_empty() && (from_result || spec.statements.len() == 1) {
@@ -71,9 +71,9 @@ mod tests {
     use types::{ReferencedObjects, StatementShape};
 
     use super::*;
-    use crate::{Access, Location, RowsRule, Statement, Tier};
+    use crate::{Access, Location, RowExpectation, StatementSpec, Tier};
 
-    fn write(undo: Undo) -> ToolSpec {
+    fn write(undo: UndoSpec) -> ToolSpec {
         let referenced_objects = ReferencedObjects::Planned {
             schemas: Vec::new(),
             changes: true,
@@ -95,10 +95,10 @@ mod tests {
             params: Vec::new(),
             before: None,
             after: None,
-            statements: vec![Statement { sql: "..".into(), param_types: Vec::new(), shape }],
+            statements: vec![StatementSpec { sql: "..".into(), param_types: Vec::new(), shape }],
             executor: None,
             executor_at: None,
-            rows: RowsRule::Any,
+            rows: RowExpectation::Any,
             max_rows: Some(10),
             not_found: None,
             undo,
@@ -112,7 +112,7 @@ mod tests {
 
     fn calls(source: ValueSource, for_each: bool) -> ToolSpec {
         let params = vec![("id".to_owned(), source)];
-        write(Undo::Calls { tool: "unchange".into(), params, for_each, note: None })
+        write(UndoSpec::Calls { tool: "unchange".into(), params, for_each, note: None })
     }
 
     fn row(value: Value) -> Row {
@@ -171,10 +171,10 @@ mod tests {
 
     #[test]
     fn the_operators_sentences_are_passed_on() {
-        let why = rollback(&write(Undo::Irreversible { why: "Gone for good.".into() }), &Row::new(), &[], &[]);
+        let why = rollback(&write(UndoSpec::Irreversible { why: "Gone for good.".into() }), &Row::new(), &[], &[]);
         assert_eq!((why.reversible, why.note.as_str()), (false, "Gone for good."));
         let note = Some("Unlike to reverse".to_owned());
-        let spec = write(Undo::Calls { tool: "unlike".into(), params: Vec::new(), for_each: false, note });
+        let spec = write(UndoSpec::Calls { tool: "unlike".into(), params: Vec::new(), for_each: false, note });
         assert_eq!(rollback(&spec, &Row::new(), &[Row::new()], &[]).note, "Unlike to reverse");
     }
 }

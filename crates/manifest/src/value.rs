@@ -3,8 +3,6 @@
 //! What the agent's arguments are judged by judges the manifest's own values as well: the parameter's JSON Schema.
 //! Whether `"Feb 30"` is an interval is PostgreSQL's to say.
 
-use std::cmp::Ordering;
-
 use jsonschema::Validator;
 use serde_json::{Map, Number, Value, json};
 use types::{PgType, Scalar, TypeKind};
@@ -15,13 +13,13 @@ pub(crate) fn is_pattern(text: &str) -> bool {
 }
 
 /// Why the value is not what the schema takes; `None` if it is, and if the schema is none: that is named elsewhere.
-pub(crate) fn misfit(value: &Value, schema: Map<String, Value>) -> Option<String> {
-    misfit_of_own(value, closed(schema))
+pub(crate) fn validate(value: &Value, schema: Map<String, Value>) -> Option<String> {
+    validate_with(value, closed(schema))
 }
 
 /// The same for a schema of the operator's own, which is taken at its word.
-pub(crate) fn misfit_of_own(value: &Value, schema: Map<String, Value>) -> Option<String> {
-    let schema = crate::schema::enforced(&Value::Object(schema));
+pub(crate) fn validate_with(value: &Value, schema: Map<String, Value>) -> Option<String> {
+    let schema = crate::tool_schema::enforced(&Value::Object(schema));
     let validator = validator(&schema)?;
     let errors: Vec<String> = validator.iter_errors(value).map(|error| error.to_string()).collect();
     (!errors.is_empty()).then(|| errors.join("; "))
@@ -45,14 +43,6 @@ fn closed(mut schema: Map<String, Value>) -> Map<String, Value> {
         schema.insert("additionalProperties".to_owned(), false.into());
     }
     schema
-}
-
-/// Which number is larger. Exact between integers.
-pub(crate) fn compare(a: &Number, b: &Number) -> Option<Ordering> {
-    match (a.as_i64(), b.as_i64()) {
-        (Some(a), Some(b)) => Some(a.cmp(&b)),
-        _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
-    }
 }
 
 /// The type whose values a limit is about: the type below domains, and of an array its element.
@@ -116,12 +106,12 @@ pub(crate) fn json_object(table: &toml::Table) -> Map<String, Value> {
 mod tests {
     use super::*;
     use crate::Limits;
-    use crate::schema::allowed;
-    use crate::schema::examples::{array, composite, domain, enumeration, scalar};
+    use crate::tool_schema::allowed;
+    use crate::tool_schema::examples::{array, composite, domain, enumeration, scalar};
 
     /// Why the value is none of this type within these limits.
-    fn misfit_of(value: &Value, ty: &PgType, limits: &Limits) -> Option<String> {
-        misfit(value, allowed(ty, limits))
+    fn check_type(value: &Value, ty: &PgType, limits: &Limits) -> Option<String> {
+        validate(value, allowed(ty, limits))
     }
 
     #[test]
@@ -140,7 +130,7 @@ mod tests {
             (json!({"x": 1}), point.clone()),
             (json!(5), domain("positive", scalar(Scalar::Int4))),
         ] {
-            assert_eq!(misfit_of(&value, &ty, &Limits::default()), None, "{value} {}", ty.name);
+            assert_eq!(check_type(&value, &ty, &Limits::default()), None, "{value} {}", ty.name);
         }
         for (value, ty) in [
             (json!("true"), scalar(Scalar::Bool)),
@@ -156,7 +146,7 @@ mod tests {
             (json!([{"z": 1}]), array(point)),
             (json!("x"), domain("positive", scalar(Scalar::Int4))),
         ] {
-            assert!(misfit_of(&value, &ty, &Limits::default()).is_some(), "{value} {}", ty.name);
+            assert!(check_type(&value, &ty, &Limits::default()).is_some(), "{value} {}", ty.name);
         }
     }
 
@@ -164,17 +154,17 @@ mod tests {
     fn a_limit_on_an_array_holds_for_each_element() {
         let limits = Limits { max_length: Some(2), pattern: Some("^[a-z]*$".into()), ..Limits::default() };
         let texts = array(scalar(Scalar::Text));
-        assert_eq!(misfit_of(&json!(["ab", "c"]), &texts, &limits), None);
-        assert!(misfit_of(&json!(["abc"]), &texts, &limits).is_some());
-        assert!(misfit_of(&json!(["ab", "C"]), &texts, &limits).is_some());
+        assert_eq!(check_type(&json!(["ab", "c"]), &texts, &limits), None);
+        assert!(check_type(&json!(["abc"]), &texts, &limits).is_some());
+        assert!(check_type(&json!(["ab", "C"]), &texts, &limits).is_some());
         assert!(is_text(&texts));
     }
 
     #[test]
     fn limits_are_inclusive_and_exact_beyond_53_bits() {
         let limits = Limits { maximum: Some(Number::from(i64::MAX - 1)), ..Limits::default() };
-        assert_eq!(misfit_of(&json!(i64::MAX - 1), &scalar(Scalar::Int8), &limits), None);
-        assert!(misfit_of(&json!(i64::MAX), &scalar(Scalar::Int8), &limits).is_some());
+        assert_eq!(check_type(&json!(i64::MAX - 1), &scalar(Scalar::Int8), &limits), None);
+        assert!(check_type(&json!(i64::MAX), &scalar(Scalar::Int8), &limits).is_some());
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub enum ClientError {
 
 /// What a tool answered.
 #[derive(Debug, Clone)]
-pub struct ToolAnswer {
+pub struct ToolCallResult {
     /// MCP's own flag.
     pub is_error: bool,
     /// The envelope, from the structured content.
@@ -49,12 +49,12 @@ pub struct ToolAnswer {
 }
 
 /// What somebody says to a question; `None` is no answer, ever.
-type Answers = dyn Fn(&str) -> Option<UserAnswer> + Send + Sync;
+type AnswerFn = dyn Fn(&str) -> Option<UserAnswer> + Send + Sync;
 
 /// A user whom the server may ask (MCP elicitation).
-struct User(Box<Answers>);
+struct SimulatedUser(Box<AnswerFn>);
 
-impl fmt::Debug for User {
+impl fmt::Debug for SimulatedUser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("User")
     }
@@ -62,20 +62,20 @@ impl fmt::Debug for User {
 
 /// Takes in what a server says by itself.
 #[derive(Debug)]
-struct Listener {
+struct SessionHandler {
     /// How often the server has said that its tools have changed.
     tool_changes: watch::Sender<u64>,
     /// Who answers questions. Without anybody the client does not say that it can ask.
-    user: Option<User>,
+    user: Option<SimulatedUser>,
 }
 
-impl Listener {
-    fn of(user: Option<User>) -> Self {
+impl SessionHandler {
+    fn new(user: Option<SimulatedUser>) -> Self {
         Self { tool_changes: watch::Sender::new(0), user }
     }
 }
 
-impl ClientHandler for Listener {
+impl ClientHandler for SessionHandler {
     fn get_info(&self) -> ClientConfig {
         let mut capabilities = ClientCapabilities::default();
         capabilities.elicitation = self.user.is_some().then(ElicitationCapability::default);
@@ -89,7 +89,8 @@ impl ClientHandler for Listener {
         request: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let (Some(User(ask)), ElicitRequestParams::FormElicitationParams { message, .. }) = (&self.user, request)
+        let (Some(SimulatedUser(ask)), ElicitRequestParams::FormElicitationParams { message, .. }) =
+            (&self.user, request)
         else {
             return Err(ErrorData::invalid_params("this client shows forms only", None));
         };
@@ -113,7 +114,7 @@ impl ClientHandler for Listener {
 /// Which protocols a client speaks.
 #[cfg(feature = "client-http")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Era {
+pub enum ProtocolGeneration {
     /// Those to 2025-11-25: a session begins with `initialize`.
     Handshake,
     /// 2026-07-28: every request stands for itself.
@@ -123,7 +124,7 @@ pub enum Era {
 /// A session with a server: one that this client started, or over HTTP one that was there.
 #[derive(Debug)]
 pub struct Client {
-    session: RunningService<RoleClient, Listener>,
+    session: RunningService<RoleClient, SessionHandler>,
     pid: Option<u32>,
 }
 
@@ -144,13 +145,13 @@ impl Client {
         command: Command,
         user: impl Fn(&str) -> Option<UserAnswer> + Send + Sync + 'static,
     ) -> Result<Self, ClientError> {
-        Self::open(command, Some(User(Box::new(user)))).await
+        Self::open(command, Some(SimulatedUser(Box::new(user)))).await
     }
 
-    async fn open(command: Command, user: Option<User>) -> Result<Self, ClientError> {
+    async fn open(command: Command, user: Option<SimulatedUser>) -> Result<Self, ClientError> {
         let transport = TokioChildProcess::new(command).map_err(ClientError::Start)?;
         let pid = transport.id();
-        let session = Listener::of(user).serve(transport).await;
+        let session = SessionHandler::new(user).serve(transport).await;
         Ok(Self { session: session.map_err(|error| ClientError::Session(error.to_string()))?, pid })
     }
 
@@ -163,7 +164,7 @@ impl Client {
     pub async fn connect_with_user(
         url: &str,
         token: &str,
-        era: Era,
+        generation: ProtocolGeneration,
         user: impl Fn(&str) -> Option<UserAnswer> + Send + Sync + 'static,
     ) -> Result<Self, ClientError> {
         use rmcp::service::{ClientLifecycleMode, ClientServiceExt};
@@ -172,15 +173,15 @@ impl Client {
 
         let config = StreamableHttpClientTransportConfig::with_uri(url).auth_header(token);
         let transport = StreamableHttpClientTransport::from_config(config);
-        let lifecycle = match era {
-            Era::Handshake => ClientLifecycleMode::Initialize,
-            Era::Stateless => {
+        let lifecycle = match generation {
+            ProtocolGeneration::Handshake => ClientLifecycleMode::Initialize,
+            ProtocolGeneration::Stateless => {
                 ClientLifecycleMode::Discover { preferred_versions: vec![rmcp::model::ProtocolVersion::V_2026_07_28] }
             }
         };
-        let listener = Listener::of(Some(User(Box::new(user))));
-        let session = listener.serve_with_lifecycle(transport, lifecycle).await;
-        Ok(Self { session: session.map_err(|error| refused(&error))?, pid: None })
+        let handler = SessionHandler::new(Some(SimulatedUser(Box::new(user))));
+        let session = handler.serve_with_lifecycle(transport, lifecycle).await;
+        Ok(Self { session: session.map_err(|error| initialize_error(&error))?, pid: None })
     }
 
     /// How often the server has said that its tools have changed; the receiver can wait for the next time.
@@ -211,12 +212,12 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`] if there is no result; an error envelope is a result.
-    pub async fn call(&self, tool: &str, arguments: Map<String, Value>) -> Result<ToolAnswer, ClientError> {
+    pub async fn call(&self, tool: &str, arguments: Map<String, Value>) -> Result<ToolCallResult, ClientError> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let result: CallToolResult = self.session.call_tool(params).await.map_err(client_error)?;
         let text: String =
             result.content.iter().filter_map(|block| block.as_text()).map(|text| text.text.as_str()).collect();
-        Ok(ToolAnswer {
+        Ok(ToolCallResult {
             is_error: result.is_error.unwrap_or_default(),
             envelope: result.structured_content.unwrap_or_default(),
             text,
@@ -234,7 +235,7 @@ impl Client {
 
 /// Why there is no session over HTTP, to the last cause: what the server says of the token.
 #[cfg(feature = "client-http")]
-fn refused(error: &rmcp::service::ClientInitializeError) -> ClientError {
+fn initialize_error(error: &rmcp::service::ClientInitializeError) -> ClientError {
     let mut said = error.to_string();
     if let rmcp::service::ClientInitializeError::TransportError { error, .. } = error {
         let mut cause = error.error.source();

@@ -10,36 +10,36 @@ use tools::ResponsePermit;
 
 /// What all of them may weigh, in bytes of their lines: two of the longest, or a thousand short ones. What becomes of a line
 /// takes several times its length.
-pub(crate) const MAX_WEIGHT: usize = 8 << 20;
+pub(crate) const MAX_IN_FLIGHT_BYTES: usize = 8 << 20;
 
 /// What a request weighs at least, in bytes: its task, its answer.
-const MIN_WEIGHT: usize = 8 << 10;
+const MIN_REQUEST_BYTES: usize = 8 << 10;
 
 /// What a value of a request weighs, in bytes.
-const VALUE_WEIGHT: usize = 32;
+const BYTES_PER_VALUE: usize = 32;
 
 /// JSON-RPC leaves -32000 to -32099 to servers.
-const TOO_MUCH: ErrorCode = ErrorCode(-32000);
+const TOO_MANY_REQUESTS: ErrorCode = ErrorCode(-32000);
 
 /// Shared by both directions of a transport.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct InFlight {
+pub(crate) struct InFlightRequests {
     requests: Arc<Mutex<HashMap<RequestId, Request>>>,
 }
 
 #[derive(Debug, Default)]
 struct Request {
-    weight: usize,
+    bytes: usize,
     /// Of its answer, once there is one.
     room: Option<ResponsePermit>,
 }
 
-impl InFlight {
+impl InFlightRequests {
     /// Notes a message that came in, made of so many bytes and values.
     ///
     /// # Errors
     /// What a request is answered with that is too much for now.
-    pub(crate) fn received(
+    pub(crate) fn admit(
         &self,
         message: &RxJsonRpcMessage<RoleServer>,
         bytes: usize,
@@ -48,17 +48,17 @@ impl InFlight {
         let mut requests = self.requests();
         match message {
             JsonRpcMessage::Request(request) => {
-                let weight = weight(bytes, values);
-                let others: usize = requests.values().map(|request| request.weight).sum();
-                if !requests.is_empty() && others + weight > MAX_WEIGHT {
+                let bytes = request_bytes(bytes, values);
+                let others: usize = requests.values().map(|request| request.bytes).sum();
+                if !requests.is_empty() && others + bytes > MAX_IN_FLIGHT_BYTES {
                     let message = format!(
                         "{} requests of {others} bytes are under way, and this one would be too much: \
                          wait for an answer, then send it again",
                         requests.len()
                     );
-                    return Err(Box::new(ErrorData::new(TOO_MUCH, message, None)));
+                    return Err(Box::new(ErrorData::new(TOO_MANY_REQUESTS, message, None)));
                 }
-                requests.entry(request.id.clone()).or_default().weight += weight;
+                requests.entry(request.id.clone()).or_default().bytes += bytes;
             }
             JsonRpcMessage::Notification(notification) => {
                 // A request that was cancelled is never answered.
@@ -74,14 +74,14 @@ impl InFlight {
     }
 
     /// Keeps the room of an answer until it has been written; one that is not on its way any more keeps none.
-    pub(crate) fn answered(&self, id: &RequestId, room: Option<ResponsePermit>) {
+    pub(crate) fn attach_room(&self, id: &RequestId, room: Option<ResponsePermit>) {
         if let Some(request) = self.requests().get_mut(id) {
             request.room = room;
         }
     }
 
     /// Notes a message that has been written.
-    pub(crate) fn sent(&self, id: &RequestId) {
+    pub(crate) fn remove(&self, id: &RequestId) {
         self.requests().remove(id);
     }
 
@@ -91,12 +91,12 @@ impl InFlight {
 }
 
 /// What a request weighs, in bytes, that is made of so many bytes and values.
-pub(crate) fn weight(bytes: usize, values: usize) -> usize {
-    MIN_WEIGHT.max(bytes + values * VALUE_WEIGHT)
+pub(crate) fn request_bytes(bytes: usize, values: usize) -> usize {
+    MIN_REQUEST_BYTES.max(bytes + values * BYTES_PER_VALUE)
 }
 
 /// Which request a message answers.
-pub(crate) fn answers(message: &TxJsonRpcMessage<RoleServer>) -> Option<RequestId> {
+pub(crate) fn answered_id(message: &TxJsonRpcMessage<RoleServer>) -> Option<RequestId> {
     match message {
         JsonRpcMessage::Response(response) => Some(response.id.clone()),
         JsonRpcMessage::Error(error) => error.id.clone(),

@@ -3,33 +3,33 @@
 //! the network, who say with `auth` who they are; `client` is the other side, for the demo and the tests.
 //!
 //! Nothing else knows MCP, and this crate knows nothing of PostgreSQL: it hands arguments to the registry and an
-//! envelope back. A transport is a module that serves the same [`Server`].
+//! envelope back. A transport is a module that serves the same [`McpServer`].
 
-mod asking;
 pub mod auth;
-mod changes;
 mod client;
+mod elicitation;
 mod http;
 mod in_flight;
-mod lines;
+mod line_transport;
+mod list_changed;
 mod message;
-mod packed;
-mod reads;
+mod read_limiter;
 mod resources;
+mod result_encoding;
 mod server;
 mod state_codec;
 mod stdio;
 
 pub use self::http::{
-    Allowances, Check, HttpOptions, Offer, Site, Tls, TlsError, anonymous, host, origin, proxy, read_tls, resource,
-    serve_http,
+    AccountQuotas, AppState, Backend, HttpOptions, ReadinessCheck, ReloadableTls, TlsError, anonymous_identity,
+    parse_host, parse_origin, parse_proxy, read_tls, resource_uri, serve_http,
 };
-pub use asking::Asking;
-pub use auth::{Authenticator, Identity, Refusal};
+pub use auth::{AuthError, Authenticator, Identity};
 #[cfg(feature = "client-http")]
-pub use client::Era;
-pub use client::{Client, ClientError, ToolAnswer};
-pub use server::{Content, Server};
+pub use client::ProtocolGeneration;
+pub use client::{Client, ClientError, ToolCallResult};
+pub use elicitation::Elicitation;
+pub use server::{McpServer, ResultContent};
 pub use state_codec::{StateCodec, StateKey, StateKeyError};
 pub use stdio::{ServeError, serve_stdio, standard_pipes};
 pub use tools::UserAnswer;

@@ -6,7 +6,7 @@ use std::fmt;
 use rmcp::model::{ErrorCode, ErrorData, JsonRpcMessage, RequestId};
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
 use serde_json::value::RawValue;
-use types::{NotStrict, quoted};
+use types::{StrictJsonError, quoted};
 
 /// The longest message that is read, in bytes: twice what the ledger records of a call.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 4 << 20;
@@ -14,13 +14,13 @@ pub(crate) const MAX_MESSAGE_BYTES: usize = 4 << 20;
 const MAX_VALUES: usize = 70_000;
 
 /// What is answered to a text that is no message.
-pub(crate) struct Unreadable {
+pub(crate) struct ParseError {
     pub(crate) error: Box<ErrorData>,
     /// The text's own id, as far as it has one.
     pub(crate) id: Option<RequestId>,
 }
 
-impl Unreadable {
+impl ParseError {
     pub(crate) fn new(error: ErrorData, id: Option<RequestId>) -> Self {
         Self { error: Box::new(error), id }
     }
@@ -30,37 +30,37 @@ impl Unreadable {
 ///
 /// # Errors
 /// What is answered to a text that is no message.
-pub(crate) fn parse(text: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize), Unreadable> {
+pub(crate) fn parse(text: &[u8]) -> Result<(RxJsonRpcMessage<RoleServer>, usize), ParseError> {
     let values = types::check_strict_json(text, MAX_VALUES).map_err(|refused| match refused {
-        NotStrict::NoJson(error) => {
-            Unreadable::new(ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None), None)
+        StrictJsonError::NoJson(error) => {
+            ParseError::new(ErrorData::new(ErrorCode::PARSE_ERROR, format!("Parse error: {error}"), None), None)
         }
-        NotStrict::KeyTwice(_) => misshapen(text, &refused),
-        NotStrict::TooManyValues(_) => misshapen(text, &format_args!("{refused}; give many as one text")),
+        StrictJsonError::KeyTwice(_) => invalid_request(text, &refused),
+        StrictJsonError::TooManyValues(_) => invalid_request(text, &format_args!("{refused}; give many as one text")),
     })?;
     if text.first() == Some(&b'[') {
         let message = "a batch (a JSON array of messages) is not taken: send its messages one by one";
-        return Err(Unreadable::new(ErrorData::invalid_request(message, None), None));
+        return Err(ParseError::new(ErrorData::invalid_request(message, None), None));
     }
-    serde_json::from_slice(text).map(|message| (message, values)).map_err(|error| misshapen(text, &error))
+    serde_json::from_slice(text).map(|message| (message, values)).map_err(|error| invalid_request(text, &error))
 }
 
 /// The answer to JSON that is no message. What is in it besides method and id is not looked at.
-fn misshapen(text: &[u8], error: &dyn fmt::Display) -> Unreadable {
+fn invalid_request(text: &[u8], error: &dyn fmt::Display) -> ParseError {
     let fields: HashMap<String, &RawValue> = serde_json::from_slice(text).unwrap_or_default();
     let id = fields.get("id").and_then(|id| serde_json::from_str(id.get()).ok());
     let method = fields.get("method").and_then(|method| serde_json::from_str::<String>(method.get()).ok());
     match method {
-        Some(method) if id.is_some() => Unreadable::new(
+        Some(method) if id.is_some() => ParseError::new(
             ErrorData::invalid_params(format!("the params of {} cannot be read: {error}", quoted(&method)), None),
             id,
         ),
-        _ => Unreadable::new(ErrorData::invalid_request(format!("not a JSON-RPC message of MCP: {error}"), None), id),
+        _ => ParseError::new(ErrorData::invalid_request(format!("not a JSON-RPC message of MCP: {error}"), None), id),
     }
 }
 
 /// The id that an answer must have.
-pub(crate) fn id_of(message: &RxJsonRpcMessage<RoleServer>) -> Option<RequestId> {
+pub(crate) fn request_id(message: &RxJsonRpcMessage<RoleServer>) -> Option<RequestId> {
     match message {
         JsonRpcMessage::Request(request) => Some(request.id.clone()),
         _ => None,

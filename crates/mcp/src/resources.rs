@@ -5,7 +5,7 @@ use rmcp::model::{
     ReadResourceResult, Reference, Resource, ResourceContents, ResourceTemplate,
 };
 use serde_json::{Value, json};
-use tools::{Listed, Registry, Template, Typed};
+use tools::{CompletionRequest, Registry, ResourceEntry, UriTemplate};
 use types::{ErrorCode, Failure};
 
 const MIME_TYPE: &str = "application/json";
@@ -35,7 +35,7 @@ pub(crate) async fn complete(registry: &Registry, params: CompleteRequestParams)
     let Reference::Resource(reference) = params.r#ref else {
         return Err(no_prompts());
     };
-    let typed = Typed {
+    let typed = CompletionRequest {
         variable: params.argument.name,
         value: params.argument.value,
         known: params.context.and_then(|context| context.arguments).unwrap_or_default(),
@@ -54,13 +54,11 @@ pub(crate) fn no_prompts() -> ErrorData {
     ErrorData::invalid_params("this server has no prompts", None)
 }
 
-fn resource(listed: Listed) -> Resource {
-    Resource::new(listed.address.to_string(), listed.name)
-        .with_description(listed.description)
-        .with_mime_type(MIME_TYPE)
+fn resource(listed: ResourceEntry) -> Resource {
+    Resource::new(listed.uri.to_string(), listed.name).with_description(listed.description).with_mime_type(MIME_TYPE)
 }
 
-fn template(template: &Template) -> ResourceTemplate {
+fn template(template: &UriTemplate) -> ResourceTemplate {
     ResourceTemplate::new(template.uri, template.name)
         .with_title(template.title)
         .with_description(template.description)

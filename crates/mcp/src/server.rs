@@ -19,18 +19,18 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tools::{Annotations, CallResult, Caller, ProfileView, Registry, ToolInfo, UserDecision};
 use types::{ClientInfo, Envelope, Failure, Meta, Principal, trace_id};
 
-use crate::asking::{Asking, Way};
-use crate::changes::Listener;
+use crate::elicitation::{Elicitation, ElicitationMode};
+use crate::list_changed::ChangeSubscriber;
 use crate::resources;
 
-use crate::http::{Account, Exchange, ReadPlace, RecordedSession};
-use crate::in_flight::InFlight;
-use crate::packed;
-use crate::reads;
+use crate::http::{AccountUsage, ReadPermit, RecordSessionId, ResponseScope};
+use crate::in_flight::InFlightRequests;
+use crate::read_limiter;
+use crate::result_encoding;
 
 /// Where the envelope stands in a tool result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Content {
+pub enum ResultContent {
     /// As JSON text only.
     Text,
     /// As structured content only.
@@ -42,19 +42,19 @@ pub enum Content {
 
 /// Serves the tools of one profile to one principal, in one session.
 #[derive(Debug, Clone)]
-pub struct Server {
+pub struct McpServer {
     tools: ProfileView,
     principal: Principal,
     /// Names the session in records; `None` where each request says it itself, or there are none.
     session_id: Option<String>,
-    content: Content,
-    asking: Asking,
+    content: ResultContent,
+    elicitation: Elicitation,
     /// What the account may take; `None` for a client that has the server for itself.
-    account: Option<Arc<Account>>,
+    account: Option<Arc<AccountUsage>>,
     /// The requests that the transport has taken in and not answered yet.
-    pub(crate) in_flight: InFlight,
+    pub(crate) in_flight: InFlightRequests,
     /// How many calls have ended.
-    answers: watch::Sender<u64>,
+    completed_calls: watch::Sender<u64>,
     /// Cancels `session` when the last clone is gone.
     _ended: Arc<DropGuard>,
     /// Cancelled at the end of the session.
@@ -62,18 +62,18 @@ pub struct Server {
     /// Cancelled when the server stops, which is the end of the session as well.
     stop: CancellationToken,
     /// Whether the session is told of changes already.
-    is_told: Arc<AtomicBool>,
+    forwards_changes: Arc<AtomicBool>,
     /// How long reads go on after that while none of them ends.
-    last_answers: Duration,
+    grace: Duration,
 }
 
 /// A client that has closed its end: a script that pipes its questions in and reads on gets the quick answers, and no backend
 /// works for long for nobody.
-const LAST_ANSWERS: Duration = Duration::from_millis(50);
+const CLOSE_GRACE: Duration = Duration::from_millis(50);
 
 /// A server that stops while its clients are there: a proxy in front sends the next requests elsewhere, and notices nothing of
 /// those that end soon.
-const LAST_ANSWERS_TO_CLIENTS: Duration = Duration::from_secs(5);
+const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// JSON-RPC leaves -32000 to -32099 to servers.
 const STOPPED: ErrorCode = ErrorCode(-32000);
@@ -82,7 +82,7 @@ const BUSY: ErrorCode = STOPPED;
 const CANCELLED: &str = "the call was cancelled";
 
 /// The parameters of the requests that need some.
-const SHAPES: [(&str, &str); 4] = [
+const PARAM_SHAPES: [(&str, &str); 4] = [
     ("tools/call", "{\"name\": string, \"arguments\": object}"),
     ("resources/read", "{\"uri\": string}"),
     ("prompts/get", "{\"name\": string}"),
@@ -92,32 +92,32 @@ const SHAPES: [(&str, &str); 4] = [
     ),
 ];
 
-impl Server {
+impl McpServer {
     /// A server for this principal.
     #[must_use]
-    pub fn new(tools: ProfileView, principal: Principal, content: Content, asking: Asking) -> Self {
+    pub fn new(tools: ProfileView, principal: Principal, content: ResultContent, elicitation: Elicitation) -> Self {
         let session = CancellationToken::new();
-        let answers = watch::Sender::new(0);
+        let completed_calls = watch::Sender::new(0);
         Self {
             tools,
             principal,
             session_id: Some(new_session_id()),
             content,
-            asking,
+            elicitation,
             account: None,
-            in_flight: InFlight::default(),
-            answers,
+            in_flight: InFlightRequests::default(),
+            completed_calls,
             _ended: Arc::new(session.clone().drop_guard()),
             session,
             stop: CancellationToken::new(),
-            is_told: Arc::default(),
-            last_answers: LAST_ANSWERS,
+            forwards_changes: Arc::default(),
+            grace: CLOSE_GRACE,
         }
     }
 
     /// The same for a session that also ends when the server stops.
     #[must_use]
-    pub(crate) fn until(mut self, stop: &CancellationToken) -> Self {
+    pub(crate) fn stopping_with(mut self, stop: &CancellationToken) -> Self {
         self.session = stop.child_token();
         self._ended = Arc::new(self.session.clone().drop_guard());
         self.stop = stop.clone();
@@ -126,16 +126,16 @@ impl Server {
 
     /// The same for a client of this account that shares the server with others, and stays when it stops.
     #[must_use]
-    pub(crate) fn over_http(mut self, account: Arc<Account>) -> Self {
+    pub(crate) fn for_account(mut self, account: Arc<AccountUsage>) -> Self {
         self.account = Some(account);
         self.session_id = None;
-        self.last_answers = LAST_ANSWERS_TO_CLIENTS;
+        self.grace = STOP_GRACE;
         self
     }
 
     /// The same for all requests of one session.
     #[must_use]
-    pub(crate) fn of_one_session(mut self) -> Self {
+    pub(crate) fn with_session_id(mut self) -> Self {
         self.session_id = Some(new_session_id());
         self
     }
@@ -143,7 +143,7 @@ impl Server {
     /// Where a call came from: what the request says goes before what the session said.
     fn client(&self, context: &RequestContext<RoleServer>) -> ClientInfo {
         let client = context.client_info().map(|client| ClientInfo::new(&client.name, &client.version));
-        let session_id = RecordedSession::of(context).or_else(|| self.session_id.clone());
+        let session_id = RecordSessionId::of(context).or_else(|| self.session_id.clone());
         let trace_id = context.meta.get_traceparent().and_then(trace_id).map(str::to_owned);
         ClientInfo { session_id, trace_id, ..client.unwrap_or_default() }
     }
@@ -155,38 +155,38 @@ impl Server {
     ) -> Result<CallToolResponse, ErrorData> {
         // Taken once: the call ends with the tools that it began with.
         let registry = self.tools.registry();
-        let way = Asking::way(context);
-        let said = self.asking.answered(&params, &self.principal)?;
+        let mode = Elicitation::mode(context);
+        let decision = self.elicitation.decision(&params, &self.principal)?;
         let principal = Principal { client: self.client(context), ..self.principal.clone() };
-        let (mut reply, mut place) = self.reply(&registry, &params, &principal, way, said).await?;
+        let (mut reply, mut permit) = self.reply(&registry, &params, &principal, mode, decision).await?;
         if let Some(question) = reply.question.take() {
-            match way {
-                Way::Again => {
-                    return self.asking.input_required(&question, &self.principal, &params.name).map(Into::into);
+            match mode {
+                ElicitationMode::InputRequired => {
+                    return self.elicitation.input_required(&question, &self.principal, &params.name).map(Into::into);
                 }
-                Way::Within => {
-                    let asked = self.asking.ask(&question, context);
+                ElicitationMode::Inline => {
+                    let asked = self.elicitation.elicit(&question, context);
                     // At the end of the session nobody answers any more.
-                    let said = self.session.run_until_cancelled(asked).await.flatten();
-                    if said.is_some() {
-                        (reply, place) = self.reply(&registry, &params, &principal, way, said).await?;
+                    let decision = self.session.run_until_cancelled(asked).await.flatten();
+                    if decision.is_some() {
+                        (reply, permit) = self.reply(&registry, &params, &principal, mode, decision).await?;
                     }
                 }
-                Way::No => {}
+                ElicitationMode::Unsupported => {}
             }
         }
-        let mut result = self.result(&reply.envelope)?;
-        match Exchange::of(context) {
-            Some(exchange) => {
+        let mut result = self.encode(&reply.envelope)?;
+        match ResponseScope::of(context) {
+            Some(scope) => {
                 // rmcp writes it.
-                packed::complete(&mut result);
+                result_encoding::expand(&mut result);
                 if reply.room.is_some() {
                     // Other reads wait for the room as they do for a session.
-                    exchange.hold(place);
+                    scope.keep_alive(permit);
                 }
-                exchange.hold_room(reply.room);
+                scope.keep_alive_room(reply.room);
             }
-            None => self.in_flight.answered(&context.id, reply.room),
+            None => self.in_flight.attach_room(&context.id, reply.room),
         }
         Ok(result.into())
     }
@@ -196,9 +196,9 @@ impl Server {
         registry: &Arc<Registry>,
         params: &CallToolRequestParams,
         principal: &Principal,
-        way: Way,
-        said: Option<UserDecision>,
-    ) -> Result<(CallResult, Option<ReadPlace>), ErrorData> {
+        mode: ElicitationMode,
+        decision: Option<UserDecision>,
+    ) -> Result<(CallResult, Option<ReadPermit>), ErrorData> {
         let name = &params.name;
         let Some(info) = registry.info(name) else {
             let known: Vec<&str> = registry.infos().map(|info| info.name.as_str()).collect();
@@ -212,31 +212,32 @@ impl Server {
             Ok((CallResult { envelope, room: None, question: None }, None))
         };
         let account = self.account.as_deref().filter(|_| info.hints.read_only);
-        let place = match reads::place(account).await {
-            Ok(place) => place,
+        let permit = match read_limiter::acquire(account).await {
+            Ok(permit) => permit,
             Err(failure) => return refused(failure),
         };
         let arguments = params.arguments.clone().unwrap_or_default();
-        let caller = Caller { principal: principal.clone(), asks_user: way != Way::No, said };
+        let caller =
+            Caller { principal: principal.clone(), asks_user: mode != ElicitationMode::Unsupported, said: decision };
         let calling = registry.call(name, arguments, caller);
-        match reads::in_time(place.as_ref(), calling).await {
-            Some(reply) => reply.map(|reply| (reply, place)).ok_or_else(|| ErrorData::internal_error("no tool", None)),
-            None => refused(reads::waited_too_long()),
+        match read_limiter::within_deadline(permit.as_ref(), calling).await {
+            Some(reply) => reply.map(|reply| (reply, permit)).ok_or_else(|| ErrorData::internal_error("no tool", None)),
+            None => refused(read_limiter::timed_out()),
         }
     }
 
     /// Ends when the client has closed its end, or the server stops, and no call has ended for a while: what those are told that
     /// are cut off.
-    async fn deserted(&self) -> ErrorData {
-        let mut answers = self.answers.subscribe();
+    async fn client_closed(&self) -> ErrorData {
+        let mut completed_calls = self.completed_calls.subscribe();
         self.session.cancelled().await;
-        while tokio::time::timeout(self.last_answers, answers.changed()).await.is_ok_and(|sent| sent.is_ok()) {}
-        self.cut_off("the call was cancelled: the client closed its end")
+        while tokio::time::timeout(self.grace, completed_calls.changed()).await.is_ok_and(|sent| sent.is_ok()) {}
+        self.cancelled_error("the call was cancelled: the client closed its end")
     }
 
     /// What a call is told that ends without its own answer: this, unless it is the server that ends. rmcp takes that for a cancel
     /// on standard input and output.
-    fn cut_off(&self, otherwise: &'static str) -> ErrorData {
+    fn cancelled_error(&self, otherwise: &'static str) -> ErrorData {
         if self.stop.is_cancelled() {
             let message = "the server is stopping, and this call was cut off before its answer: send the same call again \
                 (a write that was under way is not made twice)";
@@ -246,7 +247,7 @@ impl Server {
     }
 
     /// Asks the registry, unless the client takes the request back or goes away: dropping it frees its backend.
-    async fn ask<T>(
+    async fn ask_registry<T>(
         &self,
         context: &RequestContext<RoleServer>,
         question: impl AsyncFnOnce(&Registry) -> Result<T, ErrorData>,
@@ -254,22 +255,22 @@ impl Server {
         let registry = self.tools.registry();
         let answered = async {
             let refused = |failure: Failure| ErrorData::new(BUSY, failure.message, None);
-            let place = reads::place(self.account.as_deref()).await.map_err(refused)?;
-            let answer = reads::in_time(place.as_ref(), question(&registry)).await;
-            answer.unwrap_or_else(|| Err(refused(reads::waited_too_long())))
+            let permit = read_limiter::acquire(self.account.as_deref()).await.map_err(refused)?;
+            let answer = read_limiter::within_deadline(permit.as_ref(), question(&registry)).await;
+            answer.unwrap_or_else(|| Err(refused(read_limiter::timed_out())))
         };
         tokio::select! {
             answer = answered => answer,
-            () = context.ct.cancelled() => Err(self.cut_off(CANCELLED)),
-            () = gone(Exchange::of(context)) => Err(self.cut_off(CANCELLED)),
-            ended = self.deserted() => Err(ended),
+            () = context.ct.cancelled() => Err(self.cancelled_error(CANCELLED)),
+            () = client_gone(ResponseScope::of(context)) => Err(self.cancelled_error(CANCELLED)),
+            ended = self.client_closed() => Err(ended),
         }
     }
 
-    fn result(&self, envelope: &Envelope) -> Result<CallToolResult, ErrorData> {
+    fn encode(&self, envelope: &Envelope) -> Result<CallToolResult, ErrorData> {
         let text =
             serde_json::to_string(envelope).map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-        Ok(packed::pack(text, envelope.is_success(), self.content))
+        Ok(result_encoding::encode_result(text, envelope.is_success(), self.content))
     }
 }
 
@@ -279,18 +280,18 @@ pub(crate) fn new_session_id() -> String {
 }
 
 /// Ends when whoever waits for this answer has gone. Clients of a pipe say so.
-async fn gone(exchange: Option<&Exchange>) {
-    match exchange {
-        Some(exchange) => exchange.deserted().await,
+async fn client_gone(scope: Option<&ResponseScope>) {
+    match scope {
+        Some(scope) => scope.client_gone().await,
         None => std::future::pending().await,
     }
 }
 
 /// A client refuses an answer without structured content where there is an output schema.
-fn tool(info: &ToolInfo, content: Content) -> Tool {
+fn describe_tool(info: &ToolInfo, content: ResultContent) -> Tool {
     let mut tool = Tool::new(info.name.clone(), info.full_description(), Arc::new(info.input_schema.clone()));
     tool.title.clone_from(&info.title);
-    tool.output_schema = (content != Content::Text).then(|| Arc::new(info.output_schema.clone()));
+    tool.output_schema = (content != ResultContent::Text).then(|| Arc::new(info.output_schema.clone()));
     let annotations = ToolAnnotations::new().read_only(info.hints.read_only).open_world(false);
     // The others mean nothing of a tool that changes nothing.
     tool.annotations = Some(match info.hints {
@@ -301,7 +302,7 @@ fn tool(info: &ToolInfo, content: Content) -> Tool {
     tool
 }
 
-impl ServerHandler for Server {
+impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
@@ -322,7 +323,7 @@ impl ServerHandler for Server {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let registry = self.tools.registry();
-        Ok(ListToolsResult::with_all_items(registry.infos().map(|info| tool(info, self.content)).collect()))
+        Ok(ListToolsResult::with_all_items(registry.infos().map(|info| describe_tool(info, self.content)).collect()))
     }
 
     async fn call_tool(
@@ -330,17 +331,17 @@ impl ServerHandler for Server {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let exchange = Exchange::of(&context).cloned();
+        let scope = ResponseScope::of(&context).cloned();
         let only_reads = self.tools.registry().info(&params.name).is_some_and(|info| info.hints.read_only);
         tokio::select! {
             result = self.call(&context, params) => {
-                self.answers.send_modify(|count| *count += 1);
+                self.completed_calls.send_modify(|count| *count += 1);
                 result
             }
             // Dropping the call frees its backend; a write goes on to its recorded end.
-            () = context.ct.cancelled() => Err(self.cut_off(CANCELLED)),
-            () = gone(exchange.as_ref()), if only_reads => Err(self.cut_off(CANCELLED)),
-            ended = self.deserted(), if only_reads => Err(ended),
+            () = context.ct.cancelled() => Err(self.cancelled_error(CANCELLED)),
+            () = client_gone(scope.as_ref()), if only_reads => Err(self.cancelled_error(CANCELLED)),
+            ended = self.client_closed(), if only_reads => Err(ended),
         }
     }
 
@@ -350,7 +351,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let cursor = params.and_then(|params| params.cursor);
-        self.ask(&context, async |registry| resources::list(registry, cursor.as_deref()).await).await
+        self.ask_registry(&context, async |registry| resources::list(registry, cursor.as_deref()).await).await
     }
 
     async fn list_resource_templates(
@@ -366,7 +367,7 @@ impl ServerHandler for Server {
         params: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        self.ask(&context, async |registry| resources::read(registry, &params.uri).await).await.map(Into::into)
+        self.ask_registry(&context, async |registry| resources::read(registry, &params.uri).await).await.map(Into::into)
     }
 
     async fn complete(
@@ -374,7 +375,7 @@ impl ServerHandler for Server {
         params: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        self.ask(&context, async |registry| resources::complete(registry, params).await).await
+        self.ask_registry(&context, async |registry| resources::complete(registry, params).await).await
     }
 
     async fn list_prompts(
@@ -396,12 +397,12 @@ impl ServerHandler for Server {
     /// A session with a handshake is told of every change until it ends.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         // A client may say that it is ready as often as it likes.
-        if self.is_told.swap(true, Ordering::Relaxed) {
+        if self.forwards_changes.swap(true, Ordering::Relaxed) {
             return;
         }
         let (mut tools, ended, peer) = (self.tools.clone(), self.session.clone(), context.peer);
         tokio::spawn(async move {
-            ended.run_until_cancelled(Listener::Session(peer).told(&mut tools)).await;
+            ended.run_until_cancelled(ChangeSubscriber::Session(peer).forward_changes(&mut tools)).await;
         });
     }
 
@@ -412,9 +413,9 @@ impl ServerHandler for Server {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let mut tools = self.tools.clone();
-        let listener = Listener::Subscription(context.sink());
+        let subscriber = ChangeSubscriber::Subscription(context.sink());
         tokio::select! {
-            () = listener.told(&mut tools) => {}
+            () = subscriber.forward_changes(&mut tools) => {}
             () = context.cancelled() => {}
             // Nothing waits for a subscription at the end.
             () = self.session.cancelled() => {}
@@ -428,7 +429,7 @@ impl ServerHandler for Server {
         request: CustomRequest,
         _: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        match SHAPES.iter().find(|(method, _)| *method == request.method) {
+        match PARAM_SHAPES.iter().find(|(method, _)| *method == request.method) {
             Some((method, shape)) => Err(ErrorData::invalid_params(format!("{method} takes {shape}"), None)),
             None => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None)),
         }

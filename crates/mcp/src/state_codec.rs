@@ -37,7 +37,7 @@ impl StateCodec {
     ///
     /// # Errors
     /// [`StateKeyError`].
-    pub fn of_this_process() -> Result<Self, StateKeyError> {
+    pub fn ephemeral() -> Result<Self, StateKeyError> {
         let halves = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()].map(uuid::Uuid::into_bytes);
         let key = halves.concat();
         Self::new("process", vec![StateKey { id: "process".to_owned(), key }])

@@ -5,8 +5,8 @@ use rmcp::service::QuitReason;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use crate::Server;
-use crate::lines::Lines;
+use crate::McpServer;
+use crate::line_transport::LineTransport;
 
 /// Why serving ended early.
 #[derive(Debug, thiserror::Error)]
@@ -30,10 +30,10 @@ pub fn standard_pipes() -> (impl AsyncRead + Send + Unpin + 'static, impl AsyncW
 ///
 /// # Errors
 /// [`ServeError`] if no session came about or the serving task died.
-pub async fn serve_stdio(server: Server, stop: CancellationToken) -> Result<(), ServeError> {
+pub async fn serve_stdio(server: McpServer, stop: CancellationToken) -> Result<(), ServeError> {
     let (input, output) = standard_pipes();
-    let server = server.until(&stop);
-    let transport = Lines::new(input, output, server.in_flight.clone(), server.session.clone());
+    let server = server.stopping_with(&stop);
+    let transport = LineTransport::new(input, output, server.in_flight.clone(), server.session.clone());
     let running = match server.serve_with_ct(transport, stop).await {
         Ok(running) => running,
         // A client that goes away before it says anything has done nothing wrong.

@@ -1,34 +1,44 @@
 //! The handle of a running cluster: start or attach, crash and restart, leave and stop.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::binaries::{Binaries, Version};
+use crate::binaries::Binaries;
+use crate::cluster_dir::{ClusterDir, PORT, is_private_to};
 use crate::error::Error;
 use crate::initdb;
-use crate::launch::{self, READY_LIMIT, Running};
+use crate::launch::{self, READY_LIMIT, ServerProcess};
 use crate::options::Options;
-use crate::place::{PORT, Place, is_private_to};
-use crate::postmaster::{self, Found};
+use crate::postmaster::{self, ServerState};
 use crate::process::{self, wait_until};
 use crate::progress::Progress;
-use crate::users::{self, User};
-use crate::watcher::Watcher;
+use crate::reaper::Reaper;
+use crate::version::Version;
 
-/// A PostgreSQL server that answers, and our stake in it. Dropping the last stake stops the server; that blocks until it has
-/// stopped, for at most some 20 seconds. A process that is killed, or that never drops it, is replaced by a watcher.
+/// A PostgreSQL server that accepts connections, and our use of it. Dropping the last use stops the server and blocks until
+/// it has stopped, for at most 20 seconds. A temporary cluster of a process that was killed, or that never drops the
+/// handle, is removed by its reaper process. The server of a persistent one stays until the next user attaches to it and leaves.
 #[derive(Debug)]
 pub struct Cluster {
-    place: Place,
+    dir: ClusterDir,
     binaries: Binaries,
     settings: Vec<(String, String)>,
-    running: Mutex<Running>,
+    running: Mutex<ServerProcess>,
     attached: bool,
-    /// Both are there until the end, and taken by it.
-    stake: Option<(User, Watcher)>,
+    /// Present until [`Cluster::leave`] takes it.
+    registration: Option<Registration>,
+}
+
+/// The marks of a process that uses a cluster.
+#[derive(Debug)]
+struct Registration {
+    in_use: File,
+    /// For a temporary cluster.
+    reaper: Option<Reaper>,
 }
 
 impl Cluster {
@@ -37,17 +47,24 @@ impl Cluster {
     /// up to a minute if the binaries must be fetched; do not call it on an async thread.
     pub fn start(options: Options, progress: &mut dyn FnMut(Progress)) -> Result<Self, Error> {
         let begun = Instant::now();
-        let place = Place::open(&options)?;
-        let started = start_at(&place, &options, progress);
+        let dir = ClusterDir::open(&options)?;
+        let started = start_at(&dir, &options, progress);
         match started {
-            Ok((stake, binaries, running, attached)) => {
+            Ok((registration, binaries, running, attached)) => {
                 progress(Progress::Ready { elapsed: begun.elapsed() });
                 let running = Mutex::new(running);
-                Ok(Self { place, binaries, settings: options.settings, running, attached, stake: Some(stake) })
+                Ok(Self {
+                    dir,
+                    binaries,
+                    settings: options.settings,
+                    running,
+                    attached,
+                    registration: Some(registration),
+                })
             }
             Err(error) => {
-                if place.is_temporary() {
-                    place.remove();
+                if dir.is_temporary() {
+                    dir.remove();
                 }
                 Err(error)
             }
@@ -70,27 +87,27 @@ impl Cluster {
         PORT
     }
 
-    /// The server's version, as it says itself.
+    /// The server's version, as it reported it at login.
     pub fn version(&self) -> Version {
         Version::parse(&self.running().version).unwrap_or(self.binaries.version())
     }
 
     /// The process id of the postmaster; of the last one, if it is down.
     pub fn pid(&self) -> i32 {
-        match postmaster::look_at(&self.place.data()) {
-            Found::Alive(lock) => lock.pid,
+        match postmaster::server_state(&self.dir.data()) {
+            ServerState::Alive(lock) => lock.pid,
             _ => self.running().pid,
         }
     }
 
-    /// What the server writes its log to.
+    /// The path of the server's log.
     pub fn log_path(&self) -> PathBuf {
-        self.place.log()
+        self.dir.log()
     }
 
     /// The data folder.
     pub fn data_dir(&self) -> PathBuf {
-        self.place.data()
+        self.dir.data()
     }
 
     /// The programs that go with the server.
@@ -98,147 +115,147 @@ impl Cluster {
         &self.binaries
     }
 
-    /// Whether the server already ran when we came.
+    /// Whether the server was already running when this process attached to it.
     pub fn attached(&self) -> bool {
         self.attached
     }
 
-    /// Whether a postmaster of this cluster lives, ready or not.
+    /// Whether a postmaster of this cluster runs, ready or not.
     pub fn is_alive(&self) -> bool {
-        matches!(postmaster::look_at(&self.place.data()), Found::Alive(_))
+        matches!(postmaster::server_state(&self.dir.data()), ServerState::Alive(_))
     }
 
-    /// Kills the postmaster with SIGKILL, as the system does when memory runs out, and waits until that process is gone.
-    /// Its children notice by themselves, sooner or later; `restart` deals with those that do not.
+    /// Kills the postmaster with SIGKILL, as the system does when memory runs out, and waits until that process has ended.
+    /// Its children end later by themselves; `restart` ends those that do not.
     pub fn kill9(&self) -> Result<(), Error> {
-        let _lock = self.place.lock()?;
-        end(&self.place, &[(Signal::SIGKILL, Duration::from_secs(5))])
+        let _lock = self.dir.lock()?;
+        end(&self.dir, &[(Signal::SIGKILL, Duration::from_secs(5))])
     }
 
     /// Stops the server at once and without a checkpoint (SIGQUIT): the next start recovers as after a crash.
     pub fn stop_immediate(&self) -> Result<(), Error> {
-        let _lock = self.place.lock()?;
-        end(&self.place, &IMMEDIATE)
+        let _lock = self.dir.lock()?;
+        end(&self.dir, &IMMEDIATE)
     }
 
-    /// Brings the server up again on the same socket: after a crash, or after a fast stop if it runs. Other processes
-    /// that use the cluster find it again, too.
+    /// Starts the server again on the same socket, after a fast stop if it runs. Other processes that use the cluster can
+    /// connect again, too.
     pub fn restart(&self) -> Result<(), Error> {
-        let _lock = self.place.lock()?;
-        end(&self.place, &FAST)?;
-        let running = start_server(&self.place, &self.binaries, &self.settings)?;
+        let _lock = self.dir.lock()?;
+        end(&self.dir, &FAST)?;
+        let running = start_server(&self.dir, &self.binaries, &self.settings)?;
         *self.running() = running;
         Ok(())
     }
 
-    /// Gives up our stake; if it was the last one the server is stopped, and a temporary cluster removed. Dropping does
-    /// the same without telling what went wrong.
+    /// Ends this process's use of the cluster. The last user stops the server and removes a temporary cluster. Dropping the
+    /// handle does the same and discards errors.
     pub fn stop(mut self) -> Result<(), Error> {
         self.leave()
     }
 
     fn leave(&mut self) -> Result<(), Error> {
-        let Some((user, watcher)) = self.stake.take() else { return Ok(()) };
-        // If this fails, dropping the watcher undismissed makes it do the same.
-        let lock = self.place.lock()?;
-        let stopped = if user.others().is_empty() {
-            end_with_children(&self.place, if self.place.is_temporary() { &IMMEDIATE } else { &FAST })
-        } else {
-            Ok(())
+        let Some(Registration { in_use, reaper }) = self.registration.take() else { return Ok(()) };
+        // On failure, dropping the reaper without dismissing it makes it do the same.
+        let lock = self.dir.lock()?;
+        drop(in_use);
+        let stopped = match self.dir.register_use(true)? {
+            Some(_last_user) => end_with_children(&self.dir, if self.dir.is_temporary() { &IMMEDIATE } else { &FAST }),
+            None => Ok(()),
         };
-        drop(user);
-        watcher.dismiss();
-        if self.place.is_temporary() {
-            self.place.remove();
+        if let Some(reaper) = reaper {
+            reaper.dismiss();
+            self.dir.remove();
         }
         drop(lock);
         stopped
     }
 
-    fn running(&self) -> MutexGuard<'_, Running> {
+    fn running(&self) -> MutexGuard<'_, ServerProcess> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        let _nobody_to_tell = self.leave();
+        // A drop has no caller to report an error to; `stop` has.
+        let _error = self.leave();
     }
 }
 
 type Signals = [(Signal, Duration)];
 
-/// Sessions are cut off, a checkpoint is written.
+/// Terminates sessions and writes a checkpoint.
 const FAST: [(Signal, Duration); 3] = [
     (Signal::SIGINT, Duration::from_secs(10)),
     (Signal::SIGQUIT, Duration::from_secs(5)),
     (Signal::SIGKILL, Duration::from_secs(5)),
 ];
 
-/// No checkpoint.
+/// Terminates sessions without a checkpoint.
 const IMMEDIATE: [(Signal, Duration); 2] =
     [(Signal::SIGQUIT, Duration::from_secs(5)), (Signal::SIGKILL, Duration::from_secs(5))];
 
-type Started = ((User, Watcher), Binaries, Running, bool);
+type Started = (Registration, Binaries, ServerProcess, bool);
 
-fn start_at(place: &Place, options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Started, Error> {
-    // Before the lock, because it may take long; what it depends on is looked at again below.
-    let major = if options.fresh { None } else { place.data_major()? };
-    let binaries = options.search.find(place.account(), major, progress)?;
+fn start_at(dir: &ClusterDir, options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Started, Error> {
+    // Before the lock, because it may take long; `bring_up` checks the version of the data again.
+    let major = if options.fresh { None } else { dir.data_major()? };
+    let binaries = options.search.find(dir.account(), major, progress)?;
     progress(Progress::Using {
         version: binaries.version(),
         bindir: binaries.bindir().to_path_buf(),
         found: binaries.found().to_owned(),
     });
-    let lock = place.lock()?;
-    let user = User::register(&place.home().join("users"))?;
-    let watcher = Watcher::start(place, &user)?;
-    users::wait_for_announced_stops(place.home());
-    match bring_up(place, &user, &binaries, options, progress) {
-        Ok((running, attached)) => {
-            drop(lock);
-            Ok(((user, watcher), binaries, running, attached))
-        }
+    let _lock = dir.lock()?;
+    let in_use = || Error::InUse { folder: dir.home().to_path_buf() };
+    if options.fresh {
+        // Released at once: the start lock keeps other processes out.
+        drop(dir.register_use(true)?.ok_or_else(in_use)?);
+    }
+    let registration = Registration {
+        in_use: dir.register_use(false)?.ok_or_else(in_use)?,
+        reaper: dir.is_temporary().then(|| Reaper::start(dir)).transpose()?,
+    };
+    let brought_up = bring_up(dir, &binaries, options, progress);
+    match brought_up {
+        Ok((running, attached)) => Ok((registration, binaries, running, attached)),
         Err(error) => {
-            drop(user);
-            watcher.dismiss();
+            if let Some(reaper) = registration.reaper {
+                reaper.dismiss();
+            }
             Err(error)
         }
     }
 }
 
-/// Attaches, or makes the data and starts the server. Under the start lock.
+/// Attaches to a running server, or makes the data and starts one. Under the start lock.
 fn bring_up(
-    place: &Place,
-    user: &User,
+    dir: &ClusterDir,
     binaries: &Binaries,
     options: &Options,
     progress: &mut dyn FnMut(Progress),
-) -> Result<(Running, bool), Error> {
+) -> Result<(ServerProcess, bool), Error> {
     if options.fresh {
-        let pids = user.others();
-        if !pids.is_empty() {
-            return Err(Error::InUse { folder: place.home().to_path_buf(), pids });
-        }
-        end(place, &IMMEDIATE)?;
-        launch::clear_the_way(place)?;
-        place.remove_data()?;
-    } else if let Some(running) = attach(place)? {
+        end(dir, &IMMEDIATE)?;
+        launch::remove_dead_server(dir)?;
+        dir.remove_data()?;
+    } else if let Some(running) = attach(dir)? {
         progress(Progress::Attached { pid: running.pid });
         return Ok((running, true));
     }
-    place.remove_leftovers();
-    match place.data_major()? {
+    dir.remove_partial_data();
+    match dir.data_major()? {
         None => {
-            progress(Progress::Initializing { data: place.data() });
+            progress(Progress::Initializing { data: dir.data() });
             match &options.copy_of {
-                Some(folder) => initdb::copy(place, folder)?,
-                None => initdb::initialize(place, binaries)?,
+                Some(folder) => initdb::copy(dir, folder)?,
+                None => initdb::initialize(dir, binaries)?,
             }
         }
         Some(data_major) if data_major != binaries.version().major => {
             return Err(Error::VersionMismatch {
-                data: place.data(),
+                data: dir.data(),
                 data_major,
                 available: binaries.version(),
                 bindir: binaries.bindir().to_path_buf(),
@@ -247,59 +264,59 @@ fn bring_up(
         Some(_) => {}
     }
     progress(Progress::Starting);
-    Ok((start_server(place, binaries, &options.settings)?, false))
+    Ok((start_server(dir, binaries, &options.settings)?, false))
 }
 
-/// The server that already serves this data, once it answers; `None` if there is none, or if it ended meanwhile.
-fn attach(place: &Place) -> Result<Option<Running>, Error> {
+/// The server that already runs on this data, once it answers; `None` if there is none, or if it ended meanwhile.
+fn attach(dir: &ClusterDir) -> Result<Option<ServerProcess>, Error> {
     let mut running = None;
     let settled = wait_until(READY_LIMIT, || {
-        running = launch::answering(place);
-        running.is_some() || !matches!(postmaster::look_at(&place.data()), Found::Alive(_))
+        running = launch::answering(dir);
+        running.is_some() || !matches!(postmaster::server_state(&dir.data()), ServerState::Alive(_))
     });
     match running {
-        // Whoever owns the socket's folder could sit behind the socket.
-        Some(running) if !is_private_to(&running.socket_dir, place.account()) => {
+        // The owner of the socket's folder could have put another program behind the socket.
+        Some(running) if !is_private_to(&running.socket_dir, dir.account()) => {
             let reason = format!("listens in {}, which others can enter", running.socket_dir.display());
-            Err(launch::did_not_start(place, reason, u64::MAX))
+            Err(launch::did_not_start(dir, reason, u64::MAX))
         }
         None if !settled => {
             let reason = format!("runs, but did not answer within {} s", READY_LIMIT.as_secs());
-            Err(launch::did_not_start(place, reason, 0))
+            Err(launch::did_not_start(dir, reason, 0))
         }
         running => Ok(running),
     }
 }
 
-fn start_server(place: &Place, binaries: &Binaries, settings: &[(String, String)]) -> Result<Running, Error> {
-    launch::clear_the_way(place)?;
-    launch::write_configuration(place, settings)?;
-    launch::launch(place, binaries)
+fn start_server(dir: &ClusterDir, binaries: &Binaries, settings: &[(String, String)]) -> Result<ServerProcess, Error> {
+    launch::remove_dead_server(dir)?;
+    launch::write_configuration(dir, settings)?;
+    launch::launch(dir, binaries)
 }
 
-/// Ends the server, and what it left behind if it did not end in order. Under the start lock.
-fn end_with_children(place: &Place, signals: &Signals) -> Result<(), Error> {
-    end(place, signals)?;
-    match postmaster::look_at(&place.data()) {
-        Found::Stale(lock) if !process::end_children_of_cluster(place.cluster_name(), &place.data()) => {
+/// Ends the server, and its children if it did not end in order. Under the start lock.
+fn end_with_children(dir: &ClusterDir, signals: &Signals) -> Result<(), Error> {
+    end(dir, signals)?;
+    match postmaster::server_state(&dir.data()) {
+        ServerState::Stale(lock) if !process::end_children_of_cluster(dir.cluster_name(), &dir.data()) => {
             Err(Error::DidNotStop { pid: lock.pid })
         }
         _ => Ok(()),
     }
 }
 
-/// Ends the server, if there is one, with one signal after the other. Under the start lock.
-fn end(place: &Place, signals: &Signals) -> Result<(), Error> {
-    let data = place.data();
+/// Ends the server, if one runs, with one signal after the other. Under the start lock.
+fn end(dir: &ClusterDir, signals: &Signals) -> Result<(), Error> {
+    let data = dir.data();
     for (signal, limit) in signals {
-        let Found::Alive(lock) = postmaster::look_at(&data) else { return Ok(()) };
+        let ServerState::Alive(lock) = postmaster::server_state(&data) else { return Ok(()) };
         process::send(lock.pid, *signal);
         if wait_until(*limit, || !process::runs(lock.pid)) {
             return Ok(());
         }
     }
-    match postmaster::look_at(&data) {
-        Found::Alive(lock) => Err(Error::DidNotStop { pid: lock.pid }),
+    match postmaster::server_state(&data) {
+        ServerState::Alive(lock) => Err(Error::DidNotStop { pid: lock.pid }),
         _ => Ok(()),
     }
 }

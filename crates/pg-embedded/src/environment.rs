@@ -1,10 +1,11 @@
-//! What other programs see of our environment: what each needs, by name. Connection strings, keys and tokens stay here.
+//! The environment of child processes: for each program a list of the variables that it needs. Connection strings, keys
+//! and tokens are on no list.
 
 use std::env;
 use std::path::Path;
 use std::process::Command;
 
-/// For every program: where programs and libraries are, temporary files, time zones and locales that are not the system's.
+/// For every program: paths of programs, libraries and temporary files, time zones and locales.
 const COMMON: [&str; 8] = [
     "PATH",
     "TMPDIR",
@@ -16,7 +17,7 @@ const COMMON: [&str; 8] = [
     "LOCALE_ARCHIVE",
 ];
 
-/// For a package client: its configuration, its cache, and the way to its registry.
+/// For a package manager: its configuration, its cache and its proxies.
 const PACKAGE_CLIENT: [&str; 25] = [
     "HOME",
     "USER",
@@ -45,26 +46,27 @@ const PACKAGE_CLIENT: [&str; 25] = [
     "PYENV_VERSION",
 ];
 
-/// For `npm`, besides what its own settings begin with.
+/// For `npm`, besides the variables that begin with one of [`NPM_SETTINGS`].
 const NPM: [&str; 4] = ["NODE_EXTRA_CA_CERTS", "NODE_OPTIONS", "NPM_TOKEN", "NODE_AUTH_TOKEN"];
 
-/// How the settings of a package client begin. They may hold the client's own password for its registry, and are for it alone.
+/// Prefixes of a package manager's own settings. They may contain its password for the registry, so no other program gets
+/// them.
 const NPM_SETTINGS: [&str; 2] = ["npm_config_", "NPM_CONFIG_"];
 const PIP_SETTINGS: [&str; 1] = ["PIP_"];
 
-/// A program that needs nothing of ours but where things are.
+/// A command for a program that needs the common variables only.
 pub(crate) fn plain(program: impl AsRef<Path>) -> Command {
     command(program.as_ref(), |name| COMMON.contains(&name))
 }
 
-/// `npm`.
+/// A command that runs `npm`.
 pub(crate) fn npm() -> Command {
     command("npm".as_ref(), |name| {
         is_for_clients(name) || NPM.contains(&name) || NPM_SETTINGS.iter().any(|start| name.starts_with(start))
     })
 }
 
-/// The `pip` of `python3`.
+/// A command that runs the `pip` of `python3`.
 pub(crate) fn pip() -> Command {
     let is_given = |name: &str| is_for_clients(name) || PIP_SETTINGS.iter().any(|start| name.starts_with(start));
     let mut command = command("python3".as_ref(), is_given);

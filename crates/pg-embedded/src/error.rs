@@ -1,10 +1,10 @@
-//! What can go wrong; each message names the thing and the way out.
+//! Errors of a cluster. Each message names the cause and a remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::binaries::Version;
+use crate::version::Version;
 
 /// Why a cluster could not be started, restarted or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -13,11 +13,11 @@ pub enum Error {
     /// A file or folder could not be read, made or changed.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What was tried, as a verb: "create", "read".
+        /// The action as a verb: "create", "read".
         action: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the operating system.
         source: io::Error,
     },
 
@@ -29,18 +29,18 @@ pub enum Error {
     Bindir {
         /// The value of the variable.
         dir: PathBuf,
-        /// What is wrong with it.
+        /// Why it is not usable.
         reason: String,
     },
 
-    /// Nothing installed, and no package client could deliver one.
+    /// No PostgreSQL is installed, and no package manager could fetch one.
     #[error(
         "no PostgreSQL 14 or later was found on this machine{}; {install}, or set COUNTERSIGN_PG_BINDIR to the \
              folder that holds initdb and postgres",
         tried_text(tried)
     )]
     NoPostgres {
-        /// What was tried, and why each did not do.
+        /// Each source that was tried and the reason why it failed.
         tried: Vec<String>,
         /// How PostgreSQL is installed on this system.
         install: &'static str,
@@ -72,18 +72,14 @@ pub enum Error {
         data: PathBuf,
     },
 
-    /// `fresh` was asked for while others use the cluster.
-    #[error(
-        "the cluster in {} is in use by process {}; end that first, or leave out --fresh", folder.display(), pids_text(pids)
-    )]
+    /// The caller asked for fresh data while another process uses the cluster.
+    #[error("the cluster in {} is in use by another process; end that first, or leave out --fresh", folder.display())]
     InUse {
         /// The cluster's folder.
         folder: PathBuf,
-        /// The processes that use it.
-        pids: Vec<i32>,
     },
 
-    /// Another process holds the start lock and does not let go.
+    /// Another process holds the start lock and does not release it.
     #[error(
         "another process has been starting or stopping the cluster in {} for more than {} s; end it and try again",
         folder.display(), waited.as_secs()
@@ -91,7 +87,7 @@ pub enum Error {
     Locked {
         /// The cluster's folder.
         folder: PathBuf,
-        /// How long we waited.
+        /// Time that the caller waited.
         waited: Duration,
     },
 
@@ -101,13 +97,13 @@ pub enum Error {
         folder.display()
     )]
     Unreachable {
-        /// The folder that bars the way.
+        /// The folder that cannot be entered.
         folder: PathBuf,
         /// The user.
         user: String,
     },
 
-    /// We are root and there is nobody to run the server as.
+    /// The process runs as root, and no unprivileged user exists.
     #[error(
         "PostgreSQL refuses to run as root, and there is neither a user postgres nor a user nobody to run it as; \
              create one (useradd --system postgres), or run countersign as an ordinary user"
@@ -117,7 +113,7 @@ pub enum Error {
     /// A choice of the caller that cannot work.
     #[error("{what}")]
     Invalid {
-        /// What is wrong, and what would be right.
+        /// The mistake and the valid choices.
         what: String,
     },
 
@@ -128,14 +124,14 @@ pub enum Error {
         program: PathBuf,
         /// The folder.
         data: PathBuf,
-        /// What it said, its last lines.
+        /// The last lines of its output.
         output: String,
     },
 
     /// The server ended, or did not answer in time.
     #[error("PostgreSQL {reason}; the end of its log {}:\n{tail}", log.display())]
     DidNotStart {
-        /// What was seen.
+        /// What was observed.
         reason: String,
         /// The log.
         log: PathBuf,
@@ -143,7 +139,7 @@ pub enum Error {
         tail: String,
     },
 
-    /// The server did not end, whatever was tried.
+    /// The server did not end after SIGKILL.
     #[error("PostgreSQL (process {pid}) did not end; end it by hand (kill -9 {pid})")]
     DidNotStop {
         /// The postmaster.
@@ -155,12 +151,12 @@ pub enum Error {
     Program {
         /// The program.
         program: String,
-        /// The system's answer.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// Turns an `io::Error` into one that says what was tried on which path.
+/// Turns an `io::Error` into [`Error::File`] with the action and the path.
 pub(crate) fn at<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> Error + 'a {
     move |source| Error::File { action, path: path.to_path_buf(), source }
 }
@@ -169,6 +165,20 @@ fn tried_text(tried: &[String]) -> String {
     if tried.is_empty() { String::new() } else { format!(" ({})", tried.join("; ")) }
 }
 
-fn pids_text(pids: &[i32]) -> String {
-    pids.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")
+/// The last `count` lines of a text.
+pub(crate) fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines.get(lines.len().saturating_sub(count)..).unwrap_or_default().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_of_a_short_text_are_all_of_it() {
+        assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc");
+        assert_eq!(last_lines("a", 2), "a");
+        assert_eq!(last_lines("", 2), "");
+    }
 }

@@ -2,9 +2,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -12,43 +11,26 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use crate::binaries::Binaries;
-use crate::environment;
-use crate::error::{Error, at};
-use crate::initdb::last_lines;
-use crate::place::{PORT, Place, socket_path};
-use crate::postmaster::{self, Found};
-use crate::probe::{self, Answer};
+use crate::cluster_dir::{ClusterDir, PORT, socket_path};
+use crate::error::{Error, at, last_lines};
+use crate::postmaster::{self, ServerState};
+use crate::probe::{self, ProbeResult};
 use crate::process::{self, wait_until};
 
-/// How long a server may take until it answers, recovery included.
+/// Time limit of a start, recovery included.
 pub(crate) const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long one login attempt may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time limit of one login attempt.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The log is put aside at a start when it is longer than this.
+/// Size in bytes beyond which a start renames the log.
 const LOG_LIMIT: u64 = 10 << 20;
 
-/// How much of the log an error shows.
+/// Number of lines of the log in an error.
 const LOG_LINES: usize = 20;
 
-/// A program that is to run as the server's user, in a group of its own (Ctrl-C in our terminal is not for it), which
-/// writes its process id into the place's `child` file before it does anything else, so that a watcher can end it
-/// whenever we die. Its standard error is the caller's choice.
-pub(crate) fn child_command(place: &Place, program: &Path) -> Result<Command, Error> {
-    let path = place.home().join("child");
-    let child = File::create(&path).map_err(at("create", &path))?;
-    // Neither our connection strings and keys, nor libpq's variables, nor a locale that this machine may not have.
-    let mut command = environment::plain("/bin/sh");
-    command.args(["-c", r#"echo $$; exec "$0" "$@" >&2"#]).arg(program);
-    command.current_dir("/").stdin(Stdio::null()).stdout(child).process_group(0);
-    command.env("LC_ALL", "C").env("HOME", "/");
-    place.account().applied_to(&mut command);
-    Ok(command)
-}
-
-/// What every server of ours runs with. A caller's settings come later and win.
-fn base_settings(place: &Place) -> Vec<(&'static str, String)> {
+/// The settings of every cluster. The caller's settings follow and take precedence.
+fn base_settings(dir: &ClusterDir) -> Vec<(&'static str, String)> {
     let mut settings = vec![
         ("listen_addresses", String::new()),
         ("log_destination", "stderr".to_owned()),
@@ -59,9 +41,9 @@ fn base_settings(place: &Place) -> Vec<(&'static str, String)> {
         ("max_connections", "100".to_owned()),
         ("shared_buffers", "64MB".to_owned()),
     ];
-    if place.is_temporary() {
-        // Commits wait for the WAL as always, so that their order and a crash of the server are as in earnest; only a
-        // crash of the machine would tell the difference, and then the folder is lost anyway.
+    if dir.is_temporary() {
+        // Commits still wait for the WAL, so that a crash of the server behaves as usual. A crash of the machine loses the
+        // temporary folder anyway.
         settings.extend([
             ("fsync", "off".to_owned()),
             ("full_page_writes", "off".to_owned()),
@@ -72,25 +54,25 @@ fn base_settings(place: &Place) -> Vec<(&'static str, String)> {
     settings
 }
 
-/// What makes the cluster private and recognisable; no caller may change it.
-fn fixed_settings(place: &Place) -> [(&'static str, String); 4] {
+/// The settings that keep the cluster private and identify its processes. Callers cannot change them.
+fn fixed_settings(dir: &ClusterDir) -> [(&'static str, String); 4] {
     [
-        ("unix_socket_directories", place.socket_dir().display().to_string()),
+        ("unix_socket_directories", dir.socket_dir().display().to_string()),
         ("unix_socket_permissions", "0700".to_owned()),
         ("port", PORT.to_string()),
-        ("cluster_name", place.cluster_name().to_owned()),
+        ("cluster_name", dir.cluster_name().to_owned()),
     ]
 }
 
-/// Writes the server's configuration. It lies outside the data folder, so that nothing of a former run remains in force.
-pub(crate) fn write_configuration(place: &Place, chosen: &[(String, String)]) -> Result<(), Error> {
-    let fixed = fixed_settings(place);
+/// Writes the server's configuration. It is outside the data folder, so that no setting of an earlier run applies.
+pub(crate) fn write_configuration(dir: &ClusterDir, chosen: &[(String, String)]) -> Result<(), Error> {
+    let fixed = fixed_settings(dir);
     let mut text = String::from("# Written by countersign at each start.\n");
     let mut put = |name: &str, value: &str| {
         let value = value.replace('\\', "\\\\").replace('\'', "''").replace('\n', "\\n");
         text.push_str(&format!("{name} = '{value}'\n"));
     };
-    for (name, value) in &base_settings(place) {
+    for (name, value) in &base_settings(dir) {
         put(name, value);
     }
     for (name, value) in chosen {
@@ -104,26 +86,26 @@ pub(crate) fn write_configuration(place: &Place, chosen: &[(String, String)]) ->
     for (name, value) in &fixed {
         put(name, value);
     }
-    let path = place.home().join("server.conf");
+    let path = dir.home().join("server.conf");
     fs::write(&path, text).map_err(at("write", &path))
 }
 
-/// Removes what a dead server left that would keep a new one from starting. Under the start lock, with no server alive.
-pub(crate) fn clear_the_way(place: &Place) -> Result<(), Error> {
-    if let Found::Stale(lock) = postmaster::look_at(&place.data()) {
-        // Its children hold the shared memory; PostgreSQL refuses to start while they live.
-        if !process::end_children_of_cluster(place.cluster_name(), &place.data()) {
+/// Removes leftovers of a dead server that keep a new one from starting. Under the start lock, while no server runs.
+pub(crate) fn remove_dead_server(dir: &ClusterDir) -> Result<(), Error> {
+    if let ServerState::Stale(lock) = postmaster::server_state(&dir.data()) {
+        // Its children still use the shared memory; PostgreSQL refuses to start while they run.
+        if !process::end_children_of_cluster(dir.cluster_name(), &dir.data()) {
             return Err(Error::DidNotStop { pid: lock.pid });
         }
-        // PostgreSQL takes whatever has that process id for the server, even a zombie or another program. A zombie is
-        // reaped at once if its parent is a countersign; what still exists then has nothing to do with this data.
+        // PostgreSQL takes any process with that id for the server, even a zombie or another program. A zombie whose
+        // parent is a countersign process is reaped at once; a process that still exists after that is not the server.
         wait_until(Duration::from_secs(1), || !process::exists(lock.pid) || process::runs(lock.pid));
         if process::exists(lock.pid) {
-            let path = place.data().join("postmaster.pid");
+            let path = dir.data().join("postmaster.pid");
             fs::remove_file(&path).map_err(at("remove", &path))?;
         }
     }
-    let socket = socket_path(place.socket_dir());
+    let socket = socket_path(dir.socket_dir());
     for path in [socket.with_file_name(format!(".s.PGSQL.{PORT}.lock")), socket] {
         if path.symlink_metadata().is_ok() {
             fs::remove_file(&path).map_err(at("remove", &path))?;
@@ -132,14 +114,14 @@ pub(crate) fn clear_the_way(place: &Place) -> Result<(), Error> {
     Ok(())
 }
 
-/// A server that we started: its process is reaped the moment it ends, whoever ended it.
+/// A server that this process started. A thread reaps it as soon as it ends.
 #[derive(Debug, Clone)]
-pub(crate) struct Reaped {
+pub(crate) struct ServerChild {
     pid: i32,
     exit: Arc<Mutex<Option<ExitStatus>>>,
 }
 
-impl Reaped {
+impl ServerChild {
     fn adopt(mut child: Child) -> Self {
         let pid = i32::try_from(child.id()).unwrap_or_default();
         let exit = Arc::new(Mutex::new(None));
@@ -156,30 +138,30 @@ impl Reaped {
     }
 }
 
-/// A server that answers.
+/// A server that accepts connections.
 #[derive(Debug, Clone)]
-pub(crate) struct Running {
+pub(crate) struct ServerProcess {
     pub(crate) pid: i32,
     pub(crate) socket_dir: std::path::PathBuf,
-    /// `server_version`, empty if the server was too busy to tell.
+    /// `server_version`, empty if the server refused the login because it had too many clients.
     pub(crate) version: String,
 }
 
-/// Starts the server on data that exists, with the way cleared, and waits until it answers. Under the start lock. If it
-/// fails, no server is left running.
-pub(crate) fn launch(place: &Place, binaries: &Binaries) -> Result<Running, Error> {
-    let log = place.log();
+/// Starts the server on existing data, after [`remove_dead_server`], and waits until it answers. Under the start lock. On
+/// failure no server is left running.
+pub(crate) fn launch(dir: &ClusterDir, binaries: &Binaries) -> Result<ServerProcess, Error> {
+    let log = dir.log();
     let (file, from) = open_log(&log)?;
     let program = binaries.program("postgres");
-    let mut command = child_command(place, &program)?;
-    command.arg("-D").arg(place.data()).arg("-c");
-    command.arg(format!("config_file={}", place.home().join("server.conf").display()));
+    let mut command = dir.command(&program);
+    command.arg("-D").arg(dir.data()).arg("-c");
+    command.arg(format!("config_file={}", dir.home().join("server.conf").display()));
     let child = command
         .stderr(file)
         .spawn()
         .map_err(|source| Error::Program { program: program.display().to_string(), source })?;
-    let server = Reaped::adopt(child);
-    wait_ready(place, &server, from).inspect_err(|_| {
+    let server = ServerChild::adopt(child);
+    wait_ready(dir, &server, from).inspect_err(|_| {
         process::send(server.pid, Signal::SIGQUIT);
         if !wait_until(Duration::from_secs(5), || server.exit().is_some()) {
             process::send(server.pid, Signal::SIGKILL);
@@ -187,37 +169,37 @@ pub(crate) fn launch(place: &Place, binaries: &Binaries) -> Result<Running, Erro
     })
 }
 
-fn wait_ready(place: &Place, server: &Reaped, from: u64) -> Result<Running, Error> {
+fn wait_ready(dir: &ClusterDir, server: &ServerChild, from: u64) -> Result<ServerProcess, Error> {
     let mut running = None;
     let mut ended = None;
     wait_until(READY_LIMIT, || {
         ended = server.exit();
-        running = answering(place).filter(|running| running.pid == server.pid);
+        running = answering(dir).filter(|running| running.pid == server.pid);
         ended.is_some() || running.is_some()
     });
     match (running, ended) {
         (Some(running), None) => Ok(running),
-        (_, Some(status)) => Err(did_not_start(place, format!("ended while it was starting ({status})"), from)),
+        (_, Some(status)) => Err(did_not_start(dir, format!("ended while it was starting ({status})"), from)),
         (None, None) => {
             let reason = format!("did not answer within {} s", READY_LIMIT.as_secs());
-            Err(did_not_start(place, reason, from))
+            Err(did_not_start(dir, reason, from))
         }
     }
 }
 
-/// The server of this place, if it says that it is ready and a login proves it.
-pub(crate) fn answering(place: &Place) -> Option<Running> {
-    let Found::Alive(lock) = postmaster::look_at(&place.data()) else { return None };
+/// The server of this folder, if its `postmaster.pid` says `ready` and a login succeeds.
+pub(crate) fn answering(dir: &ClusterDir) -> Option<ServerProcess> {
+    let ServerState::Alive(lock) = postmaster::server_state(&dir.data()) else { return None };
     let socket_dir = lock.socket_dir.filter(|_| lock.status == "ready")?;
-    match probe::ask(&socket_path(&socket_dir), PATIENCE) {
-        Answer::Ready(version) => Some(Running { pid: lock.pid, socket_dir, version }),
-        Answer::NotYet => None,
+    match probe::ask(&socket_path(&socket_dir), PROBE_TIMEOUT) {
+        ProbeResult::Ready(version) => Some(ServerProcess { pid: lock.pid, socket_dir, version }),
+        ProbeResult::NotYet => None,
     }
 }
 
-/// An error with the end of the server's log, from a position on.
-pub(crate) fn did_not_start(place: &Place, reason: String, from: u64) -> Error {
-    let log = place.log();
+/// An error with the last lines of the server's log after a position.
+pub(crate) fn did_not_start(dir: &ClusterDir, reason: String, from: u64) -> Error {
+    let log = dir.log();
     let mut text = Vec::new();
     let _best_effort = File::open(&log).and_then(|mut file| {
         file.seek(SeekFrom::Start(from))?;

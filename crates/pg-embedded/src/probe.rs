@@ -1,39 +1,39 @@
-//! Asks a socket whether a PostgreSQL behind it really answers: a whole login, by the protocol, and nothing else.
-//! (PostgreSQL manual, "Frontend/Backend Protocol", message formats.)
+//! Checks by a login whether a PostgreSQL server answers on a socket. (PostgreSQL manual, "Frontend/Backend Protocol",
+//! message formats.)
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// What came back.
+/// The result of a login attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
-    /// A session was opened; the text is the server's `server_version`.
+pub(crate) enum ProbeResult {
+    /// The server accepts logins; the text is its `server_version`.
     Ready(String),
-    /// Nobody listens, or the server says that it is starting, recovering or stopping.
+    /// No server listens, or it is starting, recovering or stopping.
     NotYet,
 }
 
 /// Cannot connect now: starting, recovering or shutting down.
 const CANNOT_CONNECT_NOW: &str = "57P03";
 
-/// Longest message that we take from a server during a login.
+/// Largest accepted message of a login, in bytes.
 const LONGEST: usize = 1 << 16;
 
-/// Logs in as `postgres` and leaves. A server that answers with any refusal but "not now" (such as: too many clients) is
-/// ready too; it just has no version to tell.
-pub(crate) fn ask(socket: &Path, patience: Duration) -> Answer {
-    match log_in(socket, patience) {
-        Ok(Some(version)) => Answer::Ready(version),
-        Ok(None) | Err(_) => Answer::NotYet,
+/// Logs in as `postgres` and disconnects. A server that refuses the login with any SQLSTATE except "cannot connect now",
+/// such as too many clients, is ready as well; its version is empty then.
+pub(crate) fn ask(socket: &Path, timeout: Duration) -> ProbeResult {
+    match log_in(socket, timeout) {
+        Ok(Some(version)) => ProbeResult::Ready(version),
+        Ok(None) | Err(_) => ProbeResult::NotYet,
     }
 }
 
-fn log_in(socket: &Path, patience: Duration) -> io::Result<Option<String>> {
+fn log_in(socket: &Path, timeout: Duration) -> io::Result<Option<String>> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
     let parameters = b"user\0postgres\0database\0postgres\0application_name\0countersign\0\0";
     let length = u32::try_from(8 + parameters.len()).map_err(io::Error::other)?;
     // Protocol version 3.0.
@@ -42,7 +42,7 @@ fn log_in(socket: &Path, patience: Duration) -> io::Result<Option<String>> {
     loop {
         let (kind, body) = read_message(&mut stream)?;
         match kind {
-            // ReadyForQuery: say good-bye.
+            // ReadyForQuery: send Terminate.
             b'Z' => {
                 stream.write_all(&[b'X', 0, 0, 0, 4])?;
                 return Ok(Some(version));
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
 
-    fn answer_to(reply: &'static [u8]) -> Answer {
+    fn answer_to(reply: &'static [u8]) -> ProbeResult {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("s");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -105,24 +105,24 @@ mod tests {
 
     #[test]
     fn a_server_that_is_still_recovering_is_not_ready() {
-        assert_eq!(answer_to(b"E\0\0\0\x0cC57P03\0\0"), Answer::NotYet);
+        assert_eq!(answer_to(b"E\0\0\0\x0cC57P03\0\0"), ProbeResult::NotYet);
     }
 
     #[test]
     fn a_server_that_is_full_is_ready_all_the_same() {
-        assert_eq!(answer_to(b"E\0\0\0\x0cC53300\0\0"), Answer::Ready(String::new()));
+        assert_eq!(answer_to(b"E\0\0\0\x0cC53300\0\0"), ProbeResult::Ready(String::new()));
     }
 
     #[test]
     fn a_login_that_goes_through_tells_the_version() {
         let reply = b"R\0\0\0\x08\0\0\0\0S\0\0\0\x19server_version\x0015.18\0Z\0\0\0\x05I";
-        assert_eq!(answer_to(reply), Answer::Ready("15.18".to_owned()));
+        assert_eq!(answer_to(reply), ProbeResult::Ready("15.18".to_owned()));
     }
 
     #[test]
     fn silence_and_nonsense_are_no_answer() {
-        assert_eq!(answer_to(b""), Answer::NotYet);
-        assert_eq!(answer_to(b"R\xff\xff\xff\xff"), Answer::NotYet);
-        assert_eq!(ask(Path::new("/nonexistent/s"), Duration::from_millis(50)), Answer::NotYet);
+        assert_eq!(answer_to(b""), ProbeResult::NotYet);
+        assert_eq!(answer_to(b"R\xff\xff\xff\xff"), ProbeResult::NotYet);
+        assert_eq!(ask(Path::new("/nonexistent/s"), Duration::from_millis(50)), ProbeResult::NotYet);
     }
 }

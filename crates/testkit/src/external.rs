@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use crate::server::repository;
+use crate::repository::repository;
 
 /// The variable that makes a skip a failure.
 pub const REQUIRE_ALL: &str = "COUNTERSIGN_TEST_REQUIRE_ALL";

@@ -11,7 +11,7 @@ use crate::cluster::Database;
 use crate::server::countersign;
 
 /// How long an event may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What starts `countersign query`, `pipe` or `psql` with no configuration around it.
 pub fn bare_front_end(name: &str) -> Command {
@@ -36,17 +36,17 @@ pub fn front_end(name: &str, database: &Database) -> Command {
 
 /// What a front end that ran to its end gave.
 #[derive(Debug)]
-pub struct Told {
+pub struct FrontEndOutput {
     /// Every line of standard output.
     pub events: Vec<Value>,
     /// How it ended.
     pub status: i32,
 }
 
-impl Told {
+impl FrontEndOutput {
     /// Runs it to its end. Standard error must be empty (promise B1-22).
-    pub async fn by(command: &mut Command) -> Self {
-        let output = tokio::time::timeout(PATIENCE, command.stdin(Stdio::null()).output()).await.expect("it ends");
+    pub async fn of(command: &mut Command) -> Self {
+        let output = tokio::time::timeout(TIMEOUT, command.stdin(Stdio::null()).output()).await.expect("it ends");
         let output = output.expect("the binary");
         let said = String::from_utf8(output.stdout).expect("UTF-8");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "nothing on standard error; standard output: {said}");
@@ -54,7 +54,7 @@ impl Told {
     }
 
     /// The one event there is.
-    pub fn only(self) -> Value {
+    pub fn single_event(self) -> Value {
         let [event] = <[Value; 1]>::try_from(self.events).unwrap_or_else(|events| panic!("one event, not {events:?}"));
         event
     }
@@ -63,7 +63,7 @@ impl Told {
 fn parse(line: &str) -> Value {
     let event = serde_json::from_str(line);
     let event = event.unwrap_or_else(|error| panic!("standard output carries events only: {line}: {error}"));
-    assert!(is_well_formed(&event), "no event of docs/agent-cli.md: {event}");
+    assert!(is_well_formed(&event), "no event of docs/topics/agent-cli.md: {event}");
     event
 }
 
@@ -151,7 +151,7 @@ impl Pipe {
 
     /// The next event on standard output.
     pub async fn next(&mut self) -> Option<Value> {
-        let line = tokio::time::timeout(PATIENCE, self.output.next_line()).await.expect("an event in time");
+        let line = tokio::time::timeout(TIMEOUT, self.output.next_line()).await.expect("an event in time");
         line.expect("UTF-8").map(|line| parse(&line))
     }
 
@@ -170,19 +170,19 @@ impl Pipe {
     }
 
     /// The next event with this code.
-    pub async fn coded(&mut self, code: &str) -> Value {
+    pub async fn event_with_code(&mut self, code: &str) -> Value {
         self.event(|event| event["code"] == code).await
     }
 
     /// The terminal event of a command.
-    pub async fn end_of(&mut self, id: &str) -> Value {
+    pub async fn last_event_of(&mut self, id: &str) -> Value {
         self.event(|event| event["id"] == id && is_terminal(event)).await
     }
 
     /// Runs a query to its terminal event.
     pub async fn run(&mut self, id: &str, sql: &str) -> Value {
         self.query(id, sql).await;
-        self.end_of(id).await
+        self.last_event_of(id).await
     }
 
     /// The same with more keys.
@@ -192,7 +192,7 @@ impl Pipe {
             command[key] = value.clone();
         }
         self.send(command).await;
-        self.end_of(id).await
+        self.last_event_of(id).await
     }
 
     /// Closes standard input.
@@ -201,22 +201,22 @@ impl Pipe {
     }
 
     /// The rest of what it says, and how it ends; its input is closed if it is still open. Standard error must be empty.
-    pub async fn finish(mut self) -> Told {
+    pub async fn finish(mut self) -> FrontEndOutput {
         self.end_input();
         self.rest().await
     }
 
     /// The same with its input left open.
-    pub async fn rest(mut self) -> Told {
+    pub async fn rest(mut self) -> FrontEndOutput {
         let mut events = std::mem::take(&mut self.waiting);
         while let Some(event) = self.next().await {
             events.push(event);
         }
-        let status = tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("it ends").expect("its status");
+        let status = tokio::time::timeout(TIMEOUT, self.child.wait()).await.expect("it ends").expect("its status");
         let mut said = String::new();
         self.errors.read_to_string(&mut said).await.expect("UTF-8");
         assert_eq!(said, "", "nothing on standard error");
-        Told { events, status: status.code().expect("no signal") }
+        FrontEndOutput { events, status: status.code().expect("no signal") }
     }
 }
 

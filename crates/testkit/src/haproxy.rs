@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
 use crate::external::External;
-use crate::http::{HttpServer, Visitor};
+use crate::http::{HttpClient, HttpServer};
 use crate::poll;
 
 /// A proxy that ends with the test.
@@ -58,18 +58,18 @@ impl HaProxy {
         haproxy.arg("-db").arg("-f").arg(path).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
         let child = haproxy.spawn().expect("HAProxy can be started");
         let this = Self { _child: child, _folder: folder, base: format!("http://{free}") };
-        this.until_it_serves().await;
+        this.until_ready().await;
         this
     }
 
-    async fn until_it_serves(&self) {
+    async fn until_ready(&self) {
         let (client, url) = (reqwest::Client::new(), format!("{}/readyz", self.base));
         let serves = async || client.get(&url).send().await.is_ok_and(|answer| answer.status() == 200);
         poll::until("HAProxy has a server that is ready", serves).await;
     }
 
     /// Somebody who comes through it.
-    pub fn visitor(&self) -> Visitor {
-        Visitor::at(self.base.clone())
+    pub fn http_client(&self) -> HttpClient {
+        HttpClient::at(self.base.clone())
     }
 }

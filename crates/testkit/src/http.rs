@@ -12,10 +12,11 @@ use tokio::sync::watch;
 
 use crate::cluster::Database;
 use crate::poll;
-use crate::server::{countersign, repository};
+use crate::repository::repository;
+use crate::server::countersign;
 
 /// How long something may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server over HTTP on a port of its own.
 #[derive(Debug)]
@@ -85,7 +86,7 @@ impl HttpServer {
     pub async fn logged(&self, words: &str) -> String {
         let mut log = self.log.clone();
         let has = |lines: &Vec<String>| lines.iter().any(|line| line.contains(words));
-        let waited = tokio::time::timeout(PATIENCE, log.wait_for(has)).await;
+        let waited = tokio::time::timeout(TIMEOUT, log.wait_for(has)).await;
         let lines = match waited {
             Ok(Ok(lines)) => lines.clone(),
             Ok(Err(_)) => panic!("the server ended, and its log never said {words:?}:\n{}", self.log()),
@@ -126,13 +127,13 @@ impl HttpServer {
     }
 
     /// Somebody without a token and without a session.
-    pub fn visitor(&self) -> Visitor {
-        Visitor::at(self.base.clone())
+    pub fn http_client(&self) -> HttpClient {
+        HttpClient::at(self.base.clone())
     }
 
     /// Somebody with a session of this protocol.
-    pub async fn session(&self, protocol: &str) -> Visitor {
-        self.visitor().open(protocol, json!({})).await
+    pub async fn session(&self, protocol: &str) -> HttpClient {
+        self.http_client().open(protocol, json!({})).await
     }
 
     /// The process.
@@ -147,13 +148,13 @@ impl HttpServer {
 
     /// Waits for its end.
     pub async fn ended(&mut self) -> ExitStatus {
-        tokio::time::timeout(PATIENCE, self.child.wait()).await.expect("the server ends").expect("its status")
+        tokio::time::timeout(TIMEOUT, self.child.wait()).await.expect("the server ends").expect("its status")
     }
 }
 
 /// An HTTP client that sends what a test wants.
 #[derive(Debug, Clone)]
-pub struct Visitor {
+pub struct HttpClient {
     http: reqwest::Client,
     base: String,
     headers: HeaderMap,
@@ -189,7 +190,7 @@ impl HttpAnswer {
     }
 }
 
-impl Visitor {
+impl HttpClient {
     /// Of a server, or a proxy in front of servers.
     pub fn at(base: String) -> Self {
         let headers = HeaderMap::from_iter([
@@ -201,7 +202,7 @@ impl Visitor {
 
     /// The same, sent to another server.
     #[must_use]
-    pub fn moved_to(&self, server: &HttpServer) -> Self {
+    pub fn connected_to(&self, server: &HttpServer) -> Self {
         Self { base: server.base.clone(), ..self.clone() }
     }
 
@@ -215,7 +216,7 @@ impl Visitor {
 
     /// The same with this bearer token.
     #[must_use]
-    pub fn bearing(self, token: &str) -> Self {
+    pub fn with_token(self, token: &str) -> Self {
         self.with("authorization", &format!("Bearer {token}"))
     }
 
@@ -256,7 +257,7 @@ impl Visitor {
     /// Sends a request.
     pub async fn send(&self, request: RequestBuilder) -> HttpAnswer {
         let sending = async { HttpAnswer::of(request.send().await.expect("an answer")).await };
-        tokio::time::timeout(PATIENCE, sending).await.expect("an answer in time")
+        tokio::time::timeout(TIMEOUT, sending).await.expect("an answer in time")
     }
 
     /// What calls a tool; in protocol 2026-07-28 if there is no session.
@@ -282,7 +283,7 @@ impl Visitor {
     /// # Errors
     /// That it did.
     pub async fn try_call(&self, id: u32, tool: &str, arguments: &Value) -> reqwest::Result<HttpAnswer> {
-        let response = self.calling(id, tool, arguments).timeout(PATIENCE).send().await?;
+        let response = self.calling(id, tool, arguments).timeout(TIMEOUT).send().await?;
         let (status, headers) = (response.status(), response.headers().clone());
         Ok(HttpAnswer { status, headers, body: response.text().await? })
     }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `cluster`, `standby`, `pgbouncer`, `proxy` | a database of its own; a streaming standby; a pooler; lost connections |
 //! | `fake_server` | a server that misbehaves |
-//! | `server`, `http`, `raw`, `haproxy`, `issuer` | the built server with an MCP client, over HTTP, with lines as they are |
+//! | `server`, `http`, `raw_stdio`, `haproxy`, `issuer` | the built server with an MCP client, over HTTP, with lines as they are |
 //! | `front_end`, `command`, `audit` | the commands of the binary and what they print |
 //! | `manifest`, `config_dir`, `social`, `golden` | manifests, configuration, the demo's tools, checked-in files |
 //! | `poll`, `exclusive`, `external`, `process`, `small_disk` | waiting, being alone, programs that may be missing, signals and memory, full disks |
@@ -38,7 +38,8 @@ mod pgbouncer;
 pub mod poll;
 mod process;
 mod proxy;
-mod raw;
+mod raw_stdio;
+mod repository;
 mod server;
 mod small_disk;
 pub mod social;
@@ -50,17 +51,18 @@ pub use config_dir::ConfigDir;
 pub use exclusive::exclusive;
 pub use external::{External, skip_without};
 pub use fake_server::{FakeServer, Misbehaviour};
-pub use front_end::{Pipe, Told, bare_front_end, front_end, is_terminal};
-pub use golden::assert_golden;
+pub use front_end::{FrontEndOutput, Pipe, bare_front_end, front_end, is_terminal};
+pub use golden::{assert_golden, assert_page, wrapped};
 pub use haproxy::HaProxy;
-pub use http::{HttpAnswer, HttpServer, Visitor};
+pub use http::{HttpAnswer, HttpClient, HttpServer};
 pub use issuer::{KeyServer, SigningKey, now_s};
 pub use manifest::TestManifest;
-pub use mcp::{Client, Era, UserAnswer};
+pub use mcp::{Client, ProtocolGeneration, UserAnswer};
 pub use pgbouncer::PgBouncer;
 pub use process::{ProcessMemory, send_signal};
-pub use proxy::{Proxy, What, When};
-pub use raw::RawServer;
-pub use server::{Server, arguments, countersign, repository};
+pub use proxy::{ConnectionFault, FaultPoint, Proxy};
+pub use raw_stdio::RawStdioServer;
+pub use repository::repository;
+pub use server::{Server, arguments, countersign};
 pub use small_disk::SmallDisk;
 pub use standby::Standby;

@@ -37,7 +37,7 @@ kill -9 $loop
 kill -9 "$(cat "$file")"
 "#;
 
-/// What `docs/deploy.md` says, as far as it makes a difference, but for passwords.
+/// What `docs/setup/pgbouncer.md` says, as far as it makes a difference, but for passwords.
 const SETTINGS: [(&str, &str); 6] = [
     ("pool_mode", "transaction"),
     ("server_reset_query", "DISCARD ALL"),
@@ -155,7 +155,7 @@ impl PgBouncer {
 
     /// Waits until it has connections to PostgreSQL again: after one that failed it tries no other for a second
     /// (`server_login_retry`), and refuses new clients meanwhile.
-    pub async fn until_it_serves(&self) {
+    pub async fn until_ready(&self) {
         for login in [ledger::DEFAULT_WRITER, "countersign_reader"] {
             let serves = poll::within_deadline(async || self.serves(login).await.then_some(())).await;
             serves.unwrap_or_else(|| panic!("PgBouncer does not reach PostgreSQL: {}", self.log()));

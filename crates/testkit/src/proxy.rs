@@ -19,11 +19,10 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::cluster::Database;
-use crate::pgbouncer::PgBouncer;
 
 /// Which moment of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum FaultPoint {
     /// PostgreSQL has everything of the transaction but the COMMIT (attack CR01).
     BeforeCommit,
     /// PostgreSQL has committed, and its answer is on its way (attack CR02).
@@ -36,7 +35,7 @@ pub enum When {
     AfterFailure,
 }
 
-impl When {
+impl FaultPoint {
     /// Whether this is the text of the statement that is waited for.
     fn is_at(self, sql: &[u8]) -> bool {
         match self {
@@ -57,10 +56,10 @@ impl When {
 
 /// What happens to the connection then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum ConnectionFault {
     /// Both sides find it closed.
     Cut,
-    /// The same, and so is every other one, until [`Proxy::let_through`].
+    /// The same, and so is every other one, until [`Proxy::accept_connections`].
     CutAndRefuse,
     /// Nothing gets through on it, until [`Proxy::thaw`]. Neither side can tell.
     Freeze,
@@ -87,8 +86,8 @@ struct State {
 
 #[derive(Debug)]
 struct Armed {
-    when: When,
-    what: What,
+    when: FaultPoint,
+    what: ConnectionFault,
     fired: oneshot::Sender<()>,
 }
 
@@ -98,12 +97,8 @@ impl Proxy {
         Self::before_socket(database, &database.cluster().socket_dir())
     }
 
-    /// In front of a pooler.
-    pub fn before_pooler(pooler: &PgBouncer) -> Self {
-        Self::before_socket(pooler.database(), pooler.folder())
-    }
-
-    fn before_socket(database: &Database, server: &Path) -> Self {
+    /// In front of the socket in this folder, such as a pooler's.
+    pub fn before_socket(database: &Database, server: &Path) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("cs-proxy-")
             // A pooler behind it is another user.
@@ -138,7 +133,7 @@ impl Proxy {
     }
 
     /// Does this at the next such moment, once. The receiver hears when it has been done.
-    pub fn arm(&self, when: When, what: What) -> oneshot::Receiver<()> {
+    pub fn arm(&self, when: FaultPoint, what: ConnectionFault) -> oneshot::Receiver<()> {
         let (fired, heard) = oneshot::channel();
         *self.state.armed() = Some(Armed { when, what, fired });
         heard
@@ -154,13 +149,13 @@ impl Proxy {
         self.state.refused.subscribe().wait_for(|refused| *refused > 0).await.expect("the state is ours");
     }
 
-    /// Cuts every connection and refuses new ones, until [`Proxy::let_through`].
+    /// Cuts every connection and refuses new ones, until [`Proxy::accept_connections`].
     pub fn refuse(&self) {
         self.state.refusing.send_replace(true);
     }
 
-    /// After [`What::CutAndRefuse`].
-    pub fn let_through(&self) {
+    /// After [`ConnectionFault::CutAndRefuse`].
+    pub fn accept_connections(&self) {
         self.state.refusing.send_replace(false);
     }
 
@@ -170,7 +165,7 @@ impl Proxy {
         self.state.swallows.send_modify(|swallows| *swallows += 1);
     }
 
-    /// After [`What::Freeze`].
+    /// After [`ConnectionFault::Freeze`].
     pub fn thaw(&self) {
         self.state.thaws.send_modify(|thaws| *thaws += 1);
     }
@@ -256,13 +251,13 @@ async fn requests(
         if let Some(sql) = bound_statement(&message, &mut prepared)
             && let Some(armed) = state.take_armed_at(sql)
         {
-            let is_before = matches!(armed.when, When::BeforeCommit | When::BeforeFailure);
+            let is_before = matches!(armed.when, FaultPoint::BeforeCommit | FaultPoint::BeforeFailure);
             *waiting.lock().expect("nobody panics while holding it") = Some(armed);
             if is_before {
                 server.write_all(FLUSH).await?;
                 progress.until_all_is_done().await;
                 let armed = waiting.lock().expect("nobody panics while holding it").take();
-                if strike(armed.expect("nobody else takes it before the COMMIT"), state).await {
+                if inject(armed.expect("nobody else takes it before the COMMIT"), state).await {
                     return Ok(());
                 }
             }
@@ -289,7 +284,7 @@ async fn answers(
             .expect("nobody panics while holding it")
             .take_if(|armed: &mut Armed| armed.when.is_answered_by(&message));
         if let Some(armed) = armed
-            && strike(armed, state).await
+            && inject(armed, state).await
         {
             return Ok(());
         }
@@ -327,17 +322,17 @@ impl Progress {
 }
 
 /// Does what was armed; whether the connection is to be closed now.
-async fn strike(armed: Armed, state: &State) -> bool {
+async fn inject(armed: Armed, state: &State) -> bool {
     // Before anybody hears of it: a thaw that follows at once must not be missed.
     let mut thaws = state.thaws.subscribe();
-    if armed.what == What::CutAndRefuse {
+    if armed.what == ConnectionFault::CutAndRefuse {
         state.refusing.send_replace(true);
     }
     let _nobody_listens = armed.fired.send(());
-    if armed.what == What::Freeze {
+    if armed.what == ConnectionFault::Freeze {
         let _proxy_gone = thaws.changed().await;
     }
-    armed.what != What::Freeze
+    armed.what != ConnectionFault::Freeze
 }
 
 /// The text of the statement that this message from the client binds; `prepared` has what was parsed, by name.

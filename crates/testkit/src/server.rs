@@ -4,18 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use mcp::{Client, ToolAnswer, UserAnswer};
+use mcp::{Client, ToolCallResult, UserAnswer};
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
 use crate::cluster::Database;
 use crate::pgbouncer::PgBouncer;
 use crate::proxy::Proxy;
-
-/// The folder of the repository.
-pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
-}
+use crate::repository::repository;
 
 /// The built binary: `cargo test --workspace` builds it beside the tests. `cargo test -p acceptance` does not, so an
 /// old one is refused rather than tested.
@@ -137,7 +133,7 @@ impl Server {
     }
 
     /// The same without the memory layer: every duplicate reaches the ledger and leaves its record.
-    pub async fn forgetful(database: &Database) -> Self {
+    pub async fn without_dedup_cache(database: &Database) -> Self {
         let mut command = Self::command(database);
         command.env("COUNTERSIGN_DUPLICATE_MEMORY_S", "0");
         Self::start(command).await
@@ -156,7 +152,7 @@ impl Server {
 
     /// Calls a tool; its envelope, whose two forms must be the same.
     pub async fn call(&self, tool: &str, json: Value) -> Value {
-        let answer: ToolAnswer = self.client.call(tool, arguments(json)).await.expect("an answer");
+        let answer: ToolCallResult = self.client.call(tool, arguments(json)).await.expect("an answer");
         let text: Value = serde_json::from_str(&answer.text).expect("text content is JSON");
         assert_eq!(text, answer.envelope, "text and structured content are the same envelope");
         assert_eq!(answer.envelope["success"], !answer.is_error, "isError says the same as the envelope");

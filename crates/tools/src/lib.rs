@@ -36,13 +36,13 @@ mod unavailable;
 
 pub use approval_flow::{Question, UserAnswer, UserDecision};
 pub use builtin::{ExecuteSqlSettings, Services};
-pub use discovery::correction::statement_hint;
+pub use discovery::hints::statement_hint;
 pub use ledger::read::ResponsePermit;
-pub use live_registry::{Change, LiveRegistry, ProfileRegistries, ProfileView};
+pub use live_registry::{ListChange, LiveRegistry, ProfileRegistries, ProfileView};
 pub use metrics::Metrics;
 pub use profile::Profile;
 pub use proposal_worker::run_proposal_worker;
 pub use registry::{CallResult, Registry, RegistryError};
-pub use resources::{Address, Completions, Listed, Page, Template, Typed};
+pub use resources::{CompletionRequest, Completions, ResourceEntry, ResourcePage, ResourceUri, UriTemplate};
 pub use tool::{Annotations, Call, Caller, Disposition, TIER, Tool, ToolError, ToolInfo, ToolOutput, ToolResult};
 pub use unavailable::Unavailable;

@@ -52,7 +52,7 @@ impl LiveRegistry {
     }
 
     /// Puts these in the place of what was there. Calls that run are not touched.
-    pub fn put(&self, shelves: ProfileRegistries) {
+    pub fn replace(&self, shelves: ProfileRegistries) {
         self.shelves.send_replace(Arc::new(shelves));
     }
 
@@ -89,10 +89,10 @@ impl ProfileView {
 
     /// Waits until what clients are told of tools or resources is another than at the last change (or at the beginning).
     /// `None` if that can no longer happen.
-    pub async fn changed(&mut self) -> Option<Change> {
+    pub async fn changed(&mut self) -> Option<ListChange> {
         while self.shelves.changed().await.is_ok() {
             let now = self.registry();
-            let change = Change {
+            let change = ListChange {
                 tools: !now.infos().eq(self.seen.infos()),
                 resources: now.resource_words() != self.seen.resource_words(),
             };
@@ -107,7 +107,7 @@ impl ProfileView {
 
 /// What clients must be told of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
+pub struct ListChange {
     /// The list of tools is another.
     pub tools: bool,
     /// There are other resources, or the operator's notes in them have changed.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use types::{CorrelationId, ProposalId};
 
-use crate::builtin::Anything;
+use crate::builtin::AnyJson;
 
 /// What is told of a proposal. What is not there is left out, and not in the schema: it is there once it is decided.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -27,10 +27,10 @@ pub(crate) struct ProposalData {
     /// For people: what would happen.
     description: String,
     /// Every parameter that the write has.
-    #[schemars(with = "BTreeMap<String, Anything>")]
+    #[schemars(with = "BTreeMap<String, AnyJson>")]
     params: Map<String, Value>,
     /// What the write did when it was tried and rolled back.
-    #[schemars(with = "BTreeMap<String, Anything>")]
+    #[schemars(with = "BTreeMap<String, AnyJson>")]
     preview: Value,
     /// What is agreed to, in 64 digits: confirm_proposal needs it.
     digest: String,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use ledger::read::ResponsePermit;
 use ledger::{DuplicateExecutor, ExecutorRegistry, WriteExecutor};
-use manifest::{BuiltinTool, Catalog, ToolSpec};
+use manifest::{BuiltinTool, ToolCatalog, ToolSpec};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use types::{Envelope, ErrorCode, Failure, Meta};
@@ -19,7 +19,7 @@ use crate::instructions;
 use crate::manifest_tools::executor::ManifestExecutor;
 use crate::manifest_tools::read::ManifestRead;
 use crate::manifest_tools::write::ManifestWrite;
-use crate::metrics::{Metrics, Series};
+use crate::metrics::{Metrics, ToolMetrics};
 use crate::profile::Profile;
 use crate::resources::{self, Resource};
 use crate::tool::{Call, Caller, Tool, ToolError, ToolInfo, ToolOutput, ToolResult};
@@ -72,18 +72,18 @@ impl std::fmt::Display for RegistryError {
     }
 }
 
-struct Entry {
+struct RegisteredTool {
     tool: Box<dyn Tool>,
     /// The tool's own, with what a manifest says instead.
     info: ToolInfo,
     checker: ArgumentValidator,
-    series: Series,
+    series: ToolMetrics,
 }
 
 /// Tools, in the order in which clients see them: built-in ones first. All that there are, or those of one profile.
 #[derive(Default)]
 pub struct Registry {
-    entries: Vec<Arc<Entry>>,
+    entries: Vec<Arc<RegisteredTool>>,
     /// See `resources/serve.rs`.
     pub(crate) resources: Vec<Arc<dyn Resource>>,
     pub(crate) call_deadline: Duration,
@@ -104,7 +104,7 @@ impl Registry {
     ///
     /// # Errors
     /// [`RegistryError`] if two of them have one name, an executor is missing, or a schema cannot be used.
-    pub fn new(backends: &Services, catalog: &Catalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
+    pub fn new(backends: &Services, catalog: &ToolCatalog, native: &ExecutorRegistry) -> Result<Self, RegistryError> {
         let executors = Arc::new(executors(backends, catalog, native)?);
         let resources = resources::all(backends, catalog);
         let call_deadline = backends.call_deadline;
@@ -132,7 +132,7 @@ impl Registry {
     }
 
     /// No tools yet, for a database that is not reachable; `catalog` has the instructions of the manifests.
-    pub(crate) fn unreached(call_deadline: Duration, catalog: &Catalog) -> Self {
+    pub(crate) fn unreached(call_deadline: Duration, catalog: &ToolCatalog) -> Self {
         let unreached = std::iter::once(instructions::UNREACHED.to_owned());
         let instructions = unreached.chain(catalog.instructions.iter().cloned()).collect();
         Self { call_deadline, instructions, ..Self::default() }
@@ -142,7 +142,7 @@ impl Registry {
     pub(crate) fn add_builtin(
         &mut self,
         tool: Box<dyn Tool>,
-        catalog: &Catalog,
+        catalog: &ToolCatalog,
         metrics: &Metrics,
     ) -> Result<(), RegistryError> {
         match catalog.builtin.get(&tool.info().name) {
@@ -163,7 +163,7 @@ impl Registry {
         let checker = ArgumentValidator::new(&info.input_schema, &info.sensitive)
             .map_err(|reason| RegistryError::Schema { tool: info.name.clone(), reason })?;
         let series = metrics.of_tool(&info.name);
-        self.entries.push(Arc::new(Entry { tool, info, checker, series }));
+        self.entries.push(Arc::new(RegisteredTool { tool, info, checker, series }));
         Ok(())
     }
 
@@ -171,11 +171,11 @@ impl Registry {
     /// is not among them.
     #[must_use]
     pub fn narrowed(&self, profile: &Profile) -> Self {
-        let included = |entry: &&Arc<Entry>| {
+        let included = |entry: &&Arc<RegisteredTool>| {
             let info = &entry.info;
             profile.includes(&info.name, info.access)
         };
-        let entries: Vec<Arc<Entry>> = self.entries.iter().filter(included).cloned().collect();
+        let entries: Vec<Arc<RegisteredTool>> = self.entries.iter().filter(included).cloned().collect();
         let (executors, instructions) = (Arc::clone(&self.executors), Arc::clone(&self.instructions));
         let call_deadline = self.call_deadline;
         let mut narrowed = Self { entries, resources: Vec::new(), call_deadline, executors, instructions };
@@ -218,7 +218,7 @@ impl Registry {
         self.get(name).map(|entry| &entry.info)
     }
 
-    fn get(&self, name: &str) -> Option<&Arc<Entry>> {
+    fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         self.entries.iter().find(|entry| entry.info.name == name)
     }
 
@@ -252,7 +252,7 @@ impl Registry {
 /// forgotten: a tool whose manifest names an executor that is not there stops the start.
 fn executors(
     backends: &Services,
-    catalog: &Catalog,
+    catalog: &ToolCatalog,
     native: &ExecutorRegistry,
 ) -> Result<ExecutorRegistry, RegistryError> {
     let mut executors = ExecutorRegistry::default();

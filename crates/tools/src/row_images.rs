@@ -8,14 +8,14 @@ pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// The images of one write.
 #[derive(Debug, Default)]
-pub(crate) struct Images {
+pub(crate) struct RowImages {
     /// `None` if the tool does not look.
     pub(crate) before: Option<Vec<Map<String, Value>>>,
     /// `None` if the tool does not look.
     pub(crate) after: Option<Vec<Map<String, Value>>>,
 }
 
-impl Images {
+impl RowImages {
     /// Both as JSON arrays of rows.
     ///
     /// # Errors

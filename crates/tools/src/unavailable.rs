@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use ledger::read::ReadLimits;
-use manifest::Catalog;
+use manifest::ToolCatalog;
 use tokio::sync::watch;
 use types::Failure;
 
@@ -44,7 +44,7 @@ impl Registry {
         call_deadline: Duration,
         failure: &Unavailable,
         metrics: &Metrics,
-        catalog: &Catalog,
+        catalog: &ToolCatalog,
     ) -> Result<Self, RegistryError> {
         let mut registry = Self::unreached(call_deadline, catalog);
         for info in builtin::reading_infos(limits) {

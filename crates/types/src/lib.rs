@@ -3,12 +3,13 @@
 //! ([`StatementShape`]).
 //!
 //! This crate does no I/O and knows neither MCP nor a connection. Everything else depends on it, so it must never
-//! depend on anything of ours. To add an error code: one variant and one line in [`ErrorCode::ALL`], and its paragraph
-//! in `docs/errors.md` (a test compares the two).
+//! depend on anything of ours. To add an error code: one variant with its doc comment and one line in
+//! [`ErrorCode::ALL`]; `docs/reference/errors.md` is generated from them.
 
 mod client_info;
 mod envelope;
 mod error_code;
+mod escape;
 mod ids;
 mod overlong;
 mod principal;
@@ -16,11 +17,11 @@ mod redaction;
 mod secret;
 mod statement;
 mod strict_json;
-mod visible;
 
 pub use client_info::{ClientInfo, trace_id};
 pub use envelope::{Envelope, Failure, Meta, Rollback, TOOL_VERSION, UNDO_TOOL, UndoCall};
 pub use error_code::ErrorCode;
+pub use escape::{quoted, visible};
 pub use ids::{CorrelationId, IdPrefix, ProposalId};
 pub use overlong::IdFinder;
 pub use principal::{AccountId, AccountIdError, Principal};
@@ -30,5 +31,4 @@ pub use statement::{
     Column, CompositeField, DescribeError, DescribeStatement, PgType, Privilege, ReferencedObjects, Scalar,
     StatementShape, TableAccess, TypeKind,
 };
-pub use strict_json::{NotStrict, check_strict_json};
-pub use visible::{quoted, visible};
+pub use strict_json::{StrictJsonError, check_strict_json};

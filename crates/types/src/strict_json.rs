@@ -9,11 +9,11 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::visible::quoted;
+use crate::escape::quoted;
 
 /// Why a text is not read.
 #[derive(Debug, thiserror::Error)]
-pub enum NotStrict {
+pub enum StrictJsonError {
     /// It is no JSON. serde_json's words quote nothing of it.
     #[error(transparent)]
     NoJson(serde_json::Error),
@@ -30,14 +30,14 @@ pub enum NotStrict {
 ///
 /// # Errors
 /// The first thing that is wrong with it.
-pub fn check_strict_json(text: &[u8], max_values: usize) -> Result<usize, NotStrict> {
+pub fn check_strict_json(text: &[u8], max_values: usize) -> Result<usize, StrictJsonError> {
     let mut found = Found { values: 0, max_values, twice: None };
     let mut reader = serde_json::Deserializer::from_slice(text);
     let read = Strict(&mut found).deserialize(&mut reader).and_then(|()| reader.end());
     match (found, read) {
-        (Found { twice: Some(key), .. }, _) => Err(NotStrict::KeyTwice(key)),
-        (Found { values, .. }, _) if values > max_values => Err(NotStrict::TooManyValues(max_values)),
-        (_, Err(error)) => Err(NotStrict::NoJson(error)),
+        (Found { twice: Some(key), .. }, _) => Err(StrictJsonError::KeyTwice(key)),
+        (Found { values, .. }, _) if values > max_values => Err(StrictJsonError::TooManyValues(max_values)),
+        (_, Err(error)) => Err(StrictJsonError::NoJson(error)),
         (Found { values, .. }, Ok(())) => Ok(values),
     }
 }
@@ -145,7 +145,7 @@ mod tests {
     fn the_same_key_in_different_objects_is_fine_and_so_is_every_kind_of_value() {
         let text = r#"{"a":{"a":[{"a":1},{"a":-1.5e3}]},"b":[true,null,"x",12345678901234567890123]}"#;
         assert!(check_strict_json(text.as_bytes(), MAX).is_ok());
-        assert!(matches!(check_strict_json(b"{", MAX), Err(NotStrict::NoJson(_))));
-        assert!(matches!(check_strict_json(b"{} {}", MAX), Err(NotStrict::NoJson(_))));
+        assert!(matches!(check_strict_json(b"{", MAX), Err(StrictJsonError::NoJson(_))));
+        assert!(matches!(check_strict_json(b"{} {}", MAX), Err(StrictJsonError::NoJson(_))));
     }
 }

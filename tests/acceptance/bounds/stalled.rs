@@ -1,7 +1,7 @@
 //! A client that asks and does not read what it is told holds neither a transaction nor memory without end (promises X-18,
 //! X-32), and gets every answer once it reads on.
 
-use testkit::RawServer;
+use testkit::RawStdioServer;
 
 use super::*;
 
@@ -13,7 +13,7 @@ async fn a_client_that_does_not_read_holds_no_transaction_and_no_memory_and_gets
     let db = database().await;
     let mut command = Server::bare_command(&db);
     command.args(["--query-timeout-ms", "60000"]);
-    let mut server = RawServer::start(command, "2025-06-18").await;
+    let mut server = RawStdioServer::start(command, "2025-06-18").await;
     let large = json!({"name": "query_database", "arguments": {"query": "select repeat('x', 1000000) as x"}});
     assert_eq!(server.request(0, "tools/call", large.clone()).await["result"]["isError"], false);
     let memory = ProcessMemory::of(server.pid());
@@ -47,7 +47,7 @@ async fn a_client_that_does_not_read_holds_no_transaction_and_no_memory_and_gets
 #[tokio::test(flavor = "multi_thread")]
 async fn more_requests_than_there_is_memory_for_are_refused_and_the_others_answered() {
     let db = database().await;
-    let mut server = RawServer::start(Server::bare_command(&db), "2025-06-18").await;
+    let mut server = RawStdioServer::start(Server::bare_command(&db), "2025-06-18").await;
     let memory = ProcessMemory::of(server.pid());
     let long = "x".repeat(3 << 20);
     let mut blocker = db.connect().await;
@@ -80,7 +80,7 @@ async fn more_requests_than_there_is_memory_for_are_refused_and_the_others_answe
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_of_too_many_values_is_refused_under_its_own_id_before_they_are_kept() {
     let db = database().await;
-    let mut server = RawServer::start(Server::bare_command(&db), "2025-06-18").await;
+    let mut server = RawStdioServer::start(Server::bare_command(&db), "2025-06-18").await;
     let memory = ProcessMemory::of(server.pid());
     // Just within the length, and far beyond it, where the id stands behind all that is passed over.
     for (count, code) in [(1_900_000, -32602), (7_000_000, -32600)] {

@@ -171,7 +171,7 @@ async fn the_deadline_frees_the_backend_and_covers_the_whole_call() {
 }
 
 /// Starts a server, lets it sleep in a backend, ends it in some way; the time until the backend is free.
-async fn ended(db: &Database, watch: &Watch, end: impl AsyncFnOnce(RawServer)) -> Duration {
+async fn ended(db: &Database, watch: &Watch, end: impl AsyncFnOnce(RawStdioServer)) -> Duration {
     let mut session = Session::start(quick(db), HANDSHAKE).await;
     session.begin("query_database", sleeps()).await;
     let pid = watch.backend(SLEEPING).await;

@@ -25,7 +25,7 @@ const CONTRADICTIONS: [(&str, &str); 18] = [
     (
         "a success record of post_tweet stands and has no such row",
         "select a.correlation_id, a.result from countersign.record a
-         where a.tool_name = 'post_tweet' and a.status = 'success' and (countersign.standing_of(a.correlation_id)).stands_as is not null
+         where a.tool_name = 'post_tweet' and a.status = 'success' and (countersign.reversal_state(a.correlation_id)).effective_as is not null
            and not exists (select from social.tweet t
                            where t.id = (a.result->>'id')::bigint and t.text = a.params->>'text')",
     ),
@@ -33,7 +33,7 @@ const CONTRADICTIONS: [(&str, &str); 18] = [
         "a success record of post_tweet was undone and has its row still there",
         "select a.correlation_id, a.params from countersign.record a
          join social.tweet t on t.id = (a.result->>'id')::bigint
-         where a.tool_name = 'post_tweet' and a.status = 'success' and (countersign.standing_of(a.correlation_id)).stands_as is null",
+         where a.tool_name = 'post_tweet' and a.status = 'success' and (countersign.reversal_state(a.correlation_id)).effective_as is null",
     ),
     (
         "a success has no effects",
@@ -96,7 +96,7 @@ const CONTRADICTIONS: [(&str, &str); 18] = [
         "select a.correlation_id, a.params, t.id from countersign.record a
          left join chaos.entry t on t.id = (a.result->>'id')::bigint and t.text = a.params->>'text'
          where a.tool_name = 'add_entry' and a.status = 'success'
-           and ((countersign.standing_of(a.correlation_id)).stands_as is null) <> (t.id is null)",
+           and ((countersign.reversal_state(a.correlation_id)).effective_as is null) <> (t.id is null)",
     ),
     (
         "an entry has not exactly one success record",
@@ -109,7 +109,7 @@ const CONTRADICTIONS: [(&str, &str); 18] = [
         "with recorded as (
              select (a.params->>'id')::bigint as id, sum((a.params->>'amount')::bigint) as amount from countersign.record a
              where a.tool_name = 'add_to_total' and a.status = 'success'
-               and (countersign.standing_of(a.correlation_id)).stands_as is not null group by 1
+               and (countersign.reversal_state(a.correlation_id)).effective_as is not null group by 1
          )
          select id, recorded.amount, t.amount from recorded full join chaos.total t using (id)
          where recorded.amount is distinct from t.amount",

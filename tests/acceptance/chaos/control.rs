@@ -45,9 +45,9 @@ pub(super) async fn mark_one_write_more(db: &Database) {
 
 /// Each undo by the operator leaves a row out, and no undo is compared with what it undoes.
 pub(super) async fn leave_a_row_out(db: &Database) {
-    let all = "array(select w from countersign.net_of(writes) w)";
+    let all = "array(select w from countersign.net_changes(writes) w)";
     let fewer =
-        "array(select w from countersign.net_of(writes) w offset case session_user when 'olga' then 1 else 0 end)";
+        "array(select w from countersign.net_changes(writes) w offset case session_user when 'olga' then 1 else 0 end)";
     replace(db, "countersign.undo", all, fewer).await;
     replace(db, "countersign.prove_inverse", "wrong is not null", "false").await;
 }

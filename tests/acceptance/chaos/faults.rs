@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use testkit::{Database, What, When};
+use testkit::{ConnectionFault, Database, FaultPoint};
 use tokio::time::Instant;
 
 use super::fleet::Fleet;
@@ -51,7 +51,7 @@ pub(super) type Played = BTreeMap<Fault, usize>;
 /// Cuts before the COMMIT of a success, which the control needs: while nothing has gone wrong and nothing is swept, no
 /// write fails.
 pub(super) async fn cut_before_a_success(fleet: &Fleet) {
-    at_commit(fleet, When::BeforeCommit, What::Cut).await;
+    at_commit(fleet, FaultPoint::BeforeCommit, ConnectionFault::Cut).await;
 }
 
 /// Plays every fault once, and then any until the time is over.
@@ -72,12 +72,12 @@ pub(super) async fn play(db: &Database, fleet: &Fleet, rng: &mut fastrand::Rng, 
         }
         // Not to wait for anything: faults should not follow each other in one rhythm.
         tokio::time::sleep(Duration::from_millis(rng.u64(20..300))).await;
-        strike(fault, db, fleet, rng).await;
+        inject(fault, db, fleet, rng).await;
         *played.entry(fault).or_default() += 1;
     }
 }
 
-async fn strike(fault: Fault, db: &Database, fleet: &Fleet, rng: &mut fastrand::Rng) {
+async fn inject(fault: Fault, db: &Database, fleet: &Fleet, rng: &mut fastrand::Rng) {
     let server = rng.usize(..fleet.len());
     match fault {
         Fault::KillServer => {
@@ -98,21 +98,21 @@ async fn strike(fault: Fault, db: &Database, fleet: &Fleet, rng: &mut fastrand::
             crash(db, |cluster| cluster.kill9()).await;
             fleet.replace(server).await;
         }
-        Fault::CutBeforeCommit => at_commit(fleet, When::BeforeCommit, What::Cut).await,
-        Fault::CutAfterCommit => at_commit(fleet, When::AfterCommit, What::Cut).await,
+        Fault::CutBeforeCommit => at_commit(fleet, FaultPoint::BeforeCommit, ConnectionFault::Cut).await,
+        Fault::CutAfterCommit => at_commit(fleet, FaultPoint::AfterCommit, ConnectionFault::Cut).await,
         Fault::FreezeBeforeCommit => {
-            at_commit(fleet, When::BeforeCommit, What::Freeze).await;
+            at_commit(fleet, FaultPoint::BeforeCommit, ConnectionFault::Freeze).await;
             thaw(fleet, rng).await;
         }
         Fault::FreezeAfterCommit => {
-            at_commit(fleet, When::AfterCommit, What::Freeze).await;
+            at_commit(fleet, FaultPoint::AfterCommit, ConnectionFault::Freeze).await;
             thaw(fleet, rng).await;
         }
     }
 }
 
 /// Waits until it has really happened: there is always a next COMMIT.
-async fn at_commit(fleet: &Fleet, when: When, what: What) {
+async fn at_commit(fleet: &Fleet, when: FaultPoint, what: ConnectionFault) {
     let fired = fleet.proxy().arm(when, what);
     let fired = tokio::time::timeout(Duration::from_secs(60), fired).await;
     fired.expect("the load goes on").expect("the proxy meets it");

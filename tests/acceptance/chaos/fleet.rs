@@ -15,7 +15,7 @@ use tokio::sync::RwLock;
 use super::operator;
 
 /// Longer than any call may take: its deadline, the grace, and the time to find out its outcome.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) struct Fleet {
     db: Database,
@@ -85,8 +85,8 @@ impl Fleet {
     pub(super) async fn call(&self, server: usize, tool: &str, json: Value) -> Result<Value, ClientError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let client = Arc::clone(&*self.servers[server].read().await);
-        let answer = tokio::time::timeout(PATIENCE, client.call(tool, arguments(json))).await;
-        answer.unwrap_or_else(|_| panic!("{tool}: no answer in {PATIENCE:?}")).map(|answer| answer.envelope)
+        let answer = tokio::time::timeout(TIMEOUT, client.call(tool, arguments(json))).await;
+        answer.unwrap_or_else(|_| panic!("{tool}: no answer in {TIMEOUT:?}")).map(|answer| answer.envelope)
     }
 
     /// Sends a signal to one of the servers.
@@ -105,7 +105,7 @@ impl Fleet {
         let mut place = self.servers[server].write().await;
         if let Some(pooler) = &self.pooler {
             // A server does not start without its database.
-            pooler.until_it_serves().await;
+            pooler.until_ready().await;
         }
         *place = Arc::new(self.start_one().await);
     }

@@ -37,7 +37,7 @@ const AGENTS: usize = 8;
 /// Between two attempts of a call: PostgreSQL may be down for a while.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long a call is repeated before an agent gives up on it: longer than a call that waits for another one.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 pub(super) struct Load {
     agents: JoinSet<()>,
@@ -183,7 +183,7 @@ impl Agent {
     /// The same, where a failure with this code counts, too.
     async fn until_answered(&mut self, tool: &str, arguments: &Value, code: &str) -> Option<(Value, String)> {
         let first = self.rng.usize(..self.fleet.len());
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         for attempt in (0..).take_while(|_| Instant::now() < end) {
             let server = (first + attempt) % self.fleet.len();
             let Ok(envelope) = self.fleet.call(server, tool, arguments.clone()).await else {

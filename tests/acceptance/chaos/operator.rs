@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use testkit::{Database, Proxy, What, When, countersign, send_signal};
+use testkit::{ConnectionFault, Database, FaultPoint, Proxy, countersign, send_signal};
 use tokio::process::Command;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -87,7 +87,7 @@ const WAYS: [Way; 8] = [
 /// Between two attempts: PostgreSQL may be down for a while.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long a command may take, and how long it is repeated until it ends with 0 or 2.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the operator goes on for the ways that have not been played yet.
 const OVERTIME: Duration = Duration::from_secs(120);
 
@@ -273,14 +273,22 @@ impl Operator {
                 self.kill(subject, command).await
             }
             Way::KilledBeforeCommit => {
-                self.interrupted(subject, arguments, When::BeforeCommit, What::Freeze, way).await
+                self.interrupted(subject, arguments, FaultPoint::BeforeCommit, ConnectionFault::Freeze, way).await
             }
-            Way::KilledAfterCommit => self.interrupted(subject, arguments, When::AfterCommit, What::Freeze, way).await,
-            Way::BackendTerminated => self.interrupted(subject, arguments, When::BeforeCommit, What::Freeze, way).await,
-            Way::CutBeforeCommit => self.interrupted(subject, arguments, When::BeforeCommit, What::Cut, way).await,
-            Way::CutAfterCommit => self.interrupted(subject, arguments, When::AfterCommit, What::Cut, way).await,
+            Way::KilledAfterCommit => {
+                self.interrupted(subject, arguments, FaultPoint::AfterCommit, ConnectionFault::Freeze, way).await
+            }
+            Way::BackendTerminated => {
+                self.interrupted(subject, arguments, FaultPoint::BeforeCommit, ConnectionFault::Freeze, way).await
+            }
+            Way::CutBeforeCommit => {
+                self.interrupted(subject, arguments, FaultPoint::BeforeCommit, ConnectionFault::Cut, way).await
+            }
+            Way::CutAfterCommit => {
+                self.interrupted(subject, arguments, FaultPoint::AfterCommit, ConnectionFault::Cut, way).await
+            }
         };
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !matches!(self.done.runs.last(), Some(Run { ended: Ended { code: Some(0 | 2), .. }, .. })) {
             if Instant::now() > end {
                 let last = self.done.runs.last().map(|run| run.ended.err.clone());
@@ -294,7 +302,14 @@ impl Operator {
     }
 
     /// Stops a command at its COMMIT, if it comes that far, and does there what the way says.
-    async fn interrupted(&mut self, subject: &str, arguments: &[&str], when: When, what: What, way: Way) -> bool {
+    async fn interrupted(
+        &mut self,
+        subject: &str,
+        arguments: &[&str],
+        when: FaultPoint,
+        what: ConnectionFault,
+        way: Way,
+    ) -> bool {
         let mut fired = self.proxy.arm(when, what);
         let mut command = self.start_command(arguments);
         tokio::select! {
@@ -351,7 +366,7 @@ impl Operator {
         let pid = child.id().expect("it has just been started");
         // Reads all along: what is printed may be more than a pipe holds.
         let ending = tokio::spawn(async move {
-            let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await;
+            let output = tokio::time::timeout(TIMEOUT, child.wait_with_output()).await;
             let output = output.expect("it ends by itself").expect("its output");
             let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
             Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }

@@ -63,7 +63,7 @@ impl Inspector {
     }
 
     /// The same with this bearer token.
-    fn bearing(mut self, token: &str) -> Self {
+    fn with_token(mut self, token: &str) -> Self {
         self.to.extend([
             "--header".to_owned(),
             format!("Authorization: Bearer {token}"),
@@ -185,11 +185,11 @@ async fn the_inspector_gets_in_with_its_token_and_says_why_not_with_another() {
     let (token, table) = HttpServer::token("default", &["--profile", "readonly"]).await;
     let server = HttpServer::configured(&db, &folder, &table).await;
     for path in ["/mcp", "/sse"] {
-        let inspector = Inspector::over_http(&server, path, "legacy").bearing(&token);
+        let inspector = Inspector::over_http(&server, path, "legacy").with_token(&token);
         let said = inspector.ask("tools/list", &[]).await;
         let tools = said.result().to_string();
         assert!(tools.contains("\"query_database\"") && !tools.contains("\"post_tweet\""), "{tools}");
-        let said = Inspector::over_http(&server, path, "legacy").bearing("wrong").ask("tools/list", &[]).await;
+        let said = Inspector::over_http(&server, path, "legacy").with_token("wrong").ask("tools/list", &[]).await;
         assert_eq!(said.code, Some(NOT_LET_IN), "{}{}", said.stdout, said.stderr);
         // It shows nothing of what is answered where it wants a stream of events.
         let words = if path == "/mcp" { "the token is unknown or has expired" } else { "(401)" };

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::json;
-use testkit::{RawServer, TestManifest, database, poll, send_signal};
+use testkit::{RawStdioServer, TestManifest, database, poll, send_signal};
 
 const SLOW: &str = r#"
 [[tool]]
@@ -22,7 +22,7 @@ async fn the_identical_call_goes_on_within_two_seconds_after_a_server_was_killed
     let db = database().await;
     db.run("create table social.added (n int)").await;
     let manifest = TestManifest::new(SLOW);
-    let mut killed = RawServer::start(manifest.command(&db), "2025-06-18").await;
+    let mut killed = RawStdioServer::start(manifest.command(&db), "2025-06-18").await;
     let other = manifest.serve(&db).await;
     let lock = db.connect().await;
     lock.batch_execute("select pg_advisory_lock(65)").await.unwrap();

@@ -2,20 +2,20 @@
 //! server gave the client to carry. That is attacker-controlled (attack AP11).
 
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, database};
+use testkit::{Database, RawStdioServer, Server, database};
 use tokio::process::Command;
 
 use super::{assert_pending, change, envelope, price, proposals, propose, successes};
 
 /// A server that has been asked nothing yet, and the ids of the requests to it.
 pub(super) struct Session {
-    server: RawServer,
+    server: RawStdioServer,
     next: u32,
 }
 
 impl Session {
     pub(super) fn new(command: Command) -> Self {
-        Self { server: RawServer::without_session(command), next: 0 }
+        Self { server: RawStdioServer::without_session(command), next: 0 }
     }
 
     /// Calls a tool with what else belongs into the parameters; the whole answer.

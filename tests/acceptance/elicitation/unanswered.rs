@@ -4,14 +4,14 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, database, poll};
+use testkit::{Database, RawStdioServer, Server, database, poll};
 
 use super::within::{asked, say};
 use super::{assert_pending, change, envelope, price, proposals, propose, server_with_user};
 
 /// A session whose user can be asked.
-async fn session(db: &Database) -> RawServer {
-    RawServer::capable(Server::studio_command(db), "2025-11-25", json!({"elicitation": {}})).await
+async fn session(db: &Database) -> RawStdioServer {
+    RawStdioServer::capable(Server::studio_command(db), "2025-11-25", json!({"elicitation": {}})).await
 }
 
 /// That the question is not open any more.
@@ -25,7 +25,7 @@ async fn without_an_answer_in_time_the_proposal_waits_and_can_be_confirmed_later
     let db = database().await;
     let mut command = Server::studio_command(&db);
     command.env("COUNTERSIGN_ASK_TIMEOUT_MS", "300");
-    let mut server = RawServer::capable(command, "2025-06-18", json!({"elicitation": {}})).await;
+    let mut server = RawStdioServer::capable(command, "2025-06-18", json!({"elicitation": {}})).await;
     let question = asked(&mut server, 1, "upsert_package", change()).await;
     assert_taken_back(&server.receive().await, &question);
     let answer = server.receive().await;

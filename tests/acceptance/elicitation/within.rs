@@ -1,12 +1,12 @@
 //! Protocols before 2026-07-28: the server asks within the call, and the call goes on with the answer.
 
 use serde_json::{Value, json};
-use testkit::{RawServer, Server, UserAnswer, database};
+use testkit::{RawStdioServer, Server, UserAnswer, database};
 
 use super::{assert_pending, change, envelope, price, proposals, propose, server_with_user, successes};
 
 /// Sends the call with this id, and gives the question that the server asks.
-pub(super) async fn asked(server: &mut RawServer, id: u32, tool: &str, arguments: Value) -> Value {
+pub(super) async fn asked(server: &mut RawStdioServer, id: u32, tool: &str, arguments: Value) -> Value {
     let params = json!({"name": tool, "arguments": arguments});
     server.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()).await;
     let question = server.receive().await;
@@ -15,7 +15,7 @@ pub(super) async fn asked(server: &mut RawServer, id: u32, tool: &str, arguments
 }
 
 /// Answers a question.
-pub(super) async fn say(server: &mut RawServer, question: &Value, result: Value) {
+pub(super) async fn say(server: &mut RawStdioServer, question: &Value, result: Value) {
     server.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string()).await;
 }
 
@@ -25,7 +25,7 @@ async fn a_user_who_accepts_has_the_write_done_within_the_call() {
     for (protocol, capability) in [("2025-06-18", json!({})), ("2025-11-25", json!({"form": {}}))] {
         let db = database().await;
         let capabilities = json!({"elicitation": capability});
-        let mut server = RawServer::capable(Server::studio_command(&db), protocol, capabilities).await;
+        let mut server = RawStdioServer::capable(Server::studio_command(&db), protocol, capabilities).await;
         let question = asked(&mut server, 7, "upsert_package", change()).await;
         assert_pending(&db).await;
         assert_eq!(question["params"]["requestedSchema"], json!({"type": "object", "properties": {}}), "{question}");
@@ -145,7 +145,7 @@ async fn a_client_that_cannot_ask_is_not_asked() {
     ];
     for capabilities in capabilities {
         let db = database().await;
-        let mut server = RawServer::capable(Server::studio_command(&db), "2025-11-25", capabilities).await;
+        let mut server = RawStdioServer::capable(Server::studio_command(&db), "2025-11-25", capabilities).await;
         // `request` takes the very next line for the answer.
         let call = json!({"name": "upsert_package", "arguments": change()});
         let answer = server.request(1, "tools/call", call).await;
@@ -176,7 +176,7 @@ async fn the_action_is_the_answer_whatever_stands_in_the_content() {
     ] {
         let db = database().await;
         let capabilities = json!({"elicitation": {}});
-        let mut server = RawServer::capable(Server::studio_command(&db), "2025-11-25", capabilities).await;
+        let mut server = RawStdioServer::capable(Server::studio_command(&db), "2025-11-25", capabilities).await;
         let question = asked(&mut server, 1, "upsert_package", change()).await;
         say(&mut server, &question, result.clone()).await;
         let answer = server.receive().await;
@@ -195,7 +195,7 @@ async fn of_two_questions_about_one_write_the_first_answer_counts() {
     for (second, reason) in [("accept", "proposal_closed"), ("decline", "proposal_closed")] {
         let db = database().await;
         let capabilities = json!({"elicitation": {}});
-        let mut server = RawServer::capable(Server::studio_command(&db), "2025-11-25", capabilities).await;
+        let mut server = RawStdioServer::capable(Server::studio_command(&db), "2025-11-25", capabilities).await;
         let first = asked(&mut server, 1, "upsert_package", change()).await;
         let again = asked(&mut server, 2, "upsert_package", change()).await;
         assert_pending(&db).await;
@@ -215,7 +215,7 @@ async fn of_two_questions_about_one_write_the_first_answer_counts() {
 async fn rows_that_changed_while_the_user_thought_are_not_written_over() {
     let db = database().await;
     let capabilities = json!({"elicitation": {}});
-    let mut server = RawServer::capable(Server::studio_command(&db), "2025-11-25", capabilities).await;
+    let mut server = RawStdioServer::capable(Server::studio_command(&db), "2025-11-25", capabilities).await;
     let question = asked(&mut server, 1, "upsert_package", change()).await;
     db.run("update studio.package set price = 130 where package_id = 1").await;
     say(&mut server, &question, json!({"action": "accept"})).await;

@@ -1,4 +1,4 @@
-//! Whatever an agent sends to whichever tool: what is refused says so in one form, with a code of docs/errors.md.
+//! Whatever an agent sends to whichever tool: what is refused says so in one form, with a code of docs/reference/errors.md.
 
 use std::collections::BTreeSet;
 
@@ -63,9 +63,9 @@ fn calls(tool: &Value) -> Vec<Map<String, Value>> {
     calls
 }
 
-/// The codes of docs/errors.md.
+/// The codes of docs/reference/errors.md.
 fn published() -> BTreeSet<String> {
-    let page = std::fs::read_to_string(repository().join("docs/errors.md")).unwrap();
+    let page = std::fs::read_to_string(repository().join("docs/reference/errors.md")).unwrap();
     page.lines().filter_map(|line| Some(line.strip_prefix("## `")?.strip_suffix('`')?.to_owned())).collect()
 }
 
@@ -75,7 +75,7 @@ fn code_of(envelope: &Value, published: &BTreeSet<String>) -> String {
     assert_eq!(envelope["success"], false);
     let error = &envelope["error"];
     let code = error["code"].as_str().unwrap();
-    assert!(published.contains(code), "{code} is not in docs/errors.md: {envelope}");
+    assert!(published.contains(code), "{code} is not in docs/reference/errors.md: {envelope}");
     assert!(!error["message"].as_str().unwrap().trim().is_empty(), "{envelope}");
     assert!(error["retryable"].is_boolean(), "{envelope}");
     assert!(envelope["meta"]["elapsed_ms"].is_u64() && envelope["meta"]["tool_version"].is_string(), "{envelope}");

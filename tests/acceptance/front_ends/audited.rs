@@ -1,7 +1,9 @@
 //! Writes of the command line that the ledger records: mutations of the tool `cli_write`, so that the history has no hole.
 
 use serde_json::{Value, json};
-use testkit::{Database, Pipe, Proxy, Told, What, When, bare_front_end, database, front_end, poll};
+use testkit::{
+    ConnectionFault, Database, FaultPoint, FrontEndOutput, Pipe, Proxy, bare_front_end, database, front_end, poll,
+};
 
 async fn records(db: &Database) -> Vec<Vec<String>> {
     db.rows(
@@ -60,8 +62,8 @@ async fn a_write_without_a_record_is_asked_for_and_can_be_forbidden() {
     let db = database().await;
     db.run("create table t (a int)").await;
     let insert = ["--write", "--sql", "insert into t values (1)"];
-    let told = Told::by(front_end("query", &db).args(insert).arg("--no-audit")).await;
-    let event = told.only();
+    let told = FrontEndOutput::of(front_end("query", &db).args(insert).arg("--no-audit")).await;
+    let event = told.single_event();
     assert_eq!((&event["command_tag"], event.get("correlation_id")), (&json!("INSERT 0 1"), None));
     assert_eq!(records(&db).await.len(), 0);
 
@@ -78,20 +80,23 @@ async fn a_write_without_a_record_is_asked_for_and_can_be_forbidden() {
         };
         let mut command = front_end("query", &db);
         configured(&mut command);
-        let told = Told::by(command.args(insert).arg("--no-audit")).await;
+        let told = FrontEndOutput::of(command.args(insert).arg("--no-audit")).await;
         assert_eq!(told.status, 2);
-        let event = told.only();
+        let event = told.single_event();
         assert_eq!(event["error_code"], "invalid_request");
         assert!(event["error"].as_str().unwrap().contains("require_audit"), "{event}");
         let mut command = front_end("query", &db);
         configured(&mut command);
-        assert!(Told::by(command.args(insert)).await.only()["correlation_id"].is_string());
+        assert!(FrontEndOutput::of(command.args(insert)).await.single_event()["correlation_id"].is_string());
     }
     db.run("drop schema countersign cascade").await;
-    let told = Told::by(front_end("query", &db).args(insert).env("COUNTERSIGN_REQUIRE_AUDIT", "true")).await;
+    let told = FrontEndOutput::of(front_end("query", &db).args(insert).env("COUNTERSIGN_REQUIRE_AUDIT", "true")).await;
     assert_eq!(told.status, 1, "without a ledger nothing is written");
-    assert!(told.only()["error"].as_str().unwrap().contains("no ledger"));
-    assert_eq!(Told::by(front_end("query", &db).args(insert)).await.only()["command_tag"], "INSERT 0 1");
+    assert!(told.single_event()["error"].as_str().unwrap().contains("no ledger"));
+    assert_eq!(
+        FrontEndOutput::of(front_end("query", &db).args(insert)).await.single_event()["command_tag"],
+        "INSERT 0 1"
+    );
     assert_eq!(db.value("select count(*) from t").await, "4");
 }
 
@@ -108,7 +113,7 @@ async fn what_does_not_fit_or_is_cancelled_is_rolled_back_and_recorded_so() {
                    and datname = current_database() and pid <> pg_backend_pid()";
     db.until_value(running, "1").await;
     pipe.send(json!({"code": "cancel", "id": "b"})).await;
-    assert_eq!(pipe.end_of("b").await["error_code"], "cancelled");
+    assert_eq!(pipe.last_event_of("b").await["error_code"], "cancelled");
     let streamed = json!({"options": {"read_only": false, "stream_rows": true}});
     let end = pipe.run_with("c", "insert into t select generate_series(1, 2500) returning a", streamed).await;
     assert_eq!((&end["command_tag"], end["correlation_id"].is_string()), (&json!("ROWS 2500"), true), "{end}");
@@ -158,13 +163,13 @@ async fn a_transaction_is_one_record_with_all_its_statements() {
     let options = json!({"read_only": false});
     for (end, own) in [("commit", 1), ("rollback", 11)] {
         pipe.send(json!({"code": "begin", "id": "begin", "options": options})).await;
-        assert_eq!(pipe.end_of("begin").await["command_tag"], "BEGIN");
+        assert_eq!(pipe.last_event_of("begin").await["command_tag"], "BEGIN");
         for (id, a) in [("a", own), ("b", own + 1)] {
             let event = pipe.run_with(id, "insert into t values ($1)", json!({"params": [a]})).await;
             assert_eq!(event["command_tag"], "INSERT 0 1", "{event}");
         }
         pipe.send(json!({"code": end, "id": end})).await;
-        let ended = pipe.end_of(end).await;
+        let ended = pipe.last_event_of(end).await;
         assert_eq!(
             (&ended["command_tag"], ended["correlation_id"].is_string()),
             (&json!(end.to_ascii_uppercase()), end == "commit")
@@ -173,13 +178,13 @@ async fn a_transaction_is_one_record_with_all_its_statements() {
     // One that fails, and one that tries to take our savepoint.
     for sql in ["insert into t values (1)", "savepoint work"] {
         pipe.send(json!({"code": "begin", "id": "begin", "options": options})).await;
-        pipe.end_of("begin").await;
+        pipe.last_event_of("begin").await;
         assert_eq!(pipe.run("a", "insert into t values (21)").await["code"], "result");
         assert_ne!(pipe.run("b", sql).await["code"], "result", "{sql}");
         let after = pipe.run("c", "select 1").await;
         assert_eq!((&after["sqlstate"], after["hint"].is_string()), (&json!("25P02"), true), "{sql}: {after}");
         pipe.send(json!({"code": "commit", "id": "commit"})).await;
-        assert_eq!(pipe.end_of("commit").await["code"], "sql_error", "{sql}");
+        assert_eq!(pipe.last_event_of("commit").await["code"], "sql_error", "{sql}");
     }
     pipe.finish().await;
     assert_eq!(db.value("select string_agg(a::text, ',' order by a) from t").await, "1,2");
@@ -195,16 +200,16 @@ async fn a_transaction_is_one_record_with_all_its_statements() {
 async fn with_a_ledger_a_lost_answer_to_commit_is_looked_up() {
     let db = database().await;
     db.run("create table t (a int)").await;
-    for (number, when) in [When::AfterCommit, When::BeforeCommit].into_iter().enumerate() {
+    for (number, when) in [FaultPoint::AfterCommit, FaultPoint::BeforeCommit].into_iter().enumerate() {
         let proxy = Proxy::before(&db);
-        proxy.arm(when, What::Cut);
+        proxy.arm(when, ConnectionFault::Cut);
         let mut command = bare_front_end("pipe");
         command.arg("--conninfo-secret").arg(proxy.url());
         let mut pipe = Pipe::start(command);
         let event = pipe.run_with("a", &format!("insert into t values ({number})"), write()).await;
         let is_written = db.value(&format!("select count(*) from t where a = {number}")).await == "1";
         assert_eq!(event["code"] == "result", is_written, "{event}");
-        assert_eq!(is_written, when == When::AfterCommit);
+        assert_eq!(is_written, when == FaultPoint::AfterCommit);
         assert!(is_written || event["error_code"] == "connection_lost", "{event}");
         pipe.finish().await;
     }
@@ -215,13 +220,13 @@ async fn a_login_that_may_not_write_to_the_ledger_writes_nothing_unrecorded() {
     let db = database().await;
     db.run("create table t (a int); create role clerk login; grant insert on t to clerk").await;
     let insert = ["--user", "clerk", "--write", "--sql", "insert into t values (1)"];
-    let told = Told::by(front_end("query", &db).args(insert)).await;
+    let told = FrontEndOutput::of(front_end("query", &db).args(insert)).await;
     assert_eq!(told.status, 1);
-    let event = told.only();
+    let event = told.single_event();
     assert_eq!(event["code"], "error", "{event}");
     assert!(event["hint"].as_str().unwrap_or_default().contains("countersign_writer"), "{event}");
     assert_eq!(db.value("select count(*) from t").await, "0");
-    assert_eq!(Told::by(front_end("query", &db).args(insert).arg("--no-audit")).await.status, 0);
+    assert_eq!(FrontEndOutput::of(front_end("query", &db).args(insert).arg("--no-audit")).await.status, 0);
     db.run("drop owned by clerk; drop role clerk").await;
 }
 

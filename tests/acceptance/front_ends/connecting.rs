@@ -1,7 +1,7 @@
 //! Where a front end connects to, and what it says when it cannot (promises B7).
 
 use serde_json::json;
-use testkit::{Pipe, Told, bare_front_end, database};
+use testkit::{FrontEndOutput, Pipe, bare_front_end, database};
 
 #[tokio::test]
 async fn every_way_to_name_the_database_connects() {
@@ -53,8 +53,8 @@ async fn every_way_to_name_the_database_connects() {
         let mut command = bare_front_end(front);
         command.args(&arguments).envs(variables.clone());
         let flag = if front == "psql" { "-c" } else { "--sql" };
-        let told = Told::by(command.args([flag, sql])).await;
-        let event = told.only();
+        let told = FrontEndOutput::of(command.args([flag, sql])).await;
+        let event = told.single_event();
         assert_eq!(event["rows"], json!([{"d": db.name()}]), "{front} {arguments:?} {variables:?}: {event}");
     }
 }
@@ -106,7 +106,7 @@ async fn the_connection_of_every_other_command_is_the_front_ends_too() {
         for (arguments, variables) in &ways {
             let mut command = bare_front_end(front);
             command.args(arguments).envs(variables.clone()).args([flag, "select current_database() as d"]);
-            let event = Told::by(&mut command).await.only();
+            let event = FrontEndOutput::of(&mut command).await.single_event();
             assert_eq!(event["rows"], json!([{"d": db.name()}]), "{front} {arguments:?} {variables:?}: {event}");
         }
     }
@@ -126,7 +126,7 @@ async fn a_connection_error_says_where_its_parts_come_from() {
     // F-06
     let mut query = bare_front_end("query");
     query.env("PGUSER", "ann").args(["--port", "1", "--dbname", "shop", "--sql", "select 1"]);
-    let error = Told::by(&mut query).await.only()["error"].as_str().unwrap().to_owned();
+    let error = FrontEndOutput::of(&mut query).await.single_event()["error"].as_str().unwrap().to_owned();
     assert!(
         error.ends_with("connecting to host 127.0.0.1:1 (default), user ann (PGUSER), database shop (--dbname)"),
         "{error}"
@@ -139,7 +139,7 @@ async fn a_connection_error_says_where_its_parts_come_from() {
     let expected = format!("host 127.0.0.1:1 {from_file}, user ann {from_file}, database shop {from_file}");
     let mut query = bare_front_end("query");
     query.arg("--config").arg(&config).args(["--sql", "select 1"]);
-    let error = Told::by(&mut query).await.only()["error"].as_str().unwrap().to_owned();
+    let error = FrontEndOutput::of(&mut query).await.single_event()["error"].as_str().unwrap().to_owned();
     assert!(error.contains(&expected) && !error.contains("hunter2"), "{error}");
     // Every other command says the same.
     for command in [&["init"][..], &["doctor"], &["audit", "list"], &["proposals", "list"], &["keys", "rotate"]] {
@@ -157,9 +157,9 @@ async fn a_variable_that_is_wrong_is_not_repeated() {
     // F-74
     let mut query = bare_front_end("query");
     query.env("COUNTERSIGN_POOLER", "hunter2").args(["--sql", "select 1"]);
-    let told = Told::by(&mut query).await;
+    let told = FrontEndOutput::of(&mut query).await;
     assert_eq!(told.status, 2);
-    let error = told.only()["error"].as_str().unwrap().to_owned();
+    let error = told.single_event()["error"].as_str().unwrap().to_owned();
     assert!(error.contains("--pooler takes one of none, transaction") && !error.contains("hunter2"), "{error}");
 }
 
@@ -172,7 +172,7 @@ async fn a_password_may_have_any_character() {
     let mut command = bare_front_end("query");
     command.args(["--host", &socket, "--port", &port, "--user", "odd", "--dbname", db.name()]);
     command.env("COUNTERSIGN_PASSWORD_SECRET", "p@s/s#w%o r:d").args(["--sql", "select 1 as n"]);
-    assert_eq!(Told::by(&mut command).await.only()["rows"], json!([{"n": 1}]));
+    assert_eq!(FrontEndOutput::of(&mut command).await.single_event()["rows"], json!([{"n": 1}]));
     db.run("drop role odd").await;
 }
 
@@ -197,9 +197,9 @@ async fn failures_to_connect_are_told_apart() {
         ),
     ];
     for (arguments, code, named) in cases {
-        let told = Told::by(bare_front_end("query").args(&arguments).args(["--sql", "select 1"])).await;
+        let told = FrontEndOutput::of(bare_front_end("query").args(&arguments).args(["--sql", "select 1"])).await;
         assert_eq!(told.status, 1, "{arguments:?}");
-        let event = told.only();
+        let event = told.single_event();
         assert_eq!(event["error_code"], code, "{arguments:?}: {event}");
         assert!(event["error"].as_str().unwrap().contains(named), "{arguments:?}: {event}");
         assert!(event["hint"].is_string(), "{event}");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use testkit::{Database, Pipe, Told, database, front_end, is_terminal, lone_database};
+use testkit::{Database, FrontEndOutput, Pipe, database, front_end, is_terminal, lone_database};
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
@@ -33,7 +33,7 @@ async fn busy(db: &Database) -> Pipe {
     pipe
 }
 
-fn each_has_one_end(told: &Told) {
+fn each_has_one_end(told: &FrontEndOutput) {
     let ends = ends(&told.events);
     for id in ["never0", "never1", "never2", "soon"] {
         assert_eq!(ends.get(id).map(Vec::len), Some(1), "{id}: {:?}", told.events);
@@ -51,7 +51,7 @@ async fn nothing_runs(db: &Database) {
 }
 
 /// Ends a busy pipe in some way.
-async fn ended(end: impl AsyncFnOnce(Pipe) -> Told) {
+async fn ended(end: impl AsyncFnOnce(Pipe) -> FrontEndOutput) {
     let db = database().await;
     each_has_one_end(&end(busy(&db).await).await);
     nothing_runs(&db).await;
@@ -104,7 +104,7 @@ async fn a_second_signal_cancels_at_once_and_every_query_has_its_end() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });
-    let cancelled = pipe.end_of("long").await;
+    let cancelled = pipe.last_event_of("long").await;
     signals.abort();
     assert_eq!(cancelled["error_code"], "cancelled");
     let told = pipe.rest().await;
@@ -162,11 +162,11 @@ async fn a_backend_looks_for_its_client_whatever_runs() {
         let alone = pipe.run_with("q", sql, json!({"options": options})).await;
         assert_eq!(alone["rows"], json!([{"every": "2s"}]), "{has_ledger} {read_only}: {alone}");
         pipe.send(json!({"code": "begin", "id": "begin", "options": options})).await;
-        assert_eq!(pipe.end_of("begin").await["command_tag"], "BEGIN");
+        assert_eq!(pipe.last_event_of("begin").await["command_tag"], "BEGIN");
         let within = pipe.run("q", sql).await;
         assert_eq!(within["rows"], json!([{"every": "2s"}]), "{has_ledger} {read_only}: {within}");
         pipe.send(json!({"code": "rollback", "id": "rollback"})).await;
-        assert_eq!(pipe.end_of("rollback").await["command_tag"], "ROLLBACK");
+        assert_eq!(pipe.last_event_of("rollback").await["command_tag"], "ROLLBACK");
     }
     pipe.finish().await;
 }
@@ -178,7 +178,7 @@ async fn a_query_whose_postgresql_goes_away_is_told_so_and_the_pipe_goes_on() {
     let cluster = db.cluster().clone();
     tokio::task::spawn_blocking(move || cluster.kill9().expect("it is killed")).await.unwrap();
     for id in ["never0", "never1", "never2"] {
-        let event = pipe.end_of(id).await;
+        let event = pipe.last_event_of(id).await;
         assert_eq!((&event["error_code"], &event["retryable"]), (&json!("connection_lost"), &json!(true)), "{event}");
     }
     let refused = pipe.run("now", "select 1 as n").await;
@@ -196,7 +196,7 @@ async fn a_backend_that_is_terminated_is_a_lost_connection() {
     db.run("select pg_terminate_backend(pid) from pg_stat_activity where query = 'select pg_sleep(600)' and pid <> pg_backend_pid()")
         .await;
     for id in ["never0", "never1", "never2"] {
-        assert_eq!(pipe.end_of(id).await["error_code"], "connection_lost", "{id}");
+        assert_eq!(pipe.last_event_of(id).await["error_code"], "connection_lost", "{id}");
     }
     pipe.finish().await;
 }

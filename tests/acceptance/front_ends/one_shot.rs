@@ -3,16 +3,16 @@
 use std::process::Stdio;
 
 use serde_json::json;
-use testkit::{External, Told, bare_front_end, database, front_end, poll, skip_without};
+use testkit::{External, FrontEndOutput, bare_front_end, database, front_end, poll, skip_without};
 
 #[tokio::test]
 async fn a_query_answers_one_result_in_the_order_of_its_columns() {
     // B6-01, B3-24 to B3-33, B9-19, B1-15
     let db = database().await;
     let mut command = front_end("query", &db);
-    let told = Told::by(command.args(["--sql", "select 7 as n, 'x' as \"api_key_secret\""])).await;
+    let told = FrontEndOutput::of(command.args(["--sql", "select 7 as n, 'x' as \"api_key_secret\""])).await;
     assert_eq!(told.status, 0);
-    let mut result = told.only();
+    let mut result = told.single_event();
     let trace = result["trace"].take();
     assert_eq!(
         result,
@@ -35,8 +35,11 @@ async fn both_front_ends_give_the_same_events() {
     let db = database().await;
     let sql = "select $1::int4 + 1 as n, $2::text as t";
     let query =
-        Told::by(front_end("query", &db).args(["--sql", sql, "--param", "2=it's", "--param", "1=41"])).await.only();
-    let psql = Told::by(front_end("psql", &db).args(["-c", sql, "-v", "1=41", "-v", "2=it's"])).await.only();
+        FrontEndOutput::of(front_end("query", &db).args(["--sql", sql, "--param", "2=it's", "--param", "1=41"]))
+            .await
+            .single_event();
+    let psql =
+        FrontEndOutput::of(front_end("psql", &db).args(["-c", sql, "-v", "1=41", "-v", "2=it's"])).await.single_event();
     let without_time = |mut event: serde_json::Value| {
         event["trace"]["duration_ms"] = 0.into();
         event
@@ -50,9 +53,9 @@ async fn psql_is_no_more_than_its_flags() {
     // B1-07 to B1-10, B4-05, B6-23
     let db = database().await;
     for text in ["\\d", "select :name", "\\x"] {
-        let told = Told::by(front_end("psql", &db).args(["-c", text])).await;
+        let told = FrontEndOutput::of(front_end("psql", &db).args(["-c", text])).await;
         assert_eq!(told.status, 1, "{text}");
-        let event = told.only();
+        let event = told.single_event();
         assert_eq!((&event["code"], &event["sqlstate"]), (&json!("sql_error"), &json!("42601")), "{text}");
     }
     for (arguments, named) in [
@@ -63,9 +66,9 @@ async fn psql_is_no_more_than_its_flags() {
         (vec!["--command", "select 1"], "--command"),
         (vec!["postgres", "-c", "select 1"], "postgres"),
     ] {
-        let told = Told::by(bare_front_end("psql").args(&arguments)).await;
+        let told = FrontEndOutput::of(bare_front_end("psql").args(&arguments)).await;
         assert_eq!(told.status, 2, "{arguments:?}");
-        let event = told.only();
+        let event = told.single_event();
         assert_eq!(
             (&event["code"], &event["error_code"]),
             (&json!("error"), &json!("invalid_request")),
@@ -81,9 +84,9 @@ async fn psql_is_no_more_than_its_flags() {
 async fn a_statement_that_fails_is_told_in_postgresqls_words_with_exit_1() {
     // B9-01, B9-20, B3-37 to B3-44
     let db = database().await;
-    let told = Told::by(front_end("query", &db).args(["--sql", "select * from nowhere where x = 1"])).await;
+    let told = FrontEndOutput::of(front_end("query", &db).args(["--sql", "select * from nowhere where x = 1"])).await;
     assert_eq!(told.status, 1);
-    let event = told.only();
+    let event = told.single_event();
     assert_eq!(event["code"], "sql_error");
     assert_eq!((&event["sqlstate"], &event["position"]), (&json!("42P01"), &json!("15")));
     assert_eq!(event["message"], "relation \"nowhere\" does not exist");
@@ -93,10 +96,11 @@ async fn a_statement_that_fails_is_told_in_postgresqls_words_with_exit_1() {
 #[tokio::test]
 async fn a_plan_that_is_too_large_is_told_as_such() {
     let db = database().await;
-    let event =
-        Told::by(front_end("query", &db).args(["--sql", "select length(repeat('x', 9000000) || current_user)"]))
-            .await
-            .only();
+    let event = FrontEndOutput::of(
+        front_end("query", &db).args(["--sql", "select length(repeat('x', 9000000) || current_user)"]),
+    )
+    .await
+    .single_event();
     // F-79: a limit of ours is no error of PostgreSQL's.
     assert_eq!(event["error_code"], "unsupported", "{event}");
     assert!(event["error"].as_str().unwrap().contains("the plan of this query is too large"), "{event}");
@@ -108,15 +112,15 @@ async fn reading_is_the_default_and_a_write_is_asked_for() {
     // B3-12, B9-32, B8-02, B3-26
     let db = database().await;
     db.run("drop schema countersign cascade; create table t (a int)").await;
-    let refused = Told::by(front_end("query", &db).args(["--sql", "insert into t values (1)"])).await;
+    let refused = FrontEndOutput::of(front_end("query", &db).args(["--sql", "insert into t values (1)"])).await;
     assert_eq!(refused.status, 1);
-    let refused = refused.only();
+    let refused = refused.single_event();
     // F-80
     assert_eq!((&refused["sqlstate"], refused["hint"].as_str().unwrap().contains("--write")), (&json!("25006"), true));
     let sql = "insert into t select generate_series(1, 3)";
-    let done = Told::by(front_end("query", &db).args(["--write", "--sql", sql])).await;
+    let done = FrontEndOutput::of(front_end("query", &db).args(["--write", "--sql", sql])).await;
     assert_eq!(done.status, 0);
-    let event = done.only();
+    let event = done.single_event();
     assert_eq!((&event["command_tag"], &event["row_count"]), (&json!("INSERT 0 3"), &json!(3)));
     assert_eq!((&event["columns"], &event["rows"]), (&json!([]), &json!([])));
     assert_eq!(db.value("select count(*) from t").await, "3");
@@ -129,9 +133,11 @@ async fn a_dry_run_says_what_a_statement_takes_and_gives_and_runs_nothing() {
     db.run("create table t (a int, b text)").await;
     let sql = "insert into t values ($1, $2) returning b";
     let mut command = front_end("query", &db);
-    let told = Told::by(command.args(["--dry-run", "--write", "--sql", sql, "--param", "2=x", "--param", "1=5"])).await;
+    let told =
+        FrontEndOutput::of(command.args(["--dry-run", "--write", "--sql", sql, "--param", "2=x", "--param", "1=5"]))
+            .await;
     assert_eq!(told.status, 0);
-    let event = told.only();
+    let event = told.single_event();
     assert_eq!((&event["code"], &event["sql"]), (&json!("dry_run"), &json!(sql)));
     assert_eq!(event["param_types"], json!(["int4", "text"]));
     assert_eq!(event["columns"], json!([{"name": "b", "type": "text"}]));
@@ -148,9 +154,9 @@ async fn parameters_are_numbered_without_gaps() {
         for param in &given {
             command.args(["--param", param]);
         }
-        let told = Told::by(&mut command).await;
+        let told = FrontEndOutput::of(&mut command).await;
         assert_eq!(told.status, 2, "{given:?}");
-        assert_eq!(told.only()["error_code"], "invalid_request", "{given:?}");
+        assert_eq!(told.single_event()["error_code"], "invalid_request", "{given:?}");
     }
 }
 
@@ -161,8 +167,9 @@ async fn a_value_stays_a_value() {
     db.run("create table t (a text)").await;
     let hostile = "x'); drop table t; --";
     let mut command = front_end("query", &db);
-    let told = Told::by(command.args(["--sql", "select $1::text as v", "--param", &format!("1={hostile}")])).await;
-    assert_eq!(told.only()["rows"], json!([{"v": hostile}]));
+    let told =
+        FrontEndOutput::of(command.args(["--sql", "select $1::text as v", "--param", &format!("1={hostile}")])).await;
+    assert_eq!(told.single_event()["rows"], json!([{"v": hostile}]));
     assert_eq!(db.value("select count(*) from t").await, "0");
 }
 
@@ -180,8 +187,8 @@ async fn yaml_and_plain_format_what_is_around_rows_and_nothing_in_them() {
         assert!(formatted(if form == "yaml" { "payload: " } else { "payload=" }), "{said}");
         assert!(said.contains("ms"), "{said}");
     }
-    let told = Told::by(bare_front_end("query").args(["--output", "xml", "--sql", "select 1"])).await;
-    assert_eq!((told.status, &told.only()["error_code"]), (2, &json!("invalid_request")));
+    let told = FrontEndOutput::of(bare_front_end("query").args(["--output", "xml", "--sql", "select 1"])).await;
+    assert_eq!((told.status, &told.single_event()["error_code"]), (2, &json!("invalid_request")));
 }
 
 #[tokio::test]
@@ -192,7 +199,7 @@ async fn yaml_is_yaml_whatever_is_in_the_rows() {
     let db = database().await;
     let sql = "select 'no' as \"yes\", '1e3' as n, e'a: b\\n- c #d\\t\"' as t, '2024-01-01' as d, null as z, 1.10 as x, \
                array['~', '', ' '] as a, '{\"k: \": [true, \"&x\"]}'::jsonb as j, 'null' as \"null\"";
-    let json = Told::by(front_end("query", &db).args(["--sql", sql])).await.only();
+    let json = FrontEndOutput::of(front_end("query", &db).args(["--sql", sql])).await.single_event();
     let yaml = front_end("query", &db).args(["--output", "yaml", "--sql", sql]).output().await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("event.yaml");
@@ -219,7 +226,7 @@ async fn no_secret_is_in_any_log_and_rows_are_as_they_are() {
     let mut command = front_end("query", &db);
     command.args(["--user", "keeper", "--password-secret", "geheim-7", "--log", "all", "--sql", "select 'row' as x"]);
     command.env("PGPASSWORD", "geheim-8").env("COUNTERSIGN_CONNINFO_SECRET", "host=h password=geheim-9");
-    let told = Told::by(&mut command).await;
+    let told = FrontEndOutput::of(&mut command).await;
     assert_eq!(told.status, 0, "{:?}", told.events);
     let events = json!(told.events).to_string();
     assert!(!events.contains("geheim"), "{events}");
@@ -229,9 +236,9 @@ async fn no_secret_is_in_any_log_and_rows_are_as_they_are() {
     // A connection string in the place of a name is refused, and not shown either.
     let mut command = bare_front_end("query");
     command.args(["--log", "all", "--sql", "select 1", "--dbname", "postgres://keeper:geheim-7@127.0.0.1:1/x"]);
-    let told = Told::by(&mut command).await;
+    let told = FrontEndOutput::of(&mut command).await;
     assert_eq!((told.status, json!(told.events).to_string().contains("geheim")), (2, false), "{:?}", told.events);
-    let silent = Told::by(front_end("query", &db).args(["--sql", "select 1"])).await;
+    let silent = FrontEndOutput::of(front_end("query", &db).args(["--sql", "select 1"])).await;
     assert_eq!(silent.events.len(), 1);
     db.run("drop role keeper").await;
 }
@@ -244,12 +251,12 @@ async fn a_statement_comes_from_a_file_or_from_standard_input() {
     let file = folder.path().join("q.sql");
     std::fs::write(&file, "-- a comment\n select 1 as one;\n").unwrap();
     for (front, flag) in [("query", "--sql-file"), ("psql", "-f")] {
-        let told = Told::by(front_end(front, &db).arg(flag).arg(&file)).await;
-        assert_eq!(told.only()["rows"], json!([{"one": 1}]), "{front}");
+        let told = FrontEndOutput::of(front_end(front, &db).arg(flag).arg(&file)).await;
+        assert_eq!(told.single_event()["rows"], json!([{"one": 1}]), "{front}");
     }
-    let missing = Told::by(front_end("query", &db).args(["--sql-file", "/nowhere.sql"])).await;
+    let missing = FrontEndOutput::of(front_end("query", &db).args(["--sql-file", "/nowhere.sql"])).await;
     assert_eq!(missing.status, 2);
-    assert!(missing.only()["error"].as_str().unwrap().contains("/nowhere.sql"));
+    assert!(missing.single_event()["error"].as_str().unwrap().contains("/nowhere.sql"));
 }
 
 #[tokio::test]
@@ -265,9 +272,9 @@ async fn help_has_no_short_flags_and_bad_flags_are_named() {
         });
         assert_eq!(short.collect::<Vec<_>>(), Vec::<&str>::new(), "{front}");
     }
-    let told = Told::by(bare_front_end("query").args(["-c", "select 1"])).await;
+    let told = FrontEndOutput::of(bare_front_end("query").args(["-c", "select 1"])).await;
     assert_eq!(told.status, 2);
-    assert!(told.only()["error"].as_str().unwrap().contains("-c"));
+    assert!(told.single_event()["error"].as_str().unwrap().contains("-c"));
 }
 
 #[tokio::test]
@@ -278,17 +285,17 @@ async fn what_is_not_utf_8_is_refused_and_not_made_into_something_else() {
     let not_utf_8 = std::ffi::OsStr::from_bytes(b"1=x\xffy");
     let mut command = front_end("query", &db);
     command.args(["--write", "--sql", "insert into t values ($1)", "--param"]).arg(not_utf_8);
-    let told = Told::by(&mut command).await;
+    let told = FrontEndOutput::of(&mut command).await;
     assert_eq!(told.status, 2);
-    let said = told.only();
+    let said = told.single_event();
     assert!(said["error"].as_str().is_some_and(|it| it.ends_with("is not UTF-8")), "{said}");
     assert_eq!(db.value("select count(*) from t").await, "0");
     for variable in ["COUNTERSIGN_DBNAME", "PGPASSFILE"] {
         let mut command = front_end("query", &db);
         command.args(["--sql", "select 1"]).env(variable, not_utf_8);
-        let told = Told::by(&mut command).await;
+        let told = FrontEndOutput::of(&mut command).await;
         assert_eq!(told.status, 2);
-        assert_eq!(told.only()["error"], format!("the variable {variable} is not UTF-8"));
+        assert_eq!(told.single_event()["error"], format!("the variable {variable} is not UTF-8"));
     }
 }
 
@@ -324,8 +331,9 @@ async fn psqls_database_may_be_a_connection_string() {
     let db = database().await;
     for flag in ["-d", "--dbname"] {
         let mut command = bare_front_end("psql");
-        let told = Told::by(command.arg(flag).arg(db.url()).args(["-c", "select current_database() as name"])).await;
-        assert_eq!(told.only()["rows"][0]["name"], db.value("select current_database()").await, "{flag}");
+        let told =
+            FrontEndOutput::of(command.arg(flag).arg(db.url()).args(["-c", "select current_database() as name"])).await;
+        assert_eq!(told.single_event()["rows"][0]["name"], db.value("select current_database()").await, "{flag}");
     }
 }
 
@@ -339,18 +347,23 @@ async fn a_parameter_of_the_command_line_is_the_text_that_postgresql_reads() {
         let [sql, param] = words;
         let mut command = front_end(front, &db);
         let told =
-            Told::by(command.args([sql, "select $1::json as a, jsonb_typeof($1::jsonb) as b", param, text])).await;
-        assert_eq!(told.only()["rows"], json!([{"a": {"b": [1, "x"]}, "b": "object"}]), "{front}");
+            FrontEndOutput::of(command.args([sql, "select $1::json as a, jsonb_typeof($1::jsonb) as b", param, text]))
+                .await;
+        assert_eq!(told.single_event()["rows"], json!([{"a": {"b": [1, "x"]}, "b": "object"}]), "{front}");
         let mut command = front_end(front, &db);
         command.args([sql, "insert into doc values ($1) returning jsonb_typeof(a) as b", param, text, "--write"]);
-        assert_eq!(Told::by(&mut command).await.only()["rows"], json!([{"b": "object"}]), "{front}");
+        assert_eq!(FrontEndOutput::of(&mut command).await.single_event()["rows"], json!([{"b": "object"}]), "{front}");
         let mut command = front_end(front, &db);
-        let wrong = Told::by(command.args([sql, "select $1::json as a", param, "1={"])).await.only();
+        let wrong = FrontEndOutput::of(command.args([sql, "select $1::json as a", param, "1={"])).await.single_event();
         assert_eq!(wrong["error_code"], "invalid_params", "{front}: {wrong}");
         // F-79
         let mut command = front_end(front, &db);
         command.args([sql, "select $1::int is null as a, $2::text as b", "--param-null", "1", param, "2=x"]);
-        assert_eq!(Told::by(&mut command).await.only()["rows"], json!([{"a": true, "b": "x"}]), "{front}");
+        assert_eq!(
+            FrontEndOutput::of(&mut command).await.single_event()["rows"],
+            json!([{"a": true, "b": "x"}]),
+            "{front}"
+        );
     }
 }
 
@@ -361,6 +374,6 @@ async fn a_file_may_begin_with_a_byte_order_mark() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("q.sql");
     std::fs::write(&file, "\u{feff}select 1 as n").unwrap();
-    let told = Told::by(front_end("query", &db).arg("--sql-file").arg(&file)).await;
-    assert_eq!(told.only()["rows"], json!([{"n": 1}]));
+    let told = FrontEndOutput::of(front_end("query", &db).arg("--sql-file").arg(&file)).await;
+    assert_eq!(told.single_event()["rows"], json!([{"n": 1}]));
 }

@@ -13,9 +13,9 @@ async fn queries_run_beside_each_other_and_answers_find_their_questions() {
     let mut pipe = Pipe::on(&db);
     pipe.query("slow", "select 'slow' as which, pg_sleep(1)").await;
     pipe.query("fast", "select 'fast' as which").await;
-    let first = pipe.coded("result").await;
+    let first = pipe.event_with_code("result").await;
     assert_eq!((&first["id"], &first["rows"][0]["which"]), (&json!("fast"), &json!("fast")));
-    assert_eq!(pipe.end_of("slow").await["rows"][0]["which"], "slow");
+    assert_eq!(pipe.last_event_of("slow").await["rows"][0]["which"], "slow");
     let told = pipe.finish().await;
     assert_eq!(told.status, 0);
     let close = told.events.last().unwrap();
@@ -34,7 +34,7 @@ async fn a_thousand_queries_use_as_many_backends_as_the_pool_has() {
             pipe.query(&format!("q{round}-{number}"), "select pg_backend_pid() as pid").await;
         }
         for number in 0..50 {
-            let result = pipe.end_of(&format!("q{round}-{number}")).await;
+            let result = pipe.last_event_of(&format!("q{round}-{number}")).await;
             backends.insert(result["rows"][0]["pid"].as_i64().unwrap_or_else(|| panic!("{result}")));
         }
     }
@@ -89,16 +89,16 @@ async fn a_line_that_is_wrong_ends_nothing() {
         (r#"{"code":"query","id":"a","id":"b","sql":"select 1"}"#, "invalid_request"),
     ] {
         pipe.line(line).await;
-        let event = pipe.coded("error").await;
+        let event = pipe.event_with_code("error").await;
         assert_eq!(event["error_code"], code, "{line}: {event}");
         assert!(event["retryable"].is_boolean() && event["trace"].is_object() && event["error"].is_string(), "{event}");
     }
     pipe.line("").await;
     pipe.query("one", "select pg_sleep(5)").await;
     pipe.query("one", "select 1").await;
-    assert_eq!(pipe.coded("error").await["error_code"], "invalid_request");
+    assert_eq!(pipe.event_with_code("error").await["error_code"], "invalid_request");
     pipe.send(json!({"code": "cancel", "id": "one"})).await;
-    assert_eq!(pipe.end_of("one").await["error_code"], "cancelled");
+    assert_eq!(pipe.last_event_of("one").await["error_code"], "cancelled");
     assert_eq!(pipe.run("one", "select 1 as n").await["rows"], json!([{"n": 1}]));
     pipe.finish().await;
 }
@@ -114,13 +114,13 @@ async fn cancel_reaches_the_backend() {
     db.until_value(running, "1").await;
     let asked = Instant::now();
     pipe.send(json!({"code": "cancel", "id": "long"})).await;
-    let ended = pipe.end_of("long").await;
+    let ended = pipe.last_event_of("long").await;
     assert_eq!((&ended["code"], &ended["error_code"]), (&json!("error"), &json!("cancelled")));
     db.until_value(running, "0").await;
     assert!(asked.elapsed().as_secs() < 5, "{:?}", asked.elapsed());
     for id in ["long", "never"] {
         pipe.send(json!({"code": "cancel", "id": id})).await;
-        assert_eq!(pipe.coded("error").await["error_code"], "invalid_request", "{id}");
+        assert_eq!(pipe.event_with_code("error").await["error_code"], "invalid_request", "{id}");
     }
     assert_eq!(pipe.run("next", "select 1 as n").await["code"], "result");
     pipe.finish().await;
@@ -135,14 +135,14 @@ async fn ping_answers_while_all_connections_are_busy() {
         pipe.query(&format!("q{number}"), "select pg_sleep(600)").await;
     }
     pipe.send(json!({"code": "ping"})).await;
-    let pong = pipe.coded("pong").await;
+    let pong = pipe.event_with_code("pong").await;
     assert_eq!((&pong["trace"]["in_flight"], &pong["trace"]["requests_total"]), (&json!(8), &json!(8)));
     assert!(pong["trace"]["uptime_s"].is_number(), "{pong}");
     for number in 0..8 {
         pipe.send(json!({"code": "cancel", "id": format!("q{number}")})).await;
     }
     for number in 0..8 {
-        assert_eq!(pipe.end_of(&format!("q{number}")).await["error_code"], "cancelled");
+        assert_eq!(pipe.last_event_of(&format!("q{number}")).await["error_code"], "cancelled");
     }
     pipe.finish().await;
 }
@@ -186,9 +186,9 @@ async fn options_hold_for_one_query_and_the_configuration_for_all() {
     assert_eq!(event["error_code"], "result_too_large", "{event}");
     assert!(!event["hint"].as_str().unwrap().contains("stream_rows"), "{event}");
     pipe.send(json!({"code": "config"})).await;
-    let before = pipe.coded("config").await;
+    let before = pipe.event_with_code("config").await;
     pipe.send(json!({"code": "config", "inline_max_rows": 2, "statement_timeout_ms": 500})).await;
-    let after = pipe.coded("config").await;
+    let after = pipe.event_with_code("config").await;
     assert_eq!((&after["inline_max_rows"], &after["statement_timeout_ms"]), (&json!(2), &json!(500)));
     assert_eq!((&before["inline_max_rows"], &before["lock_timeout_ms"]), (&json!(1000), &after["lock_timeout_ms"]));
     assert_eq!(pipe.run("d", sql).await["error_code"], "result_too_large");
@@ -208,17 +208,17 @@ async fn sessions_go_where_they_are_told_and_are_dropped_when_that_changes() {
     assert_eq!(name(&first).as_deref(), Some(one.name()));
     let sessions = json!({"second": {"conninfo_secret": other.url()}});
     pipe.send(json!({"code": "config", "default_session": "second", "sessions": sessions})).await;
-    let echo = pipe.coded("config").await;
+    let echo = pipe.event_with_code("config").await;
     assert_eq!(echo["sessions"]["second"]["conninfo_secret"], "***");
     let second = pipe.run("b", sql).await;
     assert_eq!((name(&second).as_deref(), &second["session"]), (Some(other.name()), &json!("second")));
     let again = pipe.run_with("c", sql, json!({"session": "default"})).await;
     assert_eq!((name(&again), &again["rows"][0]["pid"]), (name(&first), &first["rows"][0]["pid"]), "its pool stays");
     pipe.send(json!({"code": "config", "sessions": {"second": {"dbname": one.name()}}})).await;
-    pipe.coded("config").await;
+    pipe.event_with_code("config").await;
     assert_eq!(name(&pipe.run("d", sql).await).as_deref(), Some(one.name()));
     pipe.send(json!({"code": "config", "sessions": {"second": {"dbname": null}}})).await;
-    pipe.coded("config").await;
+    pipe.event_with_code("config").await;
     assert_eq!(name(&pipe.run("e", sql).await).as_deref(), Some(other.name()));
     pipe.finish().await;
 }
@@ -330,11 +330,15 @@ async fn what_is_sent_behind_a_change_of_its_session_goes_to_the_new_place() {
             pipe.query(&format!("behind{number}"), "select current_database()::text as d").await;
         }
         for number in 1..=2 {
-            let event = pipe.end_of(&format!("{}", round * 10 + number)).await;
+            let event = pipe.last_event_of(&format!("{}", round * 10 + number)).await;
             assert_eq!(event["command_tag"], "INSERT 0 1", "{event}");
             assert_eq!(event["correlation_id"].is_string(), number == 2, "{event}");
             for id in [format!("before{number}"), format!("behind{number}")] {
-                assert_eq!(pipe.end_of(&id).await["rows"][0]["d"], [one.name(), other.name()][number - 1], "{id}");
+                assert_eq!(
+                    pipe.last_event_of(&id).await["rows"][0]["d"],
+                    [one.name(), other.name()][number - 1],
+                    "{id}"
+                );
             }
         }
     }

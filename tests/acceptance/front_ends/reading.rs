@@ -64,14 +64,14 @@ async fn neither_does_one_in_a_transaction_that_cannot_write() {
     let attacks: Vec<Attack> = world.attacks().into_iter().filter(|attack| !attack.takes_time()).collect();
     for (number, attack) in attacks.iter().enumerate() {
         pipe.send(json!({"code": "begin", "id": "begin"})).await;
-        assert_eq!(pipe.end_of("begin").await["command_tag"], "BEGIN", "{}", attack.id);
+        assert_eq!(pipe.last_event_of("begin").await["command_tag"], "BEGIN", "{}", attack.id);
         let mut seen = Vec::new();
         for sql in &attack.sql {
             let event = pipe.run("attack", sql).await;
             seen.extend(event["rows"].as_array().into_iter().flatten().map(Value::to_string));
         }
         pipe.send(json!({"code": "commit", "id": "commit"})).await;
-        pipe.end_of("commit").await;
+        pipe.last_event_of("commit").await;
         let harm = harm_of(&mut world, attack, &seen, number + 1 == attacks.len()).await;
         if harm.any() {
             world.restore(&db.target()).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use testkit::{Database, Pipe, Proxy, What, When, bare_front_end, database};
+use testkit::{ConnectionFault, Database, FaultPoint, Pipe, Proxy, bare_front_end, database};
 use tokio::time::Instant;
 
 /// A `statement_timeout_ms` of 1000, and 5 s.
@@ -34,7 +34,7 @@ async fn terminal_within_bound(pipe: &mut Pipe, command: Value, what: &str) -> V
     let began = Instant::now();
     let id = command["id"].as_str().expect("an id").to_owned();
     pipe.send(command).await;
-    let event = pipe.end_of(&id).await;
+    let event = pipe.last_event_of(&id).await;
     assert!(began.elapsed() < BOUND, "F-77, {what}: {:?} until {event}", began.elapsed());
     event
 }
@@ -46,11 +46,11 @@ async fn swallowed(db: &Database, kind: Kind) {
     let is_write = kind != Kind::Read;
     if matches!(kind, Kind::InTransaction | Kind::InRecordedTransaction) {
         pipe.send(json!({"code": "begin", "id": "begin", "options": {"read_only": false}})).await;
-        pipe.end_of("begin").await;
+        pipe.last_event_of("begin").await;
     }
     let sql = if is_write { "insert into t values (1) returning a" } else { "select 1 as a" };
     pipe.send(query("before", sql, is_write)).await;
-    let before = pipe.end_of("before").await;
+    let before = pipe.last_event_of("before").await;
     assert_eq!(before["code"], "result", "{kind:?}: {before}");
     let slow = if is_write {
         format!("insert into t select 1 from pg_sleep(0.7) /* {kind:?} */")
@@ -75,7 +75,7 @@ async fn swallowed(db: &Database, kind: Kind) {
 async fn unanswered_commit(db: &Database, flag: Option<&str>) {
     let proxy = Proxy::before(db);
     let mut pipe = pipe_through(&proxy, flag);
-    let fired = proxy.arm(When::AfterCommit, What::Freeze);
+    let fired = proxy.arm(FaultPoint::AfterCommit, ConnectionFault::Freeze);
     let command = query("w", "insert into c values (1)", true);
     let event = terminal_within_bound(&mut pipe, command, &format!("COMMIT, {flag:?}")).await;
     fired.await.expect("it was committed");

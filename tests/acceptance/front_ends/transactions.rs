@@ -14,7 +14,7 @@ async fn command(pipe: &mut Pipe, code: &str, options: Value) -> Value {
         command["options"] = options;
     }
     pipe.send(command).await;
-    pipe.end_of(code).await
+    pipe.last_event_of(code).await
 }
 
 #[tokio::test]
@@ -156,8 +156,8 @@ async fn a_part_of_a_transaction_is_never_committed() {
                 pipe.query("a", "insert into t select 1 from pg_sleep(0.5)").await;
                 pipe.query("b", "insert into t values (2)").await;
                 pipe.send(json!({"code": "cancel", "id": "b"})).await;
-                assert_eq!(pipe.end_of("b").await["error_code"], "cancelled");
-                pipe.end_of("a").await;
+                assert_eq!(pipe.last_event_of("b").await["error_code"], "cancelled");
+                pipe.last_event_of("a").await;
             }
         }
         let committed = command(&mut pipe, "commit", Value::Null).await;
@@ -196,9 +196,9 @@ async fn what_is_refused_of_a_transaction_takes_the_rest_of_it_along() {
         pipe.line(line).await;
         pipe.query("c", "insert into t values (3)").await;
         pipe.send(json!({"code": "commit", "id": "commit"})).await;
-        assert_eq!(pipe.end_of("a").await["code"], "result", "{shown}");
-        assert_eq!(pipe.end_of("c").await["code"], "error", "{shown}");
-        let committed = pipe.end_of("commit").await;
+        assert_eq!(pipe.last_event_of("a").await["code"], "result", "{shown}");
+        assert_eq!(pipe.last_event_of("c").await["code"], "error", "{shown}");
+        let committed = pipe.last_event_of("commit").await;
         let said = committed["error"].as_str().unwrap_or_default();
         assert!(
             said.starts_with("nothing was committed") && said.contains("a command was refused"),
@@ -215,7 +215,7 @@ async fn what_is_refused_of_a_transaction_takes_the_rest_of_it_along() {
         ["{\"code\":\"cancel\",\"id\":\"nobody\"}", "{\"code\":\"ping\",\"x\":1}", "{\"code\":\"config\",\"x\":1}"]
     {
         pipe.line(line).await;
-        let refused = pipe.coded("error").await;
+        let refused = pipe.event_with_code("error").await;
         assert_eq!(refused["error_code"], "invalid_request", "{refused}");
     }
     assert_eq!(command(&mut pipe, "commit", Value::Null).await["command_tag"], "COMMIT");
@@ -235,7 +235,7 @@ async fn behind_a_begin_that_is_refused_nothing_is_written() {
         let refused = pipe.run_with("a", "insert into t values (1)", json!({"options": {"read_only": false}})).await;
         pipe.send(json!({"code": "commit", "id": "commit"})).await;
         assert!(refused["error"].as_str().is_some_and(|it| it.contains("did not begin")), "{begin}: {refused}");
-        assert_eq!(pipe.end_of("commit").await["code"], "error", "{begin}");
+        assert_eq!(pipe.last_event_of("commit").await["code"], "error", "{begin}");
         assert_eq!(db.value("select count(*) from t").await, "0", "{begin}");
     }
     // It can be begun again at once.
@@ -256,7 +256,7 @@ async fn a_transaction_of_more_queries_than_are_taken_at_once_is_committed_whole
         pipe.query(&format!("q{number}"), &format!("insert into t values ({number})")).await;
     }
     pipe.send(json!({"code": "commit", "id": "commit"})).await;
-    assert_eq!(pipe.end_of("commit").await["command_tag"], "COMMIT");
+    assert_eq!(pipe.last_event_of("commit").await["command_tag"], "COMMIT");
     assert_eq!(db.value("select count(*) from t").await, "200");
     pipe.finish().await;
 }
@@ -283,7 +283,7 @@ async fn a_transaction_has_the_isolation_level_that_it_asks_for() {
         }
         // Whether there is a ledger is looked at once a second, and never again once there was one.
         pipe.send(json!({"code": "config", "sessions": {"default": {}}})).await;
-        pipe.coded("config").await;
+        pipe.event_with_code("config").await;
     }
     pipe.finish().await;
 }
@@ -306,7 +306,7 @@ async fn what_a_transaction_has_set_holds_until_its_end_with_and_without_a_ledge
         // The same without.
         db.run("drop schema if exists countersign cascade").await;
         pipe.send(json!({"code": "config", "sessions": {"default": {"port": null}}})).await;
-        pipe.coded("config").await;
+        pipe.event_with_code("config").await;
     }
     pipe.finish().await;
     db.run("drop owned by tenant; drop role tenant").await;
@@ -338,7 +338,7 @@ async fn a_session_in_another_encoding_is_given_up_and_what_it_did_is_undone() {
         // The same without a ledger.
         db.run("drop schema if exists countersign cascade; truncate t").await;
         pipe.send(json!({"code": "config", "sessions": {"default": {"port": null}}})).await;
-        pipe.coded("config").await;
+        pipe.event_with_code("config").await;
     }
     pipe.finish().await;
 }
@@ -371,7 +371,7 @@ async fn a_transaction_that_takes_too_long_is_rolled_back_and_says_so() {
     let options = json!({"read_only": false, "transaction_timeout_ms": 300});
     command(&mut pipe, "begin", options).await;
     assert_eq!(pipe.run("a", "insert into t values (1)").await["code"], "result");
-    let notice = pipe.coded("notice").await;
+    let notice = pipe.event_with_code("notice").await;
     assert_eq!((&notice["sqlstate"], &notice["session"]), (&json!("25P04"), &json!("default")), "{notice}");
     let refused = pipe.run("b", "insert into t values (2)").await;
     assert_eq!(refused["error_code"], "invalid_request", "it must not run outside of its transaction: {refused}");
@@ -395,13 +395,13 @@ async fn other_sessions_go_on_beside_a_transaction() {
     let db = database().await;
     let mut pipe = plain(&db).await;
     pipe.send(json!({"code": "config", "sessions": {"other": {}}})).await;
-    pipe.coded("config").await;
+    pipe.event_with_code("config").await;
     command(&mut pipe, "begin", json!({"read_only": false})).await;
     pipe.run("a", "insert into t values (1)").await;
     let other = pipe.run_with("b", "select count(*)::int as n from t", json!({"session": "other"})).await;
     assert_eq!(other["rows"], json!([{"n": 0}]), "{other}");
     pipe.send(json!({"code": "config", "sessions": {"default": {"dbname": "elsewhere"}}})).await;
-    assert_eq!(pipe.coded("error").await["error_code"], "invalid_request");
+    assert_eq!(pipe.event_with_code("error").await["error_code"], "invalid_request");
     assert_eq!(command(&mut pipe, "commit", Value::Null).await["command_tag"], "COMMIT");
     assert_eq!(db.value("select count(*) from t").await, "1");
     pipe.finish().await;

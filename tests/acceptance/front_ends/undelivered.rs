@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use serde_json::json;
-use testkit::{Database, Pipe, SmallDisk, Told, database, external, front_end};
+use testkit::{Database, FrontEndOutput, Pipe, SmallDisk, database, external, front_end};
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tokio::process::Command;
@@ -126,7 +126,7 @@ async fn on_a_disk_that_is_full() {
                 pipe.line(input.trim()).await;
                 pipe.finish().await.events
             }
-            _ => Told::by(&mut command).await.events,
+            _ => FrontEndOutput::of(&mut command).await.events,
         };
         let taken: usize = before.iter().take(2).map(|event| event.to_string().len() + 1).sum();
         let length = PAGE_BYTES - 20 - taken + 1;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use testkit::{Database, Pipe, Proxy, What, When, bare_front_end, database, front_end};
+use testkit::{ConnectionFault, Database, FaultPoint, Pipe, Proxy, bare_front_end, database, front_end};
 
 async fn table(db: &Database) -> Pipe {
     db.run("drop schema countersign cascade; create table t (a int primary key, b text)").await;
@@ -92,7 +92,7 @@ async fn a_write_that_is_cancelled_is_not_there() {
                    and datname = current_database() and pid <> pg_backend_pid()";
     db.until_value(running, "1").await;
     pipe.send(json!({"code": "cancel", "id": "a"})).await;
-    assert_eq!(pipe.end_of("a").await["error_code"], "cancelled");
+    assert_eq!(pipe.last_event_of("a").await["error_code"], "cancelled");
     assert_eq!(db.value("select count(*) from t").await, "0");
     pipe.finish().await;
 }
@@ -103,9 +103,11 @@ async fn a_lost_answer_to_commit_is_an_unknown_outcome() {
     // X-46
     let db = database().await;
     drop(table(&db).await);
-    for (number, (when, written)) in [(When::AfterCommit, "1"), (When::BeforeCommit, "0")].into_iter().enumerate() {
+    for (number, (when, written)) in
+        [(FaultPoint::AfterCommit, "1"), (FaultPoint::BeforeCommit, "0")].into_iter().enumerate()
+    {
         let proxy = Proxy::before(&db);
-        proxy.arm(when, What::Cut);
+        proxy.arm(when, ConnectionFault::Cut);
         let mut command = bare_front_end("pipe");
         command.arg("--conninfo-secret").arg(proxy.url());
         let mut pipe = Pipe::start(command);

@@ -1,7 +1,7 @@
 //! A database whose owner has put a twin in front of each function and operator of PostgreSQL (F-100, F-102, F-106, F-107).
 
 use serde_json::json;
-use testkit::{Database, Server, Told, front_end, repository};
+use testkit::{Database, FrontEndOutput, Server, front_end, repository};
 
 use super::{named, run_as, succeed, url_as};
 use crate::proposals::price;
@@ -95,7 +95,7 @@ async fn what_a_person_runs_means_what_their_login_says_and_our_own_sql_does_not
         &["psql", "-c", "table public.t"],
     ] {
         let [name, rest @ ..] = arguments else { unreachable!("a front end") };
-        let told = Told::by(front_end(name, &db).args(rest)).await;
+        let told = FrontEndOutput::of(front_end(name, &db).args(rest)).await;
         assert_eq!(told.events.last().unwrap()["code"], "result", "{arguments:?}: {told:?}");
     }
     assert_eq!(calls(&db).await, "0");

@@ -73,7 +73,7 @@ async fn one_call_in_an_approvers_session_approves_nothing() {
     let (client, connection) = tokio_postgres::connect(&url_as(&db, &anna), tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     let decide = |nonce: &str| {
-        format!("select countersign.decide_as_person('{id}', 'confirmed', 'anna', '{digest}', null, {nonce})")
+        format!("select countersign.decide_as_reviewer('{id}', 'confirmed', 'anna', '{digest}', null, {nonce})")
     };
     for attempt in [decide("null"), decide("''"), decide("'guessed'")] {
         let said: String = client.query_one(&attempt, &[]).await.unwrap().get(0);
@@ -83,7 +83,7 @@ async fn one_call_in_an_approvers_session_approves_nothing() {
         decide(&format!("countersign.begin_decision('{id}')")),
         format!(
             "do $$ declare n text := countersign.begin_decision('{id}'); begin \
-             perform countersign.decide_as_person('{id}', 'confirmed', 'anna', '{digest}', null, n); end $$"
+             perform countersign.decide_as_reviewer('{id}', 'confirmed', 'anna', '{digest}', null, n); end $$"
         ),
     ] {
         let refused = client.batch_execute(&attempt).await.expect_err(&attempt);

@@ -121,7 +121,10 @@ async fn doctor_names_what_differs_from_what_this_program_makes() {
             "alter function countersign.sweep(interval, integer) reset search_path",
             "missing or altered: function sweep(",
         ),
-        ("alter function countersign.may_run_until(countersign.proposal) security definer", "function may_run_until("),
+        (
+            "alter function countersign.executable_until(countersign.proposal) security definer",
+            "function executable_until(",
+        ),
         ("alter table countersign.record disable trigger protect_record", "missing or altered: trigger protect_record"),
         (
             "alter table countersign.reader_login disable row level security",

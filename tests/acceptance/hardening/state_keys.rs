@@ -2,7 +2,7 @@
 
 use reqwest::StatusCode;
 use serde_json::json;
-use testkit::{Database, HttpServer, Visitor, database};
+use testkit::{Database, HttpClient, HttpServer, database};
 
 use super::{refused, succeed};
 
@@ -61,13 +61,13 @@ async fn a_session_outlives_a_rotation_and_not_one_at_once() {
     succeed(&db.url(), &["keys", "rotate"]).await;
     db.run("update countersign.state_key set seals_from = '-infinity'").await;
     let server = HttpServer::on(&db).await;
-    assert_eq!(list_tools(&session.moved_to(&server)).await, StatusCode::OK, "an older key opens it");
+    assert_eq!(list_tools(&session.connected_to(&server)).await, StatusCode::OK, "an older key opens it");
     drop(server);
     succeed(&db.url(), &["keys", "rotate", "--at-once"]).await;
     let server = HttpServer::on(&db).await;
-    assert_eq!(list_tools(&session.moved_to(&server)).await, StatusCode::NOT_FOUND);
+    assert_eq!(list_tools(&session.connected_to(&server)).await, StatusCode::NOT_FOUND);
 }
 
-async fn list_tools(session: &Visitor) -> StatusCode {
+async fn list_tools(session: &HttpClient) -> StatusCode {
     session.post(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).await.status
 }

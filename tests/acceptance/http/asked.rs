@@ -9,7 +9,7 @@ async fn every_protocol_revision_reads_writes_and_finds_its_record() {
     let server = HttpServer::on(&db).await;
     for protocol in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
         let client = match protocol {
-            "2026-07-28" => server.visitor(),
+            "2026-07-28" => server.http_client(),
             _ => server.session(protocol).await,
         };
         let text = format!("over {protocol}");

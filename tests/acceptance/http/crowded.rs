@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use testkit::{HttpServer, Visitor, database, poll};
+use testkit::{HttpClient, HttpServer, database, poll};
 
 use super::raw::{RawConnection, get, network_address, on_all_addresses};
 
@@ -104,7 +104,7 @@ async fn with_all_connections_in_use_probes_and_loopback_are_answered_and_others
     let refused = RawConnection::open(address).await.ask(&get("/metrics", &[&bearer])).await.unwrap();
     assert_eq!((refused.status, refused.closes()), (503, true), "{refused:?}");
     assert!(refused.head.contains("retry-after: 1"), "{refused:?}");
-    let local = Visitor::at(format!("http://127.0.0.1:{port}")).bearing(&token);
+    let local = HttpClient::at(format!("http://127.0.0.1:{port}")).with_token(&token);
     assert_eq!(local.call("query_database", json!({"query": "select 1"})).await["success"], true);
     for connection in &mut in_use {
         assert_eq!(connection.ask(&get("/metrics", &[&bearer])).await.unwrap().status, 200);

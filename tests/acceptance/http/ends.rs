@@ -29,7 +29,7 @@ async fn a_read_ends_with_its_client_in_every_era() {
     // HT11
     let db = database().await;
     let server = HttpServer::on(&db).await;
-    for client in [server.session(HANDSHAKE).await, server.visitor()] {
+    for client in [server.session(HANDSHAKE).await, server.http_client()] {
         let call = client.calling(1, "query_database", &json!({"query": "select pg_sleep(60)"}));
         let calling = whole(call);
         db.first_value(&format!("select 1 {SLEEPING}")).await;
@@ -45,7 +45,7 @@ async fn a_read_ends_with_its_client_in_every_era() {
 async fn a_write_goes_on_without_its_client_and_its_repetition_writes_nothing_more() {
     let db = database().await;
     let server = HttpServer::on(&db).await;
-    for client in [server.session(HANDSHAKE).await, server.visitor()] {
+    for client in [server.session(HANDSHAKE).await, server.http_client()] {
         let tweet = untouched_tweet(&db).await;
         let mut blocker = db.connect().await;
         let lock = blocker.transaction().await.unwrap();
@@ -67,7 +67,7 @@ async fn a_server_that_is_told_to_stop_answers_its_writes_first_and_leaves_nothi
     for is_stateful in [true, false] {
         let db = database().await;
         let mut server = HttpServer::on(&db).await;
-        let client = if is_stateful { server.session(HANDSHAKE).await } else { server.visitor() };
+        let client = if is_stateful { server.session(HANDSHAKE).await } else { server.http_client() };
         let tweet = untouched_tweet(&db).await;
         let mut blocker = db.connect().await;
         let lock = blocker.transaction().await.unwrap();
@@ -111,7 +111,7 @@ async fn reads_have_a_moment_to_end_when_the_server_stops_and_then_they_are_cut_
 async fn a_second_signal_ends_the_server_at_once_and_the_next_one_ends_its_writes() {
     let db = database().await;
     let mut server = HttpServer::on(&db).await;
-    let client = server.visitor();
+    let client = server.http_client();
     let tweet = untouched_tweet(&db).await;
     let mut blocker = db.connect().await;
     let lock = blocker.transaction().await.unwrap();
@@ -127,7 +127,7 @@ async fn a_second_signal_ends_the_server_at_once_and_the_next_one_ends_its_write
     // What every server does each minute with what is old enough to be nobody's any more.
     db.first_value("select countersign.sweep(interval '0', 1000)").await;
     let next = HttpServer::on(&db).await;
-    let again = next.visitor().call("like_tweet", json!({"tweet_id": tweet})).await;
+    let again = next.http_client().call("like_tweet", json!({"tweet_id": tweet})).await;
     assert_eq!(again["success"], true, "{again}");
     let likes = format!("select count(*) from social.tweet_like where tweet_id = {tweet}");
     assert_eq!(db.value(&likes).await, "1");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{Database, External, HaProxy, HttpServer, PgBouncer, Visitor, database, long_form, skip_without};
+use testkit::{Database, External, HaProxy, HttpClient, HttpServer, PgBouncer, database, long_form, skip_without};
 use tokio::process::Command;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -35,7 +35,7 @@ async fn one_session_works_through_every_server_and_a_repeated_call_has_one_effe
     let db = database().await;
     let servers = servers(&db).await;
     let proxy = HaProxy::before(&servers).await;
-    for client in [proxy.visitor().open(HANDSHAKE, json!({})).await, proxy.visitor()] {
+    for client in [proxy.http_client().open(HANDSHAKE, json!({})).await, proxy.http_client()] {
         let text = json!({"text": format!("once, {}", client.has_session())});
         let calls = (0..12).map(|id| client.try_call(id, "post_tweet", &text));
         let answers = futures_util::future::join_all(calls).await;
@@ -57,7 +57,12 @@ async fn one_session_works_through_every_server_and_a_repeated_call_has_one_effe
 }
 
 /// Writes one tweet after the other, each until it is acknowledged; the receipts by text.
-pub(super) async fn write(client: Visitor, name: usize, written: Arc<AtomicU32>, enough: u32) -> Vec<(String, String)> {
+pub(super) async fn write(
+    client: HttpClient,
+    name: usize,
+    written: Arc<AtomicU32>,
+    enough: u32,
+) -> Vec<(String, String)> {
     let mut receipts = Vec::new();
     let mut id = 0;
     while written.load(Ordering::Relaxed) < enough {
@@ -150,7 +155,8 @@ impl Writing {
         let sweeping = tokio::spawn(sweep(db.clone()));
         let mut writers = JoinSet::new();
         for name in 0..8 {
-            let client = if name % 2 == 0 { proxy.visitor() } else { proxy.visitor().open(HANDSHAKE, json!({})).await };
+            let client =
+                if name % 2 == 0 { proxy.http_client() } else { proxy.http_client().open(HANDSHAKE, json!({})).await };
             writers.spawn(write(client, name, Arc::clone(&written), 4 * part()));
         }
         Self { written, writers, sweeping }

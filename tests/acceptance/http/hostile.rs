@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use testkit::{HttpServer, ProcessMemory, Visitor, database};
+use testkit::{HttpClient, HttpServer, ProcessMemory, database};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -19,7 +19,7 @@ const ROUTES: [(&str, &str); 7] = [
     ("GET", "/.well-known/oauth-protected-resource"),
 ];
 
-async fn status(visitor: &Visitor, method: &str, path: &str) -> StatusCode {
+async fn status(visitor: &HttpClient, method: &str, path: &str) -> StatusCode {
     visitor.send(visitor.request(method.parse().unwrap(), path)).await.status
 }
 
@@ -39,7 +39,7 @@ async fn a_request_to_another_name_or_from_a_page_is_refused_on_every_route() {
             ("sec-fetch-site", "cross-site"),
             ("sec-fetch-site", "same-site"),
         ] {
-            let visitor = server.visitor().with(name, value);
+            let visitor = server.http_client().with(name, value);
             assert_eq!(status(&visitor, method, path).await, StatusCode::FORBIDDEN, "{method} {path} {name}: {value}");
         }
     }
@@ -47,7 +47,7 @@ async fn a_request_to_another_name_or_from_a_page_is_refused_on_every_route() {
     // However an operator writes them: clients leave the port out, and browsers write small letters.
     command.args(["--http-public-url", "https://MCP.example.com:443", "--http-allowed-origins", "https://App.example"]);
     let server = HttpServer::start(command).await;
-    let visitor = server.visitor().with("host", "mcp.example.com").with("origin", "https://app.example");
+    let visitor = server.http_client().with("host", "mcp.example.com").with("origin", "https://app.example");
     assert_eq!(status(&visitor, "GET", "/readyz").await, StatusCode::OK);
     // A browser asks first, and then lets the page see the answer.
     let asking = visitor.request(Method::OPTIONS, "/mcp").header("access-control-request-method", "POST");
@@ -68,7 +68,7 @@ async fn a_body_is_judged_by_its_type_its_size_and_its_shape_before_anything_els
     // HT05, HT07, HT08
     let db = database().await;
     let server = HttpServer::on(&db).await;
-    let visitor = server.visitor();
+    let visitor = server.http_client();
     let post = |body: Vec<u8>| visitor.request(Method::POST, "/mcp").body(body);
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonx"] {
         let other = visitor.clone().with("content-type", kind);
@@ -116,7 +116,7 @@ async fn headers_that_contradict_the_body_are_refused() {
     // HT09
     let db = database().await;
     let server = HttpServer::on(&db).await;
-    let visitor = server.visitor();
+    let visitor = server.http_client();
     let request = visitor.calling(1, "post_tweet", &json!({"text": "hidden"})).build().unwrap();
     let mut contradicting = request.try_clone().unwrap();
     contradicting.headers_mut().insert("mcp-name", "query_database".parse().unwrap());

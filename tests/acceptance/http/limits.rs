@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
 use serde_json::json;
-use testkit::{HttpServer, Visitor, database, poll};
+use testkit::{HttpClient, HttpServer, database, poll};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -15,7 +15,7 @@ async fn more_requests_than_an_account_may_send_are_refused_with_the_time_to_com
     let mut command = HttpServer::command(&db);
     command.args(["--http-requests-per-s", "1", "--http-burst", "5"]);
     let server = HttpServer::start(command).await;
-    let visitor = server.visitor();
+    let visitor = server.http_client();
     let mut statuses = Vec::new();
     for id in 0..7 {
         let answer = visitor.send(visitor.calling(id, "query_database", &json!({"query": "select 1"}))).await;
@@ -38,7 +38,7 @@ async fn a_message_that_names_no_session_is_a_request_like_any_other() {
     let mut command = HttpServer::command(&db);
     command.args(["--http-requests-per-s", "1", "--http-burst", "2"]);
     let server = HttpServer::start(command).await;
-    let visitor = server.visitor();
+    let visitor = server.http_client();
     let mut statuses = Vec::new();
     for path in ["/message", "/message?sessionId=x&sessionId=y", "/message", "/message"] {
         statuses.push(visitor.send(visitor.request(Method::POST, path).body("{}")).await.status.as_u16());
@@ -51,7 +51,7 @@ const SLEEPING: &str = "select 1 from pg_stat_activity where usename = 'counters
                         and datname = current_database() and query like '%pg_sleep%' having count(*) = ";
 
 /// Sends so many reads that take longer than any may, beside the test; they go with what is returned.
-fn sleepers(visitor: &Visitor, count: u32) -> JoinSet<reqwest::Result<String>> {
+fn sleepers(visitor: &HttpClient, count: u32) -> JoinSet<reqwest::Result<String>> {
     let call = |id| visitor.calling(id, "query_database", &json!({"query": "select pg_sleep(600)"}));
     (0..count).map(call).map(|call| async move { call.send().await?.text().await }).collect()
 }
@@ -64,12 +64,14 @@ async fn no_account_keeps_the_others_from_reading() {
     let (bob, bob_table) = HttpServer::token("bob", &[]).await;
     let limits = "[limits]\nread_sessions = 4\n";
     let server = HttpServer::configured(&db, &folder, &format!("{limits}{ana_table}\n{bob_table}")).await;
-    let visitor = server.visitor();
-    for ana in [visitor.clone().bearing(&ana), visitor.clone().bearing(&ana).open(super::HANDSHAKE, json!({})).await] {
+    let visitor = server.http_client();
+    for ana in
+        [visitor.clone().with_token(&ana), visitor.clone().with_token(&ana).open(super::HANDSHAKE, json!({})).await]
+    {
         let sleeping = sleepers(&ana, 12);
         db.first_value(&format!("{SLEEPING} 3")).await;
         let began = Instant::now();
-        let read = visitor.clone().bearing(&bob).call("query_database", json!({"query": "select 1 as n"})).await;
+        let read = visitor.clone().with_token(&bob).call("query_database", json!({"query": "select 1 as n"})).await;
         assert_eq!(read["data"]["rows"], json!([{"n": 1}]), "{read}");
         // Less than the others may take.
         assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
@@ -79,7 +81,7 @@ async fn no_account_keeps_the_others_from_reading() {
     }
     // Whoever has the server for themselves has all of it.
     let alone = HttpServer::configured(&db, &folder, &format!("{limits}{ana_table}\n")).await;
-    let _sleeping = sleepers(&alone.visitor().bearing(&ana), 12);
+    let _sleeping = sleepers(&alone.http_client().with_token(&ana), 12);
     db.first_value(&format!("{SLEEPING} 4")).await;
 }
 
@@ -91,7 +93,7 @@ async fn a_read_that_waits_for_others_of_its_account_has_no_more_time_than_any_o
     let (_, bob_table) = HttpServer::token("bob", &[]).await;
     let limits = "[limits]\nquery_timeout_ms = 2000\n[http]\nreads = 1\n";
     let server = HttpServer::configured(&db, &folder, &format!("{limits}{ana_table}\n{bob_table}")).await;
-    let visitor = server.visitor().bearing(&ana);
+    let visitor = server.http_client().with_token(&ana);
     let sleeping = sleepers(&visitor, 1);
     db.first_value(&format!("{SLEEPING} 1")).await;
     let began = Instant::now();
@@ -115,7 +117,7 @@ async fn more_streams_than_an_account_may_have_are_refused() {
     let mut command = HttpServer::command(&db);
     command.args(["--http-streams", "2"]);
     let server = HttpServer::start(command).await;
-    let visitor = server.visitor();
+    let visitor = server.http_client();
     let open = || visitor.request(Method::GET, "/sse").send();
     let (first, _second) = (open().await.unwrap(), open().await.unwrap());
     assert_eq!(open().await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
@@ -129,7 +131,7 @@ async fn a_subscription_counts_as_a_stream_and_what_opens_a_session_is_short() {
     let mut command = HttpServer::command(&db);
     command.args(["--http-streams", "1"]);
     let server = HttpServer::start(command).await;
-    let visitor = server.visitor();
+    let visitor = server.http_client();
     let listen = || {
         let meta = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -155,7 +157,7 @@ async fn a_subscription_counts_as_a_stream_and_what_opens_a_session_is_short() {
 async fn whoever_asks_whether_the_server_is_ready_and_goes_away_takes_no_session_from_writes() {
     let db = database().await;
     let server = HttpServer::on(&db).await;
-    server.visitor().call("post_tweet", json!({"text": "warm"})).await;
+    server.http_client().call("post_tweet", json!({"text": "warm"})).await;
     let backends = "select string_agg(pid::text, ' ' order by pid) from pg_stat_activity \
                     where usename = 'countersign_writer' and datname = current_database()";
     let before = db.value(backends).await;
@@ -165,7 +167,7 @@ async fn whoever_asks_whether_the_server_is_ready_and_goes_away_takes_no_session
         tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await.unwrap();
     }
     server.until_ready().await;
-    server.visitor().call("post_tweet", json!({"text": "still warm"})).await;
+    server.http_client().call("post_tweet", json!({"text": "still warm"})).await;
     let lost = format!("select 1 from pg_stat_activity where pid = any(string_to_array('{before}', ' ')::int[])");
     assert_eq!(db.rows(&lost).await.len(), before.split(' ').count(), "{before}");
 }
@@ -188,7 +190,7 @@ async fn the_head_of_a_request_is_short_whatever_its_body_and_its_answer_are() {
     // Nobody waits for the end of a head that is too long already.
     assert_eq!(answer(64 << 10, "").await, "HTTP/1.1 431 Request Header Fields Too Large");
     let long = json!({"query": "select length($1) as n, repeat('y', 900000) as y", "params": ["x".repeat(3_000_000)]});
-    let visitor = server.visitor();
+    let visitor = server.http_client();
     for client in [visitor.clone(), visitor.open(super::HANDSHAKE, json!({})).await] {
         let read = client.call("query_database", long.clone()).await;
         let row = &read["data"]["rows"][0];

@@ -18,13 +18,13 @@ async fn a_server_waits_for_its_database_and_says_why_it_is_not_ready() {
     let why = server.until_status("/readyz", StatusCode::SERVICE_UNAVAILABLE).await;
     assert!(why.contains("unavailable"), "{why}");
     server.logged("the database is not there yet").await;
-    let visitor = server.visitor();
+    let visitor = server.http_client();
     let refused = visitor.send(visitor.calling(1, "query_database", &json!({"query": "select 1"}))).await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(refused.header("retry-after").is_some());
     assert!(refused.message()["error"]["message"].as_str().unwrap().contains("database"), "{}", refused.body);
 
-    proxy.let_through();
+    proxy.accept_connections();
     server.until_ready().await;
     let written = visitor.call("post_tweet", json!({"text": "here at last"})).await;
     assert_eq!(written["success"], true, "{written}");
@@ -35,7 +35,7 @@ async fn a_server_waits_for_its_database_and_says_why_it_is_not_ready() {
     let down = visitor.call("post_tweet", json!({"text": "nobody there"})).await;
     assert_eq!(down["error"]["code"], "database_unavailable", "{down}");
     assert_eq!(down["error"]["retryable"], true);
-    proxy.let_through();
+    proxy.accept_connections();
     server.until_ready().await;
     let again = visitor.call("post_tweet", json!({"text": "nobody there"})).await;
     assert_eq!(again["data"]["text"], "nobody there", "{again}");

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::process::Command;
 
 /// How long an answer, or the end of a connection, may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One connection.
 pub(super) struct RawConnection {
@@ -54,7 +54,7 @@ impl RawConnection {
 
     /// The next answer; `None` if the server has closed the connection.
     pub(super) async fn answer(&mut self) -> Option<RawAnswer> {
-        tokio::time::timeout(PATIENCE, self.read_answer()).await.expect("an answer, or the end")
+        tokio::time::timeout(TIMEOUT, self.read_answer()).await.expect("an answer, or the end")
     }
 
     pub(super) async fn ask(&mut self, request: &str) -> Option<RawAnswer> {
@@ -86,7 +86,7 @@ impl RawConnection {
     /// Waits for the end of the connection.
     pub(super) async fn closed(mut self) {
         let reading = async { while self.stream.read_buf(&mut self.received).await.is_ok_and(|bytes| bytes > 0) {} };
-        tokio::time::timeout(PATIENCE, reading).await.expect("the server closes the connection");
+        tokio::time::timeout(TIMEOUT, reading).await.expect("the server closes the connection");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use reqwest::StatusCode;
 use serde_json::json;
-use testkit::{HttpServer, KeyServer, SigningKey, Visitor, database, poll};
+use testkit::{HttpClient, HttpServer, KeyServer, SigningKey, database, poll};
 
 use super::raw::{RawAnswer, RawConnection, get};
 use super::tokens::{claims, configuration};
@@ -10,7 +10,7 @@ use super::tokens::{claims, configuration};
 /// More than an address may have of refused attempts at once.
 const FLOOD: usize = 1_000;
 
-async fn status(visitor: &Visitor) -> StatusCode {
+async fn status(visitor: &HttpClient) -> StatusCode {
     visitor.send(visitor.calling(1, "query_database", &json!({"query": "select 1"}))).await.status
 }
 
@@ -31,7 +31,7 @@ fn count(answers: &[RawAnswer], status: u16) -> usize {
 }
 
 /// Waits until a visitor is told to pause, while others of its address go on failing: a pause is a second.
-async fn until_paused(server: &HttpServer, lines: &[&str], visitor: impl Fn() -> Visitor) {
+async fn until_paused(server: &HttpServer, lines: &[&str], visitor: impl Fn() -> HttpClient) {
     poll::until("the pause", async || {
         flood(server, lines, 50).await;
         status(&visitor()).await == StatusCode::TOO_MANY_REQUESTS
@@ -52,7 +52,7 @@ async fn a_flood_of_requests_without_a_token_costs_little_and_shuts_out_no_token
     let pause = answers.iter().find(|answer| answer.status == 429).unwrap();
     assert!(pause.closes() && pause.head.contains("retry-after: 1"), "{}", pause.head);
     // From the same address, at once.
-    assert_eq!(status(&server.visitor().bearing(&token)).await, StatusCode::OK);
+    assert_eq!(status(&server.http_client().with_token(&token)).await, StatusCode::OK);
 
     let summary = server.logged("more was refused than is logged one by one").await;
     assert!(summary.contains("WARN") && summary.contains("429: ") && summary.contains("from 127.0.0.1 ("), "{summary}");
@@ -97,14 +97,14 @@ async fn forged_signatures_are_not_looked_at_without_end_and_verified_tokens_kee
     let (key, stranger) = (SigningKey::new("first"), SigningKey::new("first"));
     let keys = KeyServer::start(&[&key]).await;
     let server = HttpServer::configured(&db, &folder, &configuration(&keys)).await;
-    let known = server.visitor().bearing(&key.token(&claims("cs:write")));
+    let known = server.http_client().with_token(&key.token(&claims("cs:write")));
     assert_eq!(status(&known).await, StatusCode::OK);
 
     let forged = format!("authorization: Bearer {}", stranger.token(&claims("cs:write")));
     assert!(count(&flood(&server, &[&forged], FLOOD).await, 429) > FLOOD / 2);
     assert_eq!(status(&known).await, StatusCode::OK, "one that was verified before");
     // A new one is refused although it is good: nothing has looked whether it is.
-    let new = || server.visitor().bearing(&key.token(&claims("cs:write")));
+    let new = || server.http_client().with_token(&key.token(&claims("cs:write")));
     until_paused(&server, &[&forged], new).await;
     poll::until("the pause ends", async || status(&new()).await == StatusCode::OK).await;
 }
@@ -119,7 +119,7 @@ async fn behind_a_trusted_proxy_each_client_has_its_own_limit_and_no_other_peer_
     for (config, is_trusted) in [(config, true), (configuration(&keys), false)] {
         let server = HttpServer::configured(&db, &folder, &config).await;
         let of = |client: &str| {
-            let visitor = server.visitor().bearing(&key.token(&claims("cs:write")));
+            let visitor = server.http_client().with_token(&key.token(&claims("cs:write")));
             visitor.with("x-forwarded-for", &format!("198.51.100.1, {client}"))
         };
         let failing = ["x-forwarded-for: 203.0.113.7, 198.51.100.1"];
@@ -151,7 +151,7 @@ async fn a_line_of_a_refusal_says_from_where_and_to_what_and_no_more_than_that()
     for part in ["status=401", "client=127.0.0.1", "path=\"/mcp\"", "this server wants a token"] {
         assert!(line.contains(part), "{part}: {line}");
     }
-    assert_eq!(status(&server.visitor().bearing(&expired)).await, StatusCode::UNAUTHORIZED);
+    assert_eq!(status(&server.http_client().with_token(&expired)).await, StatusCode::UNAUTHORIZED);
     let line = server.logged("has expired").await;
     assert!(line.contains("old bot"), "{line}");
     let long = format!("/{}", "x".repeat(5_000));

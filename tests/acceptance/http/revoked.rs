@@ -6,16 +6,16 @@ use futures_util::StreamExt;
 use nix::sys::signal::Signal;
 use reqwest::{Method, Response, StatusCode};
 use serde_json::json;
-use testkit::{HttpServer, KeyServer, SigningKey, Visitor, database, now_s, send_signal};
+use testkit::{HttpClient, HttpServer, KeyServer, SigningKey, database, now_s, send_signal};
 
 use super::HANDSHAKE;
 use super::tokens::{claims, configuration, with};
 
 /// How long a stream may take to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A stream of each kind: of `/sse`, of a session, and a subscription.
-async fn open_streams(visitor: &Visitor) -> Vec<Response> {
+async fn open_streams(visitor: &HttpClient) -> Vec<Response> {
     let session = visitor.clone().open(HANDSHAKE, json!({})).await;
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -38,11 +38,11 @@ async fn open_streams(visitor: &Visitor) -> Vec<Response> {
 async fn ended(streams: Vec<Response>) {
     for (number, stream) in streams.into_iter().enumerate() {
         let reading = stream.bytes_stream().for_each(|piece| async { drop(piece.expect("an orderly end")) });
-        tokio::time::timeout(PATIENCE, reading).await.unwrap_or_else(|_| panic!("stream {number} stays open"));
+        tokio::time::timeout(TIMEOUT, reading).await.unwrap_or_else(|_| panic!("stream {number} stays open"));
     }
 }
 
-async fn open_count(visitor: &Visitor) -> String {
+async fn open_count(visitor: &HttpClient) -> String {
     let metrics = visitor.send(visitor.request(Method::GET, "/metrics")).await.body;
     metrics.lines().find_map(|line| line.strip_prefix("countersign_http_streams ")).unwrap().to_owned()
 }
@@ -56,7 +56,7 @@ async fn the_streams_of_a_token_that_is_taken_away_end_and_those_of_others_stay(
     let (lessened, lessened_table) = HttpServer::token("default", &["--profile", "write"]).await;
     let config = format!("{kept_table}\n{revoked_table}\n{lessened_table}");
     let server = HttpServer::configured(&db, &folder, &config).await;
-    let [kept, revoked, lessened] = [kept, revoked, lessened].map(|token| server.visitor().bearing(&token));
+    let [kept, revoked, lessened] = [kept, revoked, lessened].map(|token| server.http_client().with_token(&token));
     let staying = open_streams(&kept).await;
     let (first, second) = (open_streams(&revoked).await, open_streams(&lessened).await);
     assert_eq!(open_count(&kept).await, "9");
@@ -85,9 +85,9 @@ async fn the_streams_of_a_token_end_when_it_expires() {
     let server = HttpServer::configured(&db, &folder, &config).await;
     // The clocks of the issuer and of the server may differ by 30 s.
     let jwt = key.token(&with("exp", json!(expires - 30)));
-    let mut streams = open_streams(&server.visitor().bearing(&token)).await;
-    streams.extend(open_streams(&server.visitor().bearing(&jwt)).await);
-    let other = server.visitor().bearing(&key.token(&claims("cs:write")));
+    let mut streams = open_streams(&server.http_client().with_token(&token)).await;
+    streams.extend(open_streams(&server.http_client().with_token(&jwt)).await);
+    let other = server.http_client().with_token(&key.token(&claims("cs:write")));
     let staying = open_streams(&other).await;
     assert!(now_s() < expires, "it took too long to open them");
     ended(streams).await;
@@ -103,7 +103,7 @@ async fn the_streams_of_a_jwt_end_when_its_key_is_withdrawn() {
     let (first, second) = (SigningKey::new("first"), SigningKey::new("second"));
     let keys = KeyServer::start(&[&first, &second]).await;
     let server = HttpServer::configured(&db, &folder, &configuration(&keys)).await;
-    let [old, new] = [&first, &second].map(|key| server.visitor().bearing(&key.token(&claims("cs:write"))));
+    let [old, new] = [&first, &second].map(|key| server.http_client().with_token(&key.token(&claims("cs:write"))));
     let (ending, staying) = (open_streams(&old).await, open_streams(&new).await);
     keys.has(&[&second]);
     send_signal(server.pid(), Signal::SIGHUP);

@@ -13,7 +13,7 @@ async fn a_session_goes_on_at_another_server_of_the_same_ledger_and_survives_its
     let second = HttpServer::on(&db).await;
     let at_first = first.session(HANDSHAKE).await;
     let written = at_first.call("post_tweet", json!({"text": "moving"})).await;
-    let at_second = at_first.moved_to(&second);
+    let at_second = at_first.connected_to(&second);
     let again = at_second.call("post_tweet", json!({"text": "moving"})).await;
     assert_eq!(again["data"]["original_correlation_id"], written["meta"]["correlation_id"], "{again}");
     send_signal(first.pid(), nix::sys::signal::Signal::SIGKILL);
@@ -21,7 +21,7 @@ async fn a_session_goes_on_at_another_server_of_the_same_ledger_and_survives_its
     assert_eq!(at_second.call("query_database", json!({"query": "select 1"})).await["success"], true);
     // Several at once that find the session not there take it up once.
     let third = HttpServer::on(&db).await;
-    let at_third = at_first.moved_to(&third);
+    let at_third = at_first.connected_to(&third);
     let calls = (0..8).map(|id| at_third.send(at_third.calling(id, "query_database", &json!({"query": "select 1"}))));
     for answer in futures_util::future::join_all(calls).await {
         assert_eq!(answer.message()["result"]["isError"], false, "{}", answer.body);
@@ -47,8 +47,8 @@ async fn a_call_that_needs_no_session_keeps_none_from_being_taken_up() {
     let first = HttpServer::configured(&db, &folder, &config).await;
     let second = HttpServer::configured(&db, &folder, &config).await;
     let protocol = "2025-11-25";
-    let ana = first.visitor().bearing(&ana).open(protocol, json!({})).await.moved_to(&second);
-    let bob = first.visitor().bearing(&bob).open(protocol, json!({})).await.moved_to(&second);
+    let ana = first.http_client().with_token(&ana).open(protocol, json!({})).await.connected_to(&second);
+    let bob = first.http_client().with_token(&bob).open(protocol, json!({})).await.connected_to(&second);
     // All that a session would say is in the request, which names a session all the same.
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": protocol,
@@ -84,7 +84,7 @@ async fn what_is_no_session_of_this_ledger_is_not_found() {
     let elsewhere = HttpServer::on(&other).await;
     let foreign = elsewhere.session(HANDSHAKE).await;
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
-    assert_eq!(foreign.moved_to(&server).post(&list).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(foreign.connected_to(&server).post(&list).await.status, StatusCode::NOT_FOUND);
     let own = server.session(HANDSHAKE).await;
     let id = own.session_id().to_owned();
     for position in [0, 4, 40, id.len() / 2, id.len() - 2] {
@@ -101,7 +101,7 @@ async fn what_is_no_session_of_this_ledger_is_not_found() {
     assert_eq!((closed.status, closed.body.as_str()), (StatusCode::NO_CONTENT, ""));
     assert_eq!(own.post(&list).await.status, StatusCode::NOT_FOUND);
     // And without any session there is only the handshake, or a protocol that needs none.
-    assert_eq!(server.visitor().post(&list).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(server.http_client().post(&list).await.status, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,12 +127,14 @@ async fn of_many_sessions_those_that_lie_idle_are_given_up_and_taken_up_again() 
     }
     let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": HANDSHAKE,
         "capabilities": {}, "clientInfo": {"name": "one more", "version": "0"}}});
-    let refused = server.visitor().post(&hello).await;
+    let refused = server.http_client().post(&hello).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS, "{}", refused.body);
     assert!(refused.message()["error"]["message"].as_str().unwrap().contains("3 sessions"), "{}", refused.body);
     assert_eq!(refused.header("retry-after"), Some("1"));
     drop(streams);
     // As soon as the server has noticed that they are gone.
-    poll::until("there is room for a session", async || server.visitor().post(&hello).await.status == StatusCode::OK)
-        .await;
+    poll::until("there is room for a session", async || {
+        server.http_client().post(&hello).await.status == StatusCode::OK
+    })
+    .await;
 }

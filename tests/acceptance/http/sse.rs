@@ -3,18 +3,18 @@
 use futures_util::StreamExt;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use testkit::{HttpAnswer, HttpServer, Visitor, database, send_signal};
+use testkit::{HttpAnswer, HttpClient, HttpServer, database, send_signal};
 
 /// A session: messages go by POST, and come as events.
 pub(super) struct Session {
-    visitor: Visitor,
+    visitor: HttpClient,
     endpoint: String,
     events: std::pin::Pin<Box<dyn futures_util::Stream<Item = reqwest::Result<Vec<u8>>> + Send>>,
     text: String,
 }
 
 impl Session {
-    pub(super) async fn open(visitor: Visitor) -> Self {
+    pub(super) async fn open(visitor: HttpClient) -> Self {
         let stream = visitor.request(Method::GET, "/sse").send().await.unwrap();
         assert_eq!(stream.status(), StatusCode::OK);
         assert_eq!(stream.headers()["content-type"], "text/event-stream");
@@ -86,7 +86,7 @@ impl Session {
 async fn a_client_of_the_old_transport_reads_writes_and_leaves_nothing_at_work() {
     let db = database().await;
     let server = HttpServer::on(&db).await;
-    let mut session = Session::open(server.visitor()).await;
+    let mut session = Session::open(server.http_client()).await;
     let call = json!({"name": "post_tweet", "arguments": {"text": "by SSE"}});
     let written = session.request(1, "tools/call", call.clone()).await;
     assert_eq!(written["result"]["structuredContent"]["data"]["text"], "by SSE", "{written}");
@@ -103,7 +103,7 @@ async fn a_client_of_the_old_transport_reads_writes_and_leaves_nothing_at_work()
     drop(session);
     db.first_value(&format!("select 1 where not exists (select {sleeping})")).await;
     // And the session is over.
-    let visitor = server.visitor();
+    let visitor = server.http_client();
     let late = visitor.request(Method::POST, &endpoint).body(r#"{"jsonrpc":"2.0","id":4,"method":"ping"}"#);
     assert_eq!(visitor.send(late).await.status, StatusCode::NOT_FOUND);
 }
@@ -112,7 +112,7 @@ async fn a_client_of_the_old_transport_reads_writes_and_leaves_nothing_at_work()
 async fn many_requests_at_once_are_all_answered_in_one_stream() {
     let db = database().await;
     let server = HttpServer::on(&db).await;
-    let mut session = Session::open(server.visitor()).await;
+    let mut session = Session::open(server.http_client()).await;
     let visitor = session.visitor.clone();
     let endpoint = session.endpoint.clone();
     let sending = tokio::spawn(async move {
@@ -139,7 +139,7 @@ async fn many_requests_at_once_are_all_answered_in_one_stream() {
 async fn a_request_that_was_cancelled_keeps_nothing_and_nobody_waits_for_it_at_the_end() {
     let db = database().await;
     let mut server = HttpServer::on(&db).await;
-    let mut session = Session::open(server.visitor()).await;
+    let mut session = Session::open(server.http_client()).await;
     let sleep = json!({"name": "query_database", "arguments": {"query": "select pg_sleep(60)"}});
     let call = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": sleep});
     session.post(&call).await;

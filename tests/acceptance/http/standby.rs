@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::json;
-use testkit::{Database, HttpServer, Standby, Visitor, lone_database, long_form};
+use testkit::{Database, HttpClient, HttpServer, Standby, lone_database, long_form};
 use tokio::task::JoinSet;
 
 use super::HANDSHAKE;
@@ -38,7 +38,7 @@ impl Traffic {
         let (mut writers, mut readers) = (JoinSet::new(), JoinSet::new());
         for name in 0..6 {
             let server = &servers[name % 2];
-            let client = if name < 3 { server.visitor() } else { server.session(HANDSHAKE).await };
+            let client = if name < 3 { server.http_client() } else { server.session(HANDSHAKE).await };
             readers.spawn(read(client.clone(), Arc::clone(&written)));
             writers.spawn(write(client, name, Arc::clone(&written), enough()));
         }
@@ -55,7 +55,7 @@ impl Traffic {
         say(&format!("{name}: reads were told {told:?}"));
         for server in &self.servers {
             server.until_ready().await;
-            let read = server.visitor().call("query_database", json!({"query": "select 1 as n"})).await;
+            let read = server.http_client().call("query_database", json!({"query": "select 1 as n"})).await;
             assert_eq!(read["success"], true, "{read}");
         }
         receipts
@@ -63,7 +63,7 @@ impl Traffic {
 }
 
 /// Reads until enough is written: rows, or a named error that says to come again. How often what was told.
-async fn read(client: Visitor, written: Arc<AtomicU32>) -> BTreeMap<String, usize> {
+async fn read(client: HttpClient, written: Arc<AtomicU32>) -> BTreeMap<String, usize> {
     let mut told = BTreeMap::<String, usize>::new();
     let mut id = 1_000_000;
     while written.load(Ordering::Relaxed) < enough() {

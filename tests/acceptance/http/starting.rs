@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use testkit::{HttpServer, Proxy, Visitor, database};
+use testkit::{HttpClient, HttpServer, Proxy, database};
 
 /// What a start has to read.
 const LOCK: &str = "lock table countersign.schema_history in access exclusive mode";
@@ -16,7 +16,7 @@ async fn a_request_waits_for_a_server_that_is_starting() {
     let lock = blocker.transaction().await.unwrap();
     lock.batch_execute(LOCK).await.unwrap();
     let server = HttpServer::listening(HttpServer::command(&db)).await;
-    let visitor = server.visitor();
+    let visitor = server.http_client();
     let early = tokio::spawn(async move { visitor.call("query_database", json!({"query": "select 1"})).await });
     // A later request is answered: the early one has arrived, as far as can be told.
     let not_yet = server.until_status("/readyz", StatusCode::SERVICE_UNAVAILABLE).await;
@@ -33,7 +33,7 @@ async fn a_request_does_not_wait_longer_than_five_seconds() {
     lock.batch_execute(LOCK).await.unwrap();
     let server = HttpServer::listening(HttpServer::command(&db)).await;
     let begun = Instant::now();
-    let visitor = server.visitor();
+    let visitor = server.http_client();
     let stream = visitor.send(visitor.request(Method::GET, "/sse"));
     let call = visitor.send(visitor.calling(1, "query_database", &json!({"query": "select 1"})));
     let (stream, call) = tokio::join!(stream, call);
@@ -47,7 +47,7 @@ async fn a_request_does_not_wait_longer_than_five_seconds() {
 }
 
 /// What `/readyz` says of a database that is not there.
-async fn reason(visitor: &Visitor) -> Option<String> {
+async fn reason(visitor: &HttpClient) -> Option<String> {
     let answer = visitor.send(visitor.request(Method::GET, "/readyz")).await;
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
     let said: Value = serde_json::from_str(&answer.body).unwrap();
@@ -73,7 +73,7 @@ async fn the_reason_of_readyz_is_for_this_machine_and_for_callers_with_a_token()
         server
     };
     let server = start(config.clone()).await;
-    let local = server.visitor();
+    let local = server.http_client();
     let told = reason(&local).await.unwrap();
     assert!(told.contains("Cannot connect to database"), "{told}");
     // What a proxy on this machine sends for somebody else.
@@ -85,11 +85,11 @@ async fn the_reason_of_readyz_is_for_this_machine_and_for_callers_with_a_token()
     ];
     for proxied in elsewhere {
         assert_eq!(reason(&proxied).await, None);
-        assert_eq!(reason(&proxied.clone().bearing("cs_wrong")).await, None);
-        assert!(reason(&proxied.bearing(&token)).await.is_some());
+        assert_eq!(reason(&proxied.clone().with_token("cs_wrong")).await, None);
+        assert!(reason(&proxied.with_token(&token)).await.is_some());
     }
     let config = config.replace("[http]\n", "[http]\ntrusted_proxies = [\"127.0.0.1\"]\n");
     let behind = start(config).await;
-    assert_eq!(reason(&behind.visitor()).await, None, "a trusted proxy asks for others");
-    assert!(reason(&behind.visitor().bearing(&token)).await.is_some());
+    assert_eq!(reason(&behind.http_client()).await, None, "a trusted proxy asks for others");
+    assert!(reason(&behind.http_client().with_token(&token)).await.is_some());
 }

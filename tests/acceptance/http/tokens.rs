@@ -40,7 +40,7 @@ async fn server(db: &Database, folder: &tempfile::TempDir, keys: &KeyServer) -> 
 }
 
 async fn status(server: &HttpServer, token: &str) -> StatusCode {
-    let visitor = server.visitor().bearing(token);
+    let visitor = server.http_client().with_token(token);
     visitor.send(visitor.calling(1, "query_database", &json!({"query": "select 1"}))).await.status
 }
 
@@ -54,7 +54,7 @@ async fn a_signed_token_says_who_calls_and_its_scope_what_they_may() {
     db.run("insert into social.account (account_id, handle, display_name) values ('oauth:anna', 'anna_o', 'Anna')")
         .await;
     // In each era: the account and the label of the record are those of the token.
-    let writing = server.visitor().bearing(&key.token(&claims("openid cs:write")));
+    let writing = server.http_client().with_token(&key.token(&claims("openid cs:write")));
     for client in [writing.clone().open(HANDSHAKE, json!({})).await, writing] {
         let text = format!("signed, {}", client.has_session());
         let written = client.call("post_tweet", json!({"text": text})).await;
@@ -64,7 +64,7 @@ async fn a_signed_token_says_who_calls_and_its_scope_what_they_may() {
     assert_eq!(db.rows(who).await, [["oauth:anna", "anna@example.com"]]);
 
     // Less scope, fewer tools; none, nothing.
-    let reading = server.visitor().bearing(&key.token(&claims("cs:read")));
+    let reading = server.http_client().with_token(&key.token(&claims("cs:read")));
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     let session = reading.open(HANDSHAKE, json!({})).await;
     let tools = session.post(&list).await.message()["result"]["tools"].to_string();
@@ -108,7 +108,7 @@ async fn a_token_that_is_not_the_issuers_for_this_server_now_is_refused() {
         ),
     ];
     for (what, token) in refused {
-        let visitor = server.visitor().bearing(&token);
+        let visitor = server.http_client().with_token(&token);
         let answer = visitor.send(visitor.calling(1, "query_database", &json!({"query": "select 1"}))).await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{what}: {}", answer.body);
         assert!(answer.header("www-authenticate").unwrap().contains("invalid_token"), "{what}: {:?}", answer.headers);
@@ -158,7 +158,7 @@ async fn while_the_keys_of_the_issuer_cannot_be_had_clients_are_told_when_to_com
     let config = std::fs::read_to_string(folder.path().join("countersign.toml")).unwrap();
     let config = config.replace(keys.url(), &format!("http://{nowhere}/keys"));
     let server = HttpServer::configured(&db, &folder, &config).await;
-    let visitor = server.visitor().bearing(&key.token(&claims("cs:write")));
+    let visitor = server.http_client().with_token(&key.token(&claims("cs:write")));
     let answer = visitor.send(visitor.calling(1, "query_database", &json!({"query": "select 1"}))).await;
     assert_eq!((answer.status, answer.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("5")));
 }
@@ -175,7 +175,7 @@ async fn a_new_key_counts_and_a_withdrawn_one_does_not_after_sighup() {
     let old = first.token(&claims("cs:write"));
     let new = second.token(&claims("cs:write"));
     assert_eq!(status(&server, &old).await, StatusCode::OK);
-    let session = server.visitor().bearing(&old).open(HANDSHAKE, json!({})).await;
+    let session = server.http_client().with_token(&old).open(HANDSHAKE, json!({})).await;
     assert_eq!(status(&server, &new).await, StatusCode::UNAUTHORIZED);
 
     keys.has(&[&second]);
@@ -186,5 +186,5 @@ async fn a_new_key_counts_and_a_withdrawn_one_does_not_after_sighup() {
     // The session is the account's, so it goes on with the new token, and not with the old one.
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     assert_eq!(session.post(&list).await.status, StatusCode::UNAUTHORIZED);
-    assert_eq!(session.bearing(&new).post(&list).await.status, StatusCode::OK);
+    assert_eq!(session.with_token(&new).post(&list).await.status, StatusCode::OK);
 }

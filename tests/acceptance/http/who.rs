@@ -26,23 +26,26 @@ async fn nothing_is_answered_without_a_token_that_counts_and_the_answer_says_how
         ("POST", "/message"),
         ("GET", "/metrics"),
     ] {
-        let visitor = server.visitor();
-        for visitor in [visitor.clone(), visitor.clone().bearing("wrong"), visitor.bearing(&expired)] {
+        let visitor = server.http_client();
+        for visitor in [visitor.clone(), visitor.clone().with_token("wrong"), visitor.with_token(&expired)] {
             let request = visitor.request(method.parse::<Method>().unwrap(), path).body(list.to_string());
             let answer = visitor.send(request).await;
             assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{method} {path}: {}", answer.body);
             assert!(answer.header("www-authenticate").unwrap().starts_with("Bearer "), "{:?}", answer.headers);
         }
-        let visitor = server.visitor();
+        let visitor = server.http_client();
         let in_query = format!("{path}{}access_token={good}", if path.contains('?') { '&' } else { '?' });
         let answer = visitor.send(visitor.request(method.parse::<Method>().unwrap(), &in_query)).await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{method} {in_query}");
     }
     for probe in ["/healthz", "/readyz"] {
-        assert_eq!(server.visitor().send(server.visitor().request(Method::GET, probe)).await.status, StatusCode::OK);
+        assert_eq!(
+            server.http_client().send(server.http_client().request(Method::GET, probe)).await.status,
+            StatusCode::OK
+        );
     }
     // The token says which tools there are.
-    let session = server.visitor().bearing(&good).open(HANDSHAKE, json!({})).await;
+    let session = server.http_client().with_token(&good).open(HANDSHAKE, json!({})).await;
     let tools = session.post(&list).await.message();
     let names: Vec<&str> =
         tools["result"]["tools"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
@@ -61,8 +64,8 @@ async fn no_account_sees_anothers_records_duplicates_or_sessions() {
                  values ('ana', 'ana_a', 'Ana'), ('bob', 'bob_b', 'Bob') on conflict do nothing";
     db.run(users).await;
     let server = HttpServer::configured(&db, &folder, &format!("{ana_table}\n{bob_table}\n{reading_table}")).await;
-    let ana = server.visitor().bearing(&ana).open(HANDSHAKE, json!({})).await;
-    let bob = server.visitor().bearing(&bob).open(HANDSHAKE, json!({})).await;
+    let ana = server.http_client().with_token(&ana).open(HANDSHAKE, json!({})).await;
+    let bob = server.http_client().with_token(&bob).open(HANDSHAKE, json!({})).await;
 
     let of_ana = ana.call("post_tweet", json!({"text": "the same", "idempotency_key": "k"})).await;
     let of_bob = bob.call("post_tweet", json!({"text": "the same", "idempotency_key": "k"})).await;
@@ -77,7 +80,7 @@ async fn no_account_sees_anothers_records_duplicates_or_sessions() {
 
     // A session is that of the token that opened it: not another account's, nor that of a token with less or more.
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
-    for thief in [&bob, &server.visitor().bearing(&reading)] {
+    for thief in [&bob, &server.http_client().with_token(&reading)] {
         let stolen = thief.clone().with("mcp-session-id", ana.session_id());
         assert_eq!(stolen.post(&list).await.status, StatusCode::NOT_FOUND);
         let closed = stolen.send(stolen.request(Method::DELETE, "/mcp")).await;
@@ -93,7 +96,7 @@ async fn the_protocol_without_sessions_is_no_way_into_anothers_session() {
     let (ana, ana_table) = HttpServer::token("ana", &[]).await;
     let (bob, bob_table) = HttpServer::token("bob", &[]).await;
     let server = HttpServer::configured(&db, &folder, &format!("{ana_table}\n{bob_table}")).await;
-    let bob = server.visitor().bearing(&bob).open(HANDSHAKE, json!({})).await;
+    let bob = server.http_client().with_token(&bob).open(HANDSHAKE, json!({})).await;
     let session = bob.session_id().to_owned();
     let mut blocking = db.connect().await;
     let lock = blocking.transaction().await.unwrap();
@@ -107,7 +110,7 @@ async fn the_protocol_without_sessions_is_no_way_into_anothers_session() {
     db.first_value(waits).await;
 
     // The id of a request that is being answered, in a session that is in hand.
-    let thief = server.visitor().bearing(&ana).with("mcp-session-id", &session);
+    let thief = server.http_client().with_token(&ana).with("mcp-session-id", &session);
     let thief_of = |version: &str| thief.clone().with("mcp-protocol-version", version);
     let client = json!({"name": "thief", "version": "0"});
     let params = json!({"protocolVersion": "2026-07-28", "capabilities": {}, "clientInfo": client});
@@ -136,7 +139,7 @@ async fn a_token_that_is_taken_out_of_the_file_counts_no_more_after_sighup() {
     let (kept, kept_table) = HttpServer::token("default", &[]).await;
     let (revoked, revoked_table) = HttpServer::token("default", &[]).await;
     let server = HttpServer::configured(&db, &folder, &format!("{kept_table}\n{revoked_table}")).await;
-    let (kept, revoked) = (server.visitor().bearing(&kept), server.visitor().bearing(&revoked));
+    let (kept, revoked) = (server.http_client().with_token(&kept), server.http_client().with_token(&revoked));
     let session = revoked.clone().open(HANDSHAKE, json!({})).await;
     assert_eq!(revoked.call("query_database", json!({"query": "select 1"})).await["success"], true);
 
@@ -152,7 +155,7 @@ async fn a_token_that_is_taken_out_of_the_file_counts_no_more_after_sighup() {
     std::fs::write(&path, "log = \"info\"\n").unwrap();
     send_signal(server.pid(), Signal::SIGHUP);
     server.logged("neither tokens nor an issuer").await;
-    assert_eq!(server.visitor().post(&call).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(server.http_client().post(&call).await.status, StatusCode::UNAUTHORIZED);
     assert_eq!(kept.call("query_database", json!({"query": "select 1"})).await["success"], true);
 }
 
@@ -166,7 +169,7 @@ async fn an_issuers_clients_learn_where_to_get_a_token() {
     let keys = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/jwks.json");
     std::fs::copy(keys, folder.path().join("jwks.json")).unwrap();
     let server = HttpServer::configured(&db, &folder, config).await;
-    let visitor = server.visitor().with("host", "mcp.example.com");
+    let visitor = server.http_client().with("host", "mcp.example.com");
     let refused = visitor.send(visitor.request(Method::POST, "/mcp").body("{}")).await;
     assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
     let challenge = refused.header("www-authenticate").unwrap();
@@ -187,7 +190,7 @@ async fn what_was_called_and_refused_is_counted() {
     let client = server.session(HANDSHAKE).await;
     client.call("post_tweet", json!({"text": "counted"})).await;
     client.call("post_tweet", json!({"text": "counted"})).await;
-    let foreign = server.visitor().with("host", "evil.example");
+    let foreign = server.http_client().with("host", "evil.example");
     foreign.send(foreign.request(Method::GET, "/made/up")).await;
     let scraped = client.send(client.request(Method::GET, "/metrics")).await;
     assert_eq!(scraped.header("content-type"), Some("application/openmetrics-text; version=1.0.0; charset=utf-8"));

@@ -1,13 +1,13 @@
-//! docs/operators.md lists every metric, and no other; and what is rendered is OpenMetrics.
+//! `docs/reference/metrics.md` follows from the metrics, and what is rendered is OpenMetrics.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
 
 use crate::samples::sample;
-use testkit::{External, database, repository, skip_without};
+use testkit::{External, assert_page, database, repository, skip_without};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
-use tools::metrics::Reason;
+use tools::metrics::RefusalReason;
 
 use super::World;
 
@@ -20,7 +20,7 @@ async fn everything() -> String {
     http.answered("/mcp", 200);
     http.answered("/mcp", 429);
     http.answered("/mcp", 429);
-    http.refused(Reason::RateLimited);
+    http.refused(RefusalReason::RateLimited);
     drop(stream);
     for query in ["select 1", "delete from social.tweet"] {
         world.call("query_database", serde_json::json!({"query": query})).await;
@@ -35,31 +35,57 @@ async fn everything() -> String {
     text
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_metric_is_in_the_table_and_every_line_of_the_table_is_a_metric() {
-    let text = everything().await;
-    let rendered: BTreeSet<String> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
-        .map(|(name, kind)| match kind {
-            "counter" => format!("{name}_total"),
-            "info" => format!("{name}_info"),
-            _ => name.to_owned(),
-        })
-        .collect();
-    let page = std::fs::read_to_string(repository().join("docs/operators.md")).unwrap();
-    let section = page.split("\n## ").find(|section| section.starts_with("Metrics\n")).expect("a section");
-    let named: Vec<String> = section
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
-        .map(|(name, _)| name.split('{').next().unwrap().to_owned())
-        .collect();
-    let table: BTreeSet<String> = named.iter().cloned().collect();
-    assert_eq!(table.len(), named.len(), "a metric has one line");
-    assert_eq!(table, rendered);
-    for reason in Reason::ALL {
-        assert!(section.contains(&format!("`{}`", reason.as_str())), "{reason:?} is not in the section");
+/// The names of the labels of a metric, and the values of those that have a fixed list.
+fn labels(text: &str, name: &str) -> String {
+    let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let suffixes = ["", "_total", "_info", "_bucket", "_count", "_sum"];
+    let of_metric = |line: &&str| {
+        let sample = line.split('{').next().unwrap_or_default();
+        sample.strip_prefix(name).is_some_and(|suffix| suffixes.contains(&suffix))
+    };
+    for labels in text.lines().filter(of_metric).filter_map(|line| line.split_once('{')?.1.split_once('}')) {
+        for (label, value) in labels.0.split(',').filter_map(|pair| pair.split_once('=')) {
+            if label != "le" {
+                found.entry(label).or_default().insert(value.trim_matches('"'));
+            }
+        }
     }
+    let is_fixed =
+        |label: &str| matches!(label, "pool" | "reason" | "state" | "status") && name != "countersign_http_requests";
+    let shown = found.into_iter().map(|(label, values)| match is_fixed(label) {
+        true => format!(
+            "`{label}`: {}",
+            values.into_iter().map(|value| format!("`{value}`")).collect::<Vec<_>>().join(", ")
+        ),
+        false => format!("`{label}`"),
+    });
+    shown.collect::<Vec<_>>().join("; ")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_metrics_follows_from_their_help() {
+    let text = everything().await;
+    let mut page =
+        "# Metrics\n\nThis page is generated from the code. `/metrics` serves these metrics as OpenMetrics text.\n\
+                    [Monitoring](../topics/monitoring.md#metrics) says what to alert on.\n\n\
+                    | metric | type | labels | meaning |\n|---|---|---|---|\n"
+            .to_owned();
+    let families = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    for (name, kind) in families {
+        let help =
+            text.lines().find_map(|line| line.strip_prefix(&format!("# HELP {name} "))).expect("each has a help");
+        let suffix = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        let labels = labels(&text, name);
+        page.push_str(&format!("| `{name}{suffix}` | {kind} | {labels} | {} |\n", help.trim_end_matches('.')));
+    }
+    for reason in RefusalReason::ALL {
+        assert!(page.contains(&format!("`{}`", reason.as_str())), "{reason:?} is not on the page");
+    }
+    assert_page("metrics", &page);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,7 +95,7 @@ async fn the_alerts_of_the_page_are_of_metrics_that_exist() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("alerts.yaml");
-    std::fs::write(&path, sample("docs/operators.md", "- alert:")).unwrap();
+    std::fs::write(&path, sample("docs/topics/monitoring.md", "- alert:")).unwrap();
     let script = "import sys, yaml; print(chr(10).join(rule['expr'] for rule in yaml.safe_load(open(sys.argv[1]))))";
     let mut command = Command::new(External::Python.expected_path());
     let output = command.args(["-c", script]).arg(path).output().await.unwrap();

@@ -1,6 +1,6 @@
 //! The states of the ledger, as the servers' login may count them.
 
-use ledger::{ConnectOptions, Ledger, Settings};
+use ledger::{ConnectOptions, Ledger, LedgerOptions};
 use testkit::audit::{audit, insert_failed_records, insert_pending_record};
 use testkit::{Database, database};
 use tokio_postgres::NoTls;
@@ -9,7 +9,7 @@ use super::{Scraped, without_reader};
 
 /// What a server that has just started would tell.
 async fn scrape(db: &Database) -> Scraped {
-    let ledger = Ledger::new(ConnectOptions::parse(&db.writer_url()).unwrap(), Settings::default());
+    let ledger = Ledger::new(ConnectOptions::parse(&db.writer_url()).unwrap(), LedgerOptions::default());
     let backends = without_reader(&ledger);
     Scraped::parse(&backends.metrics.render(&backends).await)
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ledger::{ConnectOptions, Ledger, Settings};
+use ledger::{ConnectOptions, Ledger, LedgerOptions};
 use testkit::{Database, database};
 use tokio::net::UnixListener;
 
@@ -10,7 +10,7 @@ use super::{Scraped, without_reader};
 
 /// Scrapes three times at once a database that this names; it takes so long at most, and all three see the same.
 async fn down(url: &str, at_most: Duration) {
-    let ledger = Ledger::new(ConnectOptions::parse(url).unwrap(), Settings::default());
+    let ledger = Ledger::new(ConnectOptions::parse(url).unwrap(), LedgerOptions::default());
     let backends = without_reader(&ledger);
     let render = || backends.metrics.render(&backends);
     let begun = Instant::now();

@@ -2,12 +2,12 @@
 //! CR02). The pooler itself is killed in `chaos`.
 
 use serde_json::json;
-use testkit::{Database, External, PgBouncer, Proxy, Server, What, When, database, skip_without};
+use testkit::{ConnectionFault, Database, External, FaultPoint, PgBouncer, Proxy, Server, database, skip_without};
 
 async fn check(db: &Database, proxy: &Proxy, server: &Server) {
-    for (when, code) in [(When::BeforeCommit, Some("in_doubt_aborted")), (When::AfterCommit, None)] {
+    for (when, code) in [(FaultPoint::BeforeCommit, Some("in_doubt_aborted")), (FaultPoint::AfterCommit, None)] {
         let call = json!({"text": format!("{when:?}")});
-        let fired = proxy.arm(when, What::Cut);
+        let fired = proxy.arm(when, ConnectionFault::Cut);
         let envelope = server.call("post_tweet", call.clone()).await;
         let fired = tokio::time::timeout(std::time::Duration::from_secs(5), fired).await;
         fired.expect("there was a COMMIT").expect("the proxy met it");
@@ -18,7 +18,7 @@ async fn check(db: &Database, proxy: &Proxy, server: &Server) {
         assert_eq!(again["data"]["duplicate"] == true, code.is_none(), "{again}");
         assert_eq!(db.value(&rows).await, "1");
     }
-    let fired = proxy.arm(When::AfterAdmission, What::Cut);
+    let fired = proxy.arm(FaultPoint::AfterAdmission, ConnectionFault::Cut);
     let envelope = server.call("post_tweet", json!({"text": "admitted"})).await;
     fired.await.expect("there was an intent");
     assert_eq!(envelope["error"]["retryable"], true, "nobody knows who goes on with it: {envelope}");
@@ -35,7 +35,7 @@ async fn between_the_server_and_the_pooler() {
     }
     let db = database().await;
     let pooler = PgBouncer::start(&db).await;
-    let proxy = Proxy::before_pooler(&pooler);
+    let proxy = Proxy::before_socket(pooler.database(), pooler.folder());
     let mut command = Server::command_pooled(&pooler);
     command.env("DATABASE_URL", proxy.url().replace("user=postgres", &format!("user={}", ledger::DEFAULT_WRITER)));
     check(&db, &proxy, &Server::start(command).await).await;

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use testkit::{Database, RawServer, Server, database};
+use testkit::{Database, RawStdioServer, Server, database};
 
 use super::{PRICE, agreement, approve, id, price, state};
 
@@ -34,7 +34,7 @@ async fn let_attempts_have_time(db: &Database, they_do: bool) {
 
 /// Waits until a server has tried to take up what another one has begun.
 async fn until_taking_up(db: &Database) {
-    let taking = "select 1 from pg_stat_activity where datname = current_database() and query like '%take_proposal%' \
+    let taking = "select 1 from pg_stat_activity where datname = current_database() and query like '%claim_proposal%' \
                   and pid <> pg_backend_pid()";
     db.first_value(taking).await;
 }
@@ -77,7 +77,7 @@ async fn a_server_that_is_killed_in_the_middle_of_the_write_leaves_it_to_the_nex
     let server = Server::studio(&db).await;
     let proposal = server.propose("upsert_package", price("150")).await;
     server.close().await;
-    let mut killed = RawServer::logging(Server::studio_command(&db), Stdio::null(), "2025-06-18").await;
+    let mut killed = RawStdioServer::logging(Server::studio_command(&db), Stdio::null(), "2025-06-18").await;
     let mut blocker = db.connect().await;
     let lock = blocker.transaction().await.unwrap();
     lock.batch_execute("select from studio.package where package_id = 1 for update").await.unwrap();
@@ -105,7 +105,7 @@ async fn a_server_that_is_killed_in_the_middle_of_the_write_leaves_it_to_the_nex
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_killed_between_the_write_and_its_answer_has_written_once() {
     let db = database().await;
-    let mut killed = RawServer::logging(Server::studio_command(&db), Stdio::null(), "2025-06-18").await;
+    let mut killed = RawStdioServer::logging(Server::studio_command(&db), Stdio::null(), "2025-06-18").await;
     let propose_call = json!({"name": "upsert_package", "arguments": price("150")});
     let proposed = killed.request(1, "tools/call", propose_call).await;
     let proposal = proposed["result"]["structuredContent"]["data"]["proposal"].clone();
@@ -187,7 +187,7 @@ async fn whatever_is_killed_when_each_agreement_is_carried_out_once_or_not_at_al
         let mut servers = join_all((0..2).map(|_| async {
             let mut command = Server::studio_command(&db);
             command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
-            RawServer::logging(command, Stdio::null(), "2025-06-18").await
+            RawStdioServer::logging(command, Stdio::null(), "2025-06-18").await
         }))
         .await;
         for (number, proposal) in storm.iter().enumerate() {
@@ -255,7 +255,7 @@ async fn a_statement_of_ones_own_that_was_interrupted_is_not_begun_again() {
     let sql = "update studio.package set price = 1 where package_id = 1";
     let proposal = server.propose("execute_sql", json!({"sql": sql})).await;
     server.close().await;
-    let mut killed = RawServer::logging(admin(), Stdio::null(), "2025-06-18").await;
+    let mut killed = RawStdioServer::logging(admin(), Stdio::null(), "2025-06-18").await;
     let mut blocker = db.connect().await;
     let lock = blocker.transaction().await.unwrap();
     lock.batch_execute("select from studio.package where package_id = 1 for update").await.unwrap();

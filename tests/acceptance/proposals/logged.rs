@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use testkit::{RawServer, Server, database};
+use testkit::{RawStdioServer, Server, database};
 
 use super::{agreement, approve, id};
 
@@ -15,7 +15,7 @@ const QUOTE: &str = "create table public.refusal (why text); grant select on pub
     create trigger quote before update on studio.package_photo for each row execute function public.quote('caption'); \
     create trigger quote before delete on studio.package for each row execute function public.quote('title')";
 
-async fn propose(server: &mut RawServer, tool: &str, arguments: Value) -> Value {
+async fn propose(server: &mut RawStdioServer, tool: &str, arguments: Value) -> Value {
     let envelope = server.call(tool, arguments).await;
     assert_eq!(envelope["data"]["requires_approval"], true, "{envelope}");
     envelope["data"]["proposal"].clone()
@@ -38,7 +38,7 @@ async fn the_log_says_whose_and_which_and_how_it_ended_and_no_value() {
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut command = Server::studio_command(&db);
     command.args(["--log", "info"]);
-    let mut server = RawServer::logging(command, Stdio::from(log.reopen().unwrap()), "2025-06-18").await;
+    let mut server = RawStdioServer::logging(command, Stdio::from(log.reopen().unwrap()), "2025-06-18").await;
     let photo = |photo_id: i64| json!({"package_id": 1, "photo_id": photo_id});
     let good = propose(&mut server, "delete_package_photo", photo(1)).await;
     let done = server.call("confirm_proposal", agreement(&good)).await;

@@ -11,9 +11,9 @@ use crate::clients::node;
 const INSPECTOR: &str = "@modelcontextprotocol/inspector/clients/launcher/build/index.js";
 const BRIDGE: &str = "mcp-remote/dist/proxy.js";
 
-/// The blocks of README.md and docs/clients.md that have a server of this kind.
+/// The blocks of README.md and docs/setup/clients.md that have a server of this kind.
 fn blocks(is_wanted: fn(&Value) -> bool) -> Vec<(Sample, Value)> {
-    let pages = ["README.md", "docs/clients.md"];
+    let pages = ["README.md", "docs/setup/clients.md"];
     let found: Vec<(Sample, Value)> = pages
         .into_iter()
         .flat_map(|page| samples_like(page, "{\n"))

@@ -28,7 +28,7 @@ fn usage(line: &str) -> (Vec<&str>, Vec<&str>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_lines_name_commands_and_options_that_exist() {
     let mut lines = 0;
-    for page in ["docs/auditors.md", "docs/operators.md", "docs/tracking.md"] {
+    for page in ["docs/topics/audit.md", "docs/topics/proposals.md", "docs/topics/tracking.md", "docs/topics/undo.md"] {
         for sample in samples_of(page) {
             for line in sample.text.lines().filter(|line| line.starts_with("countersign ") && line.contains("[--")) {
                 let (verbs, options) = usage(line);
@@ -54,7 +54,7 @@ async fn jobs_of_cron() {
         std::fs::write(shop.folder().join(name), format!("database_url = {:?}\n", shop.url(user))).unwrap();
     }
     let mut jobs = 0;
-    for sample in samples_of("docs/operators.md").into_iter().chain(samples_of("docs/auditors.md")) {
+    for sample in samples_of("docs/topics/monitoring.md").into_iter().chain(samples_of("docs/topics/audit.md")) {
         for line in sample.text.lines().filter(|line| line.contains("countersign ") && !line.contains('[')) {
             let command = line.find("countersign ").map(|at| &line[at..]).unwrap_or_default();
             let is_cron = line.starts_with(|c: char| c.is_ascii_digit() || c == '*');
@@ -79,8 +79,8 @@ async fn jobs_of_cron() {
 #[tokio::test(flavor = "multi_thread")]
 async fn statements_for_operators() {
     let shop = Shop::ready().await;
-    shop.run(&sample("docs/operators.md", "create role anna")).await;
-    shop.run(&sample("docs/security.md", "revoke execute")).await;
+    shop.run(&sample("docs/topics/proposals.md", "create role anna")).await;
+    shop.run(&sample("docs/topics/security-model.md", "revoke execute")).await;
     let listed = run_countersign(&shop.url("anna"), &["proposals", "list"]).await;
     assert_eq!(listed.code, 0, "{}", listed.err);
 }
@@ -88,8 +88,8 @@ async fn statements_for_operators() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_commands_of_tracking_print_what_the_page_shows() {
     let shop = Shop::ready().await;
-    shop.run(&sample("docs/tracking.md", "create role shop_admin")).await;
-    let shown = sample("docs/tracking.md", "$ countersign track");
+    shop.run(&sample("docs/topics/tracking.md", "create role shop_admin")).await;
+    let shown = sample("docs/topics/tracking.md", "$ countersign track");
     for step in shown.split("$ ").filter(|step| !step.is_empty()) {
         let (command, output) = step.split_once('\n').unwrap();
         let user = if command.contains(" check ") { "countersign_writer" } else { "shop_admin" };
@@ -100,7 +100,7 @@ async fn the_commands_of_tracking_print_what_the_page_shows() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_commands_of_undo_print_what_the_page_shows() {
     let shop = Shop::ready().await;
-    shop.run(&sample("docs/undo.md", "create role olga")).await;
+    shop.run(&sample("docs/topics/undo.md", "create role olga")).await;
     let mut command = tokio::process::Command::new(testkit::countersign());
     command.env("DATABASE_URL", shop.url("countersign_writer")).kill_on_drop(true);
     command.args(["--log", "warn", "serve", "--actor", "anna", "--manifest"]).arg(shop.manifest());
@@ -109,7 +109,7 @@ async fn the_commands_of_undo_print_what_the_page_shows() {
         server.succeed("set_order_status", serde_json::json!({"id": id, "status": "shipped"})).await;
     }
     let mut next = None;
-    for step in sample("docs/undo.md", "$ countersign audit list").split("$ ").filter(|step| !step.is_empty()) {
+    for step in sample("docs/topics/undo.md", "$ countersign audit list").split("$ ").filter(|step| !step.is_empty()) {
         let (command, output) = step.split_once('\n').unwrap();
         let command = next.take().unwrap_or_else(|| command.to_owned());
         let printed = shop.shell(&format!("DATABASE_URL='{}' {command}", shop.url("olga")), "").await;
@@ -140,8 +140,8 @@ fn without_ids(text: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn statements_for_auditors() {
     let shop = Shop::ready().await;
-    shop.run(&sample("docs/auditors.md", "select m.admitted_at")).await;
-    shop.run(&sample("docs/auditors.md", "select no, sealed_at")).await;
+    shop.run(&sample("docs/topics/audit.md", "select m.admitted_at")).await;
+    shop.run(&sample("docs/topics/audit.md", "select no, sealed_at")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,7 +151,7 @@ async fn the_sample_of_trusted_proxies_is_read() {
     let config = format!(
         "database_url = {:?}\n{}listen = \"127.0.0.1:0\"\n",
         shop.url("countersign_writer"),
-        sample("docs/deploy.md", "[http]")
+        sample("docs/setup/proxy.md", "[http]")
     );
     let mut command = folder.command(&config);
     command.arg("serve");
@@ -163,7 +163,7 @@ async fn the_query_of_the_page_on_the_command_line() {
     let shop = Shop::new().await;
     shop.run("create table public.customer (id integer primary key, name text); insert into public.customer values (7, 'Ada')")
         .await;
-    let shown = sample("docs/agent-cli.md", "$ countersign query");
+    let shown = sample("docs/topics/agent-cli.md", "$ countersign query");
     let (command, answer) = shown.split_once('\n').unwrap();
     let said = shop.shell(command.trim_start_matches("$ "), "").await;
     let [mut said, mut shown] = [said.as_str(), answer].map(|text| serde_json::from_str::<Value>(text.trim()).unwrap());

@@ -160,7 +160,7 @@ async fn the_sample_configuration_starts_a_server() {
     let place = shop.folder().to_str().unwrap().to_owned();
     std::fs::write(shop.folder().join("countersign-database-url"), shop.url("countersign_writer")).unwrap();
     std::fs::write(shop.folder().join("countersign-fingerprint-key"), "sixteen characters or more").unwrap();
-    let sample = sample("docs/operators.md", "# countersign.toml").replace("/run/secrets", &place);
+    let sample = sample("docs/setup/configure.md", "# countersign.toml").replace("/run/secrets", &place);
     let over_http = sample.replace("127.0.0.1:7777", "127.0.0.1:0");
     assert_ne!(over_http, sample);
     std::fs::write(shop.folder().join("countersign.toml"), over_http).unwrap();

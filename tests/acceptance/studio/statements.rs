@@ -1,13 +1,13 @@
 //! What the statements of the manifest do by themselves: run in one transaction, as the gate runs them.
 
-use manifest::{Catalog, ServerNames, Source};
+use manifest::{ServerNames, Source, ToolCatalog};
 use testkit::{Database, repository};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// The manifest, compiled against a database.
 pub(super) struct Studio {
     pub(super) db: Database,
-    catalog: Catalog,
+    catalog: ToolCatalog,
 }
 
 /// What a call gave; each row as its values, NULL is the word `NULL`.
@@ -35,7 +35,7 @@ impl Studio {
         let db = testkit::database().await;
         let source = Source::read(repository().join("manifests/studio.toml")).unwrap();
         let target = db.target().as_role(ledger::DEFAULT_WRITER, None);
-        let ledger = ledger::Ledger::new(target, ledger::Settings::default());
+        let ledger = ledger::Ledger::new(target, ledger::LedgerOptions::default());
         let names = ServerNames { builtin: &[], executors: &["delete_package_photo"] };
         let catalog = manifest::compile(&[source], &names, &ledger).await.unwrap();
         Self { db, catalog }
@@ -88,7 +88,7 @@ impl Studio {
 /// Runs a statement with parameters in text form.
 async fn execute(
     client: &Client,
-    statement: &manifest::Statement,
+    statement: &manifest::StatementSpec,
     params: &[Param<'_>],
 ) -> Result<Vec<Vec<String>>, String> {
     let types = statement.param_types.iter().map(u32::to_string).collect::<Vec<_>>().join(",");

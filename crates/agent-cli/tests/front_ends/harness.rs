@@ -21,7 +21,7 @@ pub(crate) struct Pipe {
 }
 
 /// How long anything may take before the test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How much of the output may lie unread.
 const ROOM: usize = 1 << 20;
@@ -86,7 +86,7 @@ impl Pipe {
     pub(crate) async fn until_noted(&mut self, wanted: &str) -> Vec<String> {
         let (mut notes, started) = (Vec::new(), Instant::now());
         loop {
-            assert!(started.elapsed() < PATIENCE, "{wanted}: {notes:?}");
+            assert!(started.elapsed() < TIMEOUT, "{wanted}: {notes:?}");
             notes.extend(self.fake.notes());
             if notes.iter().any(|note| note.starts_with(wanted)) {
                 return notes;
@@ -109,7 +109,7 @@ impl Pipe {
 
 /// Fails the test if it takes too long.
 pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, work).await.expect("in time")
+    tokio::time::timeout(TIMEOUT, work).await.expect("in time")
 }
 
 /// An event in short.

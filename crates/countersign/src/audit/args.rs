@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use ledger::Status;
+use ledger::RecordStatus;
 use types::IdPrefix;
 
 use crate::cli::ConnectionKeys;
@@ -182,7 +182,7 @@ pub(crate) enum StatusArg {
     Duplicate,
 }
 
-impl From<StatusArg> for Status {
+impl From<StatusArg> for RecordStatus {
     fn from(status: StatusArg) -> Self {
         match status {
             StatusArg::Pending => Self::Pending,

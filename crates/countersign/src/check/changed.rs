@@ -1,20 +1,20 @@
 //! The tables that each write tool changes, and whether these changes are recorded (`countersign track`).
 
 use ledger::{Coverage, Ledger};
-use manifest::{Catalog, Undo};
+use manifest::{ToolCatalog, UndoSpec};
 
 /// A heading and a line for each write tool whose statements the manifest has; nothing if there is none.
 ///
 /// # Errors
 /// Whatever the database says.
-pub(super) async fn lines(ledger: &Ledger, catalog: &Catalog) -> anyhow::Result<Vec<String>> {
+pub(super) async fn lines(ledger: &Ledger, catalog: &ToolCatalog) -> anyhow::Result<Vec<String>> {
     let tracking = ledger.tracking();
     let writes: Vec<_> = catalog.tools.iter().filter(|tool| tool.access.writes() && tool.executor.is_none()).collect();
     let widest = writes.iter().map(|tool| tool.name.len()).max().unwrap_or_default();
     let mut lines = Vec::new();
     for tool in writes {
         let coverage = tracking.coverage(tool.written_tables()).await?;
-        let undo = if tool.undo == Undo::None { "; undone by its recorded changes" } else { "" };
+        let undo = if tool.undo == UndoSpec::None { "; undone by its recorded changes" } else { "" };
         lines.push(format!("  {:<widest$}  {}{undo}", tool.name, described(&coverage)));
     }
     if !lines.is_empty() {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use manifest::{Catalog, Param, ParamSource, ToolSpec, Undo};
+use manifest::{Param, ParamSource, ToolCatalog, ToolSpec, UndoSpec};
 use types::{TableAccess, visible};
 
 /// A line for each tool; on a terminal of this width a line that is too long is continued below itself.
-pub(super) fn lines(catalog: &Catalog, width: Option<usize>) -> Vec<String> {
+pub(super) fn lines(catalog: &ToolCatalog, width: Option<usize>) -> Vec<String> {
     let widest = |text: fn(&ToolSpec) -> &str| catalog.tools.iter().map(|tool| text(tool).len()).max().unwrap_or(0);
     let (names, tiers) = (widest(|tool| &tool.name), widest(tier));
     let indent = names + tiers + 4;
@@ -30,8 +30,8 @@ fn about(tool: &ToolSpec) -> String {
         None => format!("writes {}", listed(tool.written_tables())),
     };
     let undo = match &tool.undo {
-        Undo::Calls { tool, .. } => tool.as_str(),
-        Undo::None | Undo::Irreversible { .. } => "none",
+        UndoSpec::Calls { tool, .. } => tool.as_str(),
+        UndoSpec::None | UndoSpec::Irreversible { .. } => "none",
     };
     format!("{params}; {written}; undo {undo}")
 }

@@ -20,7 +20,7 @@ async fn records(audit: &Audit) -> Vec<Finding> {
     let verified = match audit.verify_recent(RECORDS).await {
         Ok(Ok(verified)) => verified,
         Ok(Err(finding)) => {
-            let advice = "somebody who may change the ledger did this: treat it as compromised (docs/security.md), and run \
+            let advice = "somebody who may change the ledger did this: treat it as compromised (docs/topics/security-model.md), and run \
                 `countersign audit verify` with a checkpoint that was kept elsewhere";
             return vec![Finding::problem(AREA, format!("the ledger was altered: {finding}"), advice)];
         }

@@ -18,8 +18,8 @@ use serde_json::{Map, Value};
 use crate::cli::DoctorArgs;
 use crate::connection;
 use crate::settings::Settings;
-use crate::terminal::{Style, say};
-use crate::text::json_line;
+use crate::table::json_line;
+use crate::terminal::{Style, print_line};
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -32,7 +32,7 @@ enum Level {
     /// It works, and somebody should look at it.
     Warning,
     /// Something does not work, or waits for ever.
-    Problem,
+    CliError,
 }
 
 /// One thing that was looked at.
@@ -66,12 +66,12 @@ impl Finding {
     }
 
     fn problem(area: &'static str, message: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { level: Level::Problem, ..Self::warning(area, message, advice) }
+        Self { level: Level::CliError, ..Self::warning(area, message, advice) }
     }
 
     /// A problem whose message says what to do, or where nothing can be done from here.
     fn broken(area: &'static str, message: impl Into<String>) -> Self {
-        Self { level: Level::Problem, ..Self::ok(area, message) }
+        Self { level: Level::CliError, ..Self::ok(area, message) }
     }
 
     /// That something could not be asked.
@@ -95,12 +95,12 @@ pub(crate) async fn run(arguments: &DoctorArgs, settings: &Settings) -> anyhow::
     let findings = examine(&target, settings).await;
     if arguments.json {
         for finding in &findings {
-            say(&json_line(&serde_json::to_value(finding)?));
+            print_line(&json_line(&serde_json::to_value(finding)?));
         }
     } else {
         print(&findings);
     }
-    let is_well = findings.iter().all(|finding| finding.level != Level::Problem);
+    let is_well = findings.iter().all(|finding| finding.level != Level::CliError);
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -135,7 +135,7 @@ async fn examine(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
     findings.extend(evidence::examine(&ledger.audit(), &ledger.doctor(), settings).await);
     findings.extend(manifests::examine(&ledger, target, settings).await);
     findings
-        .push(Finding::unchecked("servers", "whether the servers answer: ask each for /readyz (docs/operators.md)"));
+        .push(Finding::unchecked("servers", "whether the servers answer: ask each for /readyz (docs/setup/http.md)"));
     // What was not checked comes last.
     findings.sort_by_key(|finding| finding.level == Level::Unchecked);
     findings
@@ -154,7 +154,7 @@ async fn deviations(target: &ConnectOptions) -> Vec<Finding> {
         Ok(deviations) => deviations
             .iter()
             .map(|deviation| {
-                let advice = "if you do not know who did this, treat the ledger as compromised (docs/security.md); \
+                let advice = "if you do not know who did this, treat the ledger as compromised (docs/topics/security-model.md); \
                     `countersign init` revokes privileges";
                 Finding::problem(AREA, deviation.to_string(), advice)
             })
@@ -173,7 +173,7 @@ async fn connection(ledger: &Ledger, target: &ConnectOptions) -> Result<(Finding
         error => Finding::problem(
             "connection",
             format!("{error}; connecting to {}", target.described()),
-            "check that PostgreSQL runs there, and the connection string (docs/operators.md, \"Connecting\")",
+            "check that PostgreSQL runs there, and the connection string (docs/setup/connect.md)",
         ),
     })?;
     let text = |key: &str| server.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -203,16 +203,16 @@ fn print(findings: &[Finding]) {
             Level::Ok => style.good(&format!("{:<LEVEL$}", "ok")),
             Level::Unchecked => style.faint(&format!("{:<LEVEL$}", "unchecked")),
             Level::Warning => style.bold(&format!("{:<LEVEL$}", "warning")),
-            Level::Problem => style.bad(&format!("{:<LEVEL$}", "problem")),
+            Level::CliError => style.bad(&format!("{:<LEVEL$}", "problem")),
         };
-        say(&format!("{level}{:<area$}  {}", finding.area, types::visible(&finding.message)));
+        print_line(&format!("{level}{:<area$}  {}", finding.area, types::visible(&finding.message)));
         if let Some(advice) = &finding.advice {
-            say(&format!("{:<indent$}do: {}", "", types::visible(advice), indent = LEVEL + area + 2));
+            print_line(&format!("{:<indent$}do: {}", "", types::visible(advice), indent = LEVEL + area + 2));
         }
     }
     let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
     let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
-    say(&match (count(Level::Problem), count(Level::Warning)) {
+    print_line(&match (count(Level::CliError), count(Level::Warning)) {
         (0, 0) => "Nothing is wrong with what was checked.".to_owned(),
         (problems, warnings) => format!("{}, {}.", plural(problems, "problem"), plural(warnings, "warning")),
     });

@@ -1,4 +1,4 @@
-//! Whether a pooler stands in between, and what it must be told (docs/deploy.md, "PgBouncer").
+//! Whether a pooler stands in between, and what it must be told (docs/setup/pgbouncer.md).
 
 use ledger::{ConnectOptions, Pooler, PoolerReport, probe_pooler};
 

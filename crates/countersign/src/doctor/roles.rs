@@ -1,11 +1,11 @@
-//! Who may do what: the servers' logins, the reader's, and the approvers (docs/operators.md, "Roles").
+//! Who may do what: the servers' logins, the reader's, and the approvers (docs/setup/roles.md).
 
 use ledger::read::{Reader, SearchPath, UntrustedSchema};
 use ledger::{ConnectOptions, ExcessPrivileges, Ledger, LoginSetting, ReaderRoleError};
 
 use super::Finding;
 use crate::settings::Settings;
-use crate::{connection, wiring};
+use crate::{bootstrap, connection};
 
 const AREA: &str = "roles";
 
@@ -26,7 +26,7 @@ pub(super) async fn examine(
 }
 
 async fn servers(target: &ConnectOptions, login: &str, settings: &Settings) -> Vec<Finding> {
-    let (known, this) = match (ledger::excess_of_all_servers(target).await, ledger::excess_of_login(target).await) {
+    let (known, this) = match (ledger::check_all_server_roles(target).await, ledger::check_login(target).await) {
         (Ok(known), Ok(this)) => (known, this),
         (Err(error), _) | (_, Err(error)) => return vec![Finding::unasked(AREA, "the servers' logins", &error)],
     };
@@ -104,7 +104,7 @@ async fn reader(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
 /// The schemas that reads do not search. A reader that cannot log in is told of elsewhere.
 async fn search_path(login: &ConnectOptions) -> Vec<Finding> {
     let untrusted = SearchPath::load(login).await.map(|path| path.untrusted).unwrap_or_default();
-    let finding = |schema: &UntrustedSchema| Finding::broken(AREA, wiring::not_searched(schema)).into_warning();
+    let finding = |schema: &UntrustedSchema| Finding::broken(AREA, bootstrap::not_searched(schema)).into_warning();
     untrusted.iter().map(finding).collect()
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Finding;
 use crate::ago::{WORDS, rounded};
-use crate::text::{cell, to_the_second};
+use crate::table::{cell, to_the_second};
 
 pub(super) async fn examine(doctor: &Doctor) -> Vec<Finding> {
     let mut findings = records(doctor).await;
@@ -67,7 +67,7 @@ async fn proposals(doctor: &Doctor) -> Vec<Finding> {
         } else {
             format!(
                 "until {} a server that serves {tool} carries it out: start one, or read its log",
-                time("may_run_until")
+                time("executable_until")
             )
         };
         Finding::problem(AREA, message, advice)

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Finding;
 use crate::freeze;
-use crate::text::cell;
+use crate::table::cell;
 
 pub(super) async fn examine(ledger: &Ledger) -> Vec<Finding> {
     let mut findings = freezes(ledger).await;
@@ -55,7 +55,7 @@ async fn tracking(ledger: &Ledger) -> Vec<Finding> {
             if row.get("is_limit") == Some(&Value::Bool(true)) {
                 return Finding::ok(AREA, message);
             }
-            Finding::warning(AREA, message, "see docs/tracking.md, \"Limits\"").with(row)
+            Finding::warning(AREA, message, "see docs/topics/tracking.md, \"Limits\"").with(row)
         })
         .collect()
 }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use mcp::{Authenticator, Check, Identity, Offer, Site, Tls};
+use mcp::{AppState, Authenticator, Backend, Identity, ReadinessCheck, ReloadableTls};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tools::ProfileRegistries;
 use tools::metrics::Metrics;
 
-use super::{Obstacle, Running, Served, Start};
+use super::{Obstacle, RunningServer, Served, Startup};
+use crate::bootstrap::ServerBuilder;
 use crate::settings::{HttpSettings, Settings};
-use crate::wiring::Workshop;
 
 /// How often what was freed is given back: bursts of requests, sessions that were given up.
 const GIVE_BACK: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ const GIVE_BACK: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) async fn serve(
-    start: Start,
+    start: Startup,
     settings: Settings,
     options: &HttpSettings,
     stop: CancellationToken,
@@ -36,19 +36,19 @@ pub(super) async fn serve(
          (`countersign token new` makes one) or [oauth], or listen on 127.0.0.1",
         options.listen
     );
-    let door = Door::new(options, authenticator, &settings, start.metrics.clone())?;
+    let door = HttpFrontend::new(options, authenticator, &settings, start.metrics.clone())?;
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("cannot listen on {} (--http)", options.listen))?;
     let scheme = if door.tls.is_some() { "https" } else { "http" };
     tracing::info!("listening on {scheme}://{}/mcp", listener.local_addr()?);
-    let serving = mcp::serve_http(listener, door.tls.clone(), Arc::clone(&door.site), stop.clone());
+    let serving = mcp::serve_http(listener, door.tls.clone(), Arc::clone(&door.state), stop.clone());
     let serving = tokio::spawn(serving);
     let giving_back = tokio::spawn(give_memory_back());
     let started = stop.run_until_cancelled(started(start, &settings, &door)).await;
     let running = match started {
-        Some(Ok((running, offer))) => {
-            door.site.open(offer);
+        Some(Ok((running, backend))) => {
+            door.state.open(backend);
             running.announce(&settings);
             Some(running)
         }
@@ -76,26 +76,26 @@ async fn give_memory_back() {
 }
 
 /// Starts as soon as the database is there. What is wrong with it, or with the manifests, ends the process.
-async fn started(start: Start, settings: &Settings, door: &Door) -> anyhow::Result<(Running, Offer)> {
+async fn started(start: Startup, settings: &Settings, door: &HttpFrontend) -> anyhow::Result<(RunningServer, Backend)> {
     let told = |obstacle: Obstacle<'_>| match obstacle {
         Obstacle::Unfit(error) => ControlFlow::Break(error),
         Obstacle::NoConnection(error) => {
-            door.site.not_yet(error.to_string());
+            door.state.set_starting(error.to_string());
             tracing::warn!(%error, "the database is not there yet; looking again");
             ControlFlow::Continue(())
         }
     };
     let opened = start.open_when_possible(settings, told).await?;
-    let check = check(&opened.workshop);
+    let check = check(&opened.builder);
     let served = Served::new(ProfileRegistries::default(), settings)?;
     let running = start.run(opened, served, settings, Some(door.clone()))?;
-    let (toolbox, asking) = (running.toolbox.clone(), running.asking.clone());
+    let (registry, elicitation) = (running.registry.clone(), running.elicitation.clone());
     let (content, backends) = (settings.content.into(), running.backends.clone());
-    Ok((running, Offer { toolbox, asking, content, backends, check }))
+    Ok((running, Backend { registry: registry, elicitation, content, services: backends, check }))
 }
 
-fn check(workshop: &Workshop) -> Check {
-    let ledger = workshop.ledger.clone();
+fn check(builder: &ServerBuilder) -> ReadinessCheck {
+    let ledger = builder.ledger.clone();
     Arc::new(move || {
         let ledger = ledger.clone();
         Box::pin(async move {
@@ -110,12 +110,12 @@ fn check(workshop: &Workshop) -> Check {
 
 /// What stands between the network and the tools, as far as it can change while serving.
 #[derive(Clone)]
-pub(crate) struct Door {
-    site: Arc<Site>,
-    tls: Option<Tls>,
+pub(crate) struct HttpFrontend {
+    state: Arc<AppState>,
+    tls: Option<ReloadableTls>,
 }
 
-impl Door {
+impl HttpFrontend {
     fn new(
         options: &HttpSettings,
         authenticator: Authenticator,
@@ -124,31 +124,32 @@ impl Door {
     ) -> anyhow::Result<Self> {
         warn_of_audience(settings);
         let anonymous: Identity =
-            mcp::anonymous(settings.account.clone(), settings.actor.clone(), settings.profile.clone());
-        let tls = options.tls.as_ref().map(|(certificate, key)| tls(certificate, key)).transpose()?.map(Tls::new);
-        Ok(Self { site: Site::new(options.options(), authenticator, anonymous, metrics), tls })
+            mcp::anonymous_identity(settings.account.clone(), settings.actor.clone(), settings.profile.clone());
+        let tls =
+            options.tls.as_ref().map(|(certificate, key)| tls(certificate, key)).transpose()?.map(ReloadableTls::new);
+        Ok(Self { state: AppState::new(options.options(), authenticator, anonymous, metrics), tls })
     }
 
     /// What a reload changes: who may come in, and the certificate that is shown.
     ///
     /// # Errors
     /// What is wrong with it: nothing is changed then.
-    pub(crate) fn reread(&self, settings: &Settings) -> anyhow::Result<Reread> {
+    pub(crate) fn reread(&self, settings: &Settings) -> anyhow::Result<ReloadedAuth> {
         let authenticator = settings.authenticator()?;
         warn_of_audience(settings);
         anyhow::ensure!(
-            !(self.site.authenticates() && authenticator.is_empty()),
+            !(self.state.requires_credentials() && authenticator.is_empty()),
             "there are neither tokens nor an issuer any more, and nobody would have to say who they are: stop the server \
              if that is meant"
         );
         let files = settings.http.as_ref().and_then(|options| options.tls.as_ref());
         let certificate = files.map(|(certificate, key)| tls(certificate, key)).transpose()?;
-        Ok(Reread { authenticator, certificate })
+        Ok(ReloadedAuth { authenticator, certificate })
     }
 
     /// Changes it.
-    pub(crate) fn put(&self, Reread { authenticator, certificate }: Reread) {
-        self.site.authenticate_by(authenticator);
+    pub(crate) fn put(&self, ReloadedAuth { authenticator, certificate }: ReloadedAuth) {
+        self.state.replace_authenticator(authenticator);
         if let (Some(shown), Some(certificate)) = (&self.tls, certificate) {
             shown.replace(certificate);
         }
@@ -159,7 +160,7 @@ impl Door {
 fn warn_of_audience(settings: &Settings) {
     let Some(issuer) = &settings.oauth else { return };
     let Some(url) = settings.http.as_ref().and_then(|options| options.public_url.as_deref()) else { return };
-    let (audience, resource) = (issuer.audience.as_str(), mcp::resource(url));
+    let (audience, resource) = (issuer.audience.as_str(), mcp::resource_uri(url));
     if audience != resource {
         tracing::warn!(
             audience,
@@ -170,8 +171,8 @@ fn warn_of_audience(settings: &Settings) {
     }
 }
 
-/// What a reload has read for a [`Door`].
-pub(crate) struct Reread {
+/// What a reload has read for a [`HttpFrontend`].
+pub(crate) struct ReloadedAuth {
     authenticator: Authenticator,
     certificate: Option<rustls::ServerConfig>,
 }

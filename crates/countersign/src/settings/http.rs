@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use ledger::read::ReadLimits;
-use mcp::{Allowances, HttpOptions};
+use mcp::{AccountQuotas, HttpOptions};
 
 use super::addresses::{Host, Origin, Proxy, PublicUrl};
 use super::keys::HttpKeys;
@@ -21,7 +21,7 @@ pub(crate) struct HttpSettings {
     pub(crate) allowed_origins: Vec<String>,
     /// Certificate and key.
     pub(crate) tls: Option<(PathBuf, PathBuf)>,
-    pub(crate) allowances: Allowances,
+    pub(crate) quotas: AccountQuotas,
     pub(crate) connections: usize,
     pub(crate) connections_per_address: usize,
     /// Addresses and networks.
@@ -55,7 +55,7 @@ impl HttpSettings {
         let Some(listen) = keys.listen else { return Ok(None) };
         let left_to_others = read.sessions.div_ceil(4);
         let reads = keys.reads.map_or(read.sessions.saturating_sub(left_to_others), |reads| reads.get() as usize);
-        let allowances = Allowances {
+        let quotas = AccountQuotas {
             requests_per_s: NonZeroU32::new(keys.requests_per_s.map_or(REQUESTS_PER_S, |rate| rate.get())),
             burst: keys.burst.and_then(|burst| NonZeroU32::new(burst.get())).unwrap_or(BURST),
             streams: keys.streams.map_or(STREAMS, |streams| streams.get()),
@@ -72,7 +72,7 @@ impl HttpSettings {
             allowed_hosts: keys.allowed_hosts.into_iter().flatten().map(Host::into_text).collect(),
             allowed_origins: keys.allowed_origins.into_iter().flatten().map(Origin::into_text).collect(),
             tls,
-            allowances,
+            quotas,
             connections,
             connections_per_address: keys.connections_per_address.map_or(share, |most| most.get() as usize),
             trusted_proxies: keys.trusted_proxies.into_iter().flatten().map(Proxy::into_text).collect(),
@@ -84,7 +84,7 @@ impl HttpSettings {
             allowed_hosts: self.allowed_hosts.clone(),
             allowed_origins: self.allowed_origins.clone(),
             public_url: self.public_url.clone(),
-            allowances: self.allowances,
+            quotas: self.quotas,
             connections: self.connections,
             connections_per_address: self.connections_per_address,
             trusted_proxies: self.trusted_proxies.clone(),

@@ -1,6 +1,6 @@
 //! `[profiles.NAME]`: the operator's own sets of tools.
 
-use manifest::{Access, Location, Mistake};
+use manifest::{Access, Diagnostic, Location};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_spanned::Spanned;
@@ -37,14 +37,14 @@ pub(crate) fn is_name(name: &str) -> bool {
 
 /// A profile of the operator's own, and where each part of it stands.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct OwnProfile {
+pub(crate) struct ProfileConfig {
     pub(crate) profile: Profile,
     at: Location,
     /// The tools that it names.
     named: Vec<(String, Location)>,
 }
 
-impl OwnProfile {
+impl ProfileConfig {
     /// # Errors
     /// What is wrong with it, whatever tools there are.
     pub(super) fn new(
@@ -52,8 +52,8 @@ impl OwnProfile {
         at: Location,
         keys: ProfileKeys,
         locate: impl Fn(usize) -> Location,
-    ) -> Result<Self, Mistake> {
-        let mistake = |message: String| Err(Mistake { at: at.clone(), tool: None, message });
+    ) -> Result<Self, Diagnostic> {
+        let mistake = |message: String| Err(Diagnostic { at: at.clone(), tool: None, message });
         if Profile::BUILTIN.contains(&name) {
             return mistake(format!("every server has a profile {name}: choose another name"));
         }
@@ -79,9 +79,9 @@ impl OwnProfile {
     }
 
     /// A mistake for each name that is no tool's. `known` are the names of all tools there are, served or not.
-    pub(crate) fn unknown_tools(&self, known: &[&str]) -> Vec<Mistake> {
+    pub(crate) fn unknown_tools(&self, known: &[&str]) -> Vec<Diagnostic> {
         let unknown = self.named.iter().filter(|(name, _)| !known.contains(&name.as_str()));
-        let mistake = |(name, at): &(String, Location)| Mistake {
+        let mistake = |(name, at): &(String, Location)| Diagnostic {
             at: at.clone(),
             tool: None,
             message: format!(
@@ -94,8 +94,8 @@ impl OwnProfile {
     }
 
     /// The mistake of a profile that has no tool after all.
-    pub(crate) fn empty(&self) -> Mistake {
+    pub(crate) fn empty(&self) -> Diagnostic {
         let message = format!("profile {}: no tool that is served is in it", self.profile.name);
-        Mistake { at: self.at.clone(), tool: None, message }
+        Diagnostic { at: self.at.clone(), tool: None, message }
     }
 }

@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 use types::visible;
 
 use crate::effects::{conflict_columns, key};
-use crate::text::to_the_second;
+use crate::table::to_the_second;
 
-/// The conflict codes of docs/ledger.md, with the words of the summary and the way out.
+/// The conflict codes of docs/internals/ledger.md, with the words of the summary and the way out.
 const CODES: [(&str, &str, &str); 14] = [
     ("changed_since", "changed since", "undo the later change first, or write what the row should be now"),
     ("deleted_since", "deleted since", "undo the deletion first"),

@@ -1,6 +1,6 @@
 //! The ledger as evidence, for people who may see every account: reading it (`read`), sealing its final records in a chain
 //! of hashes (`seal`), checking them against the chain (`verify`), and removing old ones (`prune`). The chain and its rules
-//! are in `migrations/baseline/70_seals.sql`; `docs/auditors.md` says what it proves.
+//! are in `migrations/baseline/70_seals.sql`; `docs/topics/audit.md` says what it proves.
 
 mod prune;
 mod read;
@@ -14,10 +14,10 @@ use pg::{PipelineStatement, PooledSession, Session, WriterPool};
 use tokio::time::Instant;
 
 pub use prune::{PrunePlan, Pruned};
-pub use read::RecordQuery;
+pub use read::RecordFilter;
 pub use row::{RowError, TrackedRow};
 pub use seal::Checkpoint;
-pub use verify::{Discrepancy, Finding, Verified};
+pub use verify::{Discrepancy, Verified, VerifyFinding};
 
 use crate::records::Records;
 

@@ -31,16 +31,16 @@ const BATCH: u32 = 1000;
 
 const CUTOFF_SQL: &str = "select to_char((clock_timestamp() - make_interval(hours => $1::integer)) at time zone 'UTC', \
      'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
-const PRUNE_SQL: &str = "select looked_to::text, removed_records::text \
+const PRUNE_SQL: &str = "select scanned_up_to::text, removed_records::text \
      from countersign.prune_records($1::timestamptz, $2::text, $3::bigint, $4::integer)";
 const SURVEY_SQL: &str = "\
     select count(*)::text, \
         (select count(*) from countersign.record r where r.completed_at < $1::timestamptz \
-           and r.id <= (select countersign.sealed_to()) and r.holds_until >= clock_timestamp())::text, \
+           and r.id <= (select countersign.sealed_up_to()) and r.holds_until >= clock_timestamp())::text, \
         (select count(*) from countersign.mutation a where a.admitted_at < $1::timestamptz and a.status = 'pending')::text, \
         (select count(*) from countersign.record r where r.completed_at < $1::timestamptz \
-           and r.id > (select countersign.sealed_to()))::text \
-    from countersign.prunable($1::timestamptz, 0, 2147483647) p";
+           and r.id > (select countersign.sealed_up_to()))::text \
+    from countersign.prunable_records($1::timestamptz, 0, 2147483647) p";
 
 impl Audit {
     /// What [`Audit::prune`] would remove, and the time before which a record counts as old. Removes nothing.
@@ -70,10 +70,10 @@ impl Audit {
         loop {
             let params = [made_before, who, &after].map(|text| Some(text.to_owned()));
             let params = [params.as_slice(), &[Some(BATCH.to_string())]].concat();
-            let [looked_to, batch] = one_row(self.ask(PRUNE_SQL, &params).await?)?;
+            let [scanned_up_to, batch] = one_row(self.ask(PRUNE_SQL, &params).await?)?;
             removed += number(batch.as_ref())?;
-            let Some(looked_to) = looked_to else { return Ok(removed) };
-            after = looked_to;
+            let Some(scanned_up_to) = scanned_up_to else { return Ok(removed) };
+            after = scanned_up_to;
         }
     }
 

@@ -5,17 +5,17 @@ use types::{CorrelationId, IdPrefix};
 
 use super::Audit;
 use super::row::TrackedRow;
-use crate::records::{Status, rfc3339};
+use crate::records::{RecordStatus, rfc3339};
 
 /// Which records to list.
 #[derive(Debug, Clone)]
-pub struct RecordQuery {
+pub struct RecordFilter {
     /// The most records.
     pub limit: u32,
     /// Only of this tool.
     pub tool_name: Option<String>,
     /// Only in this state.
-    pub status: Option<Status>,
+    pub status: Option<RecordStatus>,
     /// Only of this account.
     pub account_id: Option<String>,
     /// Only of this actor.
@@ -99,7 +99,7 @@ impl Audit {
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn list(&self, query: &RecordQuery) -> Result<Vec<Map<String, Value>>, pg::Error> {
+    pub async fn list(&self, query: &RecordFilter) -> Result<Vec<Map<String, Value>>, pg::Error> {
         let mut records: Vec<Map<String, Value>> = Vec::new();
         let mut left = query.limit;
         while left > 0 {

@@ -7,7 +7,7 @@ use super::{Audit, Checkpoint, ask, number, one_row, unreadable};
 
 /// What does not agree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finding {
+pub enum VerifyFinding {
     /// A record is not what was sealed.
     Record {
         /// `record.id`.
@@ -48,7 +48,7 @@ pub enum Discrepancy {
     Returned,
 }
 
-impl std::fmt::Display for Finding {
+impl std::fmt::Display for VerifyFinding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Record { id, correlation_id, entry, wrong } => {
@@ -117,7 +117,7 @@ const ENTRIES_AT_ONCE: i64 = 20;
 
 /// How far the chain has been followed.
 #[derive(Debug, Default)]
-struct Progress {
+struct VerifyProgress {
     verified: Verified,
     last_hash: String,
     last_id: i64,
@@ -128,11 +128,11 @@ impl Audit {
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn verify(&self) -> Result<Result<Verified, Finding>, pg::Error> {
+    pub async fn verify(&self) -> Result<Result<Verified, VerifyFinding>, pg::Error> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
         session.begin(Some("isolation level repeatable read read only"), &[]).await.map_err(|failed| failed.error)?;
-        let outcome = follow(session, Progress::default()).await?;
+        let outcome = follow(session, VerifyProgress::default()).await?;
         session.batch_execute("commit").await?;
         Ok(outcome)
     }
@@ -143,13 +143,14 @@ impl Audit {
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn verify_recent(&self, records: u32) -> Result<Result<Verified, Finding>, pg::Error> {
+    pub async fn verify_recent(&self, records: u32) -> Result<Result<Verified, VerifyFinding>, pg::Error> {
         let mut lease = self.acquire().await?;
         let session = lease.session();
         session.begin(Some("isolation level repeatable read read only"), &[]).await.map_err(|failed| failed.error)?;
         let [entries, hash, last_id] = one_row(ask(session, RECENT_SQL, &[Some(records.to_string())]).await?)?;
         let verified = Verified { entries: number(entries.as_ref())?, ..Verified::default() };
-        let before = Progress { verified, last_hash: hash.unwrap_or_default(), last_id: number(last_id.as_ref())? };
+        let before =
+            VerifyProgress { verified, last_hash: hash.unwrap_or_default(), last_id: number(last_id.as_ref())? };
         let outcome = follow(session, before).await?;
         session.batch_execute("commit").await?;
         Ok(outcome)
@@ -159,26 +160,29 @@ impl Audit {
     ///
     /// # Errors
     /// Whatever the database says.
-    pub async fn compare(&self, checkpoint: &Checkpoint) -> Result<Option<Finding>, pg::Error> {
+    pub async fn compare(&self, checkpoint: &Checkpoint) -> Result<Option<VerifyFinding>, pg::Error> {
         let entry = checkpoint.entries;
         if entry == 0 {
             return Ok(None);
         }
         let rows = self.ask(ENTRY_SQL, &[Some(entry.to_string())]).await?;
         Ok(match rows.into_iter().next().and_then(|row| row.into_iter().next()).flatten() {
-            None => Some(Finding::TailRemoved { entry }),
-            Some(hash) if hash != checkpoint.hash => Some(Finding::Rewritten { entry }),
+            None => Some(VerifyFinding::TailRemoved { entry }),
+            Some(hash) if hash != checkpoint.hash => Some(VerifyFinding::Rewritten { entry }),
             Some(_) => None,
         })
     }
 }
 
 /// Compares what comes behind `progress`.
-async fn follow(session: &mut Session, mut progress: Progress) -> Result<Result<Verified, Finding>, pg::Error> {
+async fn follow(
+    session: &mut Session,
+    mut progress: VerifyProgress,
+) -> Result<Result<Verified, VerifyFinding>, pg::Error> {
     if let Some(row) = ask(session, BELOW_SQL, &[]).await?.into_iter().next() {
         let [id, correlation_id] = one_row(vec![row])?;
         let id = number(id.as_ref())?;
-        return Ok(Err(Finding::Record { id, correlation_id, entry: None, wrong: Discrepancy::Inserted }));
+        return Ok(Err(VerifyFinding::Record { id, correlation_id, entry: None, wrong: Discrepancy::Inserted }));
     }
     let [removed] = one_row(ask(session, REMOVED_SQL, &[]).await?)?;
     loop {
@@ -203,14 +207,14 @@ async fn follow(session: &mut Session, mut progress: Progress) -> Result<Result<
     Ok(Ok(Verified { unsealed, pending, ..progress.verified }))
 }
 
-impl Progress {
+impl VerifyProgress {
     /// One row of `verify.sql`.
-    fn take(&mut self, row: Vec<Option<String>>) -> Result<Result<(), Finding>, pg::Error> {
+    fn take(&mut self, row: Vec<Option<String>>) -> Result<Result<(), VerifyFinding>, pg::Error> {
         let [no, hash, from, to, records, removed, removed_to, count_is_right, hash_is_right, id, correlation_id, what] =
             one_row(vec![row])?;
         let no = number(no.as_ref())?;
         if no != self.verified.entries + 1 {
-            return Ok(Err(Finding::EntryMissing(self.verified.entries + 1)));
+            return Ok(Err(VerifyFinding::EntryMissing(self.verified.entries + 1)));
         }
         let is_true = |answer: Option<String>| answer.as_deref() == Some("t");
         // A range that does not follow the last one, or a pruning of records that were never sealed, hides something.
@@ -219,7 +223,7 @@ impl Progress {
             None => removed_to.is_some() && number(removed_to.as_ref())? <= self.last_id,
         };
         if !(is_true(hash_is_right) && is_true(count_is_right) && in_place) {
-            return Ok(Err(Finding::EntryAltered(no)));
+            return Ok(Err(VerifyFinding::EntryAltered(no)));
         }
         if let Some(what) = what {
             let wrong = match what.as_str() {
@@ -229,7 +233,7 @@ impl Progress {
                 "returned" => Discrepancy::Returned,
                 _ => return Err(unreadable()),
             };
-            return Ok(Err(Finding::Record { id: number(id.as_ref())?, correlation_id, entry: Some(no), wrong }));
+            return Ok(Err(VerifyFinding::Record { id: number(id.as_ref())?, correlation_id, entry: Some(no), wrong }));
         }
         self.verified.entries = no;
         self.verified.records += number(records.as_ref())?;

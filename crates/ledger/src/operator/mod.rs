@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use types::{CorrelationId, ErrorCode, Rollback, UNDO_TOOL};
 
-pub use parts::Progress;
+pub use parts::UndoProgress;
 
 use crate::conflicts::{refused_inverse, undo_failure};
 use crate::effects;
@@ -98,14 +98,14 @@ pub enum UndoError {
 }
 
 /// An undo that is admitted.
-struct Admitted {
+struct AdmittedUndo {
     correlation_id: CorrelationId,
     slot: Option<String>,
 }
 
 /// What `countersign.undo` answers.
 #[derive(Debug, Default, Deserialize)]
-struct Answer {
+struct AdmitAnswer {
     #[serde(default)]
     rows: u64,
     #[serde(default)]
@@ -145,7 +145,7 @@ impl Operator {
             _ => Ok(Vec::new()),
         };
         lease.session().run(&[PipelineStatement::without_params("rollback")]).await.map_err(error)?;
-        let Answer { rows, mut conflicts } = tried.map_err(error)?;
+        let AdmitAnswer { rows, mut conflicts } = tried.map_err(error)?;
         let proved = proved.map_err(error)?.into_iter().next_back().map(|outcome| outcome.rows).unwrap_or_default();
         let found = proved.into_iter().flatten().flatten().next();
         conflicts.extend(found.and_then(|found| serde_json::from_str::<Vec<Value>>(&found).ok()).unwrap_or_default());
@@ -214,7 +214,7 @@ impl Operator {
     async fn failed(
         &self,
         mut lease: PooledSession,
-        admitted: &Admitted,
+        admitted: &AdmittedUndo,
         error: pg::Error,
         rows: u64,
     ) -> Result<UndoOutcome, UndoError> {
@@ -227,7 +227,7 @@ impl Operator {
     }
 
     /// What became of an attempt whose connection was lost, and which was about so many rows.
-    async fn resolve(&self, admitted: &Admitted, rows: u64) -> Result<UndoOutcome, UndoError> {
+    async fn resolve(&self, admitted: &AdmittedUndo, rows: u64) -> Result<UndoOutcome, UndoError> {
         self.writer.invalidate_idle();
         let id = admitted.correlation_id;
         let wait_ms = Some(RESOLVE_TIMEOUT.as_millis().to_string());
@@ -253,7 +253,7 @@ async fn admit(
     tool: &str,
     arguments: &Value,
     plan_digest: Option<&str>,
-) -> Result<Admitted, UndoError> {
+) -> Result<AdmittedUndo, UndoError> {
     let correlation_id = CorrelationId::new();
     let arguments = arguments.to_string();
     let names: Vec<String> = writes.iter().map(ToString::to_string).collect();
@@ -273,7 +273,7 @@ async fn admit(
         let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 3]>::try_from(row).ok());
         let [verdict, original, slot] = row.unwrap_or_default();
         if verdict.as_deref() == Some("run") {
-            return Ok(Admitted { correlation_id, slot });
+            return Ok(AdmittedUndo { correlation_id, slot });
         }
         // Somebody else undoes them, or a process that died did: the ledger notices that after a second.
         if Instant::now() + PAUSE >= end {
@@ -285,7 +285,7 @@ async fn admit(
 
 async fn refuse(
     lease: &mut PooledSession,
-    admitted: &Admitted,
+    admitted: &AdmittedUndo,
     conflicts: Vec<Value>,
     rows: u64,
 ) -> Result<UndoOutcome, UndoError> {
@@ -298,7 +298,7 @@ async fn refuse(
 /// Rolls back, and records why.
 async fn fail(
     lease: &mut PooledSession,
-    admitted: &Admitted,
+    admitted: &AdmittedUndo,
     code: ErrorCode,
     message: &str,
     detail: Option<String>,
@@ -318,7 +318,7 @@ async fn fail(
     Ok(())
 }
 
-fn answer(rows: Vec<Vec<Option<String>>>) -> Answer {
+fn answer(rows: Vec<Vec<Option<String>>>) -> AdmitAnswer {
     let text = rows.into_iter().flatten().flatten().next();
     text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }

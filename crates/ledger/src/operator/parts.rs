@@ -8,11 +8,11 @@ use tokio::time::Instant;
 use types::{CorrelationId, IdPrefix};
 
 use super::{DEADLINE, Operator, UndoError, UndoOutcome};
-use crate::plans::{Part, Plan, PlanMode, Selection, StoredPlan, array, is_ready};
+use crate::plans::{Plan, PlanMode, PlanPart, Selection, StoredPlan, array, is_ready};
 
 /// What came of one part of a plan.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Progress {
+pub enum UndoProgress {
     /// It was undone before, by an earlier run.
     Before,
     /// What would be undone is no longer what was shown.
@@ -65,34 +65,34 @@ impl Operator {
     ///
     /// # Errors
     /// As [`Operator::undo`].
-    pub async fn run_part(&self, plan: &StoredPlan, part: &Part, who: &str) -> Result<Progress, UndoError> {
+    pub async fn run_part(&self, plan: &StoredPlan, part: &PlanPart, who: &str) -> Result<UndoProgress, UndoError> {
         let writes: Vec<CorrelationId> = part.writes.iter().filter_map(|id| CorrelationId::parse(id)).collect();
         let end = Instant::now() + DEADLINE;
         let reversed = self.plans.value(REVERSED_SQL, &[Some(array(&writes))], end).await?;
         if reversed == writes.len().to_string() {
-            return Ok(Progress::Before);
+            return Ok(UndoProgress::Before);
         }
         let report = self.plans.report(&writes, PlanMode::Strict, None, end).await?;
         // The undo itself compares the rows alone, and would pass over a change that others have made and taken back.
         if !is_ready(&report) {
             let conflicts = report.get("conflicts").and_then(Value::as_array).cloned().unwrap_or_default();
-            return Ok(Progress::Done(UndoOutcome::Conflicts { correlation_id: None, conflicts, rows: part.rows }));
+            return Ok(UndoProgress::Done(UndoOutcome::Conflicts { correlation_id: None, conflicts, rows: part.rows }));
         }
         if report.get("digest").and_then(Value::as_str) != Some(&part.digest) {
-            return Ok(Progress::Stale);
+            return Ok(UndoProgress::Stale);
         }
         let arguments = json!({"plan_id": plan.plan_id, "digest": plan.digest});
-        self.undo_all(&writes, who, "undo_run", &arguments, Some(&part.digest)).await.map(Progress::Done)
+        self.undo_all(&writes, who, "undo_run", &arguments, Some(&part.digest)).await.map(UndoProgress::Done)
     }
 
     /// One part, or where it has too many rows one for each set of writes that share rows, the newest first: a row that refers to
     /// another one was made later.
-    async fn parts(&self, chosen: &[CorrelationId], plan: &Plan, max_rows: u64) -> Result<Vec<Part>, UndoError> {
+    async fn parts(&self, chosen: &[CorrelationId], plan: &Plan, max_rows: u64) -> Result<Vec<PlanPart>, UndoError> {
         if chosen.is_empty() {
             return Ok(Vec::new());
         }
         if plan.rows() <= max_rows {
-            return Ok(vec![Part::of(chosen, &plan.report)]);
+            return Ok(vec![PlanPart::of(chosen, &plan.report)]);
         }
         let answer = self.writer.run_one(KEYS_SQL, &[Some(array(chosen))], Instant::now() + DEADLINE).await?;
         let pairs = answer.rows.into_iter().filter_map(|row| {
@@ -102,7 +102,7 @@ impl Operator {
         let mut parts = Vec::new();
         for writes in connected(pairs) {
             let report = self.plans.report(&writes, PlanMode::Strict, None, Instant::now() + DEADLINE).await?;
-            parts.push(Part::of(&writes, &report));
+            parts.push(PlanPart::of(&writes, &report));
         }
         Ok(parts)
     }

@@ -3,7 +3,7 @@
 use types::{CorrelationId, ErrorCode, Failure, ProposalId};
 
 use super::preview::Preview;
-use super::state::{Status, closed};
+use super::state::{ProposalStatus, closed};
 use crate::definitions;
 use crate::executor::{ExecutorError, Statement, WriteExecutor, WriteOutput, WriteRequest, WriteTx};
 
@@ -18,7 +18,7 @@ pub struct ConfirmedProposal {
 /// How many changed definitions an error names.
 const MOST_NAMED: usize = 5;
 
-const HOLD_SQL: &str = "select countersign.hold_proposal($1, $2) as verdict";
+const HOLD_SQL: &str = "select countersign.lock_proposal($1, $2) as verdict";
 
 impl ConfirmedProposal {
     /// Does the work, and refuses it unless it comes to what was shown. The comparison is made in the transaction of
@@ -105,7 +105,7 @@ pub(super) fn refused(verdict: &str) -> Failure {
             "Somebody has changed it in the database: tell the operator, and call the tool again for a new proposal.",
         ),
         "busy" => Failure::new(ErrorCode::DuplicateInFlight, "another server carries out this proposal"),
-        verdict => match Status::parse(verdict) {
+        verdict => match ProposalStatus::parse(verdict) {
             Some(status) => closed(status, None),
             None => super::state::not_found(),
         },

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use types::{AccountId, CorrelationId, ErrorCode, Failure, ProposalId};
 
 use super::confirmed::refused;
-use super::state::{Status, closed, not_found};
+use super::state::{ProposalStatus, closed, not_found};
 use super::{Proposal, Proposals};
 use crate::admit::ledger_failure;
 use crate::gate::RESOLVE_TIMEOUT;
@@ -39,7 +39,7 @@ pub(super) enum TransitionResult {
     /// It counts.
     Done,
     /// It does not: the proposal is in this state.
-    Is(Status),
+    Is(ProposalStatus),
 }
 
 const DECIDE_SQL: &str =
@@ -50,7 +50,7 @@ const STATE_SQL: &str =
 
 impl Proposals {
     /// Compare and swap, from pending. `attempt` is the mutation that will carry it out, for the time that a call may take.
-    pub(super) async fn swap(
+    pub(super) async fn transition(
         &self,
         account: &AccountId,
         id: ProposalId,
@@ -82,14 +82,14 @@ impl Proposals {
             Err(error @ (pg::Error::Lost(_) | pg::Error::Deadline)) => {
                 tracing::info!(proposal_id = %id, %error, "whether a decision counted has to be looked up");
                 self.writer.invalidate_idle();
-                self.swapped(account, id, attempt).await
+                self.transitioned(account, id, attempt).await
             }
             Err(error) => Err(ledger_failure(&error)),
         }
     }
 
     /// What became of a decision whose answer was lost.
-    async fn swapped(
+    async fn transitioned(
         &self,
         account: &AccountId,
         id: ProposalId,
@@ -105,11 +105,11 @@ impl Proposals {
         })?;
         let row = answer.rows.into_iter().next().and_then(|row| <[Option<String>; 2]>::try_from(row).ok());
         let Some([status, taken]) = row else { return Err(not_found()) };
-        match status.as_deref().and_then(Status::parse) {
-            Some(Status::Confirmed) if attempt.is_some() && taken == attempt.map(|it| it.to_string()) => {
+        match status.as_deref().and_then(ProposalStatus::parse) {
+            Some(ProposalStatus::Confirmed) if attempt.is_some() && taken == attempt.map(|it| it.to_string()) => {
                 Ok(TransitionResult::Done)
             }
-            Some(Status::Pending) => {
+            Some(ProposalStatus::Pending) => {
                 let message = "the connection to the ledger was lost, and so far the decision does not count";
                 let hint = "Ask get_proposal: while it is pending, decide again; once it is confirmed, a server carries it out.";
                 Err(Failure::new(ErrorCode::DbError, message).hint(hint))
@@ -131,11 +131,11 @@ impl Proposals {
         via: DecisionChannel,
         deadline: Instant,
     ) -> Result<Proposal, Failure> {
-        let swapped = self.swap(account, id, &Decision::Reject { reason }, via, None, deadline).await?;
+        let transitioned = self.transition(account, id, &Decision::Reject { reason }, via, None, deadline).await?;
         let proposal = self.get(Some(account), id).await?.ok_or_else(not_found)?;
-        match swapped {
+        match transitioned {
             // The same again is the same.
-            TransitionResult::Done | TransitionResult::Is(Status::Rejected) => Ok(proposal),
+            TransitionResult::Done | TransitionResult::Is(ProposalStatus::Rejected) => Ok(proposal),
             TransitionResult::Is(status) => Err(closed(status, proposal.error_message.as_deref())),
         }
     }
@@ -155,7 +155,7 @@ pub(super) fn verdict_of(verdict: &str) -> Result<TransitionResult, Failure> {
             "the digest is not the proposal's: what was shown is not what is stored; nothing was written",
         )
         .hint("Read it with get_proposal, show that, and confirm with its digest.")),
-        verdict => match Status::parse(verdict) {
+        verdict => match ProposalStatus::parse(verdict) {
             Some(status) => Ok(TransitionResult::Is(status)),
             None => Err(refused(verdict)),
         },

@@ -6,13 +6,13 @@
 //! carry out through the gate, like every write; T2 compares with what was shown, and ends the proposal with its record
 //! recover   what was agreed to and not carried out, because a server went away, is carried out by the next one
 //! ```
-//! `proposal` is what is stored, `preview` what is shown and compared, `state` the states, `decide` and `people` the ways to agree, `carry_out` the way
+//! `proposal` is what is stored, `preview` what is shown and compared, `state` the states, `decide` and `people` the ways to agree, `execute_claimed` the way
 //! through the gate, `agreed` what happens in T2, `recover` what nobody has carried out yet.
 
-mod carry_out;
 mod confirmed;
 mod decide;
-mod people;
+mod execute;
+mod human_decision;
 mod preview;
 mod proposal;
 mod recover;
@@ -28,13 +28,13 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use types::{AccountId, CorrelationId, ErrorCode, Failure, IdPrefix, ProposalId};
 
-pub use carry_out::ExecutedProposal;
 pub use confirmed::ConfirmedProposal;
 pub use decide::{Decision, DecisionChannel};
-pub use people::DecisionNonce;
+pub use execute::ExecutedProposal;
+pub use human_decision::DecisionNonce;
 pub use preview::Preview;
 pub use proposal::{NewProposal, Proposal, ProposalFilter, ProposalSummary};
-pub use state::{Status as ProposalStatus, Tier, not_found};
+pub use state::{ProposalStatus, Tier, not_found};
 
 use crate::admit::{key_reused, ledger_failure, superseded};
 use crate::conflicts;
@@ -44,7 +44,7 @@ use crate::gate::{Gate, internal_error};
 use crate::intent::{slot, undoes};
 use crate::preview::Trials;
 use crate::records::{Records, rfc3339};
-use crate::standing::{self, Standing};
+use crate::standing::{self, ExistingWrite};
 
 /// How many proposals of one account may wait: an agent that proposes on and on must not bury the one that matters.
 const MOST_PENDING: u32 = 100;
@@ -69,7 +69,7 @@ pub struct Proposals {
     /// How long carrying one out may take.
     call_deadline: Duration,
     /// How many are carried out at once that nobody waits for: calls of agents need sessions as well.
-    taking: Arc<Semaphore>,
+    executing: Arc<Semaphore>,
     /// How many are previewed at once.
     previewing: Arc<Semaphore>,
 }
@@ -100,12 +100,12 @@ const PROPOSE_SQL: &str = "select * from countersign.propose($1, $2, $3, $4, $5,
     make_interval(secs => $13::double precision), $14, $15, $16, $17, $18)";
 
 impl Proposals {
-    pub(crate) fn new(writer: WriterPool, gate: Gate, records: Records, settings: &crate::Settings) -> Self {
+    pub(crate) fn new(writer: WriterPool, gate: Gate, records: Records, settings: &crate::LedgerOptions) -> Self {
         let (lifetime, call_deadline) = (settings.proposal_lifetime, settings.call_deadline);
         let fingerprints = settings.fingerprints.clone();
-        let taking = Arc::new(Semaphore::new(AT_ONCE.min(settings.sessions)));
+        let executing = Arc::new(Semaphore::new(AT_ONCE.min(settings.sessions)));
         let previewing = Arc::new(Semaphore::new((settings.sessions / 2).max(1)));
-        Self { writer, gate, records, fingerprints, lifetime, call_deadline, taking, previewing }
+        Self { writer, gate, records, fingerprints, lifetime, call_deadline, executing, previewing }
     }
 
     /// The receipt and the answer of an identical write that stands: nothing needs to be proposed.
@@ -126,10 +126,10 @@ impl Proposals {
         let standing = standing::standing(&self.writer, Some(slot), Some(fingerprint.as_str().to_owned()), deadline);
         match standing.await.map_err(|error| ledger_failure(&error))? {
             None => Ok(None),
-            Some(Standing::Executed(original, cached_result)) => Ok(Some((original, cached_result))),
-            Some(Standing::Superseded(original, detail)) => Err(superseded(original, &detail)),
-            Some(Standing::AlreadyReversed(by)) => Err(conflicts::already_reversed(Some(&by.to_string()))),
-            Some(Standing::KeyReused) => Err(key_reused()),
+            Some(ExistingWrite::Executed(original, cached_result)) => Ok(Some((original, cached_result))),
+            Some(ExistingWrite::Superseded(original, detail)) => Err(superseded(original, &detail)),
+            Some(ExistingWrite::AlreadyReversed(by)) => Err(conflicts::already_reversed(Some(&by.to_string()))),
+            Some(ExistingWrite::KeyReused) => Err(key_reused()),
         }
     }
 

@@ -340,8 +340,8 @@ mod tests {
         let turned = json!([{"id": 2, "name": "b"}, {"id": 1, "name": "a"}]);
         let other = work(json!({"rows": turned.clone(), "row_count": 2}), turned, json!([]));
         assert_eq!(preview.difference(&other), None);
-        let swapped = work(one.data.clone(), rows("b", "a"), json!([]));
-        assert_eq!(preview.difference(&swapped).as_deref(), Some("the rows have changed"));
+        let transitioned = work(one.data.clone(), rows("b", "a"), json!([]));
+        assert_eq!(preview.difference(&transitioned).as_deref(), Some("the rows have changed"));
     }
 
     #[test]

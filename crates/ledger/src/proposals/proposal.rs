@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use types::{AccountId, ClientInfo, CorrelationId, Failure, Principal, ProposalId};
 
 use super::preview::Preview;
-use super::state::{Status, Tier, closed};
+use super::state::{ProposalStatus, Tier, closed};
 use crate::executor::{WriteExecutor, WriteRequest};
 
 /// A write that is to be proposed.
@@ -64,7 +64,7 @@ pub struct Proposal {
     /// Until when it can be agreed to.
     pub expires_at: String,
     /// One that nobody decided on in time reads expired, also before it was ended.
-    pub status: Status,
+    pub status: ProposalStatus,
     /// Who decided: an account, or a user of the operating system.
     pub decided_by: Option<String>,
     /// The database login that told the decision.
@@ -107,7 +107,7 @@ pub struct ProposalSummary {
     /// Until when it can be agreed to.
     pub expires_at: String,
     /// As in [`Proposal`].
-    pub status: Status,
+    pub status: ProposalStatus,
     /// Who decided.
     pub decided_by: Option<String>,
     /// As in [`Proposal`].
@@ -132,7 +132,7 @@ pub struct ProposalFilter {
     /// Only of this account; `None` for people, who see all.
     pub account: Option<AccountId>,
     /// Only in this state.
-    pub status: Option<Status>,
+    pub status: Option<ProposalStatus>,
     /// The most proposals, the newest first.
     pub limit: u32,
 }

@@ -14,7 +14,7 @@ use crate::gate::WriteError;
 const CONFIRMED_SQL: &str = "select p.proposal_id from countersign.proposal p \
     where p.status = 'confirmed' and p.attempt_until <= clock_timestamp() and p.tool_name = any ($1::text[]) \
     order by p.decided_at limit 100";
-const TAKE_SQL: &str = "select countersign.take_proposal($1, $2, make_interval(secs => $3::double precision))";
+const TAKE_SQL: &str = "select countersign.claim_proposal($1, $2, make_interval(secs => $3::double precision))";
 const SWEEP_SQL: &str = "select ended, was from countersign.sweep_proposals($1)";
 const MOST: u32 = 1000;
 
@@ -37,10 +37,10 @@ impl Proposals {
         let open = self.ask_words(CONFIRMED_SQL, names, Instant::now() + self.call_deadline).await?;
         for id in open.iter().filter_map(|id| ProposalId::parse(id)) {
             // Those that are left come with the next round.
-            let Ok(permit) = Arc::clone(&self.taking).try_acquire_owned() else { break };
+            let Ok(permit) = Arc::clone(&self.executing).try_acquire_owned() else { break };
             let (this, executors) = (self.clone(), Arc::clone(executors));
             self.gate.begin(async move {
-                match this.take_up(id, &executors).await {
+                match this.claim(id, &executors).await {
                     Some(Ok(_)) => tracing::info!(proposal_id = %id, "what was agreed to was carried out"),
                     Some(Err(stopped)) => {
                         // Without its message, which may quote values. Who may see these finds it in the proposal.
@@ -56,7 +56,7 @@ impl Proposals {
     }
 
     /// Carries it out, unless somebody else has it or it cannot be.
-    async fn take_up(
+    async fn claim(
         &self,
         id: ProposalId,
         executors: &ExecutorRegistry,
@@ -83,7 +83,7 @@ impl Proposals {
             let ended = self.end(id, attempt, &failure, deadline).await;
             return Some(Err(ended.err().unwrap_or(failure).into()));
         }
-        Some(self.carry_out(&proposal, executor, attempt, deadline).await)
+        Some(self.execute_claimed(&proposal, executor, attempt, deadline).await)
     }
 
     /// Ends what has expired, and removes what is old; how many were ended, and how many of these had been agreed to.

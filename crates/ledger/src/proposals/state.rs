@@ -12,7 +12,7 @@ use types::{ErrorCode, Failure};
 /// The states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum ProposalStatus {
     /// Nobody has decided yet.
     Pending,
     /// Somebody agreed, and it is about to be carried out.
@@ -29,7 +29,7 @@ pub enum Status {
     Stale,
 }
 
-impl Status {
+impl ProposalStatus {
     /// All of them.
     pub const ALL: [Self; 7] =
         [Self::Pending, Self::Confirmed, Self::Rejected, Self::Expired, Self::Executed, Self::Failed, Self::Stale];
@@ -77,35 +77,35 @@ impl Tier {
 }
 
 /// What is told of a proposal that is in this state, to whoever wants something else of it; `why` is what it says itself.
-pub(super) fn closed(status: Status, why: Option<&str>) -> Failure {
+pub(super) fn closed(status: ProposalStatus, why: Option<&str>) -> Failure {
     let (code, message, hint) = match status {
-        Status::Pending => {
+        ProposalStatus::Pending => {
             (ErrorCode::ProposalClosed, "nobody has agreed to the proposal yet", "Ask for agreement first.")
         }
-        Status::Confirmed => (
+        ProposalStatus::Confirmed => (
             ErrorCode::DuplicateInFlight,
             "the proposal is agreed to and about to be carried out",
             "Ask get_proposal for what becomes of it.",
         ),
-        Status::Rejected => (
+        ProposalStatus::Rejected => (
             ErrorCode::ProposalRejected,
             "the proposal was rejected; nothing was written",
             "Do not propose it again unless asked to.",
         ),
-        Status::Expired => (
+        ProposalStatus::Expired => (
             ErrorCode::ProposalExpired,
             "the proposal expired before it was agreed to or carried out; nothing was written",
             "Call the tool again for a new proposal.",
         ),
-        Status::Executed => {
+        ProposalStatus::Executed => {
             (ErrorCode::ProposalClosed, "the proposal was executed", "get_mutation_detail has its correlation_id.")
         }
-        Status::Failed => (
+        ProposalStatus::Failed => (
             ErrorCode::ProposalClosed,
             "the proposal was tried and failed; nothing was written",
             "Call the tool again for a new proposal.",
         ),
-        Status::Stale => (
+        ProposalStatus::Stale => (
             ErrorCode::ProposalStale,
             "what was proposed is no longer what would happen; nothing was written",
             "Call the tool again, and show the new proposal.",

@@ -29,7 +29,7 @@ pub enum Deviation {
     /// Could run the code of another user, or belongs to another user.
     Foreign(String),
     /// A privilege that `init` does not grant: `EXECUTE on function countersign.sweep(interval, integer) to anna`.
-    Privilege(String),
+    RequiredPrivilege(String),
 }
 
 impl fmt::Display for Deviation {
@@ -38,7 +38,7 @@ impl fmt::Display for Deviation {
             Self::Unexpected(object) => write!(out, "unexpected: {object}"),
             Self::Missing(object) => write!(out, "missing or altered: {object}"),
             Self::Foreign(problem) => out.write_str(problem),
-            Self::Privilege(privilege) => write!(out, "unexpected privilege: {privilege}"),
+            Self::RequiredPrivilege(privilege) => write!(out, "unexpected privilege: {privilege}"),
         }
     }
 }
@@ -54,7 +54,7 @@ pub async fn deviations(target: &ConnectOptions) -> Result<Vec<Deviation>, pg::E
     let owner: Vec<String> = rows::<1>(&mut session, owner, &[]).await?.into_iter().flatten().collect();
     let foreign = foreign(&mut session, &owner).await?;
     found.extend(foreign.into_iter().map(Deviation::Foreign));
-    found.extend(privileges::unexpected(&mut session).await?.into_iter().map(Deviation::Privilege));
+    found.extend(privileges::unexpected(&mut session).await?.into_iter().map(Deviation::RequiredPrivilege));
     session.close().await;
     Ok(found)
 }

@@ -110,14 +110,14 @@ select g.kind, g.name, case g.grantee when 0 then 'PUBLIC' else pg_get_userbyid(
 
 /// A privilege on an object of the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Privilege {
+pub(super) struct RequiredPrivilege {
     kind: String,
     name: String,
     role: String,
     privilege: String,
 }
 
-impl Privilege {
+impl RequiredPrivilege {
     /// Whether it is one that `init` grants, or one that an administrator may grant: SELECT, to auditors, on what everybody who
     /// reads the ledger may read.
     fn is_expected(&self, writers: &[String]) -> bool {
@@ -160,9 +160,12 @@ pub(super) async fn unexpected(session: &mut Session) -> Result<Vec<String>, pg:
     Ok(unexpected.map(|it| format!("{} on {} to {}", it.privilege, it.object(), it.role)).collect())
 }
 
-async fn privileges(session: &mut Session) -> Result<Vec<Privilege>, pg::Error> {
+async fn privileges(session: &mut Session) -> Result<Vec<RequiredPrivilege>, pg::Error> {
     let rows = rows(session, GRANTS_SQL, &[]).await?;
-    Ok(rows.into_iter().map(|[kind, name, role, privilege]| Privilege { kind, name, role, privilege }).collect())
+    Ok(rows
+        .into_iter()
+        .map(|[kind, name, role, privilege]| RequiredPrivilege { kind, name, role, privilege })
+        .collect())
 }
 
 impl Setup {
@@ -206,7 +209,7 @@ impl Setup {
     }
 
     /// Grants a role what the list has for it, as far as it has not got that.
-    async fn grant(&mut self, role: &str, listed_as: &str, known: &[Privilege]) -> Result<(), SchemaError> {
+    async fn grant(&mut self, role: &str, listed_as: &str, known: &[RequiredPrivilege]) -> Result<(), SchemaError> {
         let listed = grants();
         let missing: Vec<&Grant<'_>> = listed
             .iter()

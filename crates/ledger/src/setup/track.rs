@@ -235,22 +235,22 @@ impl Setup {
         Ok(())
     }
 
-    async fn columns(&mut self, table: &Table) -> Result<Columns, SchemaError> {
+    async fn columns(&mut self, table: &Table) -> Result<ColumnLists, SchemaError> {
         let rows: Vec<[String; 6]> = self.rows(COLUMNS_SQL, &[Some(table.oid.clone())]).await?;
         let [all, key, maintained, sensitive, is_log, all_writers] = rows.into_iter().next().unwrap_or_default();
         let list = |json: &str| serde_json::from_str(json).unwrap_or_default();
-        let call = Call {
+        let call = TrackCall {
             key: list(&key),
             maintained: list(&maintained),
             sensitive: list(&sensitive),
             is_log: is_log == "true",
             all_writers: all_writers == "true",
         };
-        Ok(Columns { all: list(&all), call })
+        Ok(ColumnLists { all: list(&all), call })
     }
 
     /// The number of the shape.
-    async fn track_one(&mut self, table: &Table, call: &Call) -> Result<String, SchemaError> {
+    async fn track_one(&mut self, table: &Table, call: &TrackCall) -> Result<String, SchemaError> {
         let (is_log, all_writers) = (call.is_log.to_string(), call.all_writers.to_string());
         let lists = [text_array(&call.maintained), text_array(&call.sensitive)];
         let params = [&table.oid, &lists[0], &lists[1], &is_log, &all_writers].map(|text| Some(text.clone()));
@@ -269,7 +269,7 @@ impl Setup {
 }
 
 /// What `track` is called with.
-struct Call {
+struct TrackCall {
     key: Vec<String>,
     maintained: Vec<String>,
     sensitive: Vec<String>,
@@ -278,13 +278,13 @@ struct Call {
 }
 
 /// The columns of a table, and what it is tracked with.
-struct Columns {
+struct ColumnLists {
     all: Vec<String>,
-    call: Call,
+    call: TrackCall,
 }
 
-impl Columns {
-    fn chosen(self, table: &Table, options: &TrackOptions) -> Result<Call, SchemaError> {
+impl ColumnLists {
+    fn chosen(self, table: &Table, options: &TrackOptions) -> Result<TrackCall, SchemaError> {
         let Self { all, call } = self;
         let choose = |given: &Option<Vec<String>>, kept: &[String], option: &str| match given {
             Some(given) => Ok(given.iter().filter(|column| all.contains(column)).cloned().collect()),
@@ -305,14 +305,20 @@ impl Columns {
             )));
         }
         let is_log = options.is_log.unwrap_or(call.is_log);
-        Ok(Call { maintained, sensitive, is_log, all_writers: options.all_writers.unwrap_or(call.all_writers), ..call })
+        Ok(TrackCall {
+            maintained,
+            sensitive,
+            is_log,
+            all_writers: options.all_writers.unwrap_or(call.all_writers),
+            ..call
+        })
     }
 }
 
 /// A column that none of the tables has is a mistake.
-fn unknown_columns(options: &TrackOptions, calls: &[(Call, Table)]) -> Result<(), SchemaError> {
+fn unknown_columns(options: &TrackOptions, calls: &[(TrackCall, Table)]) -> Result<(), SchemaError> {
     for (given, taken) in [
-        (&options.maintained, (|call| &call.maintained) as fn(&Call) -> &Vec<String>),
+        (&options.maintained, (|call| &call.maintained) as fn(&TrackCall) -> &Vec<String>),
         (&options.sensitive, |call| &call.sensitive),
     ] {
         let unknown = given.iter().flatten().find(|column| !calls.iter().any(|(call, _)| taken(call).contains(column)));

@@ -62,7 +62,7 @@ async fn changes_from_outside_are_found_by_comparing_the_rows() {
     run(
         &session,
         &format!(
-            "select countersign.answer('{}', {}, '{}', '{{\"reason\": \"changed\"}}')",
+            "select countersign.answer_duplicate('{}', {}, '{}', '{{\"reason\": \"changed\"}}')",
             again.correlation_id,
             again.slot(),
             call.correlation_id

@@ -69,7 +69,7 @@ impl<'a> World<'a> {
         None
     }
 
-    /// An undo and what it must leave; none where unique values stand in the way ("Limits" of docs/ledger.md).
+    /// An undo and what it must leave; none where unique values stand in the way ("Limits" of docs/internals/ledger.md).
     async fn must_undo(&mut self, write: Uuid, wanted: &Rows, context: &str) -> Result<Option<Uuid>, String> {
         let now = self.rows().await;
         match undo(self.session, &[write]).await {
@@ -175,7 +175,7 @@ impl<'a> World<'a> {
             Err(conflict) => {
                 self.count(&format!("{mode} plan refused {}", codes(&conflict).first().unwrap_or(&"none")));
                 same(&self.rows().await, &now, &format!("refused {context}"))?;
-                // Unique values that rows have exchanged over several writes: "Limits" of docs/ledger.md.
+                // Unique values that rows have exchanged over several writes: "Limits" of docs/internals/ledger.md.
                 if is_all && codes(&conflict) != ["constraint"] {
                     Err(format!("{context}: {conflict:#}"))
                 } else {

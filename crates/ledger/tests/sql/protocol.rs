@@ -239,7 +239,7 @@ async fn a_preview_shows_every_effect_and_leaves_nothing() {
     let preview = format!(
         "select countersign.claim_preview('{id}', 'agent', 'ana', 'delete'); delete from s.t; set constraints all immediate"
     );
-    let shown = format!("select key from countersign.net_of('{{{id}}}') order by key");
+    let shown = format!("select key from countersign.net_changes('{{{id}}}') order by key");
     let keys = run(&session, &format!("begin; {preview}; {shown}; rollback")).await.unwrap();
     assert_eq!(keys[1..], [r#"{"id": 1}"#, r#"{"id": 7}"#]);
     for table in ["attempt", "record", "effect"] {

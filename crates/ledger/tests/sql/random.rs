@@ -320,10 +320,10 @@ async fn a_mechanism_that_is_missing_is_noticed() {
             "stale_duplicate",
             &[
                 (
-                    "from countersign.reversal r where r.correlation_id = stands_as;",
+                    "from countersign.reversal r where r.correlation_id = effective_as;",
                     "from countersign.reversal r where false;",
                 ),
-                ("where e.correlation_id = standing.stands_as and l.position > e.position", "where false"),
+                ("where e.correlation_id = standing.effective_as and l.position > e.position", "where false"),
             ],
         ),
     ];

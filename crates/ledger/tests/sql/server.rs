@@ -72,7 +72,11 @@ pub(crate) async fn settle(session: &Client, call: &Call) -> Result<Option<Outco
                 let original = Uuid::parse_str(original.unwrap()).unwrap();
                 run(
                     session,
-                    &format!("select countersign.answer('{}', {}, '{original}')", call.correlation_id, call.slot()),
+                    &format!(
+                        "select countersign.answer_duplicate('{}', {}, '{original}')",
+                        call.correlation_id,
+                        call.slot()
+                    ),
                 )
                 .await?;
                 return Ok(Some(Outcome::Duplicate(original)));

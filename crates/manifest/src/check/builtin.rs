@@ -4,23 +4,23 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_spanned::Spanned;
 
-use crate::read::BuiltinDraft;
-use crate::{BuiltinTool, Location, Mistake, Mistakes, Source};
+use crate::parse::ParsedBuiltin;
+use crate::{BuiltinTool, Diagnostic, Diagnostics, Location, Source};
 
 /// The most characters of the instructions of one manifest: every client reads them before anything else.
 const MAX_INSTRUCTIONS: usize = 4000;
 
 /// What is said of each built-in tool; `known` are their names.
 pub(crate) fn builtin(
-    drafts: &[BuiltinDraft<'_>],
+    parsed_tools: &[ParsedBuiltin<'_>],
     known: &[&str],
-    mistakes: &mut Mistakes,
+    diagnostics: &mut Diagnostics,
 ) -> BTreeMap<String, BuiltinTool> {
     let mut first: HashMap<&str, Location> = HashMap::new();
     let mut tools = BTreeMap::new();
-    for BuiltinDraft { source, name, span, builtin } in drafts {
+    for ParsedBuiltin { source, name, span, builtin } in parsed_tools {
         let mut note = |offset: usize, message: String| {
-            mistakes.0.push(Mistake { at: source.locate(offset), tool: Some(name.clone()), message });
+            diagnostics.0.push(Diagnostic { at: source.locate(offset), tool: Some(name.clone()), message });
         };
         if !known.contains(&name.as_str()) {
             note(span.start, format!("there is no such built-in tool; there are {}", known.join(", ")));
@@ -44,12 +44,12 @@ pub(crate) fn builtin(
 }
 
 /// The instructions of all manifests, in their order.
-pub(crate) fn instructions(texts: &[(&Source, Spanned<String>)], mistakes: &mut Mistakes) -> Vec<String> {
+pub(crate) fn instructions(texts: &[(&Source, Spanned<String>)], diagnostics: &mut Diagnostics) -> Vec<String> {
     let trimmed = texts.iter().map(|(source, text)| {
         let trimmed = text.get_ref().trim();
         if trimmed.is_empty() || trimmed.chars().count() > MAX_INSTRUCTIONS {
             let message = format!("instructions are 1 to {MAX_INSTRUCTIONS} characters");
-            mistakes.0.push(Mistake { at: source.locate(text.span().start), tool: None, message });
+            diagnostics.0.push(Diagnostic { at: source.locate(text.span().start), tool: None, message });
         }
         trimmed.to_owned()
     });

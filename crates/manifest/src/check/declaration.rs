@@ -1,8 +1,11 @@
-//! What a tool says of itself: description, statements, rows, and what only a write may say.
+//! Checks of a tool declaration alone: names, description, statements, rows, executor, tier.
 
-use crate::file::Tool;
-use crate::read::Draft;
-use crate::{Mistakes, Tier};
+use std::collections::HashMap;
+
+use super::is_name;
+use crate::file::ToolDeclaration;
+use crate::parse::ParsedTool;
+use crate::{Diagnostics, Tier};
 
 /// The most that `max_rows` may allow.
 const MOST_ROWS: i64 = 10_000;
@@ -10,60 +13,69 @@ const MOST_ROWS: i64 = 10_000;
 /// The most characters that `not_found` may have.
 const LONGEST_NOT_FOUND: usize = 200;
 
-/// Checks it.
-pub(super) fn check(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
-    access(draft, tool, mistakes);
-    description(draft, tool, mistakes);
-    sql(draft, tool, mistakes);
-    rows(draft, tool, mistakes);
-    max_rows(draft, tool, mistakes);
-    not_found(draft, tool, mistakes);
+/// Checks the declaration of one tool. `executors` are the names of the registered executors.
+pub(super) fn check(
+    parsed: &ParsedTool<'_>,
+    tool: &ToolDeclaration,
+    executors: &[&str],
+    diagnostics: &mut Diagnostics,
+) {
+    access(parsed, tool, diagnostics);
+    description(parsed, tool, diagnostics);
+    sql(parsed, tool, diagnostics);
+    rows(parsed, tool, diagnostics);
+    max_rows(parsed, tool, diagnostics);
+    not_found(parsed, tool, diagnostics);
+    executor(parsed, tool, executors, diagnostics);
+    approval(parsed, tool, diagnostics);
     if tool.is(false) {
-        only_for_writes(draft, tool, mistakes);
+        only_for_writes(parsed, tool, diagnostics);
     }
 }
 
-fn access(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+fn access(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     if tool.lacks("access", tool.access.is_none()) {
         let message = "a tool says what it may do: access = \"read\", \"write\" or \"admin\"";
-        mistakes.0.push(draft.mistake(tool.name.span(), message));
+        diagnostics.0.push(parsed.diagnostic(tool.name.span(), message));
     }
 }
 
-fn description(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+fn description(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     if tool.lacks("description", tool.description.get_ref().trim().is_empty()) {
         let message = "a description is needed: what the tool does, what it needs, what makes it fail";
-        mistakes.0.push(draft.mistake(tool.description.span(), message));
+        diagnostics.0.push(parsed.diagnostic(tool.description.span(), message));
     }
 }
 
-fn sql(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+fn sql(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     let texts = &tool.sql.get_ref().texts;
     if tool.lacks("sql", texts.is_empty()) && !tool.has_executor() {
-        mistakes.0.push(draft.mistake(tool.sql.span(), "sql is needed: one statement, or an array of several"));
+        diagnostics.0.push(parsed.diagnostic(tool.sql.span(), "sql is needed: one statement, or an array of several"));
     }
     for (text, span) in texts {
         if text.trim().is_empty() {
             let span = span.clone().unwrap_or_else(|| tool.sql.span());
-            mistakes.0.push(draft.mistake(span, "a statement is empty"));
+            diagnostics.0.push(parsed.diagnostic(span, "a statement is empty"));
         }
     }
     if texts.len() > 1 && tool.is(false) {
-        mistakes.0.push(draft.mistake(tool.sql.span(), "a read has one statement: several are for writes"));
+        diagnostics.0.push(parsed.diagnostic(tool.sql.span(), "a read has one statement: several are for writes"));
     }
 }
 
-fn rows(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+fn rows(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     if tool.is(true) && tool.lacks("rows", tool.rows.is_none()) && !tool.has_executor() {
         let message = "a write says how many rows are right: rows = \"one\", \"at_most_one\", \"some\" or \"any\"";
-        mistakes.0.push(draft.mistake(tool.name.span(), message));
+        diagnostics.0.push(parsed.diagnostic(tool.name.span(), message));
     }
 }
 
 /// A write of any number of rows has a bound, so that a wrong WHERE cannot reach a whole table (attack MA03).
-fn max_rows(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+fn max_rows(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     if let (Some(most), true) = (&tool.max_rows, tool.is(false)) {
-        mistakes.0.push(draft.mistake(most.span(), "the server bounds what a read returns: max_rows is for writes"));
+        diagnostics
+            .0
+            .push(parsed.diagnostic(most.span(), "the server bounds what a read returns: max_rows is for writes"));
     }
     let Some(rows) = tool.rows.as_ref().filter(|_| tool.is(true) && !tool.has_executor()) else { return };
     let word = rows.get_ref().as_str();
@@ -73,23 +85,23 @@ fn max_rows(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
                 "a write of rows = \"{word}\" needs max_rows (1 to {MOST_ROWS}), the most rows that one call may touch: \
                  without it a wrong WHERE would reach the whole table"
             );
-            mistakes.0.push(draft.mistake(rows.span(), message));
+            diagnostics.0.push(parsed.diagnostic(rows.span(), message));
         }
         Some(most) if rows.get_ref().is_single() => {
             let message = format!("rows = \"{word}\" is a bound already: max_rows is for \"some\" and \"any\"");
-            mistakes.0.push(draft.mistake(most.span(), message));
+            diagnostics.0.push(parsed.diagnostic(most.span(), message));
         }
         Some(most) if !(1..=MOST_ROWS).contains(most.get_ref()) => {
-            mistakes.0.push(draft.mistake(most.span(), format!("max_rows is 1 to {MOST_ROWS}")));
+            diagnostics.0.push(parsed.diagnostic(most.span(), format!("max_rows is 1 to {MOST_ROWS}")));
         }
         _ => {}
     }
 }
 
 /// The words for no row make sense only where no row is wrong.
-fn not_found(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+fn not_found(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     let Some(message) = tool.not_found.as_ref().filter(|_| tool.is(true)) else { return };
-    let mut note = |why: &str| mistakes.0.push(draft.mistake(message.span(), why));
+    let mut note = |why: &str| diagnostics.0.push(parsed.diagnostic(message.span(), why));
     if message.get_ref().trim().is_empty() {
         note("not_found is empty: say what was not found, as in \"Package not found or access denied\"");
     } else if message.get_ref().trim().chars().count() > LONGEST_NOT_FOUND {
@@ -101,23 +113,105 @@ fn not_found(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
     }
 }
 
-fn only_for_writes(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+fn only_for_writes(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     if let Some(before) = &tool.before {
-        mistakes.0.push(draft.mistake(before.span(), "a read overwrites nothing: before is for writes"));
+        diagnostics.0.push(parsed.diagnostic(before.span(), "a read overwrites nothing: before is for writes"));
     }
     if let Some(after) = &tool.after {
-        mistakes.0.push(draft.mistake(after.span(), "a read leaves everything as it was: after is for writes"));
+        diagnostics.0.push(parsed.diagnostic(after.span(), "a read leaves everything as it was: after is for writes"));
     }
     if let Some(executor) = &tool.executor {
-        mistakes.0.push(draft.mistake(executor.span(), "a read is a query, in sql: executor is for writes"));
+        diagnostics.0.push(parsed.diagnostic(executor.span(), "a read is a query, in sql: executor is for writes"));
     }
     if let Some(not_found) = &tool.not_found {
-        mistakes.0.push(draft.mistake(not_found.span(), "a read answers with no rows: not_found is for writes"));
+        diagnostics.0.push(parsed.diagnostic(not_found.span(), "a read answers with no rows: not_found is for writes"));
     }
     if let Some(tier) = tool.tier.as_ref().filter(|tier| *tier.get_ref() > Tier::Auto) {
-        mistakes.0.push(draft.mistake(tier.span(), "nobody needs to agree to a read: tier is for writes"));
+        diagnostics.0.push(parsed.diagnostic(tier.span(), "nobody needs to agree to a read: tier is for writes"));
     }
     if let Some(undo_tier) = &tool.undo_tier {
-        mistakes.0.push(draft.mistake(undo_tier.span(), "a read leaves nothing to undo: undo_tier is for writes"));
+        diagnostics
+            .0
+            .push(parsed.diagnostic(undo_tier.span(), "a read leaves nothing to undo: undo_tier is for writes"));
+    }
+}
+
+/// Checks a write that a Rust function executes. `registered` are the names of the registered executors.
+fn executor(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, registered: &[&str], diagnostics: &mut Diagnostics) {
+    let Some(executor) = tool.executor.as_ref().filter(|_| tool.is(true)) else { return };
+    let name = executor.get_ref().as_str();
+    if !is_name(name, 64, "_-") {
+        let message = "executor is the name of a registered one: 1 to 64 of the characters a-z A-Z 0-9 _ -";
+        diagnostics.0.push(parsed.diagnostic(executor.span(), message));
+    } else if !registered.contains(&name) {
+        let known =
+            if registered.is_empty() { "none is".to_owned() } else { format!("registered: {}", registered.join(", ")) };
+        let message = format!("it needs the executor \"{name}\", which is not registered in this server ({known})");
+        diagnostics.0.push(parsed.diagnostic(executor.span(), message));
+    }
+    // The span of a key that is not there is empty.
+    let sql = Some(tool.sql.span()).filter(|span| !span.is_empty());
+    for (key, span) in [
+        ("sql", sql),
+        ("rows", tool.rows.as_ref().map(serde_spanned::Spanned::span)),
+        ("max_rows", tool.max_rows.as_ref().map(serde_spanned::Spanned::span)),
+    ] {
+        if let Some(span) = span {
+            let message = match key {
+                "sql" => "a write has sql or an executor, not both".to_owned(),
+                key => format!("an executor counts its rows itself: {key} is for sql"),
+            };
+            diagnostics.0.push(parsed.diagnostic(span, message));
+        }
+    }
+    if tool.lacks("before", tool.before.is_none()) {
+        let message = "an executor needs before, a query of the rows that it is about to change: it gives the parameters \
+                       their types, and the record what was there";
+        diagnostics.0.push(parsed.diagnostic(executor.span(), message));
+    }
+}
+
+/// Checks a tool of a tier above `auto`: its parameters are stored and shown until a person decides.
+fn approval(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
+    if !tool.needs_agreement() {
+        return;
+    }
+    for param in tool.param.iter().filter(|param| param.sensitive) {
+        let message = format!(
+            "parameter {}: a proposal keeps its parameters until somebody agrees, and shows them: a sensitive one is for \
+             tools of tier auto",
+            param.name.get_ref()
+        );
+        diagnostics.0.push(parsed.diagnostic(param.name.span(), message));
+    }
+}
+
+/// Checks the names of all tools.
+pub(crate) fn names(parsed_tools: &[ParsedTool<'_>], reserved: &[&str], diagnostics: &mut Diagnostics) {
+    let mut first: HashMap<&str, &ParsedTool<'_>> = HashMap::new();
+    for parsed in parsed_tools {
+        let Some(tool) = &parsed.tool else { continue };
+        let (name, span) = (tool.name.get_ref().as_str(), tool.name.span());
+        if name.is_empty() {
+            diagnostics.0.push(parsed.diagnostic(span, "a tool needs a name, such as name = \"like_tweet\""));
+            continue;
+        }
+        if !is_name(name, 64, "_-") {
+            let message = "clients reject this name: use 1 to 64 of the characters a-z A-Z 0-9 _ -";
+            diagnostics.0.push(parsed.diagnostic(span.clone(), message));
+        }
+        if reserved.contains(&name) {
+            diagnostics.0.push(parsed.diagnostic(span.clone(), "this is the name of a built-in tool: choose another"));
+        }
+        match first.get(name) {
+            Some(other) => {
+                let at = other.tool.as_ref().map_or(0..0, |tool| tool.name.span());
+                let message = format!("two tools have this name; the other is declared at {}", other.locate(at));
+                diagnostics.0.push(parsed.diagnostic(span, message));
+            }
+            None => {
+                first.insert(name, parsed);
+            }
+        }
     }
 }

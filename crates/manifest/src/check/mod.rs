@@ -1,63 +1,35 @@
 //! What can be wrong with a manifest, one concern a file. A check notes its mistakes and never stops the others.
 
-mod agreement;
 mod builtin;
 mod declaration;
-mod denied;
-mod executor;
-mod names;
+mod param_schema;
 mod params;
-mod referenced_objects;
-mod result;
-mod schema;
+mod statements;
 mod undo;
 mod warnings;
 
-use types::Principal;
-
 pub(crate) use builtin::{builtin, instructions};
-pub(crate) use denied::{Denied, INSUFFICIENT_PRIVILEGE};
-pub(crate) use names::names;
+pub(crate) use declaration::names;
 pub(crate) use undo::undo;
 pub(crate) use warnings::warnings;
 
-use crate::compile::Inferred;
-use crate::read::Draft;
-use crate::{Mistakes, ValueSource};
+use crate::Diagnostics;
+use crate::infer::InferredTypes;
+use crate::parse::ParsedTool;
 
 /// Checks what a tool's declaration alone says.
-pub(crate) fn declaration(draft: &Draft<'_>, executors: &[&str], mistakes: &mut Mistakes) {
-    let Some(tool) = &draft.tool else { return };
-    declaration::check(draft, tool, mistakes);
-    executor::check(draft, tool, executors, mistakes);
-    agreement::check(draft, tool, mistakes);
-    params::check(draft, tool, mistakes);
-    undo::check_form(draft, tool, mistakes);
+pub(crate) fn declaration(parsed: &ParsedTool<'_>, executors: &[&str], diagnostics: &mut Diagnostics) {
+    let Some(tool) = &parsed.tool else { return };
+    declaration::check(parsed, tool, executors, diagnostics);
+    params::check(parsed, tool, diagnostics);
+    undo::check_form(parsed, tool, diagnostics);
 }
 
 /// Checks a tool against what the database says of it.
-pub(crate) fn against_database(draft: &Draft<'_>, inferred: &Inferred, mistakes: &mut Mistakes) {
-    let Some(tool) = &draft.tool else { return };
-    params::check_types(draft, tool, inferred, mistakes);
-    result::check(draft, tool, inferred, mistakes);
-    referenced_objects::check(draft, tool, inferred, mistakes);
-    agreement::check_reach(draft, tool, inferred, mistakes);
-}
-
-/// The field of the principal that `from` names, if there is such a one.
-pub(crate) fn principal_field(from: &str) -> Option<&str> {
-    from.strip_prefix("principal.").filter(|field| Principal::FIELDS.contains(field))
-}
-
-/// `param.x`, `result.x` or `before.x`.
-pub(crate) fn value_source(text: &str) -> Option<ValueSource> {
-    let (kind, name) = text.split_once('.').filter(|(_, name)| !name.is_empty())?;
-    match kind {
-        "param" => Some(ValueSource::Param(name.to_owned())),
-        "result" => Some(ValueSource::Result(name.to_owned())),
-        "before" => Some(ValueSource::Before(name.to_owned())),
-        _ => None,
-    }
+pub(crate) fn against_database(parsed: &ParsedTool<'_>, inferred: &InferredTypes, diagnostics: &mut Diagnostics) {
+    let Some(tool) = &parsed.tool else { return };
+    params::check_types(parsed, tool, inferred, diagnostics);
+    statements::check(parsed, tool, inferred, diagnostics);
 }
 
 /// Whether the text is one of these characters, `length` times at most.

@@ -6,66 +6,69 @@ use std::ops::Range;
 
 use types::{PgType, Principal};
 
-use super::{is_name, principal_field};
-use crate::compile::{Inferred, limits};
-use crate::file::{Param, Tool};
-use crate::read::Draft;
-use crate::schema::{IDEMPOTENCY_KEY, allowed};
-use crate::value::{
-    compare, is_json, is_number, is_pattern, is_text, json, json_object, limited, misfit, misfit_of_own,
-};
-use crate::{Limits, Mistakes};
+use super::is_name;
+use crate::file::{ParamDeclaration, ToolDeclaration, principal_field};
+use crate::infer::InferredTypes;
+use crate::parse::ParsedTool;
+use crate::tool_schema::{IDEMPOTENCY_KEY, allowed, compare};
+use crate::value::{is_json, is_number, is_pattern, is_text, json, json_object, limited, validate, validate_with};
+use crate::{Diagnostics, Limits};
 
 /// Checks what the declarations alone say.
-pub(super) fn check(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
+pub(super) fn check(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
     let mut names = HashSet::new();
     for param in &tool.param {
-        let mut notes = Notes { draft, param, mistakes };
-        notes.name(&mut names);
+        let mut check = ParamCheck { parsed, param, diagnostics };
+        check.name(&mut names);
         match &param.from {
-            Some(from) => notes.filled_by_the_server(from.get_ref(), from.span()),
-            None if param.lacks("from", true) => notes.described(),
+            Some(from) => check.filled_by_the_server(from.get_ref(), from.span()),
+            None if param.lacks("from", true) => check.described(),
             None => {}
         }
-        notes.limits_are_limits();
-        notes.is_a_secret_of_the_agents();
+        check.limits_are_limits();
+        check.is_a_secret_of_the_agents();
     }
 }
 
 /// Checks the declarations against the types that the statements gave the parameters.
-pub(super) fn check_types(draft: &Draft<'_>, tool: &Tool, inferred: &Inferred, mistakes: &mut Mistakes) {
+pub(super) fn check_types(
+    parsed: &ParsedTool<'_>,
+    tool: &ToolDeclaration,
+    inferred: &InferredTypes,
+    diagnostics: &mut Diagnostics,
+) {
     for (param, ty) in tool.param.iter().zip(&inferred.params) {
-        let mut notes = Notes { draft, param, mistakes };
+        let mut check = ParamCheck { parsed, param, diagnostics };
         if let Some(from) = &param.from {
-            notes.takes_text(from.span(), ty);
+            check.takes_text(from.span(), ty);
             continue;
         }
-        let limits = limits(param);
-        notes.limits_fit(ty);
-        notes.enum_fits(ty);
-        notes.default_fits(ty, &limits);
+        let limits = param.limits();
+        check.limits_fit(ty);
+        check.enum_fits(ty);
+        check.default_fits(ty, &limits);
     }
 }
 
 /// Notes the mistakes of one parameter.
-struct Notes<'a, 's, 'm> {
-    draft: &'a Draft<'s>,
-    param: &'a Param,
-    mistakes: &'m mut Mistakes,
+struct ParamCheck<'a, 's, 'm> {
+    parsed: &'a ParsedTool<'s>,
+    param: &'a ParamDeclaration,
+    diagnostics: &'m mut Diagnostics,
 }
 
-impl<'a> Notes<'a, '_, '_> {
+impl<'a> ParamCheck<'a, '_, '_> {
     fn note(&mut self, span: Range<usize>, message: &str) {
         let span = if span.is_empty() { self.param.name.span() } else { span };
         let message = format!("parameter {}: {message}", self.param.name.get_ref());
-        self.mistakes.0.push(self.draft.mistake(span, message));
+        self.diagnostics.0.push(self.parsed.diagnostic(span, message));
     }
 
     fn name(&mut self, names: &mut HashSet<&'a str>) {
         let (name, span) = (self.param.name.get_ref().as_str(), self.param.name.span());
         if name.is_empty() {
             if self.param.lacks("name", true) {
-                self.mistakes.0.push(self.draft.mistake(span, "a parameter needs a name"));
+                self.diagnostics.0.push(self.parsed.diagnostic(span, "a parameter needs a name"));
             }
             return;
         }
@@ -115,7 +118,7 @@ impl<'a> Notes<'a, '_, '_> {
                 self.note(limit.span(), &format!("{key} is a number"));
             }
         }
-        let limits = limits(param);
+        let limits = param.limits();
         if let (Some(minimum), Some(maximum), Some(at)) = (&limits.minimum, &limits.maximum, &param.maximum)
             && compare(minimum, maximum) == Some(Ordering::Greater)
         {
@@ -126,7 +129,7 @@ impl<'a> Notes<'a, '_, '_> {
             self.note(pattern.span(), &message);
         }
         if let Some(schema) = &param.schema
-            && let Some(problem) = super::schema::problem(&json_object(schema.get_ref()))
+            && let Some(problem) = super::param_schema::problem(&json_object(schema.get_ref()))
         {
             self.note(schema.span(), &problem);
         }
@@ -184,7 +187,7 @@ impl<'a> Notes<'a, '_, '_> {
     fn enum_fits(&mut self, ty: &PgType) {
         let Some(values) = &self.param.one_of else { return };
         for value in values.get_ref() {
-            if let Some(why) = misfit(&json(value), allowed(limited(ty), &Limits::default())) {
+            if let Some(why) = validate(&json(value), allowed(limited(ty), &Limits::default())) {
                 self.note(values.span(), &format!("enum: {why}"));
             }
         }
@@ -192,8 +195,8 @@ impl<'a> Notes<'a, '_, '_> {
 
     fn default_fits(&mut self, ty: &PgType, limits: &Limits) {
         let Some(default) = &self.param.default else { return };
-        let misfit = if limits.schema.is_some() { misfit_of_own } else { misfit };
-        if let Some(why) = misfit(&json(default.get_ref()), allowed(ty, limits)) {
+        let validate = if limits.schema.is_some() { validate_with } else { validate };
+        if let Some(why) = validate(&json(default.get_ref()), allowed(ty, limits)) {
             self.note(default.span(), &format!("default: {why}"));
         }
     }

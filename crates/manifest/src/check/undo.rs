@@ -6,17 +6,16 @@ use std::sync::Arc;
 use serde_spanned::Spanned;
 use types::{PgType, Scalar, StatementShape, TypeKind};
 
-use super::value_source;
-use crate::compile::Inferred;
-use crate::file::{Param, Tool, Undo};
-use crate::read::Draft;
-use crate::{Mistakes, RowsRule, ValueSource};
+use crate::file::{ParamDeclaration, ToolDeclaration, UndoDeclaration, value_source};
+use crate::infer::InferredTypes;
+use crate::parse::ParsedTool;
+use crate::{Diagnostics, RowExpectation, ValueSource};
 
 /// Checks that a tool says how it is undone, in one of the two ways.
-pub(super) fn check_form(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes) {
-    let mut note = |span: Range<usize>, message: &str| mistakes.0.push(draft.mistake(span, message));
+pub(super) fn check_form(parsed: &ParsedTool<'_>, tool: &ToolDeclaration, diagnostics: &mut Diagnostics) {
+    let mut note = |span: Range<usize>, message: &str| diagnostics.0.push(parsed.diagnostic(span, message));
     let Some(undo) = &tool.undo else {
-        // Whether recorded changes undo the others the ledger knows (`crate::Undo::None`).
+        // Whether recorded changes undo the others the ledger knows (`crate::UndoDeclaration::None`).
         if tool.is(true) && tool.has_executor() && tool.lacks("undo", true) {
             let message = "a write of an executor says how it is undone ([tool.undo] with tool and params), or that it cannot be \
                            (undo = { irreversible = \"why\" }): there is no default";
@@ -49,20 +48,21 @@ pub(super) fn check_form(draft: &Draft<'_>, tool: &Tool, mistakes: &mut Mistakes
     }
 }
 
-/// Checks the undo calls of all tools against the tools that they call. `inferred` goes with `drafts`.
-pub(crate) fn undo(drafts: &[Draft<'_>], inferred: &[Option<Inferred>], mistakes: &mut Mistakes) {
-    for (draft, own) in drafts.iter().zip(inferred) {
-        let Some(tool) = &draft.tool else { continue };
+/// Checks the undo calls of all tools against the tools that they call. `inferred` goes with `parsed_tools`.
+pub(crate) fn undo(parsed_tools: &[ParsedTool<'_>], inferred: &[Option<InferredTypes>], diagnostics: &mut Diagnostics) {
+    for (parsed, own) in parsed_tools.iter().zip(inferred) {
+        let Some(tool) = &parsed.tool else { continue };
         let Some((undo, called)) = tool.undo.as_ref().and_then(|undo| Some((undo, undo.tool.as_ref()?))) else {
             continue;
         };
         if !tool.is(true) {
             continue;
         }
-        let mut call = Call { draft, tool, own: own.as_ref(), undo, name: called, mistakes };
+        let mut call = UndoCheck { parsed, tool, own: own.as_ref(), undo, name: called, diagnostics };
         call.says_which_row();
         call.sources_exist();
-        let target = drafts.iter().zip(inferred).find(|(other, _)| other.label.as_ref() == Some(called.get_ref()));
+        let target =
+            parsed_tools.iter().zip(inferred).find(|(other, _)| other.label.as_ref() == Some(called.get_ref()));
         match target.map(|(other, types)| (&other.tool, other.whole, types)) {
             None => call.note(called.span(), format!("undo: there is no tool {}", called.get_ref())),
             Some((Some(target), whole, types)) => call.fits(target, whole, types.as_ref()),
@@ -73,18 +73,18 @@ pub(crate) fn undo(drafts: &[Draft<'_>], inferred: &[Option<Inferred>], mistakes
 }
 
 /// The undo call of one tool.
-struct Call<'a, 's, 'm> {
-    draft: &'a Draft<'s>,
-    tool: &'a Tool,
-    own: Option<&'a Inferred>,
-    undo: &'a Undo,
+struct UndoCheck<'a, 's, 'm> {
+    parsed: &'a ParsedTool<'s>,
+    tool: &'a ToolDeclaration,
+    own: Option<&'a InferredTypes>,
+    undo: &'a UndoDeclaration,
     name: &'a Spanned<String>,
-    mistakes: &'m mut Mistakes,
+    diagnostics: &'m mut Diagnostics,
 }
 
-impl<'a> Call<'a, '_, '_> {
+impl<'a> UndoCheck<'a, '_, '_> {
     fn note(&mut self, span: Range<usize>, message: String) {
-        self.mistakes.0.push(self.draft.mistake(span, message));
+        self.diagnostics.0.push(self.parsed.diagnostic(span, message));
     }
 
     fn uses(&self, wanted: fn(&ValueSource) -> bool) -> bool {
@@ -94,8 +94,11 @@ impl<'a> Call<'a, '_, '_> {
     /// A value of "the" result row needs a single row, or one call a row; and the other way round.
     fn says_which_row(&mut self) {
         let from_result = self.uses(|source| matches!(source, ValueSource::Result(_)));
-        let several =
-            self.tool.rows.as_ref().is_some_and(|rows| matches!(rows.get_ref(), RowsRule::Some | RowsRule::Any));
+        let several = self
+            .tool
+            .rows
+            .as_ref()
+            .is_some_and(|rows| matches!(rows.get_ref(), RowExpectation::Some | RowExpectation::Any));
         if let Some(for_each) = &self.undo.for_each {
             if !from_result {
                 self.note(
@@ -124,7 +127,7 @@ impl<'a> Call<'a, '_, '_> {
                 }
                 Some(ValueSource::Param(name)) => {
                     match self.tool.param.iter().find(|param| *param.name.get_ref() == name) {
-                        None if self.draft.whole => {
+                        None if self.parsed.whole => {
                             self.note(source.span(), format!("undo: the tool has no parameter {name}"))
                         }
                         Some(param) if param.sensitive => {
@@ -141,13 +144,13 @@ impl<'a> Call<'a, '_, '_> {
                              or before.x"
                         );
                         self.note(source.span(), message);
-                    } else if let Some(shape) = self.own.and_then(Inferred::result) {
+                    } else if let Some(shape) = self.own.and_then(InferredTypes::result) {
                         self.column_exists("result", &name, shape, source.span());
                     }
                 }
                 Some(ValueSource::Before(name)) => match self.own.map(|own| &own.before) {
                     Some(Some(before)) => self.column_exists("before", &name, &before.shape, source.span()),
-                    _ if self.tool.before.is_none() && self.draft.whole => {
+                    _ if self.tool.before.is_none() && self.parsed.whole => {
                         self.note(source.span(), "undo: before.x needs a before query".into());
                     }
                     _ => {}
@@ -165,7 +168,7 @@ impl<'a> Call<'a, '_, '_> {
     }
 
     /// The call is one that `target` takes. `whole` is whether all of it could be read.
-    fn fits(&mut self, target: &Tool, whole: bool, types: Option<&Inferred>) {
+    fn fits(&mut self, target: &ToolDeclaration, whole: bool, types: Option<&InferredTypes>) {
         let called = self.name.get_ref();
         if target.is(false) {
             self.note(self.name.span(), format!("undo: {called} is not a write tool"));
@@ -198,7 +201,7 @@ impl<'a> Call<'a, '_, '_> {
         }
     }
 
-    fn value_fits(&mut self, param: &Param, wanted: Option<&Arc<PgType>>, source: &Spanned<String>) {
+    fn value_fits(&mut self, param: &ParamDeclaration, wanted: Option<&Arc<PgType>>, source: &Spanned<String>) {
         let Some((given, never_null)) = self.given(source.get_ref()) else { return };
         if let Some(wanted) = wanted.filter(|wanted| !widens(given.base(), wanted.base())) {
             let message = format!(

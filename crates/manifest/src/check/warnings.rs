@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use types::{PgType, Scalar, TableAccess, TypeKind};
 
-use crate::{Mistake, Param, ParamSource, Tier, ToolSpec};
+use crate::{Diagnostic, Param, ParamSource, Tier, ToolSpec};
 
 /// Every warning, in the order of the tools.
-pub(crate) fn warnings(tools: &[Arc<ToolSpec>]) -> Vec<Mistake> {
+pub(crate) fn warnings(tools: &[Arc<ToolSpec>]) -> Vec<Diagnostic> {
     tools.iter().flat_map(|tool| unlikely_types(tool).chain(unseen_rows(tool)).collect::<Vec<_>>()).collect()
 }
 
-fn warning(tool: &ToolSpec, message: String) -> Mistake {
-    Mistake { at: tool.declared_at.clone(), tool: Some(tool.name.clone()), message }
+fn warning(tool: &ToolSpec, message: String) -> Diagnostic {
+    Diagnostic { at: tool.declared_at.clone(), tool: Some(tool.name.clone()), message }
 }
 
 /// Words in the name of a parameter whose values have fractions.
 const FRACTIONAL: [&str; 7] = ["percent", "percentage", "pct", "rate", "ratio", "factor", "fraction"];
 
 /// PostgreSQL takes `$2` for an integer in `$2 / 100`, and the quotient as well.
-fn unlikely_types(tool: &ToolSpec) -> impl Iterator<Item = Mistake> {
+fn unlikely_types(tool: &ToolSpec) -> impl Iterator<Item = Diagnostic> {
     tool.params.iter().enumerate().filter_map(move |(index, param)| {
         let Param { name, ty, .. } = param;
         let likely = param.source == ParamSource::Argument && is_integer(ty) && is_fractional(param);
@@ -50,7 +50,7 @@ fn is_fractional(param: &Param) -> bool {
 }
 
 /// Whoever agrees to a write sees what `before` and `after` capture: rows of other tables they do not see.
-fn unseen_rows(tool: &ToolSpec) -> impl Iterator<Item = Mistake> {
+fn unseen_rows(tool: &ToolSpec) -> impl Iterator<Item = Diagnostic> {
     let captured = tool.before.iter().chain(&tool.after);
     let shown: BTreeSet<(&str, &str)> = captured.flat_map(|it| it.tables()).map(name).collect();
     let written: BTreeSet<(&str, &str)> = tool.written_tables().map(name).collect();

@@ -1,16 +1,14 @@
 //! From texts to a catalog: read, check what the files alone say, ask the database, check against it, build.
 
 mod build;
-mod infer;
 
 use std::sync::Arc;
 
 use types::DescribeStatement;
 
-pub(crate) use build::limits;
-pub(crate) use infer::Inferred;
-
-use crate::{Catalog, Mistakes, Source, ToolSpec, check, notes, read};
+use crate::missing_privileges::MissingPrivileges;
+use crate::parse::{ParsedManifest, parse};
+use crate::{Diagnostics, Source, ToolCatalog, ToolSpec, check, infer, notes};
 
 /// What a server has beside its manifests, by name.
 #[derive(Debug, Clone, Copy)]
@@ -24,11 +22,11 @@ pub struct ServerNames<'a> {
 /// The names of the tools that the manifests declare, whether they are right or not.
 #[must_use]
 pub fn declared_names(sources: &[Source]) -> Vec<String> {
-    let mut drafts = read::Drafts::default();
+    let mut manifest = ParsedManifest::default();
     for source in sources {
-        read::read(source, &mut drafts, &mut Mistakes::default());
+        parse(source, &mut manifest, &mut Diagnostics::default());
     }
-    drafts.tools.into_iter().filter_map(|draft| draft.label).collect()
+    manifest.tools.into_iter().filter_map(|parsed| parsed.label).collect()
 }
 
 /// Compiles the manifests against a database.
@@ -41,39 +39,41 @@ pub async fn compile(
     sources: &[Source],
     server: &ServerNames<'_>,
     database: &impl DescribeStatement,
-) -> Result<Catalog, Mistakes> {
-    let mut mistakes = Mistakes::default();
-    let read::Drafts { tools: drafts, notes: declared, builtin, instructions } = drafts(sources, server, &mut mistakes);
-    let builtin = check::builtin(&builtin, server.builtin, &mut mistakes);
-    let instructions = check::instructions(&instructions, &mut mistakes);
+) -> Result<ToolCatalog, Diagnostics> {
+    let mut diagnostics = Diagnostics::default();
+    let ParsedManifest { tools: parsed_tools, notes: declared, builtin, instructions } =
+        parse_all(sources, server, &mut diagnostics);
+    let builtin = check::builtin(&builtin, server.builtin, &mut diagnostics);
+    let instructions = check::instructions(&instructions, &mut diagnostics);
 
-    let mut inferred = Vec::with_capacity(drafts.len());
-    let mut denied = check::Denied::default();
+    let mut inferred = Vec::with_capacity(parsed_tools.len());
+    let mut denied = MissingPrivileges::default();
     let mut reachable = true;
-    for draft in &drafts {
+    for parsed in &parsed_tools {
         let statements =
-            if reachable { infer::infer(draft, database, &mut mistakes, &mut denied).await } else { Ok(None) };
+            if reachable { infer::infer(parsed, database, &mut diagnostics, &mut denied).await } else { Ok(None) };
         reachable &= statements.is_ok();
         inferred.push(statements.unwrap_or(None));
     }
     let notes =
-        if reachable { notes::check(&declared, database, &mut mistakes, &mut denied).await } else { Vec::new() };
-    for (draft, inferred) in drafts.iter().zip(&inferred) {
+        if reachable { notes::check(&declared, database, &mut diagnostics, &mut denied).await } else { Vec::new() };
+    for (parsed, inferred) in parsed_tools.iter().zip(&inferred) {
         if let Some(inferred) = inferred {
-            check::against_database(draft, inferred, &mut mistakes);
-            denied.note_plans(draft, inferred);
+            check::against_database(parsed, inferred, &mut diagnostics);
+            denied.note_plans(parsed, inferred.all());
         }
     }
-    denied.tell(&mut mistakes);
-    check::undo(&drafts, &inferred, &mut mistakes);
+    denied.report(&mut diagnostics);
+    check::undo(&parsed_tools, &inferred, &mut diagnostics);
 
-    if mistakes.0.is_empty() {
-        let tools = drafts.into_iter().zip(inferred).filter_map(|(draft, inferred)| build::spec(draft, inferred?));
+    if diagnostics.0.is_empty() {
+        let tools =
+            parsed_tools.into_iter().zip(inferred).filter_map(|(parsed, inferred)| build::spec(parsed, inferred?));
         let tools: Vec<Arc<ToolSpec>> = tools.map(Arc::new).collect();
         let warnings = check::warnings(&tools);
-        return Ok(Catalog { tools, notes, builtin, instructions, warnings, ..Catalog::default() });
+        return Ok(ToolCatalog { tools, notes, builtin, instructions, warnings, ..ToolCatalog::default() });
     }
-    Err(mistakes.sorted())
+    Err(diagnostics.sorted())
 }
 
 /// Checks what the files alone say, without a database. The catalog has what they say of the server itself: its built-in
@@ -81,26 +81,26 @@ pub async fn compile(
 ///
 /// # Errors
 /// Every mistake, sorted by file and position.
-pub fn check_files(sources: &[Source], server: &ServerNames<'_>) -> Result<Catalog, Mistakes> {
-    let mut mistakes = Mistakes::default();
-    let read::Drafts { builtin, instructions, .. } = drafts(sources, server, &mut mistakes);
-    let builtin = check::builtin(&builtin, server.builtin, &mut mistakes);
-    let instructions = check::instructions(&instructions, &mut mistakes);
-    if mistakes.0.is_empty() {
-        Ok(Catalog { builtin, instructions, ..Catalog::default() })
+pub fn check_files(sources: &[Source], server: &ServerNames<'_>) -> Result<ToolCatalog, Diagnostics> {
+    let mut diagnostics = Diagnostics::default();
+    let ParsedManifest { builtin, instructions, .. } = parse_all(sources, server, &mut diagnostics);
+    let builtin = check::builtin(&builtin, server.builtin, &mut diagnostics);
+    let instructions = check::instructions(&instructions, &mut diagnostics);
+    if diagnostics.0.is_empty() {
+        Ok(ToolCatalog { builtin, instructions, ..ToolCatalog::default() })
     } else {
-        Err(mistakes.sorted())
+        Err(diagnostics.sorted())
     }
 }
 
-fn drafts<'s>(sources: &'s [Source], server: &ServerNames<'_>, mistakes: &mut Mistakes) -> read::Drafts<'s> {
-    let mut drafts = read::Drafts::default();
+fn parse_all<'s>(sources: &'s [Source], server: &ServerNames<'_>, diagnostics: &mut Diagnostics) -> ParsedManifest<'s> {
+    let mut manifest = ParsedManifest::default();
     for source in sources {
-        read::read(source, &mut drafts, mistakes);
+        parse(source, &mut manifest, diagnostics);
     }
-    check::names(&drafts.tools, server.builtin, mistakes);
-    for draft in &drafts.tools {
-        check::declaration(draft, server.executors, mistakes);
+    check::names(&manifest.tools, server.builtin, diagnostics);
+    for parsed in &manifest.tools {
+        check::declaration(parsed, server.executors, diagnostics);
     }
-    drafts
+    manifest
 }

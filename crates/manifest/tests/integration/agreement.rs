@@ -2,7 +2,7 @@
 //! (`not_found`), and what a tier above `auto` asks of it (promises C3 and C6-07).
 
 use crate::support::{compile, database};
-use countersign_manifest::{RowsRule, ToolSpec};
+use countersign_manifest::{RowExpectation, ToolSpec};
 use ledger::Ledger;
 use serde_json::json;
 
@@ -57,11 +57,11 @@ const BEFORE: &str =
 const IRREVERSIBLE: &str = "irreversible = \"It is in shreds.\"";
 
 /// The mistakes of the healthy manifest with its first `from` replaced by `to`, one a line.
-async fn mistakes(database: &Ledger, from: &str, to: &str) -> String {
+async fn diagnostics(database: &Ledger, from: &str, to: &str) -> String {
     assert!(HEALTHY.contains(from), "{from}");
     match compile(&[&HEALTHY.replacen(from, to, 1)], database).await {
         Ok(_) => String::new(),
-        Err(mistakes) => mistakes.to_string(),
+        Err(diagnostics) => diagnostics.to_string(),
     }
 }
 
@@ -74,7 +74,7 @@ async fn a_write_may_name_the_executor_that_carries_it_out_and_its_parameters_ha
     assert_eq!(shred.executor.as_deref(), Some("shred_note"));
     assert_eq!(shred.executor_at.as_ref().unwrap().to_string(), "m0.toml:32:12");
     assert!(shred.statements.is_empty() && shred.after.is_some());
-    assert_eq!((shred.rows, shred.max_rows), (RowsRule::One, None));
+    assert_eq!((shred.rows, shred.max_rows), (RowExpectation::One, None));
     let types: Vec<u32> = shred.params.iter().map(|param| param.ty.oid).collect();
     assert_eq!(types, [25, 20]);
     // Nothing is known of the columns, and the answer is the object itself, or a proposal.
@@ -166,7 +166,7 @@ async fn each_mistake_is_named_with_its_place_and_has_no_consequences_that_are_n
     let database = database(NOTES).await;
     let mut wrong = Vec::new();
     for (from, to, message) in SINGLE {
-        let found = mistakes(&database, from, to).await;
+        let found = diagnostics(&database, from, to).await;
         if !found.contains(message) || found.lines().count() != 1 {
             wrong.push(format!("{from:?} -> {to:?} should give {message:?} but gave:\n{found}\n"));
         }
@@ -179,15 +179,15 @@ async fn words_for_no_row_have_at_most_200_characters() {
     let database = database(NOTES).await;
     let said = |length: usize| format!("\"{}\"", "ä".repeat(length));
     let words = "\" Note not found or access denied \"";
-    assert_eq!(mistakes(&database, words, &said(200)).await, "");
-    assert!(mistakes(&database, words, &said(201)).await.contains("not_found has at most 200 characters"));
+    assert_eq!(diagnostics(&database, words, &said(200)).await, "");
+    assert!(diagnostics(&database, words, &said(201)).await.contains("not_found has at most 200 characters"));
 }
 
 /// A read with these further lines.
 async fn read(database: &Ledger, more: &str) -> String {
     let tool = format!("[[tool]]\nname = 'show'\naccess = 'read'\ndescription = 'It.'\n{more}\n");
     let found = compile(&[&format!("name = 'n'\nversion = '1'\n{tool}")], database).await;
-    found.map(|_| String::new()).unwrap_or_else(|mistakes| mistakes.to_string())
+    found.map(|_| String::new()).unwrap_or_else(|diagnostics| diagnostics.to_string())
 }
 
 #[tokio::test]
@@ -206,7 +206,7 @@ async fn unseen(database: &Ledger, tier: &str, sql: &str) -> String {
         .replacen(UNDO, "irreversible = \"It is.\"", 1)
         .replacen(SQL, &format!("sql = {sql}"), 1)
         .replacen("tier = \"confirm\"", &format!("tier = \"{tier}\""), 1);
-    compile(&[&text], database).await.map(|_| String::new()).unwrap_or_else(|mistakes| mistakes.to_string())
+    compile(&[&text], database).await.map(|_| String::new()).unwrap_or_else(|diagnostics| diagnostics.to_string())
 }
 
 #[tokio::test]
@@ -245,6 +245,6 @@ async fn rows_may_be_locked_anywhere_within_before() {
         "with locked as materialized (select id, label from social.note where account_id = $1 and id = $2 for update) \
          select id, max(label) as label from locked group by id",
     ] {
-        assert_eq!(mistakes(&database, plain, before).await, "", "{before}");
+        assert_eq!(diagnostics(&database, plain, before).await, "", "{before}");
     }
 }

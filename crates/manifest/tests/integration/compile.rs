@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{compile, database};
-use countersign_manifest::{Access, ParamSource, RowsRule, Tier, Undo, ValueSource};
+use countersign_manifest::{Access, ParamSource, RowExpectation, Tier, UndoSpec, ValueSource};
 use ledger::Ledger;
 use serde_json::{Value, json};
 
@@ -50,15 +50,15 @@ async fn a_manifest_becomes_tools_in_the_order_of_the_file() {
     let [like, unlike] = catalog.tools.as_slice() else { panic!("two tools") };
 
     assert_eq!((like.name.as_str(), like.version.as_str(), like.access), ("like", "1.2", Access::Write));
-    assert_eq!((like.tier, like.rows, like.dedup_window), (Tier::Auto, RowsRule::One, Duration::from_secs(300)));
+    assert_eq!((like.tier, like.rows, like.dedup_window), (Tier::Auto, RowExpectation::One, Duration::from_secs(300)));
     assert_eq!(like.declared_at.to_string(), "m0.toml:6:8");
     assert_eq!(like.statements[0].param_types, [25, 20]);
     assert_eq!(like.params[0].source, ParamSource::Principal("account_id".into()));
     assert_eq!(like.meta.keys().collect::<Vec<_>>(), ["example.com/b", "example.com/a"]);
     let result = vec![("id".to_owned(), ValueSource::Result("id".into()))];
-    assert_eq!(like.undo, Undo::Calls { tool: "unlike".into(), params: result, for_each: false, note: None });
+    assert_eq!(like.undo, UndoSpec::Calls { tool: "unlike".into(), params: result, for_each: false, note: None });
 
-    assert_eq!((unlike.access, unlike.tier, unlike.rows), (Access::Admin, Tier::Confirm, RowsRule::AtMostOne));
+    assert_eq!((unlike.access, unlike.tier, unlike.rows), (Access::Admin, Tier::Confirm, RowExpectation::AtMostOne));
     assert_eq!(unlike.dedup_window, Duration::from_secs(5));
     assert_eq!(unlike.input_schema["required"], json!(["id"]));
 }
@@ -182,7 +182,7 @@ async fn an_outer_join_is_seen_whatever_the_parameters_are_compared_with() {
 #[tokio::test]
 async fn a_type_that_has_changed_since_is_seen_by_the_next_compile() {
     let database = testkit::database().await;
-    let ledger = Ledger::new(database.target(), ledger::Settings::default());
+    let ledger = Ledger::new(database.target(), ledger::LedgerOptions::default());
     database.run("create type social.mood as enum ('sad')").await;
     let manifest = "name = 'n'\nversion = '1'\n[[tool]]\nname = 'show'\naccess = 'read'\ndescription = 'It.'\n\
                     sql = 'select $1::social.mood as mood'\nparam = [{ name = 'mood', description = 'It.' }]\n";
@@ -196,7 +196,7 @@ async fn a_type_that_has_changed_since_is_seen_by_the_next_compile() {
 #[tokio::test]
 async fn a_connection_that_died_since_does_not_stop_the_next_compile() {
     let database = testkit::database().await;
-    let ledger = Ledger::new(database.target(), ledger::Settings::default());
+    let ledger = Ledger::new(database.target(), ledger::LedgerOptions::default());
     compile(&[PAIR], &ledger).await.unwrap();
     database
         .run(

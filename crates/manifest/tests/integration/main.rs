@@ -2,6 +2,6 @@
 
 mod agreement;
 mod compile;
-mod mistakes;
+mod diagnostics;
 mod notes;
 mod support;

@@ -44,7 +44,7 @@ async fn a_note_is_on_a_schema_a_table_a_view_or_a_column_as_sql_names_it() {
 async fn what_does_not_exist_is_a_mistake_at_its_place() {
     let database = database("").await;
     let long = "x".repeat(1001);
-    for (note, mistake) in [
+    for (note, diagnostic) in [
         (note("socal", "x"), "m0.toml:4:6: on: schema \"socal\" does not exist (SQLSTATE 3F000)"),
         (note("social.twet", "x"), "m0.toml:4:6: on: relation \"social.twet\" does not exist (SQLSTATE 42P01)"),
         (note("socal.tweet", "x"), "m0.toml:4:6: on: relation \"socal.tweet\" does not exist (SQLSTATE 42P01)"),
@@ -68,8 +68,8 @@ async fn what_does_not_exist_is_a_mistake_at_its_place() {
         ("[note]\non = 'social'\ntext = 'x'\n".to_owned(), "note is written as [[note]], with two brackets"),
         (String::new(), "a manifest declares at least one [[tool]] or [[note]]"),
     ] {
-        let mistakes = compile(&[&format!("{HEAD}{note}")], &database).await.unwrap_err().to_string();
-        assert!(mistakes.contains(mistake) && mistakes.lines().count() == 1, "{note}: {mistakes}");
+        let diagnostics = compile(&[&format!("{HEAD}{note}")], &database).await.unwrap_err().to_string();
+        assert!(diagnostics.contains(diagnostic) && diagnostics.lines().count() == 1, "{note}: {diagnostics}");
     }
 }
 
@@ -77,7 +77,7 @@ async fn what_does_not_exist_is_a_mistake_at_its_place() {
 async fn every_mistake_of_notes_and_tools_is_reported_at_once() {
     let tool = "[[tool]]\nname = 't'\naccess = 'read'\ndescription = 'x'\nsql = 'select nope from social.tweet'\n";
     let text = format!("{HEAD}{}{tool}{}", note("social.twet", "x"), note("social.tweet.nope", ""));
-    let mistakes = compile(&[&text], &*database("").await).await.unwrap_err().to_string();
-    let places: Vec<&str> = mistakes.lines().filter_map(|line| line.split(": ").next()).collect();
-    assert_eq!(places, ["m0.toml:4:6", "m0.toml:10:15", "m0.toml:12:6", "m0.toml:13:8"], "{mistakes}");
+    let diagnostics = compile(&[&text], &*database("").await).await.unwrap_err().to_string();
+    let places: Vec<&str> = diagnostics.lines().filter_map(|line| line.split(": ").next()).collect();
+    assert_eq!(places, ["m0.toml:4:6", "m0.toml:10:15", "m0.toml:12:6", "m0.toml:13:8"], "{diagnostics}");
 }

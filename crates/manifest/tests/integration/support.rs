@@ -2,14 +2,14 @@
 
 use std::ops::Deref;
 
-use countersign_manifest::{Catalog, Mistakes, ServerNames, Source};
+use countersign_manifest::{Diagnostics, ServerNames, Source, ToolCatalog};
 use ledger::Ledger;
 
 /// A database with the schema `social` and what `sql` makes, ready to describe statements.
 pub(crate) async fn database(sql: &str) -> Described {
     let database = testkit::database().await;
     database.run(sql).await;
-    Described { ledger: Ledger::new(database.target(), ledger::Settings::default()), _database: database }
+    Described { ledger: Ledger::new(database.target(), ledger::LedgerOptions::default()), _database: database }
 }
 
 /// A ledger with the database that it is about, which ends with its handle.
@@ -27,7 +27,7 @@ impl Deref for Described {
 }
 
 /// Compiles these texts as `m0.toml`, `m1.toml`, ...
-pub(crate) async fn compile(texts: &[&str], database: &Ledger) -> Result<Catalog, Mistakes> {
+pub(crate) async fn compile(texts: &[&str], database: &Ledger) -> Result<ToolCatalog, Diagnostics> {
     let sources: Vec<Source> = texts
         .iter()
         .enumerate()

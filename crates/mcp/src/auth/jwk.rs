@@ -30,7 +30,7 @@ impl Algorithm {
     const RSA: [Self; 6] = [Self::Rs256, Self::Rs384, Self::Rs512, Self::Ps256, Self::Ps384, Self::Ps512];
 
     /// By its name in a header or a key; `None` for any other, `none` and `HS256` among them.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "RS256" => Self::Rs256,
             "RS384" => Self::Rs384,
@@ -49,7 +49,7 @@ impl Algorithm {
 
 /// One public key.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct PublicKey {
     id: Option<String>,
     /// What it may verify: by its type and, if it says so, by its own word. Never what a token asks for.
     algorithms: Vec<Algorithm>,
@@ -66,9 +66,9 @@ enum Material {
     Point(Vec<u8>),
 }
 
-impl Key {
+impl PublicKey {
     /// Whether the signature is this key's over these bytes.
-    pub(super) fn verifies(&self, algorithm: Algorithm, message: &[u8], given: &[u8]) -> bool {
+    pub(super) fn verify(&self, algorithm: Algorithm, message: &[u8], given: &[u8]) -> bool {
         if !self.algorithms.contains(&algorithm) {
             return false;
         }
@@ -98,7 +98,7 @@ impl Key {
 
 /// What a set holds for us of each key. Other members are passed over, as the RFC has it.
 #[derive(Deserialize)]
-struct Jwk {
+struct RawJwk {
     kty: String,
     kid: Option<String>,
     #[serde(rename = "use")]
@@ -112,9 +112,9 @@ struct Jwk {
     y: Option<String>,
 }
 
-impl Jwk {
+impl RawJwk {
     /// The key, if it is one that verifies signatures and that we can use.
-    fn into_key(self) -> Option<Key> {
+    fn into_key(self) -> Option<PublicKey> {
         let is_for_signatures = self.usage.as_deref().is_none_or(|usage| usage == "sig")
             && self.key_ops.as_ref().is_none_or(|ops| ops.iter().any(|op| op == "verify"));
         let (possible, material): (&[Algorithm], Material) = match (self.kty.as_str(), self.crv.as_deref()) {
@@ -128,10 +128,10 @@ impl Jwk {
             _ => return None,
         };
         let algorithms: Vec<Algorithm> = match &self.alg {
-            Some(own) => Algorithm::named(own).filter(|own| possible.contains(own)).into_iter().collect(),
+            Some(own) => Algorithm::from_name(own).filter(|own| possible.contains(own)).into_iter().collect(),
             None => possible.to_vec(),
         };
-        (is_for_signatures && !algorithms.is_empty()).then_some(Key { id: self.kid, algorithms, material })
+        (is_for_signatures && !algorithms.is_empty()).then_some(PublicKey { id: self.kid, algorithms, material })
     }
 }
 
@@ -155,11 +155,11 @@ fn point(x: &str, y: &str, width: usize) -> Option<Material> {
 
 /// The keys that an issuer has published.
 #[derive(Debug)]
-pub(super) struct KeySet(Vec<Arc<Key>>);
+pub(super) struct Jwks(Vec<Arc<PublicKey>>);
 
 /// A text that is no set of keys.
 #[derive(Debug, thiserror::Error)]
-pub enum NoKeySet {
+pub enum JwksError {
     /// No JSON, or no member `keys` with a list.
     #[error("this is no JSON Web Key Set (RFC 7517): {0}")]
     Format(#[from] serde_json::Error),
@@ -173,20 +173,20 @@ pub enum NoKeySet {
     TooMany,
 }
 
-impl KeySet {
-    pub(super) fn parse(json: &[u8]) -> Result<Self, NoKeySet> {
+impl Jwks {
+    pub(super) fn parse(json: &[u8]) -> Result<Self, JwksError> {
         #[derive(Deserialize)]
         struct Document {
             keys: Vec<Value>,
         }
         let document: Document = serde_json::from_slice(json)?;
         if document.keys.len() > MAX_KEYS {
-            return Err(NoKeySet::TooMany);
+            return Err(JwksError::TooMany);
         }
         // A key of a kind that we do not know must not cost the others.
-        let keys = document.keys.into_iter().filter_map(|key| serde_json::from_value::<Jwk>(key).ok()?.into_key());
-        let keys: Vec<Arc<Key>> = keys.map(Arc::new).collect();
-        if keys.is_empty() { Err(NoKeySet::Empty) } else { Ok(Self(keys)) }
+        let keys = document.keys.into_iter().filter_map(|key| serde_json::from_value::<RawJwk>(key).ok()?.into_key());
+        let keys: Vec<Arc<PublicKey>> = keys.map(Arc::new).collect();
+        if keys.is_empty() { Err(JwksError::Empty) } else { Ok(Self(keys)) }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -194,18 +194,18 @@ impl KeySet {
     }
 
     /// Whether the issuer still publishes this key.
-    pub(super) fn contains(&self, key: &Key) -> bool {
+    pub(super) fn contains(&self, key: &PublicKey) -> bool {
         self.0.iter().any(|published| **published == *key)
     }
 
     /// The keys that a token of this header may be signed with: those of its id, or, if it names none, the only one there is
     /// for its algorithm.
-    pub(super) fn fitting(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<&Arc<Key>> {
+    pub(super) fn candidates(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<&Arc<PublicKey>> {
         let able = self.0.iter().filter(|key| key.algorithms.contains(&algorithm));
         match id {
             Some(id) => able.filter(|key| key.id.as_deref() == Some(id)).collect(),
             None => {
-                let able: Vec<&Arc<Key>> = able.collect();
+                let able: Vec<&Arc<PublicKey>> = able.collect();
                 if able.len() == 1 { able } else { Vec::new() }
             }
         }

@@ -7,13 +7,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::jwk::{Algorithm, Key};
+use super::jwk::{Algorithm, PublicKey};
 
 /// How far the issuer's clock may be from ours.
 const LEEWAY_S: f64 = 30.0;
 
 /// A token whose signature nobody has looked at: only its header may be read, and only to find the key.
-pub(super) struct Unverified<'t> {
+pub(super) struct UnverifiedJwt<'t> {
     pub(super) algorithm: Algorithm,
     pub(super) key_id: Option<String>,
     /// Header and claims as they were signed.
@@ -32,19 +32,19 @@ struct Header {
 
 /// Claims behind a signature that holds.
 #[derive(Debug)]
-pub(super) struct Claims(Map<String, Value>);
+pub(super) struct JwtClaims(Map<String, Value>);
 
 /// Why a token does not count; a sentence for whoever wrote the client.
-pub(super) type Fault = &'static str;
+pub(super) type JwtError = &'static str;
 
 /// Three parts with a dot between them; whether they are anything is another question.
-pub(super) fn looks_like_one(token: &str) -> bool {
+pub(super) fn looks_like_jwt(token: &str) -> bool {
     token.split('.').count() == 3
 }
 
-impl<'t> Unverified<'t> {
-    pub(super) fn parse(token: &'t str) -> Result<Self, Fault> {
-        const NO_JWT: Fault = "the token is no signed JWT";
+impl<'t> UnverifiedJwt<'t> {
+    pub(super) fn parse(token: &'t str) -> Result<Self, JwtError> {
+        const NO_JWT: JwtError = "the token is no signed JWT";
         let (signed, signature) = token.rsplit_once('.').ok_or(NO_JWT)?;
         let (header, claims) = signed.split_once('.').ok_or(NO_JWT)?;
         let header = URL_SAFE_NO_PAD.decode(header).map_err(|_| NO_JWT)?;
@@ -53,25 +53,25 @@ impl<'t> Unverified<'t> {
         if header.crit.is_some() {
             return Err("the header of the token has crit, and nothing that it could name is known here");
         }
-        let algorithm = Algorithm::named(&header.alg)
+        let algorithm = Algorithm::from_name(&header.alg)
             .ok_or("the token is signed with another algorithm than RS, PS, ES256, ES384 or EdDSA")?;
         Ok(Self { algorithm, key_id: header.kid, signed, claims, signature })
     }
 
     /// The claims and the key that signed them, if it is one of these.
-    pub(super) fn verify(&self, keys: &[&Arc<Key>]) -> Result<(Claims, Arc<Key>), Fault> {
-        let signed_by = |key: &&&Arc<Key>| key.verifies(self.algorithm, self.signed.as_bytes(), &self.signature);
+    pub(super) fn verify(&self, keys: &[&Arc<PublicKey>]) -> Result<(JwtClaims, Arc<PublicKey>), JwtError> {
+        let signed_by = |key: &&&Arc<PublicKey>| key.verify(self.algorithm, self.signed.as_bytes(), &self.signature);
         let key = keys.iter().find(signed_by).ok_or("the signature of the token does not hold")?;
-        const NO_CLAIMS: Fault = "the claims of the token are no JSON object";
+        const NO_CLAIMS: JwtError = "the claims of the token are no JSON object";
         let claims = URL_SAFE_NO_PAD.decode(self.claims).map_err(|_| NO_CLAIMS)?;
-        let claims = serde_json::from_slice(&claims).map(Claims).map_err(|_| NO_CLAIMS)?;
+        let claims = serde_json::from_slice(&claims).map(JwtClaims).map_err(|_| NO_CLAIMS)?;
         Ok((claims, Arc::clone(key)))
     }
 }
 
-impl Claims {
+impl JwtClaims {
     /// Checks that it is from this issuer, for us, and valid now; until when it is (both in seconds since 1970).
-    pub(super) fn check(&self, issuer: &str, audience: &str, now: f64) -> Result<f64, Fault> {
+    pub(super) fn check(&self, issuer: &str, audience: &str, now: f64) -> Result<f64, JwtError> {
         if self.text("iss") != Some(issuer) {
             return Err("the token is not from the issuer of this server (iss)");
         }
@@ -108,7 +108,7 @@ impl Claims {
     }
 
     /// A NumericDate: seconds since 1970, perhaps with a fraction.
-    fn time(&self, name: &str) -> Result<Option<f64>, Fault> {
+    fn time(&self, name: &str) -> Result<Option<f64>, JwtError> {
         match self.0.get(name) {
             None => Ok(None),
             Some(value) => match value.as_f64().filter(|seconds| seconds.is_finite()) {

@@ -9,55 +9,57 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use rmcp::model::{ClientRequest, JsonRpcMessage};
 use rmcp::service::{RoleServer, RxJsonRpcMessage};
 
-use super::allowance::{Account, Weight};
-use super::refusal::Refusal;
+use super::error_response::HttpError;
+use super::quota::{AccountUsage, InFlightBytes};
 use crate::in_flight;
 use crate::message::{self, MAX_MESSAGE_BYTES};
 
 /// How long a message may take to arrive: no session of the database waits for it (attack HT10).
-const ARRIVAL: Duration = Duration::from_secs(15);
+const BODY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The longest message that opens a session, in bytes.
-const MAX_HANDSHAKE_BYTES: usize = 64 << 10;
+const MAX_INITIALIZE_BYTES: usize = 64 << 10;
 
 /// A message and what it was sent with.
-pub(crate) struct Received {
+pub(crate) struct RequestBody {
     pub(crate) parts: Parts,
     pub(crate) bytes: Bytes,
     pub(crate) message: RxJsonRpcMessage<RoleServer>,
-    pub(crate) weight: Weight,
+    pub(crate) in_flight_bytes: InFlightBytes,
 }
 
 /// Reads the message of a request.
-pub(crate) async fn receive(request: Request<Body>, account: &Account) -> Result<Received, Refusal> {
+pub(crate) async fn read(request: Request<Body>, account: &AccountUsage) -> Result<RequestBody, HttpError> {
     let (parts, body) = request.into_parts();
     if !is_json(&parts) {
-        return Err(Refusal::NotJson);
+        return Err(HttpError::NotJson);
     }
     let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let expected: usize = announced.unwrap_or(MAX_MESSAGE_BYTES);
     if expected > MAX_MESSAGE_BYTES {
-        return Err(Refusal::TooLarge { most: MAX_MESSAGE_BYTES });
+        return Err(HttpError::TooLarge { most: MAX_MESSAGE_BYTES });
     }
-    let arriving = account.weight(in_flight::weight(expected, 0))?;
-    let read = tokio::time::timeout(ARRIVAL, Limited::new(body, MAX_MESSAGE_BYTES).collect()).await;
+    let arriving = account.reserve_bytes(in_flight::request_bytes(expected, 0))?;
+    let read = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, MAX_MESSAGE_BYTES).collect()).await;
     let bytes = match read {
-        Err(_) => return Err(Refusal::TooSlow),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(Refusal::TooLarge { most: MAX_MESSAGE_BYTES }),
-        Ok(Err(_)) => return Err(Refusal::Broken),
+        Err(_) => return Err(HttpError::TooSlow),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            return Err(HttpError::TooLarge { most: MAX_MESSAGE_BYTES });
+        }
+        Ok(Err(_)) => return Err(HttpError::Broken),
         Ok(Ok(collected)) => collected.to_bytes(),
     };
-    let (message, values) = message::parse(bytes.trim_ascii()).map_err(Refusal::Unreadable)?;
-    if is_handshake(&message) && bytes.len() > MAX_HANDSHAKE_BYTES {
-        return Err(Refusal::TooLarge { most: MAX_HANDSHAKE_BYTES });
+    let (message, values) = message::parse(bytes.trim_ascii()).map_err(HttpError::Malformed)?;
+    if is_initialize(&message) && bytes.len() > MAX_INITIALIZE_BYTES {
+        return Err(HttpError::TooLarge { most: MAX_INITIALIZE_BYTES });
     }
     drop(arriving);
-    let weight = account.weight(in_flight::weight(bytes.len(), values))?;
-    Ok(Received { parts, bytes, message, weight })
+    let in_flight_bytes = account.reserve_bytes(in_flight::request_bytes(bytes.len(), values))?;
+    Ok(RequestBody { parts, bytes, message, in_flight_bytes })
 }
 
 /// What opens a session is kept for as long as the session.
-fn is_handshake(message: &RxJsonRpcMessage<RoleServer>) -> bool {
+fn is_initialize(message: &RxJsonRpcMessage<RoleServer>) -> bool {
     matches!(message, JsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::InitializeRequest(_)))
 }
 

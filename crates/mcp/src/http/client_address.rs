@@ -7,8 +7,8 @@ use std::sync::Arc;
 use http::HeaderMap;
 use ipnet::IpNet;
 
-use super::connections::Connection;
-use super::host_names_loopback;
+use super::connections::HttpConnection;
+use super::is_loopback_host;
 
 /// The client's address, appended by each proxy on the way.
 const FORWARDED_FOR: &str = "x-forwarded-for";
@@ -53,7 +53,7 @@ impl TrustedProxies {
 
 /// An address or a network (`10.0.0.0/8`) as it is kept; `None` if the text is neither.
 #[must_use]
-pub fn proxy(text: &str) -> Option<String> {
+pub fn parse_proxy(text: &str) -> Option<String> {
     parse_network(text).map(|network| network.to_string())
 }
 
@@ -85,13 +85,13 @@ impl ClientNetwork {
 
 /// The sender of a request.
 #[derive(Debug, Clone)]
-pub(crate) struct Caller {
-    pub(crate) connection: Arc<Connection>,
+pub(crate) struct ClientAddress {
+    pub(crate) connection: Arc<HttpConnection>,
     pub(crate) address: IpAddr,
 }
 
-impl Caller {
-    pub(crate) fn new(connection: Arc<Connection>, proxies: &TrustedProxies, headers: &HeaderMap) -> Self {
+impl ClientAddress {
+    pub(crate) fn new(connection: Arc<HttpConnection>, proxies: &TrustedProxies, headers: &HeaderMap) -> Self {
         Self { address: proxies.client(connection.peer(), headers), connection }
     }
 
@@ -106,7 +106,7 @@ impl Caller {
         peer.is_loopback()
             && !proxies.contains(peer)
             && !PROXY_HEADERS.iter().any(|name| headers.contains_key(*name))
-            && host_names_loopback(headers)
+            && is_loopback_host(headers)
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
             ("*", None),
             ("", None),
         ] {
-            assert_eq!(proxy(given).as_deref(), read, "{given}");
+            assert_eq!(parse_proxy(given).as_deref(), read, "{given}");
         }
     }
 }

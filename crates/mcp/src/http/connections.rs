@@ -21,14 +21,14 @@ use super::client_address::{ClientNetwork, TrustedProxies};
 pub(crate) const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connections beyond those that the operator allows, for probes and for loopback.
-const RESERVE: usize = 32;
+const RESERVED_CONNECTIONS: usize = 32;
 
 /// Refused requests on one connection, without one that is answered between them, after which it is closed.
-const MAX_REFUSALS: u32 = 8;
+const MAX_CONSECUTIVE_REFUSALS: u32 = 8;
 
 /// All connections.
 #[derive(Debug)]
-pub(crate) struct Connections {
+pub(crate) struct ConnectionLimits {
     table: Mutex<Table>,
     per_network: usize,
     proxies: TrustedProxies,
@@ -45,28 +45,28 @@ struct Table {
 #[derive(Debug)]
 struct Lane {
     open: usize,
-    most: usize,
+    capacity: usize,
     /// Those that give way, by age.
-    waiting: BTreeMap<u64, (ClientNetwork, CancellationToken)>,
+    evictable: BTreeMap<u64, (ClientNetwork, CancellationToken)>,
 }
 
 impl Lane {
-    fn new(most: usize) -> Self {
-        Self { open: 0, most, waiting: BTreeMap::new() }
+    fn new(capacity: usize) -> Self {
+        Self { open: 0, capacity, evictable: BTreeMap::new() }
     }
 
     /// Closes the oldest connection that gives way, of this network if one is given; whether there was one.
     fn evict(&mut self, network: Option<ClientNetwork>) -> bool {
         let is_meant = |of: &ClientNetwork| network.is_none_or(|network| *of == network);
-        let found = self.waiting.iter().find(|(_, (of, _))| is_meant(of)).map(|(id, _)| *id);
-        let evicted = found.and_then(|id| self.waiting.remove(&id));
+        let found = self.evictable.iter().find(|(_, (of, _))| is_meant(of)).map(|(id, _)| *id);
+        let evicted = found.and_then(|id| self.evictable.remove(&id));
         evicted.map(|(_, evicted)| evicted.cancel()).is_some()
     }
 
     /// Whether there is room for one more, perhaps because another one gives way; with `instead_of` only in the place of one of
     /// this network.
-    fn takes_one_more(&mut self, instead_of: Option<ClientNetwork>) -> bool {
-        instead_of.is_none() && self.open < self.most || self.evict(instead_of)
+    fn make_room(&mut self, instead_of: Option<ClientNetwork>) -> bool {
+        instead_of.is_none() && self.open < self.capacity || self.evict(instead_of)
     }
 }
 
@@ -74,15 +74,15 @@ impl Lane {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConnectionLimitError {
     #[error("the address has as many connections as it may have (connections_per_address)")]
-    OfNetwork,
+    PerAddress,
     #[error("there are as many connections as there may be (connections), and as many probes")]
-    OfAll,
+    Total,
 }
 
-impl Connections {
-    /// At most `most` of all clients and `per_network` of each.
-    pub(crate) fn new(most: usize, per_network: usize, proxies: TrustedProxies) -> Arc<Self> {
-        let (general, reserve) = (Lane::new(most), Lane::new(RESERVE));
+impl ConnectionLimits {
+    /// At most `capacity` of all clients and `per_network` of each.
+    pub(crate) fn new(capacity: usize, per_network: usize, proxies: TrustedProxies) -> Arc<Self> {
+        let (general, reserve) = (Lane::new(capacity), Lane::new(RESERVED_CONNECTIONS));
         let table = Mutex::new(Table { next_id: 0, general, reserve, by_network: HashMap::new() });
         Arc::new(Self { table, per_network, proxies })
     }
@@ -92,7 +92,10 @@ impl Connections {
     }
 
     /// Takes one more connection in.
-    pub(crate) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Result<(Arc<Connection>, Slot), ConnectionLimitError> {
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        peer: SocketAddr,
+    ) -> Result<(Arc<HttpConnection>, ConnectionSlot), ConnectionLimitError> {
         let address = peer.ip().to_canonical();
         let network = ClientNetwork::of(address);
         let is_bounded = !address.is_loopback() && !self.proxies.contains(address);
@@ -100,34 +103,34 @@ impl Connections {
         let Table { general, reserve, by_network, .. } = &mut *table;
         let has_its_most = is_bounded && by_network.get(&network).is_some_and(|open| *open >= self.per_network);
         let instead_of = has_its_most.then_some(network);
-        let is_reserve = !general.takes_one_more(instead_of);
-        if is_reserve && !reserve.takes_one_more(instead_of) {
-            return Err(if has_its_most { ConnectionLimitError::OfNetwork } else { ConnectionLimitError::OfAll });
+        let is_reserve = !general.make_room(instead_of);
+        if is_reserve && !reserve.make_room(instead_of) {
+            return Err(if has_its_most { ConnectionLimitError::PerAddress } else { ConnectionLimitError::Total });
         }
         let lane = if is_reserve { reserve } else { general };
         lane.open += 1;
         *by_network.entry(network).or_default() += 1;
         table.next_id += 1;
-        let connection = Arc::new(Connection {
+        let connection = Arc::new(HttpConnection {
             id: table.next_id,
             address,
             network,
             is_bounded,
             is_reserve,
-            has_begun: AtomicBool::new(false),
-            is_proven: AtomicBool::new(false),
+            has_request: AtomicBool::new(false),
+            is_authenticated: AtomicBool::new(false),
             refusals: AtomicU32::new(0),
             evicted: CancellationToken::new(),
             all: Arc::clone(self),
         });
-        connection.wait_for_request(&mut table);
-        Ok((Arc::clone(&connection), Slot(connection)))
+        connection.mark_evictable(&mut table);
+        Ok((Arc::clone(&connection), ConnectionSlot(connection)))
     }
 }
 
 /// One connection, for the requests that come over it.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct HttpConnection {
     id: u64,
     address: IpAddr,
     network: ClientNetwork,
@@ -135,50 +138,50 @@ pub(crate) struct Connection {
     is_bounded: bool,
     is_reserve: bool,
     /// The head of its first request has arrived.
-    has_begun: AtomicBool,
+    has_request: AtomicBool,
     /// A request of it was authenticated.
-    is_proven: AtomicBool,
+    is_authenticated: AtomicBool,
     /// In a row.
     refusals: AtomicU32,
     evicted: CancellationToken,
-    all: Arc<Connections>,
+    all: Arc<ConnectionLimits>,
 }
 
-impl Connection {
+impl HttpConnection {
     /// The address at its other end.
     pub(crate) fn peer(&self) -> IpAddr {
         self.address
     }
 
     /// Whether it is one of those that are kept for probes, and nothing else is answered over it.
-    pub(crate) fn is_for_probes(&self) -> bool {
+    pub(crate) fn is_for_health_checks(&self) -> bool {
         self.is_reserve && self.is_bounded
     }
 
     /// A request has arrived: it does not give way until the request has been answered.
     pub(crate) fn begin_request(&self) {
-        self.has_begun.store(true, Ordering::Relaxed);
+        self.has_request.store(true, Ordering::Relaxed);
         let mut table = self.all.table();
-        self.lane(&mut table).waiting.remove(&self.id);
+        self.lane(&mut table).evictable.remove(&self.id);
     }
 
     /// The answer of a request is there; whether the connection is to be closed with it.
     pub(crate) fn end_request(&self, is_refused: bool) -> bool {
-        self.wait_for_request(&mut self.all.table());
+        self.mark_evictable(&mut self.all.table());
         if !is_refused {
             self.refusals.store(0, Ordering::Relaxed);
         }
-        self.is_reserve || is_refused && self.refusals.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_REFUSALS
+        self.is_reserve || is_refused && self.refusals.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_CONSECUTIVE_REFUSALS
     }
 
     /// A request of it was authenticated: it gives way no more.
-    pub(crate) fn prove(&self) {
-        self.is_proven.store(true, Ordering::Relaxed);
+    pub(crate) fn mark_authenticated(&self) {
+        self.is_authenticated.store(true, Ordering::Relaxed);
     }
 
-    fn wait_for_request(&self, table: &mut Table) {
-        if self.is_bounded && !self.is_proven.load(Ordering::Relaxed) && !self.evicted.is_cancelled() {
-            self.lane(table).waiting.insert(self.id, (self.network, self.evicted.clone()));
+    fn mark_evictable(&self, table: &mut Table) {
+        if self.is_bounded && !self.is_authenticated.load(Ordering::Relaxed) && !self.evicted.is_cancelled() {
+            self.lane(table).evictable.insert(self.id, (self.network, self.evicted.clone()));
         }
     }
 
@@ -187,32 +190,32 @@ impl Connection {
     }
 
     /// Ends when the connection has to: it gave way, or its first request did not come in time after `since`.
-    pub(crate) async fn must_end(&self, since: Instant) -> &'static str {
+    pub(crate) async fn wait_until_evicted(&self, since: Instant) -> &'static str {
         tokio::select! {
-            () = self.evicted.cancelled() => return GAVE_WAY,
+            () = self.evicted.cancelled() => return EVICTED,
             () = tokio::time::sleep_until(since + FIRST_REQUEST_TIMEOUT) => {}
         }
-        if !self.has_begun.load(Ordering::Relaxed) {
+        if !self.has_request.load(Ordering::Relaxed) {
             return "no request in time";
         }
         self.evicted.cancelled().await;
-        GAVE_WAY
+        EVICTED
     }
 }
 
-const GAVE_WAY: &str = "it gave way to another one";
+const EVICTED: &str = "it gave way to another one";
 
 /// What a connection takes, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Slot(Arc<Connection>);
+pub(crate) struct ConnectionSlot(Arc<HttpConnection>);
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let Self(connection) = self;
         let mut table = connection.all.table();
         let lane = connection.lane(&mut table);
         lane.open -= 1;
-        lane.waiting.remove(&connection.id);
+        lane.evictable.remove(&connection.id);
         // A request of it may go on, and is not to be put among those that wait.
         connection.evicted.cancel();
         if let Some(open) = table.by_network.get_mut(&connection.network) {
@@ -228,36 +231,36 @@ impl Drop for Slot {
 mod tests {
     use super::*;
 
-    struct Open(Arc<Connection>, Option<Slot>);
+    struct OpenBackend(Arc<HttpConnection>, Option<ConnectionSlot>);
 
-    fn admit(all: &Arc<Connections>, peer: &str) -> Result<Open, ConnectionLimitError> {
+    fn admit(all: &Arc<ConnectionLimits>, peer: &str) -> Result<OpenBackend, ConnectionLimitError> {
         let peer = SocketAddr::new(peer.parse().unwrap(), 4711);
-        all.admit(peer).map(|(connection, slot)| Open(connection, Some(slot)))
+        all.admit(peer).map(|(connection, slot)| OpenBackend(connection, Some(slot)))
     }
 
-    impl Open {
+    impl OpenBackend {
         fn has_given_way(&self) -> bool {
             self.0.evicted.is_cancelled()
         }
 
         fn answers(self) -> Self {
             self.0.begin_request();
-            self.0.prove();
+            self.0.mark_authenticated();
             self.0.end_request(false);
             self
         }
     }
 
-    fn of_all(most: usize, per_network: usize) -> Arc<Connections> {
-        Connections::new(most, per_network, TrustedProxies::new(&["10.0.0.1".to_owned()]))
+    fn limits(capacity: usize, per_network: usize) -> Arc<ConnectionLimits> {
+        ConnectionLimits::new(capacity, per_network, TrustedProxies::new(&["10.0.0.1".to_owned()]))
     }
 
     /// F-110
     #[test]
     fn silent_connections_give_way_and_authenticated_ones_do_not() {
-        let all = of_all(3, 3);
+        let all = limits(3, 3);
         let kept = admit(&all, "192.0.2.1").unwrap().answers();
-        let mut silent: Vec<Open> = (0..2).map(|_| admit(&all, "192.0.2.1").unwrap()).collect();
+        let mut silent: Vec<OpenBackend> = (0..2).map(|_| admit(&all, "192.0.2.1").unwrap()).collect();
         let other = admit(&all, "192.0.2.2").unwrap();
         assert!(silent[0].has_given_way() && !silent[1].has_given_way(), "the oldest one first");
         assert!(!other.0.is_reserve && !kept.has_given_way());
@@ -266,7 +269,7 @@ mod tests {
         silent[0].0.begin_request();
         other.0.begin_request();
         let probe = admit(&all, "192.0.2.3").unwrap();
-        assert!(probe.0.is_for_probes() && !silent[0].has_given_way() && !other.has_given_way());
+        assert!(probe.0.is_for_health_checks() && !silent[0].has_given_way() && !other.has_given_way());
         assert!(!silent[0].0.end_request(true));
         let next = admit(&all, "192.0.2.4").unwrap();
         assert!(silent[0].has_given_way() && !next.0.is_reserve);
@@ -275,50 +278,51 @@ mod tests {
     /// F-110
     #[test]
     fn an_address_has_its_share_and_loopback_and_proxies_are_not_counted() {
-        let all = of_all(100, 2);
-        let _two: Vec<Open> = (0..2).map(|_| admit(&all, "2001:db8::1").unwrap().answers()).collect();
-        assert_eq!(admit(&all, "2001:db8::2").err(), Some(ConnectionLimitError::OfNetwork), "the same network");
+        let all = limits(100, 2);
+        let _two: Vec<OpenBackend> = (0..2).map(|_| admit(&all, "2001:db8::1").unwrap().answers()).collect();
+        assert_eq!(admit(&all, "2001:db8::2").err(), Some(ConnectionLimitError::PerAddress), "the same network");
         assert!(admit(&all, "2001:db8:0:1::1").is_ok());
         for unbounded in ["127.0.0.1", "::1", "::ffff:127.0.0.1", "10.0.0.1"] {
-            let open: Vec<Open> = (0..5).map(|_| admit(&all, unbounded).unwrap()).collect();
+            let open: Vec<OpenBackend> = (0..5).map(|_| admit(&all, unbounded).unwrap()).collect();
             assert!(open.iter().all(|one| !one.has_given_way()), "{unbounded}");
         }
         // One that has its share replaces its own silent ones, and no others.
         let other = admit(&all, "192.0.2.1").unwrap();
-        let own: Vec<Open> = (0..3).map(|_| admit(&all, "192.0.2.2").unwrap()).collect();
+        let own: Vec<OpenBackend> = (0..3).map(|_| admit(&all, "192.0.2.2").unwrap()).collect();
         assert!(own[0].has_given_way() && !own[1].has_given_way() && !other.has_given_way());
     }
 
     /// F-110
     #[test]
     fn when_all_connections_are_in_use_probes_and_loopback_are_still_taken() {
-        let all = of_all(2, 100);
-        let _in_use: Vec<Open> = (0..2).map(|_| admit(&all, "192.0.2.1").unwrap().answers()).collect();
+        let all = limits(2, 100);
+        let _in_use: Vec<OpenBackend> = (0..2).map(|_| admit(&all, "192.0.2.1").unwrap().answers()).collect();
         let local = admit(&all, "127.0.0.1").unwrap();
-        assert!(local.0.is_reserve && !local.0.is_for_probes());
+        assert!(local.0.is_reserve && !local.0.is_for_health_checks());
         let probe = admit(&all, "192.0.2.2").unwrap();
-        assert!(probe.0.is_for_probes());
+        assert!(probe.0.is_for_health_checks());
         // However many silent ones come after it, the newest one has its turn.
-        let flood: Vec<Open> = (0..10 * RESERVE).map(|_| admit(&all, "192.0.2.3").unwrap()).collect();
+        let flood: Vec<OpenBackend> =
+            (0..10 * RESERVED_CONNECTIONS).map(|_| admit(&all, "192.0.2.3").unwrap()).collect();
         assert!(probe.has_given_way() && !flood.last().unwrap().has_given_way() && !local.has_given_way());
         drop(flood);
         let probe = admit(&all, "192.0.2.2").unwrap();
         probe.0.begin_request();
         assert!(probe.0.end_request(false), "it is closed with its answer");
-        let busy: Vec<Open> = std::iter::from_fn(|| admit(&all, "192.0.2.4").ok())
-            .take(10 * RESERVE)
+        let busy: Vec<OpenBackend> = std::iter::from_fn(|| admit(&all, "192.0.2.4").ok())
+            .take(10 * RESERVED_CONNECTIONS)
             .inspect(|one| one.0.begin_request())
             .collect();
-        assert!(busy.len() < RESERVE);
-        assert_eq!(admit(&all, "192.0.2.5").err(), Some(ConnectionLimitError::OfAll));
+        assert!(busy.len() < RESERVED_CONNECTIONS);
+        assert_eq!(admit(&all, "192.0.2.5").err(), Some(ConnectionLimitError::Total));
     }
 
     /// F-110
     #[test]
     fn nothing_is_left_of_connections_that_have_ended() {
-        let all = of_all(2, 2);
+        let all = limits(2, 2);
         for _ in 0..10 {
-            let mut open: Vec<Open> = (0..5).filter_map(|_| admit(&all, "192.0.2.1").ok()).collect();
+            let mut open: Vec<OpenBackend> = (0..5).filter_map(|_| admit(&all, "192.0.2.1").ok()).collect();
             // A request that goes on after its connection.
             let last = open.last_mut().unwrap();
             last.0.begin_request();
@@ -326,33 +330,35 @@ mod tests {
             last.0.end_request(false);
         }
         let table = all.table();
-        assert!(table.by_network.is_empty() && table.general.waiting.is_empty() && table.reserve.waiting.is_empty());
+        assert!(
+            table.by_network.is_empty() && table.general.evictable.is_empty() && table.reserve.evictable.is_empty()
+        );
         assert_eq!((table.general.open, table.reserve.open), (0, 0));
     }
 
     /// F-109
     #[test]
     fn a_connection_is_closed_after_some_refusals_in_a_row() {
-        let all = of_all(2, 2);
+        let all = limits(2, 2);
         let open = admit(&all, "127.0.0.1").unwrap();
         let refused = || open.0.end_request(true);
-        assert!((1..MAX_REFUSALS).all(|_| !refused()));
+        assert!((1..MAX_CONSECUTIVE_REFUSALS).all(|_| !refused()));
         assert!(!open.0.end_request(false));
-        assert!((1..MAX_REFUSALS).all(|_| !refused()));
+        assert!((1..MAX_CONSECUTIVE_REFUSALS).all(|_| !refused()));
         assert!(refused());
     }
 
     /// F-110
     #[tokio::test(start_paused = true)]
     async fn a_connection_ends_without_a_first_request_in_time_and_goes_on_with_one() {
-        let all = of_all(2, 2);
+        let all = limits(2, 2);
         let since = Instant::now();
         let silent = admit(&all, "127.0.0.1").unwrap();
-        assert_eq!(silent.0.must_end(since).await, "no request in time");
+        assert_eq!(silent.0.wait_until_evicted(since).await, "no request in time");
         assert_eq!(since.elapsed(), FIRST_REQUEST_TIMEOUT);
         let talking = admit(&all, "127.0.0.1").unwrap();
         talking.0.begin_request();
         let an_hour = Duration::from_secs(60 * 60);
-        assert!(tokio::time::timeout(an_hour, talking.0.must_end(Instant::now())).await.is_err());
+        assert!(tokio::time::timeout(an_hour, talking.0.wait_until_evicted(Instant::now())).await.is_err());
     }
 }

@@ -24,12 +24,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tools::metrics::Reason;
+use tools::metrics::RefusalReason;
 
-use super::Site;
-use super::connections::Connection;
-use super::paced::Paced;
-use super::refusal_log::Refused;
+use super::AppState;
+use super::connections::HttpConnection;
+use super::min_throughput::MinThroughput;
+use super::rejection_log::Rejection;
 
 /// How long the head of a request may take, and a connection be idle between two. The first one has less time
 /// ([`FIRST_REQUEST_TIMEOUT`](super::connections::FIRST_REQUEST_TIMEOUT)).
@@ -43,18 +43,18 @@ const MAX_HEADERS: usize = 64;
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// How long the last bytes of answers may take at the end.
-const FAREWELL: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long to wait when no more files can be opened.
-const OUT_OF_FILES: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// The certificate that is shown; it can be changed while serving.
 #[derive(Debug, Clone)]
-pub struct Tls {
+pub struct ReloadableTls {
     config: Arc<RwLock<Arc<ServerConfig>>>,
 }
 
-impl Tls {
+impl ReloadableTls {
     /// With this certificate and key.
     #[must_use]
     pub fn new(config: ServerConfig) -> Self {
@@ -97,8 +97,13 @@ pub enum TlsError {
 }
 
 /// Serves until `stop` is cancelled and everything that was asked before has been answered.
-pub async fn serve_http(listener: TcpListener, tls: Option<Tls>, site: Arc<Site>, stop: CancellationToken) {
-    let router = site.router();
+pub async fn serve_http(
+    listener: TcpListener,
+    tls: Option<ReloadableTls>,
+    state: Arc<AppState>,
+    stop: CancellationToken,
+) {
+    let router = state.router();
     let graceful = GracefulShutdown::new();
     loop {
         let accepted = tokio::select! {
@@ -106,12 +111,12 @@ pub async fn serve_http(listener: TcpListener, tls: Option<Tls>, site: Arc<Site>
             () = stop.cancelled() => break,
         };
         let Some((stream, peer)) = accepted else { continue };
-        let (connection, slot) = match site.connections.admit(peer) {
+        let (connection, slot) = match state.connections.admit(peer) {
             Ok(admitted) => admitted,
             Err(error) => {
-                site.metrics.http().refused(Reason::TooManyConnections);
+                state.metrics.http().refused(RefusalReason::TooManyConnections);
                 let message = error.to_string();
-                site.refusals.report(peer.ip().to_canonical(), Refused::Connection { message: &message });
+                state.refusals.report(peer.ip().to_canonical(), Rejection::HttpConnection { message: &message });
                 continue;
             }
         };
@@ -120,7 +125,7 @@ pub async fn serve_http(listener: TcpListener, tls: Option<Tls>, site: Arc<Site>
         let (tls, watcher, since) = (tls.clone(), graceful.watcher(), Instant::now());
         tokio::spawn(async move {
             let _slot = slot;
-            let stream = Paced::new(stream);
+            let stream = MinThroughput::new(stream);
             let served = async {
                 match tls {
                     None => serve(stream, service, watcher).await,
@@ -132,7 +137,7 @@ pub async fn serve_http(listener: TcpListener, tls: Option<Tls>, site: Arc<Site>
             };
             let served = tokio::select! {
                 served = served => served,
-                why = connection.must_end(since) => Err(why.to_owned()),
+                why = connection.wait_until_evicted(since) => Err(why.to_owned()),
             };
             if let Err(error) = served {
                 tracing::debug!(%peer, error, "a connection ended");
@@ -141,11 +146,11 @@ pub async fn serve_http(listener: TcpListener, tls: Option<Tls>, site: Arc<Site>
     }
     // Nobody is kept waiting who could go to another server.
     drop(listener);
-    site.drain().await;
-    if tokio::time::timeout(FAREWELL, graceful.shutdown()).await.is_err() {
+    state.drain().await;
+    if tokio::time::timeout(CLOSE_TIMEOUT, graceful.shutdown()).await.is_err() {
         tracing::warn!("some clients did not take their last answers in time");
     }
-    site.refusals.summarize();
+    state.refusals.summarize();
 }
 
 /// The next connection.
@@ -160,7 +165,7 @@ async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => None,
         Err(error) => {
             tracing::error!(%error, "no connection can be accepted");
-            tokio::time::sleep(OUT_OF_FILES).await;
+            tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             None
         }
     }
@@ -169,7 +174,7 @@ async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
 /// Answers the requests of one connection.
 struct RequestService {
     router: TowerToHyperService<Router>,
-    connection: Arc<Connection>,
+    connection: Arc<HttpConnection>,
 }
 
 impl Service<Request<Incoming>> for RequestService {

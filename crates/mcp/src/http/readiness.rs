@@ -6,24 +6,24 @@ use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
-use super::refusal::Refusal;
-use super::{Offer, Open, STOPPING};
+use super::error_response::HttpError;
+use super::{Backend, OpenBackend, STOPPING};
 
 /// How long a request waits for a server that is starting: longer than a start takes when the database is there.
-const START_PATIENCE: Duration = Duration::from_secs(5);
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the database has to say that it is there.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long what it said counts.
-const CHECK_AGAIN: Duration = Duration::from_secs(1);
+const CHECK_CACHE_TIME: Duration = Duration::from_secs(1);
 
 /// Where a server is in its life.
 #[derive(Clone)]
 enum Phase {
     /// Not yet: why.
     Starting(String),
-    Open(Arc<Open>),
+    OpenBackend(Arc<OpenBackend>),
     Stopping,
 }
 
@@ -40,14 +40,14 @@ impl Readiness {
         Arc::new(Self { phase, checked: Mutex::default() })
     }
 
-    /// Says why there is nothing to offer yet.
-    pub(crate) fn not_yet(&self, reason: String) {
+    /// Says why there is nothing to backend yet.
+    pub(crate) fn set_starting(&self, reason: String) {
         self.leave_starting(Phase::Starting(reason));
     }
 
     /// Calls can be answered from now on, unless the server is stopping already.
-    pub(crate) fn open(&self, open: Open) {
-        self.leave_starting(Phase::Open(Arc::new(open)));
+    pub(crate) fn open(&self, open: OpenBackend) {
+        self.leave_starting(Phase::OpenBackend(Arc::new(open)));
     }
 
     fn leave_starting(&self, next: Phase) {
@@ -65,20 +65,20 @@ impl Readiness {
     }
 
     /// What is offered now.
-    pub(crate) fn current(&self) -> Result<Arc<Open>, Refusal> {
+    pub(crate) fn current(&self) -> Result<Arc<OpenBackend>, HttpError> {
         match &*self.phase.borrow() {
-            Phase::Open(open) => Ok(Arc::clone(open)),
-            Phase::Starting(reason) => Err(Refusal::Unavailable(reason.clone())),
-            Phase::Stopping => Err(Refusal::Stopping),
+            Phase::OpenBackend(open) => Ok(Arc::clone(open)),
+            Phase::Starting(reason) => Err(HttpError::Unavailable(reason.clone())),
+            Phase::Stopping => Err(HttpError::Stopping),
         }
     }
 
-    /// What is offered now or, while the server is starting, within [`START_PATIENCE`].
-    pub(crate) async fn wait(&self) -> Result<Arc<Open>, Refusal> {
+    /// What is offered now or, while the server is starting, within [`START_TIMEOUT`].
+    pub(crate) async fn wait(&self) -> Result<Arc<OpenBackend>, HttpError> {
         let mut phases = self.phase.subscribe();
         let started = phases.wait_for(|phase| !matches!(phase, Phase::Starting(_)));
         // Too late or not: what follows says which.
-        let _ = tokio::time::timeout(START_PATIENCE, started).await;
+        let _ = tokio::time::timeout(START_TIMEOUT, started).await;
         self.current()
     }
 
@@ -86,24 +86,24 @@ impl Readiness {
     /// that goes on without the client.
     pub(crate) async fn check(self: &Arc<Self>) -> Result<(), String> {
         let this = Arc::clone(self);
-        let asking = tokio::spawn(async move { this.check_in_turn().await });
-        asking.await.unwrap_or_else(|_| Err("the check failed".to_owned()))
+        let check = tokio::spawn(async move { this.check_cached().await });
+        check.await.unwrap_or_else(|_| Err("the check failed".to_owned()))
     }
 
-    async fn check_in_turn(&self) -> Result<(), String> {
+    async fn check_cached(&self) -> Result<(), String> {
         let mut last = self.checked.lock().await;
         let phase = self.phase.borrow().clone();
         let open = match phase {
             Phase::Starting(reason) => return Err(reason),
             Phase::Stopping => return Err(STOPPING.to_owned()),
-            Phase::Open(open) => open,
+            Phase::OpenBackend(open) => open,
         };
         if let Some((at, checked)) = &*last
-            && at.elapsed() < CHECK_AGAIN
+            && at.elapsed() < CHECK_CACHE_TIME
         {
             return checked.clone();
         }
-        let checked = ask(&open.offer).await;
+        let checked = run_check(&open.backend).await;
         let before = last.take().map(|(_, before)| before);
         match (&before, &checked) {
             (None | Some(Ok(())), Err(reason)) => tracing::warn!("the server is not ready: {reason}"),
@@ -115,7 +115,7 @@ impl Readiness {
     }
 }
 
-async fn ask(offer: &Offer) -> Result<(), String> {
-    let checked = tokio::time::timeout(CHECK_TIMEOUT, (offer.check)()).await;
+async fn run_check(backend: &Backend) -> Result<(), String> {
+    let checked = tokio::time::timeout(CHECK_TIMEOUT, (backend.check)()).await;
     checked.unwrap_or_else(|_| Err(format!("the database did not answer within {} s", CHECK_TIMEOUT.as_secs())))
 }

@@ -12,27 +12,27 @@ use axum::{Extension, Router};
 use http::{HeaderName, HeaderValue, Method, Request, Response, header};
 use tower_http::cors::{AllowHeaders, CorsLayer};
 
-use super::client_address::Caller;
-use super::connections::Connection;
-use super::refusal::{Refusal, RefusalReport};
-use super::refusal_log::Refused;
-use super::{METADATA, Site, pages, probes, sse, streamable};
+use super::client_address::ClientAddress;
+use super::connections::HttpConnection;
+use super::error_response::{HttpError, RejectionReport};
+use super::rejection_log::Rejection;
+use super::{AppState, METADATA, health, pages, sse, streamable};
 
 /// Routes that are answered over connections that are kept for probes.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 
-impl Site {
+impl AppState {
     pub(super) fn router(self: &Arc<Self>) -> Router {
         Router::new()
             .route("/", get(pages::root))
             .route("/mcp", any(streamable::handle))
             .route("/sse", get(sse::open))
             .route("/message", post(sse::message))
-            .route("/healthz", get(probes::healthz))
-            .route("/readyz", get(probes::readyz))
-            .route("/metrics", get(probes::metrics))
-            .route(METADATA, get(probes::protected_resource))
-            .route(&format!("{METADATA}/mcp"), get(probes::protected_resource))
+            .route("/healthz", get(health::healthz))
+            .route("/readyz", get(health::readyz))
+            .route("/metrics", get(health::metrics))
+            .route(METADATA, get(health::protected_resource))
+            .route(&format!("{METADATA}/mcp"), get(health::protected_resource))
             .layer(self.cross_origin())
             .layer(middleware::from_fn_with_state(Arc::clone(self), on_every_route))
             .layer(DefaultBodyLimit::disable())
@@ -51,14 +51,14 @@ impl Site {
 }
 
 async fn on_every_route(
-    State(site): State<Arc<Site>>,
-    Extension(connection): Extension<Arc<Connection>>,
+    State(state): State<Arc<AppState>>,
+    Extension(connection): Extension<Arc<HttpConnection>>,
     mut request: Request<Body>,
     next: Next,
 ) -> Response<Body> {
     connection.begin_request();
-    if site.proxies.is_unlisted_proxy(connection.peer(), request.headers())
-        && !site.has_warned_of_proxy.swap(true, Ordering::Relaxed)
+    if state.proxies.is_unlisted_proxy(connection.peer(), request.headers())
+        && !state.has_warned_of_proxy.swap(true, Ordering::Relaxed)
     {
         tracing::warn!(
             peer = %connection.peer(),
@@ -66,20 +66,22 @@ async fn on_every_route(
              list it there; until then all of its clients have the limits of one"
         );
     }
-    let caller = Caller::new(Arc::clone(&connection), &site.proxies, request.headers());
+    let caller = ClientAddress::new(Arc::clone(&connection), &state.proxies, request.headers());
     request.extensions_mut().insert(caller.clone());
     let path = request.uri().path().to_owned();
-    let mut response = match site.addresses.check(request.uri(), request.headers()) {
-        Err(misaddressed) => Refusal::Misaddressed(misaddressed).response(),
-        Ok(()) if connection.is_for_probes() && !PROBES.contains(&path.as_str()) => Refusal::NoConnection.response(),
+    let mut response = match state.addresses.check(request.uri(), request.headers()) {
+        Err(misaddressed) => HttpError::Host(misaddressed).response(),
+        Ok(()) if connection.is_for_health_checks() && !PROBES.contains(&path.as_str()) => {
+            HttpError::NoConnection.response()
+        }
         Ok(()) => next.run(request).await,
     };
-    let http = site.metrics.http();
+    let http = state.metrics.http();
     http.answered(route(&path), response.status().as_u16());
-    let report = response.extensions_mut().remove::<RefusalReport>();
-    if let Some(RefusalReport { reason, message }) = &report {
+    let report = response.extensions_mut().remove::<RejectionReport>();
+    if let Some(RejectionReport { reason, message }) = &report {
         reason.iter().for_each(|reason| http.refused(*reason));
-        site.refusals.report(caller.address, Refused::Request { status: response.status(), path: &path, message });
+        state.refusals.report(caller.address, Rejection::Request { status: response.status(), path: &path, message });
     }
     if connection.end_request(report.is_some()) {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -14,7 +14,7 @@ use rmcp::transport::streamable_http_server::session::{SessionState, SessionStor
 use serde::{Deserialize, Serialize};
 use types::ClientInfo;
 
-use super::visit::Visit;
+use super::request_context::HttpRequestContext;
 use crate::auth::Identity;
 use crate::server::new_session_id;
 use crate::state_codec::StateCodec;
@@ -23,12 +23,12 @@ use crate::state_codec::StateCodec;
 const TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How many ids that clients have closed are remembered.
-const CLOSED: usize = 10_000;
+const MAX_CLOSED: usize = 10_000;
 
 /// What a session's id says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Sealed {
+struct SealedSession {
     id: String,
     protocol: ProtocolVersion,
     /// Whether the client can ask its user.
@@ -40,9 +40,9 @@ struct Sealed {
 
 /// A session's name in records. Travels with each request of the session; it opens nothing.
 #[derive(Clone)]
-pub(crate) struct RecordedSession(String);
+pub(crate) struct RecordSessionId(String);
 
-impl RecordedSession {
+impl RecordSessionId {
     /// That of the request which this context belongs to, if it belongs to a session of the streamable transport.
     pub(crate) fn of(context: &RequestContext<RoleServer>) -> Option<String> {
         let parts = context.extensions.get::<Parts>()?;
@@ -52,7 +52,7 @@ impl RecordedSession {
 
 /// Seals and opens the ids of sessions.
 #[derive(Clone)]
-pub(crate) struct SessionIds {
+pub(crate) struct SessionIdCodec {
     codec: StateCodec,
     closed: Arc<Mutex<Closed>>,
 }
@@ -63,34 +63,37 @@ struct Closed {
     order: VecDeque<String>,
 }
 
-impl SessionIds {
+impl SessionIdCodec {
     pub(crate) fn new(codec: StateCodec) -> Self {
         Self { codec, closed: Arc::default() }
     }
 
     pub(crate) fn seal(&self, identity: &Identity, initialize: &InitializeRequestParams) -> Option<String> {
-        let sealed = Sealed {
+        let sealed = SealedSession {
             id: new_session_id(),
-            protocol: known(&initialize.protocol_version),
+            protocol: supported_version(&initialize.protocol_version),
             elicits: initialize.capabilities.elicitation.is_some(),
             client: ClientInfo::new(&initialize.client_info.name, &initialize.client_info.version),
         };
-        let bound = bound(identity);
-        self.codec.current().seal_json_with(&sealed, &SealOptions::new().associated_data(&bound).ttl(TTL)).ok()
+        let associated_data = associated_data(identity);
+        self.codec
+            .current()
+            .seal_json_with(&sealed, &SealOptions::new().associated_data(&associated_data).ttl(TTL))
+            .ok()
     }
 
     /// The session's name in records; `None` for what is no session of this identity's.
-    pub(crate) fn recorded(&self, id: &str, identity: &Identity) -> Option<RecordedSession> {
-        self.still_open(id, identity).map(|sealed| RecordedSession(sealed.id))
+    pub(crate) fn record_id(&self, id: &str, identity: &Identity) -> Option<RecordSessionId> {
+        self.open_unless_closed(id, identity).map(|sealed| RecordSessionId(sealed.id))
     }
 
-    fn still_open(&self, id: &str, identity: &Identity) -> Option<Sealed> {
-        self.opened(id, identity).filter(|sealed| !self.closed().ids.contains(&sealed.id))
+    fn open_unless_closed(&self, id: &str, identity: &Identity) -> Option<SealedSession> {
+        self.unseal(id, identity).filter(|sealed| !self.closed().ids.contains(&sealed.id))
     }
 
     /// What the client of this session said when it opened it; `None` for what is no session of this identity's.
-    pub(crate) fn open(&self, id: &str, identity: &Identity) -> Option<InitializeRequestParams> {
-        let sealed = self.still_open(id, identity)?;
+    pub(crate) fn initialize_params(&self, id: &str, identity: &Identity) -> Option<InitializeRequestParams> {
+        let sealed = self.open_unless_closed(id, identity)?;
         let mut capabilities = ClientCapabilities::default();
         capabilities.elicitation = sealed.elicits.then(ElicitationCapability::default);
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -98,18 +101,18 @@ impl SessionIds {
         Some(InitializeRequestParams::new(capabilities, client).with_protocol_version(sealed.protocol))
     }
 
-    fn opened(&self, id: &str, identity: &Identity) -> Option<Sealed> {
-        self.codec.current().open_json_with(id, &bound(identity)).ok()
+    fn unseal(&self, id: &str, identity: &Identity) -> Option<SealedSession> {
+        self.codec.current().open_json_with(id, &associated_data(identity)).ok()
     }
 
     /// The client wants no more of it.
     fn close(&self, id: &str, identity: &Identity) {
-        let Some(Sealed { id, .. }) = self.opened(id, identity) else { return };
+        let Some(SealedSession { id, .. }) = self.unseal(id, identity) else { return };
         let mut closed = self.closed();
         if closed.ids.insert(id.clone()) {
             closed.order.push_back(id);
         }
-        if closed.order.len() > CLOSED
+        if closed.order.len() > MAX_CLOSED
             && let Some(oldest) = closed.order.pop_front()
         {
             closed.ids.remove(&oldest);
@@ -122,7 +125,7 @@ impl SessionIds {
 }
 
 /// A session is one identity's: another label of the same account has another. No part may hold a NUL.
-fn bound(identity: &Identity) -> Vec<u8> {
+fn associated_data(identity: &Identity) -> Vec<u8> {
     let Identity { principal, profile, .. } = identity;
     let actor = principal.actor.as_deref().unwrap_or_default().replace('\0', "");
     format!("countersign session\0{}\0{profile}\0{actor}", principal.account_id.as_str()).into_bytes()
@@ -130,10 +133,11 @@ fn bound(identity: &Identity) -> Vec<u8> {
 
 /// The "store" from which rmcp takes sessions up again: their ids.
 #[async_trait::async_trait]
-impl SessionStore for SessionIds {
+impl SessionStore for SessionIdCodec {
     async fn load(&self, id: &str) -> Result<Option<SessionState>, SessionStoreError> {
-        let opened = Visit::current().and_then(|visit| self.open(id, &visit.identity));
-        Ok(opened.map(SessionState::new))
+        let unseal = HttpRequestContext::current()
+            .and_then(|request_context| self.initialize_params(id, &request_context.identity));
+        Ok(unseal.map(SessionState::new))
     }
 
     async fn store(&self, _: &str, _: &SessionState) -> Result<(), SessionStoreError> {
@@ -141,15 +145,16 @@ impl SessionStore for SessionIds {
     }
 
     async fn delete(&self, id: &str) -> Result<(), SessionStoreError> {
-        if let Some(visit) = Visit::current() {
-            self.close(id, &visit.identity);
+        if let Some(request_context) = HttpRequestContext::current() {
+            self.close(id, &request_context.identity);
         }
         Ok(())
     }
 }
 
 /// A client may name any version, of any length; one that nobody knows is answered with the newest that has sessions.
-fn known(protocol: &ProtocolVersion) -> ProtocolVersion {
-    let known = ProtocolVersion::KNOWN_VERSIONS.iter().find(|known| *known == protocol);
-    known.cloned().unwrap_or(ProtocolVersion::V_2025_11_25)
+fn supported_version(protocol: &ProtocolVersion) -> ProtocolVersion {
+    let supported_version =
+        ProtocolVersion::KNOWN_VERSIONS.iter().find(|supported_version| *supported_version == protocol);
+    supported_version.cloned().unwrap_or(ProtocolVersion::V_2025_11_25)
 }

@@ -22,23 +22,23 @@ use rmcp::transport::Transport;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tools::metrics::Open as OpenCount;
+use tools::metrics::GaugeGuard;
 
-use super::body::{self, Received};
-use super::client_address::Caller;
-use super::exchange::{Exchange, Unanswered};
-use super::refusal::Refusal;
-use super::visit::Visit;
-use super::{Guest, Site};
+use super::body::{self, RequestBody};
+use super::client_address::ClientAddress;
+use super::error_response::HttpError;
+use super::request_context::HttpRequestContext;
+use super::response_scope::{PendingBody, ResponseScope};
+use super::{AppState, AuthenticatedClient};
 use crate::auth::Identity;
-use crate::in_flight::answers;
-use crate::packed;
+use crate::in_flight::answered_id;
+use crate::result_encoding;
 
 /// How often a silent stream says that it is there.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Messages of a session that nobody has taken yet, each way.
-const CHANNEL: usize = 4;
+const CHANNEL_CAPACITY: usize = 4;
 
 /// The sessions that are open.
 #[derive(Clone, Default)]
@@ -51,10 +51,10 @@ struct SseSession {
     identity: Identity,
     inbox: mpsc::Sender<RxJsonRpcMessage<RoleServer>>,
     /// What is held for each request until its answer is on its way.
-    under_way: UnderWay,
+    track_request: InFlightScopes,
 }
 
-type UnderWay = Arc<Mutex<HashMap<RequestId, Exchange>>>;
+type InFlightScopes = Arc<Mutex<HashMap<RequestId, ResponseScope>>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -62,38 +62,38 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Where a message goes.
 #[derive(Debug, Deserialize)]
-pub(crate) struct To {
+pub(crate) struct SseTarget {
     #[serde(rename = "sessionId")]
     session_id: String,
 }
 
 /// Opens a session: GET /sse.
 pub(crate) async fn open(
-    State(site): State<Arc<Site>>,
-    Extension(caller): Extension<Caller>,
+    State(state): State<Arc<AppState>>,
+    Extension(caller): Extension<ClientAddress>,
     headers: HeaderMap,
 ) -> Response<Body> {
-    let exchange = Exchange::default();
-    let unanswered = Unanswered::new(exchange.clone());
-    match opened(&site, &caller, &headers, &exchange).await {
+    let response_scope = ResponseScope::default();
+    let pending = PendingBody::new(response_scope.clone());
+    match open_session(&state, &caller, &headers, &response_scope).await {
         Ok(events) => {
             let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
             let (parts, body) = Sse::new(events).keep_alive(keep_alive).into_response().into_parts();
-            Response::from_parts(parts, unanswered.answered().answer(body))
+            Response::from_parts(parts, pending.take_scope().into_body(body))
         }
-        Err(refusal) => refusal.response(),
+        Err(error) => error.response(),
     }
 }
 
 /// Ends the session when its stream has ended.
-struct Session {
+struct SessionGuard {
     id: String,
     sessions: SseSessions,
-    _counted: OpenCount,
+    _counted: GaugeGuard,
     _ended: DropGuard,
 }
 
-impl Drop for Session {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
         lock(&self.sessions.by_id).remove(&self.id);
     }
@@ -101,42 +101,49 @@ impl Drop for Session {
 
 type Events = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
 
-async fn opened(
-    site: &Arc<Site>,
-    caller: &Caller,
+async fn open_session(
+    state: &Arc<AppState>,
+    caller: &ClientAddress,
     headers: &HeaderMap,
-    exchange: &Exchange,
-) -> Result<Events, Refusal> {
-    let guest = site.guest(caller, headers).await?;
-    site.open_stream(&guest, headers, exchange)?;
-    let Guest { identity, account, open, .. } = guest;
-    let sessions = site.sse.clone();
+    response_scope: &ResponseScope,
+) -> Result<Events, HttpError> {
+    let client = state.authorize(caller, headers).await?;
+    state.open_stream(&client, headers, response_scope)?;
+    let AuthenticatedClient { identity, account, open, .. } = client;
+    let sessions = state.sse.clone();
     let id = uuid::Uuid::new_v4().simple().to_string();
-    let (inbox, incoming) = mpsc::channel(CHANNEL);
-    let (outgoing, outbox) = mpsc::channel(CHANNEL);
-    let under_way = UnderWay::default();
-    let session = SseSession { identity: identity.clone(), inbox, under_way: Arc::clone(&under_way) };
+    let (inbox, incoming) = mpsc::channel(CHANNEL_CAPACITY);
+    let (outgoing, outbox) = mpsc::channel(CHANNEL_CAPACITY);
+    let track_request = InFlightScopes::default();
+    let session = SseSession { identity: identity.clone(), inbox, track_request: Arc::clone(&track_request) };
     lock(&sessions.by_id).insert(id.clone(), session);
-    let visit = Visit { identity, account, offer: open.offer.clone(), initialize: None, stop: site.stop.clone() };
-    let ended = site.streams.child_token();
-    tokio::spawn(serve(visit, SseTransport { incoming, outgoing }, ended.clone()));
+    let request_context = HttpRequestContext {
+        identity,
+        account,
+        backend: open.backend.clone(),
+        initialize: None,
+        stop: state.stop.clone(),
+    };
+    let ended = state.streams.child_token();
+    tokio::spawn(serve(request_context, SseTransport { incoming, outgoing }, ended.clone()));
     let endpoint = Event::default().event("endpoint").data(format!("/message?sessionId={id}"));
-    let _counted = site.metrics.http().session();
-    let session = Session { id, sessions, _counted, _ended: ended.clone().drop_guard() };
-    let messages = stream::unfold((outbox, under_way, session), |(mut outbox, under_way, session)| async move {
-        let Outgoing { answers, event } = outbox.recv().await?;
-        // On its way with this: what is held for it goes.
-        if let Some(id) = answers {
-            lock(&under_way).remove(&id);
-        }
-        Some((Ok(event), (outbox, under_way, session)))
-    });
+    let _counted = state.metrics.http().session();
+    let session = SessionGuard { id, sessions, _counted, _ended: ended.clone().drop_guard() };
+    let messages =
+        stream::unfold((outbox, track_request, session), |(mut outbox, track_request, session)| async move {
+            let OutgoingEvent { answers, event } = outbox.recv().await?;
+            // On its way with this: what is held for it goes.
+            if let Some(id) = answers {
+                lock(&track_request).remove(&id);
+            }
+            Some((Ok(event), (outbox, track_request, session)))
+        });
     let events = stream::once(async { Ok(endpoint) }).chain(messages).take_until(ended.cancelled_owned());
     Ok(Box::pin(events))
 }
 
-async fn serve(visit: Visit, transport: SseTransport, ended: CancellationToken) {
-    match visit.server().of_one_session().serve_with_ct(transport, ended).await {
+async fn serve(request_context: HttpRequestContext, transport: SseTransport, ended: CancellationToken) {
+    match request_context.mcp_server().with_session_id().serve_with_ct(transport, ended).await {
         Ok(running) => drop(running.waiting().await),
         Err(error) => {
             // It may be in the client's own words.
@@ -148,47 +155,55 @@ async fn serve(visit: Visit, transport: SseTransport, ended: CancellationToken) 
 
 /// Takes a message: POST /message?sessionId=...
 pub(crate) async fn message(
-    State(site): State<Arc<Site>>,
-    Extension(caller): Extension<Caller>,
+    State(state): State<Arc<AppState>>,
+    Extension(caller): Extension<ClientAddress>,
     request: Request<Body>,
 ) -> Response<Body> {
-    match taken(&site, &caller, request).await {
+    match accept_message(&state, &caller, request).await {
         Ok(()) => (StatusCode::ACCEPTED, "Accepted").into_response(),
-        Err(refusal) => refusal.response(),
+        Err(error) => error.response(),
     }
 }
 
-async fn taken(site: &Arc<Site>, caller: &Caller, request: Request<Body>) -> Result<(), Refusal> {
-    let guest = site.guest(caller, request.headers()).await?;
+async fn accept_message(
+    state: &Arc<AppState>,
+    caller: &ClientAddress,
+    request: Request<Body>,
+) -> Result<(), HttpError> {
+    let client = state.authorize(caller, request.headers()).await?;
     // Not before it is known who asks.
-    let Query(to) = Query::<To>::try_from_uri(request.uri()).map_err(|_| Refusal::NoSessionNamed)?;
-    let session = lock(&site.sse.by_id).get(&to.session_id).cloned();
+    let Query(target) = Query::<SseTarget>::try_from_uri(request.uri()).map_err(|_| HttpError::NoSessionNamed)?;
+    let session = lock(&state.sse.by_id).get(&target.session_id).cloned();
     // One that is somebody else's is not there.
-    let session = session.filter(|session| session.identity == guest.identity).ok_or(Refusal::NoSuchSession)?;
-    let exchange = Exchange::default();
+    let session = session.filter(|session| session.identity == client.identity).ok_or(HttpError::NoSuchSession)?;
+    let response_scope = ResponseScope::default();
     // From now on: a message that was taken is answered, also if the server is told to stop meanwhile.
-    exchange.hold(site.under_way());
-    let Received { message, weight, .. } = body::receive(request, &guest.account).await?;
-    exchange.hold(weight);
-    session.take(message, exchange).await
+    response_scope.keep_alive(state.track_request());
+    let RequestBody { message, in_flight_bytes, .. } = body::read(request, &client.account).await?;
+    response_scope.keep_alive(in_flight_bytes);
+    session.enqueue(message, response_scope).await
 }
 
 impl SseSession {
     /// Hands a message to whoever serves the session; what is held for a request stays until its answer is on its way.
-    async fn take(&self, message: RxJsonRpcMessage<RoleServer>, exchange: Exchange) -> Result<(), Refusal> {
+    async fn enqueue(
+        &self,
+        message: RxJsonRpcMessage<RoleServer>,
+        response_scope: ResponseScope,
+    ) -> Result<(), HttpError> {
         // First of all: a client that goes away while it waits for a place has sent nothing.
-        let place = self.inbox.reserve().await.map_err(|_| Refusal::NoSuchSession)?;
+        let place = self.inbox.reserve().await.map_err(|_| HttpError::NoSuchSession)?;
         match &message {
-            JsonRpcMessage::Request(request) => match lock(&self.under_way).entry(request.id.clone()) {
-                Entry::Vacant(entry) => drop(entry.insert(exchange)),
-                Entry::Occupied(_) => return Err(Refusal::IdInUse(Some(request.id.clone()))),
+            JsonRpcMessage::Request(request) => match lock(&self.track_request).entry(request.id.clone()) {
+                Entry::Vacant(entry) => drop(entry.insert(response_scope)),
+                Entry::Occupied(_) => return Err(HttpError::IdInUse(Some(request.id.clone()))),
             },
             JsonRpcMessage::Notification(notification) => {
                 // What is cancelled is never answered.
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    lock(&self.under_way).remove(id);
+                    lock(&self.track_request).remove(id);
                 }
             }
             _ => {}
@@ -199,14 +214,14 @@ impl SseSession {
 }
 
 /// A message that is on its way to the client.
-struct Outgoing {
+struct OutgoingEvent {
     answers: Option<RequestId>,
     event: Event,
 }
 
 struct SseTransport {
     incoming: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
-    outgoing: mpsc::Sender<Outgoing>,
+    outgoing: mpsc::Sender<OutgoingEvent>,
 }
 
 impl Transport<RoleServer> for SseTransport {
@@ -218,12 +233,12 @@ impl Transport<RoleServer> for SseTransport {
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
         let outgoing = self.outgoing.clone();
         async move {
-            let answers = answers(&item);
+            let answers = answered_id(&item);
             // Not before there is a place for it: a text takes as much room as all that it is made of.
             let place = outgoing.reserve().await.map_err(io::Error::other)?;
-            packed::complete_message(&mut item);
+            result_encoding::expand_message(&mut item);
             let event = Event::default().event("message").data(serde_json::to_string(&item)?);
-            place.send(Outgoing { answers, event });
+            place.send(OutgoingEvent { answers, event });
             Ok(())
         }
     }
@@ -251,23 +266,23 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_goes_away_while_its_message_waits_for_a_place_leaves_nothing() {
         let (inbox, mut incoming) = mpsc::channel(1);
-        let identity = crate::http::anonymous(types::AccountId::default(), None, "write".to_owned());
-        let session = SseSession { identity, inbox, under_way: UnderWay::default() };
-        session.take(ping(1), Exchange::default()).await.unwrap();
+        let identity = crate::http::anonymous_identity(types::AccountId::default(), None, "write".to_owned());
+        let session = SseSession { identity, inbox, track_request: InFlightScopes::default() };
+        session.enqueue(ping(1), ResponseScope::default()).await.unwrap();
         let held = Arc::new(());
-        let exchange = Exchange::default();
-        exchange.hold(Arc::clone(&held));
+        let response_scope = ResponseScope::default();
+        response_scope.keep_alive(Arc::clone(&held));
         // The channel is full.
-        assert!(session.take(ping(2), exchange).now_or_never().is_none(), "there is a place");
+        assert!(session.enqueue(ping(2), response_scope).now_or_never().is_none(), "there is a place");
         assert_eq!(Arc::strong_count(&held), 1, "what was held for it stays");
         assert!(incoming.recv().await.is_some());
-        session.take(ping(2), Exchange::default()).await.unwrap();
+        session.enqueue(ping(2), ResponseScope::default()).await.unwrap();
         assert!(incoming.recv().await.is_some());
         // One that was taken is held, and its id is in use. The place of one that is refused is free again.
         for _ in 0..2 {
-            let again = session.take(ping(2), Exchange::default()).now_or_never();
-            assert!(matches!(again, Some(Err(Refusal::IdInUse(Some(_))))), "{again:?}");
+            let again = session.enqueue(ping(2), ResponseScope::default()).now_or_never();
+            assert!(matches!(again, Some(Err(HttpError::IdInUse(Some(_))))), "{again:?}");
         }
-        assert_eq!(lock(&session.under_way).len(), 2);
+        assert_eq!(lock(&session.track_request).len(), 2);
     }
 }

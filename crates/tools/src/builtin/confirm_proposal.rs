@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use types::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
 
-use super::{Anything, answer_schema, proposal_id, schema_of};
+use super::{AnyJson, answer_schema, proposal_id, schema_of};
 use crate::approval_flow::{decide, question, refused};
 use crate::tool::{Annotations, Call, Disposition, Tool, ToolInfo, ToolOutput, ToolResult};
 
@@ -44,7 +44,7 @@ struct ConfirmData {
     status: ProposalStatus,
     /// The data of the write; absent if nothing was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "std::collections::BTreeMap<String, Anything>")]
+    #[schemars(with = "std::collections::BTreeMap<String, AnyJson>")]
     result: Option<Value>,
     /// What happened.
     message: String,

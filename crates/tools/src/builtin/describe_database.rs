@@ -8,7 +8,7 @@ use serde::Deserialize;
 use types::{ErrorCode, Failure};
 
 use super::reading_info;
-use crate::discovery::{DescribeData, Describer};
+use crate::discovery::{DatabaseDescriber, DescribeData};
 use crate::registry::Registry;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
@@ -45,7 +45,7 @@ struct Arguments {
 /// The tool.
 pub(super) struct DescribeDatabase {
     info: ToolInfo,
-    describer: Describer,
+    describer: DatabaseDescriber,
 }
 
 pub(super) fn info() -> ToolInfo {
@@ -53,7 +53,7 @@ pub(super) fn info() -> ToolInfo {
 }
 
 impl DescribeDatabase {
-    pub(super) fn new(describer: Describer) -> Self {
+    pub(super) fn new(describer: DatabaseDescriber) -> Self {
         Self { info: info(), describer }
     }
 

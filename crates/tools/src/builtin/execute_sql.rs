@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::proposals::{NewProposal, Tier};
-use ledger::{Attempt, Gate, RowRetention, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
+use ledger::{Gate, RowRetention, WriteAttempt, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use types::{ErrorCode, Failure, Redaction, ReferencedObjects, Rollback, TOOL_VERSION, TableAccess};
 
 use super::query_database::QueryData;
-use super::{Anything, ExecuteSqlSettings, Services};
+use super::{AnyJson, ExecuteSqlSettings, Services};
 use crate::approval_flow::{ApprovalFlow, refuse_answer};
 use crate::manifest_tools::write::answer;
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
@@ -45,7 +45,7 @@ struct Arguments {
     sql: String,
     /// The values of $1, $2, ... in order: JSON of their types, or text.
     #[serde(default)]
-    #[schemars(with = "Vec<Anything>", length(max = 65_535))]
+    #[schemars(with = "Vec<AnyJson>", length(max = 65_535))]
     params: Vec<Value>,
     #[serde(default)]
     #[schemars(skip)]
@@ -135,7 +135,7 @@ impl Tool for ExecuteSql {
             }
             refuse_answer(&call)?;
             executor.check(&request)?;
-            let attempt = Attempt {
+            let attempt = WriteAttempt {
                 request,
                 tool: NAME.to_owned(),
                 redaction: Redaction::default(),
@@ -150,7 +150,7 @@ impl Tool for ExecuteSql {
 }
 
 /// One statement of the caller's own.
-pub(super) struct SqlExecutor {
+pub(super) struct AdhocSqlExecutor {
     keep: RowRetention,
     tier: Option<Tier>,
 }
@@ -158,7 +158,7 @@ pub(super) struct SqlExecutor {
 /// What it is told to execute, as the record and a proposal keep it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Ordered {
+struct RequestedSql {
     sql: String,
     params: Vec<Value>,
 }
@@ -178,14 +178,14 @@ struct TableData {
     written: bool,
 }
 
-impl SqlExecutor {
+impl AdhocSqlExecutor {
     pub(super) fn new(settings: &ExecuteSqlSettings) -> Self {
         let limits = &settings.limits;
         Self { keep: RowRetention { rows: limits.default_rows as usize, bytes: limits.max_bytes }, tier: settings.tier }
     }
 }
 
-fn ordered(request: &WriteRequest) -> Result<Ordered, Failure> {
+fn ordered(request: &WriteRequest) -> Result<RequestedSql, Failure> {
     serde_json::from_value(Value::Object(request.params.clone()))
         .map_err(|error| Failure::new(ErrorCode::InvalidParams, format!("{NAME}: {error}")))
 }
@@ -196,7 +196,7 @@ fn work(data: &impl Serialize, rows_affected: u64) -> Result<WriteOutput, Failur
     Ok(WriteOutput { data, rows_affected, before: None, after: None, rollback })
 }
 
-impl WriteExecutor for SqlExecutor {
+impl WriteExecutor for AdhocSqlExecutor {
     fn check(&self, request: &WriteRequest) -> Result<(), Failure> {
         let sql = ordered(request)?.sql;
         if sql.contains('\0') || sql.len() > MAX_SQL_BYTES as usize {
@@ -208,8 +208,8 @@ impl WriteExecutor for SqlExecutor {
 
     fn execute<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
-            let Ordered { sql, params } = ordered(request)?;
-            let answered = tx.run_any(&sql, &params, self.keep).await?;
+            let RequestedSql { sql, params } = ordered(request)?;
+            let answered = tx.run_adhoc(&sql, &params, self.keep).await?;
             let result = QueryData::new(answered.result, |_| REST);
             Ok(work(&ExecuteData { command_tag: answered.command_tag, result }, answered.rows_affected)?)
         })
@@ -219,8 +219,8 @@ impl WriteExecutor for SqlExecutor {
     /// would return could also be what nobody wants an agent to read.
     fn preview<'a>(&'a self, tx: &'a mut WriteTx<'_>, request: &'a WriteRequest) -> WriteFuture<'a> {
         Box::pin(async move {
-            let Ordered { sql, params } = ordered(request)?;
-            let foreseen = tx.foresee(&sql, &params).await?;
+            let RequestedSql { sql, params } = ordered(request)?;
+            let foreseen = tx.plan_adhoc(&sql, &params).await?;
             let tables = foreseen.referenced_objects.and_then(|referenced_objects| match referenced_objects {
                 ReferencedObjects::Planned { tables, .. } => Some(tables),
                 ReferencedObjects::Unplanned(_) | ReferencedObjects::Forbidden(_) => None,

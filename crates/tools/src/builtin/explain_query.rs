@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Anything, read_failure, reading_info};
-use crate::discovery::correction::corrected;
+use super::{AnyJson, read_failure, reading_info};
+use crate::discovery::hints::corrected;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "explain_query";
@@ -26,7 +26,7 @@ struct Arguments {
     query: String,
     /// The values of $1, $2, ..., in order: the plan is the one for these values.
     #[serde(default)]
-    #[schemars(with = "Vec<Anything>")]
+    #[schemars(with = "Vec<AnyJson>")]
     params: Vec<Value>,
 }
 
@@ -34,7 +34,7 @@ struct Arguments {
 #[derive(Debug, Serialize, JsonSchema)]
 struct PlanData {
     /// The root of the plan, with "Node Type", "Startup Cost", "Total Cost", "Plan Rows", "Plans" and more.
-    #[schemars(with = "Anything")]
+    #[schemars(with = "AnyJson")]
     plan: Value,
 }
 

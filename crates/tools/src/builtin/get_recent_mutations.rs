@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use ledger::{RecordFilter, Records, Status};
+use ledger::{RecordStatus, Records};
 use manifest::Access;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ impl JsonSchema for StatusName {
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": "string", "enum": Status::ALL.map(Status::as_str)})
+        schemars::json_schema!({"type": "string", "enum": RecordStatus::ALL.map(RecordStatus::as_str)})
     }
 }
 
@@ -81,11 +81,11 @@ impl Tool for GetRecentMutations {
     fn call(&self, call: Call) -> Pin<Box<dyn Future<Output = ToolResult> + Send + '_>> {
         Box::pin(async move {
             let arguments: Arguments = super::arguments(NAME, call.arguments)?;
-            let status = Status::ALL.into_iter().find(|status| Some(status.as_str()) == arguments.status.as_deref());
-            let filter = RecordFilter { limit: arguments.limit, tool_name: arguments.tool_name, status };
+            let status =
+                RecordStatus::ALL.into_iter().find(|status| Some(status.as_str()) == arguments.status.as_deref());
             let mutations = self
                 .records
-                .recent(&call.principal.account_id, &filter)
+                .recent(&call.principal.account_id, arguments.limit, arguments.tool_name, status)
                 .await
                 .map_err(|error| ledger_failure(&error))?;
             ToolOutput::read(&MutationsData { count: mutations.len(), mutations })

@@ -23,7 +23,7 @@ use ledger::plans::Plans;
 use ledger::proposals::{Proposals, Tier};
 use ledger::read::{ReadError, ReadLimits, Reader, TruncatedBy};
 use ledger::{DuplicateExecutor, ExecutorRegistry, Gate, LedgerGauges, Records};
-use manifest::{Access, Catalog};
+use manifest::{Access, ToolCatalog};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
@@ -32,7 +32,7 @@ use serde_json::{Map, Value};
 use types::{ErrorCode, Failure, ProposalId, TOOL_VERSION};
 
 use self::undo_tiers::UndoTiers;
-use crate::discovery::Describer;
+use crate::discovery::DatabaseDescriber;
 use crate::metrics::Metrics;
 use crate::tool::{Annotations, Tool, ToolInfo};
 
@@ -71,14 +71,14 @@ pub struct ExecuteSqlSettings {
 /// Makes the executors of built-in tools available.
 pub(crate) fn register(
     backends: &Services,
-    catalog: &Catalog,
+    catalog: &ToolCatalog,
     executors: &mut ExecutorRegistry,
 ) -> Result<(), DuplicateExecutor> {
     let tiers = UndoTiers::new(backends, catalog);
     executors.register(undo_mutation::NAME, Arc::new(undo_mutation::UndoExecutor::new(tiers.clone())))?;
     executors.register(undo_run::NAME, Arc::new(undo_run::PlanExecutor::new(tiers)))?;
     match &backends.execute_sql {
-        Some(settings) => executors.register(execute_sql::NAME, Arc::new(execute_sql::SqlExecutor::new(settings))),
+        Some(settings) => executors.register(execute_sql::NAME, Arc::new(execute_sql::AdhocSqlExecutor::new(settings))),
         None => Ok(()),
     }
 }
@@ -89,13 +89,13 @@ pub(crate) fn register(
 /// The name of a tool whose argument schema cannot be used, and why.
 pub(crate) fn all(
     backends: &Services,
-    catalog: &Catalog,
+    catalog: &ToolCatalog,
     executors: &ExecutorRegistry,
 ) -> Result<Vec<Box<dyn Tool>>, (String, String)> {
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if let Some(reader) = &backends.reader {
         tools.push(Box::new(query_database::QueryDatabase::new(reader.clone())));
-        let describer = Describer::new(reader.clone(), catalog);
+        let describer = DatabaseDescriber::new(reader.clone(), catalog);
         tools.push(Box::new(describe_database::DescribeDatabase::new(describer)));
         tools.push(Box::new(explain_query::ExplainQuery::new(reader.clone())));
     }
@@ -234,11 +234,11 @@ fn simplify(schema: &mut Map<String, Value>) {
 }
 
 /// A place where every JSON value fits. `{}` and not `true`: clients refuse boolean schemas.
-pub(crate) struct Anything;
+pub(crate) struct AnyJson;
 
-impl JsonSchema for Anything {
+impl JsonSchema for AnyJson {
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Anything".into()
+        "AnyJson".into()
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::{ExecutorRegistry, Gate, WriteExecutor, WriteRequest};
-use manifest::{Access, Catalog};
+use manifest::{Access, ToolCatalog};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -14,7 +14,7 @@ use types::{ErrorCode, Failure, Redaction, Rollback, UNDO_TOOL};
 use super::undo_mutation::UndoMutation;
 use super::undo_run::{self, UndoRun};
 use super::undo_tiers::UndoTiers;
-use super::{Anything, Services, execute_sql, reading_info};
+use super::{AnyJson, Services, execute_sql, reading_info};
 use crate::Registry;
 use crate::arguments::{ArgumentValidator, redaction};
 use crate::manifest_tools::write::ManifestWrite;
@@ -42,7 +42,7 @@ struct Arguments {
     tool: String,
     /// The arguments for that tool, as it would take them itself.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, Anything>")]
+    #[schemars(with = "BTreeMap<String, AnyJson>")]
     params: Map<String, Value>,
 }
 
@@ -52,24 +52,24 @@ struct PreviewData {
     /// The write tool.
     tool: String,
     /// Every parameter that the write would have, also those that the server fills in.
-    #[schemars(with = "BTreeMap<String, Anything>")]
+    #[schemars(with = "BTreeMap<String, AnyJson>")]
     params: Map<String, Value>,
     /// What the write's data would be.
-    #[schemars(with = "BTreeMap<String, Anything>")]
+    #[schemars(with = "BTreeMap<String, AnyJson>")]
     result: Value,
     /// The rows before the write, or null if the tool does not look at them.
-    #[schemars(with = "Anything")]
+    #[schemars(with = "AnyJson")]
     before: Option<Value>,
     /// The same rows after it, those that would be gone left out; or null.
-    #[schemars(with = "Anything")]
+    #[schemars(with = "AnyJson")]
     after: Option<Value>,
     /// Every row of tracked tables that the write would change, by table and key; null if there is none.
-    #[schemars(with = "Anything")]
+    #[schemars(with = "AnyJson")]
     effects: Option<Value>,
     /// How many rows the write would touch.
     rows_affected: u64,
     /// How the write could be undone.
-    #[schemars(with = "BTreeMap<String, Anything>")]
+    #[schemars(with = "BTreeMap<String, AnyJson>")]
     rollback: Value,
     /// What a person should look at before this is written, such as words that mix scripts.
     warnings: Vec<String>,
@@ -82,17 +82,17 @@ pub(super) struct PreviewMutation {
     info: ToolInfo,
     gate: Gate,
     /// Every write tool; which of them a caller may preview, its profile says.
-    targets: BTreeMap<String, (Target, ArgumentValidator)>,
+    targets: BTreeMap<String, (PreviewedWrite, ArgumentValidator)>,
 }
 
 /// A tool that can be previewed.
-enum Target {
+enum PreviewedWrite {
     Manifest(ManifestWrite),
     Undo(UndoMutation),
     UndoRun(UndoRun),
 }
 
-impl Target {
+impl PreviewedWrite {
     /// What these arguments ask for, with what of it must not be shown and the warnings about it.
     async fn request(
         &self,
@@ -133,22 +133,22 @@ impl PreviewMutation {
     /// The name of a tool whose argument schema cannot be used, and why.
     pub(super) fn new(
         backends: &Services,
-        catalog: &Catalog,
+        catalog: &ToolCatalog,
         executors: &ExecutorRegistry,
         tiers: &UndoTiers,
     ) -> Result<Self, (String, String)> {
         let mut targets = BTreeMap::new();
         let written = catalog.tools.iter().filter(|spec| spec.access.writes()).filter_map(|spec| {
             let tool = ManifestWrite::new(Arc::clone(spec), Arc::clone(executors.get(&spec.name)?), backends);
-            Some((tool.info().clone(), Target::Manifest(tool)))
+            Some((tool.info().clone(), PreviewedWrite::Manifest(tool)))
         });
         let undo = executors.get(UNDO_TOOL).map(|executor| {
             let tool = UndoMutation::new(backends, tiers.clone(), Arc::clone(executor));
-            (tool.info().clone(), Target::Undo(tool))
+            (tool.info().clone(), PreviewedWrite::Undo(tool))
         });
         let undo_run = executors.get(undo_run::NAME).map(|executor| {
             let tool = UndoRun::new(backends, tiers.clone(), Arc::clone(executor));
-            (tool.info().clone(), Target::UndoRun(tool))
+            (tool.info().clone(), PreviewedWrite::UndoRun(tool))
         });
         for (info, target) in written.chain(undo).chain(undo_run) {
             let checker =
@@ -165,7 +165,7 @@ impl PreviewMutation {
     }
 
     /// The tool of this name, if it is one of the caller's.
-    fn target(&self, name: &str, callers: &Registry) -> Result<&(Target, ArgumentValidator), Failure> {
+    fn target(&self, name: &str, callers: &Registry) -> Result<&(PreviewedWrite, ArgumentValidator), Failure> {
         let is_callers = |name: &str| callers.info(name).is_some();
         if name == execute_sql::NAME && is_callers(name) {
             return Err(Failure::new(ErrorCode::InvalidParams, UNTRIED).hint(UNTRIED_HINT));

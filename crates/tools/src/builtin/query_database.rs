@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Anything, Truncation, read_failure, reading_info};
-use crate::discovery::correction::corrected;
+use super::{AnyJson, Truncation, read_failure, reading_info};
+use crate::discovery::hints::corrected;
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "query_database";
@@ -27,7 +27,7 @@ struct Arguments {
     query: String,
     /// The values of $1, $2, ... in order: JSON of their types, or text.
     #[serde(default)]
-    #[schemars(with = "Vec<Anything>")]
+    #[schemars(with = "Vec<AnyJson>")]
     params: Vec<Value>,
     /// The most rows to return.
     #[serde(default)]
@@ -62,7 +62,7 @@ pub(super) struct QueryData {
     /// The result columns, in order.
     columns: Vec<ColumnData>,
     /// The rows: objects by column name, or arrays in column order.
-    #[schemars(with = "Vec<Anything>")]
+    #[schemars(with = "Vec<AnyJson>")]
     rows: Vec<Box<RawValue>>,
     /// How many rows there are in `rows`.
     row_count: usize,

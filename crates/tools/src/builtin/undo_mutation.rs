@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::proposals::NewProposal;
-use ledger::{Attempt, Gate, Records, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
+use ledger::{Gate, Records, WriteAttempt, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use manifest::{Access, Tier};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use types::{CorrelationId, ErrorCode, Failure, Redaction, Rollback, TOOL_VERSION
 use super::Services;
 use super::undo_tiers::UndoTiers;
 use crate::approval_flow::{ApprovalFlow, refuse_answer};
-use crate::manifest_tools::executor::agreement;
+use crate::manifest_tools::executor::proposal_tier;
 use crate::manifest_tools::write::answer;
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 
@@ -111,14 +111,15 @@ impl Tool for UndoMutation {
             let tier = self.tier(&call, write).await?;
             let (tool, executor) = (NAME.to_owned(), Arc::clone(&self.executor));
             let idempotency_key = Some(format!("undo:{write}"));
-            if let Some(tier) = agreement(tier) {
+            if let Some(tier) = proposal_tier(tier) {
                 let tool_version = TOOL_VERSION.to_owned();
                 let draft = NewProposal { request, tool, tool_version, tier, idempotency_key, executor };
                 return self.proposing.call(&call, draft, Vec::new()).await;
             }
             refuse_answer(&call)?;
             let (redaction, deadline) = (Redaction::default(), call.deadline);
-            let attempt = Attempt { request, tool, redaction, idempotency_key, deadline, executor, confirmed: None };
+            let attempt =
+                WriteAttempt { request, tool, redaction, idempotency_key, deadline, executor, confirmed: None };
             answer(NAME, self.gate.perform(attempt).await)
         })
     }
@@ -168,7 +169,7 @@ impl WriteExecutor for UndoExecutor {
     }
 
     /// The tier of a proposal is that of the write that it undoes, and the definition has all of them.
-    fn agrees_with(&self, _: ledger::proposals::Tier) -> bool {
+    fn supports_tier(&self, _: ledger::proposals::Tier) -> bool {
         true
     }
 }

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ledger::plans::{Part, Plan, PlanMode, Plans, Selection, digest_of};
+use ledger::plans::{Plan, PlanMode, PlanPart, Plans, Selection, digest_of};
 use ledger::{Gate, Records, WriteExecutor, WriteRequest};
 use manifest::Access;
 use schemars::JsonSchema;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use types::{ErrorCode, Failure};
 
 use super::undo_tiers::UndoTiers;
-use super::{Anything, Services, ledger_failure, reading_info};
+use super::{AnyJson, Services, ledger_failure, reading_info};
 use crate::tool::{Call, Tool, ToolInfo, ToolOutput, ToolResult};
 
 pub(super) const NAME: &str = "undo_plan";
@@ -110,7 +110,7 @@ struct PlanData {
     /// How many rows would be put back.
     row_count: u64,
     /// The writes of the time that would be taken back, in the order of their commits; at most 100.
-    #[schemars(with = "Vec<Anything>")]
+    #[schemars(with = "Vec<AnyJson>")]
     writes: Vec<Value>,
     /// Later writes that would be taken back as well; at most 100.
     added: Vec<Value>,
@@ -168,7 +168,7 @@ impl UndoPlan {
             self.tiers.strictest(call, &self.records, NAME, &writes).await?;
         }
         let mut stored = None;
-        let part = Part::of(&writes, &plan.report);
+        let part = PlanPart::of(&writes, &plan.report);
         if plan.is_ready() && self.try_undo(call, &part, &mut plan).await? {
             let who = call.principal.actor.as_deref().unwrap_or(account.as_str());
             let kept = self.plans.store(Some(account), &plan, vec![part], who, call.deadline).await;
@@ -179,7 +179,7 @@ impl UndoPlan {
     }
 
     /// Tries the plan in a transaction that is rolled back: whether nothing was in the way.
-    async fn try_undo(&self, call: &Call, part: &Part, plan: &mut Plan) -> Result<bool, Failure> {
+    async fn try_undo(&self, call: &Call, part: &PlanPart, plan: &mut Plan) -> Result<bool, Failure> {
         let digest = digest_of(std::slice::from_ref(part));
         let writes = part.writes.clone();
         let params = Map::from_iter([("digest".to_owned(), digest.into()), ("writes".to_owned(), writes.into())]);

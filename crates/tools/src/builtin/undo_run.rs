@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ledger::plans::Plans;
 use ledger::proposals::NewProposal;
-use ledger::{Attempt, Gate, Records, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
+use ledger::{Gate, Records, WriteAttempt, WriteExecutor, WriteFuture, WriteOutput, WriteRequest, WriteTx};
 use manifest::{Access, Tier};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use types::{CorrelationId, ErrorCode, Failure, IdPrefix, Redaction, Rollback, TO
 use super::undo_tiers::UndoTiers;
 use super::{Services, ledger_failure, undo_plan};
 use crate::approval_flow::{ApprovalFlow, refuse_answer};
-use crate::manifest_tools::executor::agreement;
+use crate::manifest_tools::executor::proposal_tier;
 use crate::manifest_tools::write::answer;
 use crate::tool::{Annotations, Call, Tool, ToolInfo, ToolResult};
 
@@ -141,14 +141,15 @@ impl Tool for UndoRun {
             let Planned { request, digest, tier } = self.planned(arguments, &call).await?;
             let (tool, executor) = (NAME.to_owned(), Arc::clone(&self.executor));
             let idempotency_key = Some(format!("undo:{digest}"));
-            if let Some(tier) = agreement(tier) {
+            if let Some(tier) = proposal_tier(tier) {
                 let tool_version = TOOL_VERSION.to_owned();
                 let draft = NewProposal { request, tool, tool_version, tier, idempotency_key, executor };
                 return self.proposing.call(&call, draft, Vec::new()).await;
             }
             refuse_answer(&call)?;
             let (redaction, deadline) = (Redaction::default(), call.deadline);
-            let attempt = Attempt { request, tool, redaction, idempotency_key, deadline, executor, confirmed: None };
+            let attempt =
+                WriteAttempt { request, tool, redaction, idempotency_key, deadline, executor, confirmed: None };
             answer(NAME, self.gate.perform(attempt).await)
         })
     }
@@ -199,7 +200,7 @@ impl WriteExecutor for PlanExecutor {
     }
 
     /// The tier of a proposal is that of the writes that it undoes, and the definition has all of them.
-    fn agrees_with(&self, _: ledger::proposals::Tier) -> bool {
+    fn supports_tier(&self, _: ledger::proposals::Tier) -> bool {
         true
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ledger::{Records, Status, Undoable};
-use manifest::{Catalog, Tier};
+use ledger::{RecordStatus, Records, Undoable};
+use manifest::{Tier, ToolCatalog};
 use serde_json::{Value, json};
 use types::{CorrelationId, ErrorCode, Failure};
 
@@ -16,7 +16,7 @@ use crate::tool::Call;
 pub(super) struct UndoTiers(Arc<BTreeMap<String, Tier>>);
 
 impl UndoTiers {
-    pub(super) fn new(backends: &Services, catalog: &Catalog) -> Self {
+    pub(super) fn new(backends: &Services, catalog: &ToolCatalog) -> Self {
         let declared = catalog.tools.iter().filter(|spec| spec.access.writes());
         let declared = declared.map(|spec| (spec.name.clone(), spec.undo_tier));
         let any_statement = backends.execute_sql.as_ref();
@@ -58,14 +58,14 @@ impl UndoTiers {
     }
 }
 
-fn refuse_without_effect(undo_tool: &str, named: &dyn Fn() -> String, status: Status) -> Result<(), Failure> {
+fn refuse_without_effect(undo_tool: &str, named: &dyn Fn() -> String, status: RecordStatus) -> Result<(), Failure> {
     let (why, hint) = match status {
-        Status::Success => return Ok(()),
-        Status::Pending => {
+        RecordStatus::Success => return Ok(()),
+        RecordStatus::Pending => {
             ("is still running", "Look at it with get_mutation_detail, and undo it once it has succeeded.")
         }
-        Status::Failure => ("has failed and changed nothing", "There is nothing to undo."),
-        Status::Duplicate => (
+        RecordStatus::Failure => ("has failed and changed nothing", "There is nothing to undo."),
+        RecordStatus::Duplicate => (
             "was answered from an earlier write and changed nothing itself",
             "Undo the write that answered it: get_mutation_detail names it as duplicate_of.",
         ),

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use ledger::read::{ReadError, Reader};
-use manifest::Catalog;
+use manifest::ToolCatalog;
 use types::{ErrorCode, Failure};
 
-use super::data::{DescribeData, TableData};
-use super::fit::{fit, fit_one, fitting};
-use super::guide::Guide;
+use super::annotations::CatalogAnnotations;
 use super::nearest;
+use super::responses::{DescribeData, TableData};
 use super::suggestion::{listed, nearest_tables};
+use super::truncate::{fit, fit_one, fitting};
 use crate::builtin::read_failure;
 use crate::registry::Registry;
 
@@ -25,14 +25,14 @@ const MAX_FOUND: usize = 50;
 
 /// Reads what there is and adds what the manifests say of it.
 #[derive(Debug, Clone)]
-pub(crate) struct Describer {
+pub(crate) struct DatabaseDescriber {
     reader: Reader,
-    guide: Arc<Guide>,
+    annotations: Arc<CatalogAnnotations>,
 }
 
-impl Describer {
-    pub(crate) fn new(reader: Reader, catalog: &Catalog) -> Self {
-        Self { reader, guide: Arc::new(Guide::new(catalog)) }
+impl DatabaseDescriber {
+    pub(crate) fn new(reader: Reader, catalog: &ToolCatalog) -> Self {
+        Self { reader, annotations: Arc::new(CatalogAnnotations::new(catalog)) }
     }
 
     pub(crate) fn reader(&self) -> &Reader {
@@ -41,14 +41,14 @@ impl Describer {
 
     /// What the manifests say, in words that change when they do.
     pub(crate) fn words(&self) -> Vec<String> {
-        self.guide.words()
+        self.annotations.words()
     }
 
     /// The schemas, or one of them, with as much of their tables as fits.
     pub(crate) async fn overview(&self, schema: Option<&str>) -> Result<DescribeData, Failure> {
         let schemas = super::overview(&self.reader, schema).await;
         let mut schemas = schemas.map_err(|error| self.failure(error))?;
-        self.guide.annotate_schemas(&mut schemas);
+        self.annotations.annotate_schemas(&mut schemas);
         let (schemas, truncated) = match schema {
             None => fit(schemas, MAX_OVERVIEW_BYTES),
             Some(name) => {
@@ -62,9 +62,9 @@ impl Describer {
 
     /// Tables and columns with this word in their name, comment or note.
     pub(crate) async fn search(&self, schema: Option<&str>, word: &str) -> Result<DescribeData, Failure> {
-        let found = super::search(&self.reader, schema, word, MAX_FOUND, &self.guide).await;
+        let found = super::search(&self.reader, schema, word, MAX_FOUND, &self.annotations).await;
         let mut found = found.map_err(|error| self.failure(error))?;
-        found.iter_mut().for_each(|found| self.guide.annotate_found(found));
+        found.iter_mut().for_each(|found| self.annotations.annotate_found(found));
         let truncated = found.as_ref().is_some_and(|found| found.truncated);
         Ok(DescribeData { found, truncated, ..DescribeData::default() })
     }
@@ -100,7 +100,7 @@ impl Describer {
     }
 
     async fn one_table(&self, schema: Option<&str>, table: &str, tools: &Registry) -> Result<TableData, Failure> {
-        let found = super::tables(&self.reader, schema, table, &self.guide).await;
+        let found = super::tables(&self.reader, schema, table, &self.annotations).await;
         let found = found.map_err(|error| self.failure(error))?;
         let schemas: Vec<String> = found.iter().map(|it| it.schema.clone()).collect();
         let mut found = found.into_iter();
@@ -111,7 +111,7 @@ impl Describer {
             let hint = format!("Give one of these as schema: {}.", schemas.join(", "));
             return Err(Failure::new(ErrorCode::InvalidParams, message).hint(hint));
         }
-        self.guide.annotate_table(&mut first, tools);
+        self.annotations.annotate_table(&mut first, tools);
         Ok(first)
     }
 

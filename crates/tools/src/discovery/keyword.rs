@@ -3,7 +3,7 @@
 use ledger::read::{ReadError, Reader};
 use types::Failure;
 
-use super::place::{Place, is_name_letter, name_at, word_before};
+use super::error_position::{IdentifierAt, is_name_letter, name_at, word_before};
 use super::suggestion::{listed, tables_of};
 use super::{ColumnName, Keyword, TableName, column_names, keywords};
 
@@ -20,7 +20,7 @@ pub(super) async fn misspelt_or_quoted(
     let word = name_at(query, position).parts.into_iter().next().unwrap_or_default();
     let before = word_before(query, position);
     let keywords = keywords(reader).await?;
-    let tables = tables_of(reader, query, &Place::default()).await?;
+    let tables = tables_of(reader, query, &IdentifierAt::default()).await?;
     let columns = column_names(reader, &tables).await?;
     let is_keyword = keywords.iter().any(|it| it.word == word);
     if is_keyword && let Some(hint) = to_be_quoted(&word, &tables, &columns) {

@@ -1,23 +1,23 @@
 //! What there is in the database, as far as the reader's login may read it: for agents who do not know the schema, and
 //! for hints when they guessed a name wrong.
 //!
-//! `describer` answers `describe_database` and the resources: `data` is the answer, `fit` keeps it small, `guide` adds what
+//! `describer` answers `describe_database` and the resources: `data` is the answer, `fit` keeps it small, `annotations` adds what
 //! the manifests say. `correction` makes the hints, by `form`, `suggestion` and `keyword`, with `nearest` and `place`.
 //!
 //! Every question is a constant (the `.sql` files, put together below) and goes through the read path with its
 //! parameters bound, within the same bounds as an agent's own query. Comments and names are data of others: they are
 //! answered, never acted upon.
 
-pub(crate) mod correction;
-mod data;
+mod annotations;
 mod describer;
-mod fit;
+mod error_position;
 mod form;
-mod guide;
+pub(crate) mod hints;
 mod keyword;
 mod nearest;
-mod place;
+mod responses;
 mod suggestion;
+mod truncate;
 
 use std::collections::HashSet;
 
@@ -26,11 +26,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-pub(crate) use data::DescribeData;
-use data::{FoundData, SchemaData, TableData};
-pub(crate) use describer::Describer;
-use guide::Guide;
+use annotations::CatalogAnnotations;
+pub(crate) use describer::DatabaseDescriber;
 use nearest::nearest;
+pub(crate) use responses::DescribeData;
+use responses::{SchemaData, SearchResult, TableData};
 
 const OVERVIEW: &str = concat!(
     include_str!("readable.sql"),
@@ -74,10 +74,10 @@ async fn tables(
     reader: &Reader,
     schema: Option<&str>,
     table: &str,
-    guide: &Guide,
+    annotations: &CatalogAnnotations,
 ) -> Result<Vec<TableData>, ReadError> {
     let (schemas, names): (Vec<&str>, Vec<&str>) =
-        guide.touched().into_iter().map(|(schema, name)| (schema.as_str(), name.as_str())).unzip();
+        annotations.touched().into_iter().map(|(schema, name)| (schema.as_str(), name.as_str())).unzip();
     ask(reader, TABLE, &[json!(schema), json!(table), json!(schemas), json!(names)]).await
 }
 
@@ -87,9 +87,9 @@ async fn search(
     schema: Option<&str>,
     word: &str,
     max: usize,
-    guide: &Guide,
-) -> Result<Option<FoundData>, ReadError> {
-    let noted = guide.noted(word);
+    annotations: &CatalogAnnotations,
+) -> Result<Option<SearchResult>, ReadError> {
+    let noted = annotations.noted(word);
     let schemas: Vec<&str> = noted.iter().map(|(schema, _, _)| *schema).collect();
     let tables: Vec<&str> = noted.iter().map(|(_, table, _)| *table).collect();
     let columns: Vec<Option<&str>> = noted.iter().map(|(_, _, column)| *column).collect();
@@ -100,7 +100,7 @@ async fn search(
 
 /// A schema, or a table in it, in the order of a listing: all schemas, then all tables.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct CatalogEntry {
     pub(crate) schema: String,
     pub(crate) table: Option<String>,
     /// `schema`, or as in a description of the table.
@@ -112,7 +112,7 @@ pub(crate) async fn listing(
     reader: &Reader,
     behind: Option<(&str, Option<&str>)>,
     max: usize,
-) -> Result<Vec<Entry>, ReadError> {
+) -> Result<Vec<CatalogEntry>, ReadError> {
     let (place, schema, table) = match behind {
         None => (-1, "", ""),
         Some((schema, None)) => (0, schema, ""),
@@ -122,7 +122,7 @@ pub(crate) async fn listing(
 }
 
 #[derive(Debug, Deserialize)]
-struct Named {
+struct FoundNames {
     name: String,
 }
 
@@ -130,7 +130,7 @@ struct Named {
 pub(crate) async fn schemas_like(reader: &Reader, part: &str, max: usize) -> Result<Vec<String>, ReadError> {
     let pattern = like_pattern(part);
     let params = [json!(pattern), json!(pattern.trim_start_matches('%')), json!(max)];
-    let found: Vec<Named> = ask(reader, SCHEMA_COMPLETION, &params).await?;
+    let found: Vec<FoundNames> = ask(reader, SCHEMA_COMPLETION, &params).await?;
     Ok(found.into_iter().map(|it| it.name).collect())
 }
 
@@ -143,7 +143,7 @@ pub(crate) async fn tables_like(
 ) -> Result<Vec<String>, ReadError> {
     let pattern = like_pattern(part);
     let params = [json!(pattern), json!(pattern.trim_start_matches('%')), json!(max), json!(schema)];
-    let found: Vec<Named> = ask(reader, TABLE_COMPLETION, &params).await?;
+    let found: Vec<FoundNames> = ask(reader, TABLE_COMPLETION, &params).await?;
     Ok(found.into_iter().map(|it| it.name).collect())
 }
 

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use ledger::read::{ReadError, Reader};
 use types::{ErrorCode, Failure};
 
+use super::error_position::{IdentifierAt, name_at, quoted_in, words};
 use super::keyword::misspelt_or_quoted;
-use super::place::{Place, name_at, quoted_in, words};
 use super::{
     ColumnName, TableName, column_names, enum_labels, function_names, mentioned_tables, nearest, table_names,
     type_names,
@@ -75,7 +75,11 @@ pub(super) fn nearest_tables<'a>(schema: Option<&str>, table: &str, existing: &'
 
 /// The tables that a query is about, which PostgreSQL does not say: words that are names of tables are guess enough. The
 /// name at `except` is none of them: it is what does not exist.
-pub(super) async fn tables_of(reader: &Reader, query: &str, except: &Place) -> Result<Vec<TableName>, ReadError> {
+pub(super) async fn tables_of(
+    reader: &Reader,
+    query: &str,
+    except: &IdentifierAt,
+) -> Result<Vec<TableName>, ReadError> {
     let words: HashSet<String> = words(query, except).take(MAX_WORDS).collect();
     mentioned_tables(reader, &words).await
 }
@@ -84,7 +88,7 @@ async fn unknown_column(
     reader: &Reader,
     query: &str,
     column: &str,
-    place: &Place,
+    place: &IdentifierAt,
 ) -> Result<Option<String>, ReadError> {
     let tables = tables_of(reader, query, place).await?;
     let columns = column_names(reader, &tables).await?;
@@ -93,7 +97,7 @@ async fn unknown_column(
 
 /// A column that one side of JOIN .. USING does not have; the other side may.
 async fn column_to_join(reader: &Reader, query: &str, column: &str) -> Result<Option<String>, ReadError> {
-    let tables = tables_of(reader, query, &Place::default()).await?;
+    let tables = tables_of(reader, query, &IdentifierAt::default()).await?;
     let columns = column_names(reader, &tables).await?;
     let with_it: HashSet<String> = columns.iter().filter(|it| it.name == column).map(|it| it.table.clone()).collect();
     let others: Vec<ColumnName> = columns.into_iter().filter(|it| !with_it.contains(&it.table)).collect();
@@ -116,7 +120,7 @@ fn nearest_columns(column: &str, columns: &[ColumnName]) -> Option<String> {
 }
 
 async fn ambiguous_column(reader: &Reader, query: &str, column: &str) -> Result<Option<String>, ReadError> {
-    let tables = tables_of(reader, query, &Place::default()).await?;
+    let tables = tables_of(reader, query, &IdentifierAt::default()).await?;
     let columns = column_names(reader, &tables).await?;
     let having = columns.iter().filter(|it| it.name == column).map(|it| it.table.clone());
     let having = listed("It is in", having);
@@ -152,7 +156,7 @@ async fn unknown_label(reader: &Reader, failure: &Failure) -> Result<Option<Stri
 
 /// The columns that may be read of tables of which not all may: of the one that the message names, if it names one.
 async fn readable_columns(reader: &Reader, query: &str, failure: &Failure) -> Result<Option<String>, ReadError> {
-    let mut tables = tables_of(reader, query, &Place::default()).await?;
+    let mut tables = tables_of(reader, query, &IdentifierAt::default()).await?;
     tables.retain(|table| table.partly && failure.message.contains(&table.name));
     let columns = column_names(reader, &tables).await?;
     let of_tables = columns.chunk_by(|one, next| one.table == next.table);

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use types::{ErrorCode, Failure};
 
-use crate::row_images::Images;
+use crate::row_images::RowImages;
 use crate::schema_drift;
 
 /// Carries out one tool, whoever calls it with what.
@@ -72,14 +72,14 @@ impl ManifestExecutor {
         tx: &mut WriteTx<'_>,
         request: &WriteRequest,
         run: Run,
-    ) -> Result<(Done, Images), ExecutorError> {
+    ) -> Result<(Done, RowImages), ExecutorError> {
         let encoded = self.encode(&request.params)?;
         match &self.native {
             None => {
                 let mut answers = self.run_statements(tx, &encoded).await?;
                 let before = self.spec.before.as_ref().map(|_| answers.remove(0).rows);
                 let after = self.spec.after.as_ref().and_then(|_| answers.pop()).map(|answer| answer.rows);
-                Ok((self.done(answers)?, Images { before, after }))
+                Ok((self.done(answers)?, RowImages { before, after }))
             }
             Some(native) => {
                 let before = capture(tx, self.spec.before.as_ref(), &encoded).await?;
@@ -93,7 +93,7 @@ impl ManifestExecutor {
                 let WriteOutput { data, rows_affected, .. } = working.await?;
                 tx.run(&[SETTLE]).await?;
                 let after = capture(tx, self.spec.after.as_ref(), &encoded).await?;
-                Ok((Done { data, rows: Vec::new(), rows_affected }, Images { before, after }))
+                Ok((Done { data, rows: Vec::new(), rows_affected }, RowImages { before, after }))
             }
         }
     }
@@ -105,7 +105,7 @@ impl ManifestExecutor {
         encoded: &[Option<String>],
     ) -> Result<Vec<Rows>, ExecutorError> {
         let spec = &self.spec;
-        let statements: Vec<&manifest::Statement> =
+        let statements: Vec<&manifest::StatementSpec> =
             spec.before.iter().chain(&spec.statements).chain(&spec.after).collect();
         let settled = spec.after.as_ref().map(|_| statements.len() - 1);
         let mut steps: Vec<ledger::Statement<'_>> =
@@ -145,7 +145,7 @@ impl ManifestExecutor {
         Ok(Done { data, rows, rows_affected })
     }
 
-    fn work(&self, request: &WriteRequest, done: Done, images: Images) -> Result<WriteOutput, Failure> {
+    fn work(&self, request: &WriteRequest, done: Done, images: RowImages) -> Result<WriteOutput, Failure> {
         let captured = images.before.as_deref().unwrap_or_default();
         let mut rollback = manifest::rollback(&self.spec, &request.params, &done.rows, captured);
         rollback.checked = rollback.undo_tool.as_ref().map(|_| self.is_recorded);
@@ -155,7 +155,7 @@ impl ManifestExecutor {
 }
 
 /// Who has to agree to a tool of this tier.
-pub(crate) const fn agreement(tier: Tier) -> Option<ledger::proposals::Tier> {
+pub(crate) const fn proposal_tier(tier: Tier) -> Option<ledger::proposals::Tier> {
     match tier {
         Tier::Auto => None,
         Tier::Confirm => Some(ledger::proposals::Tier::Confirm),
@@ -167,12 +167,12 @@ pub(crate) const fn agreement(tier: Tier) -> Option<ledger::proposals::Tier> {
 const SETTLE: ledger::Statement<'_> =
     ledger::Statement { sql: "set constraints all immediate", params: &[], param_types: &[] };
 
-fn step<'s>(statement: &'s manifest::Statement, encoded: &'s [Option<String>]) -> ledger::Statement<'s> {
+fn step<'s>(statement: &'s manifest::StatementSpec, encoded: &'s [Option<String>]) -> ledger::Statement<'s> {
     ledger::Statement { sql: &statement.sql, params: encoded, param_types: &statement.param_types }
 }
 
 /// What statements return must be what they promised.
-fn check_shapes(statements: &[&manifest::Statement], answers: &[Rows]) -> Result<(), Failure> {
+fn check_shapes(statements: &[&manifest::StatementSpec], answers: &[Rows]) -> Result<(), Failure> {
     for (statement, answer) in statements.iter().zip(answers) {
         schema_drift::check(&statement.shape, &answer.columns)?;
     }
@@ -182,7 +182,7 @@ fn check_shapes(statements: &[&manifest::Statement], answers: &[Rows]) -> Result
 /// The rows that an image captures; `None` if the tool captures none.
 async fn capture(
     tx: &mut WriteTx<'_>,
-    query: Option<&manifest::Statement>,
+    query: Option<&manifest::StatementSpec>,
     encoded: &[Option<String>],
 ) -> Result<Option<Vec<Map<String, Value>>>, ExecutorError> {
     let Some(query) = query else { return Ok(None) };
@@ -235,12 +235,12 @@ impl WriteExecutor for ManifestExecutor {
     }
 
     fn tier(&self) -> Option<ledger::proposals::Tier> {
-        agreement(self.spec.tier)
+        proposal_tier(self.spec.tier)
     }
 
     fn definition(&self) -> String {
         let spec = &self.spec;
-        let texts = |statements: &mut dyn Iterator<Item = &manifest::Statement>| -> Vec<Value> {
+        let texts = |statements: &mut dyn Iterator<Item = &manifest::StatementSpec>| -> Vec<Value> {
             statements.map(|statement| json!([statement.sql, statement.param_types])).collect()
         };
         let native = self.native.as_ref().map(|native| native.definition());

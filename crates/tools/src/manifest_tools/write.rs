@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ledger::proposals::{NewProposal, Tier};
-use ledger::{Attempt, Gate, WriteError, WriteExecutor, WriteOutcome, WriteRequest};
-use manifest::{ToolSpec, Undo};
+use ledger::{Gate, WriteAttempt, WriteError, WriteExecutor, WriteOutcome, WriteRequest};
+use manifest::{ToolSpec, UndoSpec};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use types::Principal;
@@ -13,7 +13,7 @@ use types::Principal;
 use crate::approval_flow::{ApprovalFlow, key_of, refuse_answer};
 use crate::arguments::{effective_params, redaction};
 use crate::builtin::Services;
-use crate::manifest_tools::executor::agreement;
+use crate::manifest_tools::executor::proposal_tier;
 use crate::mixed_script;
 use crate::tool::{Annotations, Call, Disposition, Tool, ToolError, ToolInfo, ToolOutput, ToolResult};
 
@@ -31,13 +31,13 @@ impl ManifestWrite {
     pub(crate) fn new(spec: Arc<ToolSpec>, executor: Arc<dyn WriteExecutor>, backends: &Services) -> Self {
         let hints = Annotations {
             read_only: false,
-            destructive: matches!(spec.undo, Undo::Irreversible { .. }),
+            destructive: matches!(spec.undo, UndoSpec::Irreversible { .. }),
             // Within the window; beyond it the caller's key makes it so.
             idempotent: true,
         };
         let title = spec.title.clone().unwrap_or_else(|| spec.name.clone());
         let proposing =
-            agreement(spec.tier).map(|tier| (tier, ApprovalFlow { proposals: backends.proposals.clone(), title }));
+            proposal_tier(spec.tier).map(|tier| (tier, ApprovalFlow { proposals: backends.proposals.clone(), title }));
         Self { info: info(&spec, hints), spec, executor, gate: backends.gate.clone(), proposing }
     }
 
@@ -104,7 +104,8 @@ impl Tool for ManifestWrite {
             executor.check(&request)?;
             let redaction = redaction(&self.spec, &request.params);
             let deadline = call.deadline;
-            let attempt = Attempt { request, tool, redaction, idempotency_key, deadline, executor, confirmed: None };
+            let attempt =
+                WriteAttempt { request, tool, redaction, idempotency_key, deadline, executor, confirmed: None };
             answer(&self.spec.name, self.gate.perform(attempt).await)
         })
     }

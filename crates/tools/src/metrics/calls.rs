@@ -36,7 +36,7 @@ struct CallLabels {
 }
 
 /// What is counted of all calls.
-pub(super) struct Calls {
+pub(super) struct CallMetrics {
     total: Family<CallLabels, Counter>,
     duration: Durations,
     in_flight: Gauge,
@@ -44,23 +44,26 @@ pub(super) struct Calls {
 
 type Durations = Family<ToolLabel, Histogram, fn() -> Histogram>;
 
-impl Calls {
+impl CallMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let this = Self {
             total: Family::default(),
             duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             in_flight: Gauge::default(),
         };
-        registry.register("tool_calls", "Calls that have ended, by tool and outcome", this.total.clone());
-        let help = "From the call to the answer, by tool";
+        let help = "Calls that have ended. `outcome` is `success`, `duplicate` (answered from the record of an identical call), \
+                    `proposed` (nothing was written; agreement is required), `cancelled` (the caller did not wait for the end; \
+                    a write continues to its own end, see the ledger), or the code of the error";
+        registry.register("tool_calls", help, this.total.clone());
+        let help = "Time from the call to the answer, whatever the outcome";
         registry.register_with_unit("tool_call_duration", help, Unit::Seconds, this.duration.clone());
-        registry.register("calls_in_flight", "Calls that have not ended", this.in_flight.clone());
+        registry.register("calls_in_flight", "Calls that are running", this.in_flight.clone());
         this
     }
 
     /// Where the calls of one tool are counted. Nothing of it is rendered before its first call.
-    pub(super) fn of_tool(&self, name: &str) -> Series {
-        Series {
+    pub(super) fn of_tool(&self, name: &str) -> ToolMetrics {
+        ToolMetrics {
             tool: name.into(),
             total: self.total.clone(),
             durations: self.duration.clone(),
@@ -71,7 +74,7 @@ impl Calls {
 }
 
 /// What is counted of the calls of one tool.
-pub(crate) struct Series {
+pub(crate) struct ToolMetrics {
     tool: Arc<str>,
     total: Family<CallLabels, Counter>,
     durations: Durations,
@@ -80,9 +83,9 @@ pub(crate) struct Series {
     in_flight: Gauge,
 }
 
-impl Series {
+impl ToolMetrics {
     /// A call that began then. It is counted when what this returns is dropped.
-    pub(crate) fn begin(&self, started: Instant) -> Running<'_> {
+    pub(crate) fn begin(&self, started: Instant) -> CallTimer<'_> {
         self.in_flight.inc();
         let duration = self.duration.get_or_init(|| {
             for outcome in FROM_THE_FIRST_CALL {
@@ -90,7 +93,7 @@ impl Series {
             }
             self.durations.get_or_create_owned(&ToolLabel { tool: Arc::clone(&self.tool) })
         });
-        Running { series: self, duration, started, outcome: CANCELLED }
+        CallTimer { series: self, duration, started, outcome: CANCELLED }
     }
 
     fn total_of(&self, outcome: &'static str) -> Counter {
@@ -99,14 +102,14 @@ impl Series {
 }
 
 /// A call on its way.
-pub(crate) struct Running<'a> {
-    series: &'a Series,
+pub(crate) struct CallTimer<'a> {
+    series: &'a ToolMetrics,
     duration: &'a Histogram,
     started: Instant,
     outcome: &'static str,
 }
 
-impl Running<'_> {
+impl CallTimer<'_> {
     /// It came to this.
     pub(crate) fn ended(mut self, outcome: &ToolResult) {
         self.outcome = match outcome {
@@ -116,7 +119,7 @@ impl Running<'_> {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for CallTimer<'_> {
     fn drop(&mut self) {
         self.series.in_flight.dec();
         self.duration.observe(self.started.elapsed().as_secs_f64());

@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 
 /// Why a request was refused before any tool was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Reason {
+pub enum RefusalReason {
     /// No credentials, or not good ones.
     Unauthenticated,
     /// Good credentials, which may not do this.
@@ -33,7 +33,7 @@ pub enum Reason {
     Draining,
 }
 
-impl Reason {
+impl RefusalReason {
     /// All of them.
     pub const ALL: [Self; 11] = [
         Self::Unauthenticated,
@@ -81,14 +81,14 @@ struct RefusedLabels {
 
 /// What is counted of HTTP.
 #[derive(Debug)]
-pub struct Http {
+pub struct HttpMetrics {
     requests: Family<RequestLabels, Counter>,
     sessions: Gauge,
     streams: Gauge,
     refused: Family<RefusedLabels, Counter>,
 }
 
-impl Http {
+impl HttpMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let this = Self {
             requests: Family::default(),
@@ -96,13 +96,19 @@ impl Http {
             streams: Gauge::default(),
             refused: Family::default(),
         };
-        for reason in Reason::ALL {
+        for reason in RefusalReason::ALL {
             this.refused.get_or_create_owned(&RefusedLabels { reason: reason.as_str() });
         }
-        registry.register("http_requests", "Requests that were answered", this.requests.clone());
-        registry.register("http_sessions", "MCP sessions that are open", this.sessions.clone());
-        registry.register("http_streams", "Streams of events that are open", this.streams.clone());
-        registry.register("http_refused", "Requests that reached no tool, by reason", this.refused.clone());
+        registry.register(
+            "http_requests",
+            "Requests that were answered, by route and HTTP status",
+            this.requests.clone(),
+        );
+        registry.register("http_sessions", "Open MCP sessions", this.sessions.clone());
+        registry.register("http_streams", "Open event streams", this.streams.clone());
+        let help =
+            "Requests that reached no tool. `too_many_connections` includes connections that were closed at once";
+        registry.register("http_refused", help, this.refused.clone());
         this
     }
 
@@ -113,36 +119,36 @@ impl Http {
     }
 
     /// A request was refused. Its answer is to be told as well.
-    pub fn refused(&self, reason: Reason) {
+    pub fn refused(&self, reason: RefusalReason) {
         self.refused.get_or_create_owned(&RefusedLabels { reason: reason.as_str() }).inc();
     }
 
     /// A session has begun; it has ended when what this returns is dropped.
-    pub fn session(&self) -> Open {
-        Open::new(&self.sessions)
+    pub fn session(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.sessions)
     }
 
     /// The same of a stream of events.
-    pub fn stream(&self) -> Open {
-        Open::new(&self.streams)
+    pub fn stream(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.streams)
     }
 }
 
 /// Something that is open until this is dropped.
 #[derive(Debug)]
 #[must_use = "what is dropped is closed"]
-pub struct Open {
+pub struct GaugeGuard {
     gauge: Gauge,
 }
 
-impl Open {
+impl GaugeGuard {
     fn new(gauge: &Gauge) -> Self {
         gauge.inc();
         Self { gauge: gauge.clone() }
     }
 }
 
-impl Drop for Open {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.gauge.dec();
     }

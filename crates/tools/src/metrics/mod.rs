@@ -1,4 +1,4 @@
-//! What an operator's monitoring sees, as OpenMetrics text. docs/operators.md, "Metrics", says what each of them means.
+//! What an operator's monitoring sees, as OpenMetrics text. `docs/reference/metrics.md` is generated from the help texts here.
 //!
 //! `calls` counts what goes through the registry, `http` what a server over HTTP tells; `moment` is asked anew for each
 //! scrape: the pools, the process, and the ledger, which `cached` spares.
@@ -8,8 +8,8 @@
 
 mod cached;
 mod calls;
+mod gauges;
 mod http;
-mod moment;
 mod process;
 
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-pub use self::http::{Http, Open, Reason};
+pub use self::http::{GaugeGuard, HttpMetrics, RefusalReason};
 use crate::builtin::Services;
 use cached::Cached;
-use calls::Calls;
-pub(crate) use calls::Series;
+use calls::CallMetrics;
+pub(crate) use calls::ToolMetrics;
 
 /// The same samples, those of a metric in the order of their labels: the library keeps them in none. The samples of one histogram
 /// stay together, in their own order.
@@ -62,8 +62,8 @@ pub struct Metrics {
 
 struct Shared {
     registry: Registry,
-    calls: Calls,
-    http: Http,
+    calls: CallMetrics,
+    http: HttpMetrics,
     ledger: Cached<LedgerCounts>,
     /// Whether the ledger did not answer when it was last asked.
     is_silent: AtomicBool,
@@ -88,21 +88,25 @@ impl Metrics {
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix(PREFIX);
-        registry.register("build", "The version that runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
-        let calls = Calls::new(&mut registry);
-        let http = Http::new(&mut registry);
+        registry.register(
+            "build",
+            "The version of this server; the value is 1",
+            Info::new([("version", env!("CARGO_PKG_VERSION"))]),
+        );
+        let calls = CallMetrics::new(&mut registry);
+        let http = HttpMetrics::new(&mut registry);
         let (ledger, is_silent) = (Cached::default(), AtomicBool::new(false));
         Self { shared: Arc::new(Shared { registry, calls, http, ledger, is_silent, since: SystemTime::now() }) }
     }
 
     /// What a server over HTTP tells.
     #[must_use]
-    pub fn http(&self) -> &Http {
+    pub fn http(&self) -> &HttpMetrics {
         &self.shared.http
     }
 
     /// Where the calls of a tool are counted. Only for tools that are served: each is a label for as long as the process lives.
-    pub(crate) fn of_tool(&self, name: &str) -> Series {
+    pub(crate) fn of_tool(&self, name: &str) -> ToolMetrics {
         self.shared.calls.of_tool(name)
     }
 
@@ -111,9 +115,9 @@ impl Metrics {
     pub async fn render(&self, backends: &Services) -> String {
         let (shared, states) = (Arc::clone(&self.shared), backends.states.clone());
         // A task of its own: when a scraper goes away, the next one finds what was asked for it.
-        let asked = tokio::spawn(async move { shared.ledger.get(|| moment::count(states, &shared.is_silent)).await });
+        let asked = tokio::spawn(async move { shared.ledger.get(|| gauges::count(states, &shared.is_silent)).await });
         let counted = asked.await.ok().flatten();
-        let (ours, process) = (moment::registry(backends, counted.as_ref()), process::registry(self.shared.since));
+        let (ours, process) = (gauges::registry(backends, counted.as_ref()), process::registry(self.shared.since));
         let mut text = String::new();
         let written = [&self.shared.registry, &ours, &process]
             .into_iter()

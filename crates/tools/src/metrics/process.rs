@@ -9,14 +9,14 @@ use prometheus_client::registry::{Registry, Unit};
 pub(super) fn registry(since: SystemTime) -> Registry {
     let mut registry = Registry::default();
     let since = since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    let help = "When the server started, since 1970";
+    let help = "Time of the start of the server, in seconds since 1970";
     registry.register_with_unit("process_start_time", help, Unit::Seconds, ConstGauge::new(since));
     if let Some(bytes) = resident_bytes() {
-        let help = "Memory that the server has resident";
+        let help = "Resident memory of the server (Linux)";
         registry.register_with_unit("process_resident_memory", help, Unit::Bytes, ConstGauge::new(bytes));
     }
     if let Some(count) = open_fds() {
-        registry.register("process_open_fds", "Files and sockets that the server has open", ConstGauge::new(count));
+        registry.register("process_open_fds", "Open files and sockets of the server (Linux)", ConstGauge::new(count));
     }
     registry
 }

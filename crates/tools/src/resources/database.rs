@@ -1,13 +1,15 @@
 //! `countersign://database`: what there is in the database, as `describe_database` answers it.
 
 use ledger::read::Reader;
-use manifest::Catalog;
+use manifest::ToolCatalog;
 use serde_json::Value;
 use types::{ErrorCode, Failure};
 
-use super::{Address, Completions, Listed, Resource, ResourceInfo, Template, ToolOutput, Typed};
+use super::{
+    CompletionRequest, Completions, Resource, ResourceEntry, ResourceInfo, ResourceUri, ToolOutput, UriTemplate,
+};
 use crate::builtin::describe_database;
-use crate::discovery::{self, Describer, Entry};
+use crate::discovery::{self, CatalogEntry, DatabaseDescriber};
 use crate::registry::Registry;
 
 const NAME: &str = "database";
@@ -16,13 +18,13 @@ const INFO: ResourceInfo = ResourceInfo {
     name: NAME,
     tool: describe_database::NAME,
     templates: &[
-        Template {
+        UriTemplate {
             uri: "countersign://database/{schema}",
             name: "schema",
             title: "A schema",
             description: "The tables and views of a schema, as describe_database answers them.",
         },
-        Template {
+        UriTemplate {
             uri: "countersign://database/{schema}/{table}",
             name: "table",
             title: "A table or view",
@@ -34,15 +36,15 @@ const INFO: ResourceInfo = ResourceInfo {
 
 /// The resource.
 pub(super) struct Database {
-    describer: Describer,
+    describer: DatabaseDescriber,
 }
 
 impl Database {
-    pub(super) fn new(reader: Reader, catalog: &Catalog) -> Self {
-        Self { describer: Describer::new(reader, catalog) }
+    pub(super) fn new(reader: Reader, catalog: &ToolCatalog) -> Self {
+        Self { describer: DatabaseDescriber::new(reader, catalog) }
     }
 
-    async fn listed(&self, behind: Option<&[String]>, max: usize) -> Result<Vec<Listed>, Failure> {
+    async fn listed(&self, behind: Option<&[String]>, max: usize) -> Result<Vec<ResourceEntry>, Failure> {
         let behind = match behind {
             None | Some([]) => Ok(None),
             Some([schema]) => Ok(Some((schema.as_str(), None))),
@@ -72,7 +74,7 @@ impl Database {
         })
     }
 
-    async fn completed(&self, typed: &Typed) -> Result<Completions, Failure> {
+    async fn completed(&self, typed: &CompletionRequest) -> Result<Completions, Failure> {
         let (reader, max) = (self.describer.reader(), typed.max);
         let found = match typed.variable.as_str() {
             "schema" => discovery::schemas_like(reader, &typed.value, max + 1).await,
@@ -89,19 +91,19 @@ impl Database {
     }
 }
 
-fn overview() -> Listed {
+fn overview() -> ResourceEntry {
     let description = "What there is in the database: schemas and their tables, as describe_database answers without \
                        arguments.";
-    Listed { address: Address::new(NAME, &[]), name: NAME.to_owned(), description: description.to_owned() }
+    ResourceEntry { uri: ResourceUri::new(NAME, &[]), name: NAME.to_owned(), description: description.to_owned() }
 }
 
 /// Without comments: those are for whoever asks for the table.
-fn listed(entry: Entry) -> Listed {
-    let Entry { schema, table, kind } = entry;
+fn listed(entry: CatalogEntry) -> ResourceEntry {
+    let CatalogEntry { schema, table, kind } = entry;
     match table {
-        None => Listed { address: Address::new(NAME, &[&schema]), name: schema, description: kind },
-        Some(table) => Listed {
-            address: Address::new(NAME, &[&schema, &table]),
+        None => ResourceEntry { uri: ResourceUri::new(NAME, &[&schema]), name: schema, description: kind },
+        Some(table) => ResourceEntry {
+            uri: ResourceUri::new(NAME, &[&schema, &table]),
             name: format!("{schema}.{table}"),
             description: kind,
         },
@@ -117,7 +119,7 @@ impl Resource for Database {
         self.describer.words()
     }
 
-    fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> ToolOutput<'a, Vec<Listed>> {
+    fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> ToolOutput<'a, Vec<ResourceEntry>> {
         Box::pin(self.listed(behind, max))
     }
 
@@ -125,7 +127,7 @@ impl Resource for Database {
         Box::pin(self.described(path, tools))
     }
 
-    fn complete<'a>(&'a self, typed: &'a Typed) -> ToolOutput<'a, Completions> {
+    fn complete<'a>(&'a self, typed: &'a CompletionRequest) -> ToolOutput<'a, Completions> {
         Box::pin(self.completed(typed))
     }
 }

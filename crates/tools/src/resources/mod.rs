@@ -3,26 +3,26 @@
 //! To add a resource: a file here with its [`Resource`] implementation, and one line in [`all`]. Lists, addresses,
 //! profiles and protocols follow from there. No protocol is known here.
 
-mod address;
 mod database;
-mod serve;
+mod registry;
+mod uri;
 
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use manifest::Catalog;
+use manifest::ToolCatalog;
 use serde_json::Value;
 use types::Failure;
 
-pub use address::Address;
-pub use serve::Page;
+pub use registry::ResourcePage;
+pub use uri::ResourceUri;
 
 use crate::builtin::Services;
 use crate::registry::Registry;
 
 /// The resources. A new one is one line here.
-pub(crate) fn all(backends: &Services, catalog: &Catalog) -> Vec<Arc<dyn Resource>> {
+pub(crate) fn all(backends: &Services, catalog: &ToolCatalog) -> Vec<Arc<dyn Resource>> {
     let mut resources: Vec<Arc<dyn Resource>> = Vec::new();
     if let Some(reader) = &backends.reader {
         resources.push(Arc::new(database::Database::new(reader.clone(), catalog)));
@@ -38,12 +38,12 @@ pub(crate) struct ResourceInfo {
     /// The tool that answers the same: who has it, and nobody else, can read the resource.
     pub(crate) tool: &'static str,
     /// How addresses of it are made.
-    pub(crate) templates: &'static [Template],
+    pub(crate) templates: &'static [UriTemplate],
 }
 
 /// How the addresses of one form are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Template {
+pub struct UriTemplate {
     /// A URI template (RFC 6570), such as `countersign://database/{schema}`.
     pub uri: &'static str,
     /// A short name.
@@ -56,9 +56,9 @@ pub struct Template {
 
 /// One that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ResourceEntry {
     /// How to read it.
-    pub address: Address,
+    pub uri: ResourceUri,
     /// A short name.
     pub name: String,
     /// What it is.
@@ -76,7 +76,7 @@ pub struct Completions {
 
 /// What is being typed into a template.
 #[derive(Debug, Clone)]
-pub struct Typed {
+pub struct CompletionRequest {
     /// The variable of the template.
     pub variable: String,
     /// Its value so far.
@@ -98,11 +98,11 @@ pub(crate) trait Resource: Send + Sync + 'static {
     fn words(&self) -> Vec<String>;
 
     /// At most `max` that exist, in a fixed order, behind the one with this path; from the first on if `None`.
-    fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> ToolOutput<'a, Vec<Listed>>;
+    fn list<'a>(&'a self, behind: Option<&'a [String]>, max: usize) -> ToolOutput<'a, Vec<ResourceEntry>>;
 
     /// The one with this path, as JSON, for a caller who has these tools.
     fn read<'a>(&'a self, path: &'a [String], tools: &'a Registry) -> ToolOutput<'a, Value>;
 
     /// Values for a variable of its templates; none for any other.
-    fn complete<'a>(&'a self, typed: &'a Typed) -> ToolOutput<'a, Completions>;
+    fn complete<'a>(&'a self, typed: &'a CompletionRequest) -> ToolOutput<'a, Completions>;
 }

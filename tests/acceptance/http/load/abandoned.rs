@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use reqwest::Method;
 use serde_json::json;
-use testkit::{HttpServer, ProcessMemory, Visitor, database, long_form};
+use testkit::{HttpClient, HttpServer, ProcessMemory, database, long_form};
 
 use crate::chaos::say;
 use crate::http::sse::Session;
@@ -17,7 +17,7 @@ const AT_ONCE: usize = 32;
 const LEFT_KIB: u64 = 8 << 10;
 
 /// Opens one as clients do that crash: after the handshake, a call, or with a stream open.
-async fn open_and_leave(visitor: Visitor, number: usize) {
+async fn open_and_leave(visitor: HttpClient, number: usize) {
     if number.is_multiple_of(20) {
         drop(Session::open(visitor).await);
         return;
@@ -34,18 +34,18 @@ async fn open_and_leave(visitor: Visitor, number: usize) {
     }
 }
 
-async fn wave(visitor: &Visitor, sessions: usize) {
+async fn wave(visitor: &HttpClient, sessions: usize) {
     let opening = (0..sessions).map(|number| open_and_leave(visitor.clone(), number));
     futures_util::stream::iter(opening).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
 }
 
-async fn open_sessions(visitor: &Visitor) -> usize {
+async fn open_sessions(visitor: &HttpClient) -> usize {
     let scraped = visitor.send(visitor.request(Method::GET, "/metrics")).await.body;
     let line = scraped.lines().find_map(|line| line.strip_prefix("countersign_http_sessions "));
     line.expect("the gauge").parse().unwrap()
 }
 
-async fn until_given_up(visitor: &Visitor) {
+async fn until_given_up(visitor: &HttpClient) {
     let mut ticks = tokio::time::interval(Duration::from_millis(100));
     let given_up = async {
         while open_sessions(visitor).await > 0 {
@@ -75,7 +75,7 @@ async fn thousands_of_sessions_that_nobody_closes_are_given_up_and_their_memory_
     command.args(["--http-requests-per-s", "0", "--http-sessions", "10000", "--http-streams", "1000"]);
     command.args(["--http-session-idle-s", &idle_s.to_string()]);
     let server = HttpServer::start(command).await;
-    let visitor = server.visitor();
+    let visitor = server.http_client();
     // What every server does in its first minutes, some of which it keeps.
     wave(&visitor, 20).await;
     let memory = ProcessMemory::of(server.pid());

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use testkit::{HttpAnswer, HttpServer, Visitor};
+use testkit::{HttpAnswer, HttpClient, HttpServer};
 use tokio::time::Instant;
 
 use crate::http::sse::Session;
 
 /// How long an answer may take: longer than any limit of the server lets it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What all clients were told.
 #[derive(Default)]
@@ -50,12 +50,12 @@ impl fmt::Display for Journal {
 
 enum Way {
     /// `/mcp`, with a session or without.
-    Streamable(Visitor),
+    Streamable(HttpClient),
     Sse(Session),
 }
 
 /// What came back of a call.
-enum Told {
+enum FrontEndOutput {
     Envelope(Value),
     /// Wait for so long.
     Wait(Duration),
@@ -77,8 +77,8 @@ impl Client {
             0 => Way::Streamable(server.session("2025-03-26").await),
             1 => Way::Streamable(server.session("2025-06-18").await),
             2 => Way::Streamable(server.session("2025-11-25").await),
-            3 => Way::Streamable(server.visitor()),
-            _ => Way::Sse(Session::open(server.visitor()).await),
+            3 => Way::Streamable(server.http_client()),
+            _ => Way::Sse(Session::open(server.http_client()).await),
         };
         Self { way, number, id: 0, rng: fastrand::Rng::with_seed(number as u64), journal }
     }
@@ -175,16 +175,16 @@ impl Client {
 
     /// Calls until it is answered, and waits as it is told to; the envelope.
     async fn until_answered(&mut self, tool: &str, arguments: &Value) -> Value {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while Instant::now() < end {
             self.id += 1;
             let begun = Instant::now();
             match self.call(tool, arguments).await {
-                Ok(Told::Envelope(envelope)) => {
+                Ok(FrontEndOutput::Envelope(envelope)) => {
                     self.journal().took.push(begun.elapsed());
                     return envelope;
                 }
-                Ok(Told::Wait(time)) => tokio::time::sleep(time).await,
+                Ok(FrontEndOutput::Wait(time)) => tokio::time::sleep(time).await,
                 Err(surprise) => {
                     self.journal().surprises.push(format!("client {}: {tool} {arguments}: {surprise}", self.number));
                 }
@@ -193,7 +193,7 @@ impl Client {
         panic!("client {} was never answered: {tool} {arguments}", self.number);
     }
 
-    async fn call(&mut self, tool: &str, arguments: &Value) -> Result<Told, String> {
+    async fn call(&mut self, tool: &str, arguments: &Value) -> Result<FrontEndOutput, String> {
         match &mut self.way {
             Way::Streamable(visitor) => {
                 let answer = visitor.try_call(self.id, tool, arguments).await.map_err(|error| format!("{error:?}"))?;
@@ -209,7 +209,7 @@ impl Client {
         }
     }
 
-    fn told(&self, answer: HttpAnswer) -> Result<Told, String> {
+    fn told(&self, answer: HttpAnswer) -> Result<FrontEndOutput, String> {
         if answer.status == StatusCode::OK {
             return self.envelope(&answer.message());
         }
@@ -221,20 +221,20 @@ impl Client {
             _ => return Err(format!("{}: {}", answer.status, answer.body)),
         };
         self.note(limit);
-        Ok(Told::Wait(Duration::from_secs(seconds.unwrap_or(1))))
+        Ok(FrontEndOutput::Wait(Duration::from_secs(seconds.unwrap_or(1))))
     }
 
-    fn envelope(&self, message: &Value) -> Result<Told, String> {
+    fn envelope(&self, message: &Value) -> Result<FrontEndOutput, String> {
         let envelope = &message["result"]["structuredContent"];
         if envelope["success"] == true {
             self.note(if envelope["data"]["duplicate"] == true { "duplicates" } else { "successes" });
-            return Ok(Told::Envelope(envelope.clone()));
+            return Ok(FrontEndOutput::Envelope(envelope.clone()));
         }
         let error = &envelope["error"];
         // Every connection to PostgreSQL was busy for as long as the call could wait.
         if error["code"] == "database_unavailable" && error["message"].as_str().is_some_and(|it| it.contains("busy")) {
             self.note("limit: connections");
-            return Ok(Told::Wait(Duration::from_millis(100)));
+            return Ok(FrontEndOutput::Wait(Duration::from_millis(100)));
         }
         Err(message.to_string())
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::support::{
     AUDIENCE, ISSUER, Signer, claims, claims_with, encoded, header_of, identify, issuer, knowing, now, refused,
 };
-use crate::auth::{AuthError, Authenticator, KeySource, Refusal};
+use crate::auth::{AuthConfigError, AuthError, Authenticator, JwksSource};
 
 #[tokio::test]
 async fn every_algorithm_with_a_public_key_counts() {
@@ -74,8 +74,8 @@ async fn the_key_says_which_algorithm_counts_and_never_the_token() {
     let oct = json!({"kty": "oct", "kid": "k1", "k": encoded("secret"), "alg": "HS256"});
     let path = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(path.path(), json!({"keys": [oct]}).to_string()).unwrap();
-    let error = Authenticator::new(Vec::new(), Some(issuer(KeySource::File(path.path().to_owned())))).unwrap_err();
-    assert!(matches!(error, AuthError::NoKeys { .. }), "{error:?}");
+    let error = Authenticator::new(Vec::new(), Some(issuer(JwksSource::File(path.path().to_owned())))).unwrap_err();
+    assert!(matches!(error, AuthConfigError::NoKeys { .. }), "{error:?}");
     for (member, value) in [("use", json!("enc")), ("key_ops", json!(["encrypt"])), ("alg", json!("RS512"))] {
         let mut other = jwk.clone();
         other[member] = value;
@@ -183,7 +183,7 @@ async fn the_strongest_scope_gives_the_profile_and_none_is_403() {
         (json!({"cs:write": true}), Value::Null),
     ] {
         let refusal = identify(&known, &token(&both(scope, scp))).await.unwrap_err();
-        let Refusal::InsufficientScope { needed, .. } = &refusal else { panic!("{refusal:?}") };
+        let AuthError::InsufficientScope { needed, .. } = &refusal else { panic!("{refusal:?}") };
         assert_eq!(*needed, ["cs:read", "cs:write"]);
         assert_eq!(refusal.status(), StatusCode::FORBIDDEN);
     }
@@ -260,10 +260,10 @@ async fn keys_that_are_too_weak_or_broken_are_none_and_cost_the_others_nothing()
     ] {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        let error = Authenticator::new(Vec::new(), Some(issuer(KeySource::File(file.path().to_owned())))).unwrap_err();
-        assert!(matches!(error, AuthError::NoKeys { .. }), "{what}: {error:?}");
+        let error = Authenticator::new(Vec::new(), Some(issuer(JwksSource::File(file.path().to_owned())))).unwrap_err();
+        assert!(matches!(error, AuthConfigError::NoKeys { .. }), "{what}: {error:?}");
     }
-    let error = Authenticator::new(Vec::new(), Some(issuer(KeySource::File("/nowhere".into())))).unwrap_err();
+    let error = Authenticator::new(Vec::new(), Some(issuer(JwksSource::File("/nowhere".into())))).unwrap_err();
     assert!(error.to_string().contains("/nowhere (jwks_file) cannot be read"), "{error}");
 }
 

@@ -10,16 +10,16 @@ use tokio::sync::watch;
 use types::AccountId;
 
 use super::support::{Answer, KeyServer, Signer, identify, issuer, refused};
-use crate::auth::keys::{Keys, Remote};
-use crate::auth::{Authenticator, KeySource, Refusal, Token, TokenHash};
+use crate::auth::jwks_cache::{JwksCache, RemoteJwks};
+use crate::auth::{AuthError, Authenticator, BearerToken, JwksSource, TokenHash};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Authenticator {
-    pub(super) fn remote(&self) -> Arc<Remote> {
+    pub(super) fn remote(&self) -> Arc<RemoteJwks> {
         match self.issuer.as_ref().unwrap().keys() {
-            Keys::Remote(remote) => Arc::clone(remote),
-            Keys::Fixed(_) => panic!("the keys stand in a file"),
+            JwksCache::RemoteJwks(remote) => Arc::clone(remote),
+            JwksCache::Fixed(_) => panic!("the keys stand in a file"),
         }
     }
 }
@@ -27,7 +27,7 @@ impl Authenticator {
 #[tokio::test]
 async fn keys_are_looked_up_at_the_first_need_and_then_kept() {
     let signer = Signer::ed25519();
-    let server = KeyServer::start(Answer::Keys(vec![signer.jwk("k1")])).await;
+    let server = KeyServer::start(Answer::JwksCache(vec![signer.jwk("k1")])).await;
     let known = server.authenticator();
     assert_eq!(server.asked(), 0, "nobody has shown a token");
     refused(&known, "cs_nothing-that-looks-like-a-jwt").await;
@@ -42,22 +42,22 @@ async fn keys_are_looked_up_at_the_first_need_and_then_kept() {
 #[tokio::test]
 async fn a_new_key_of_the_issuer_counts_at_once_and_an_old_one_until_it_is_gone() {
     let (old, new) = (Signer::ed25519(), Signer::p256());
-    let server = KeyServer::start(Answer::Keys(vec![old.jwk("old")])).await;
+    let server = KeyServer::start(Answer::JwksCache(vec![old.jwk("old")])).await;
     let known = server.authenticator();
     assert!(identify(&known, &old.token("EdDSA", "old")).await.is_ok());
-    known.remote().later(MINUTE);
+    known.remote().advance_clock(MINUTE);
 
-    server.answers(Answer::Keys(vec![old.jwk("old"), new.jwk("new")]));
+    server.answers(Answer::JwksCache(vec![old.jwk("old"), new.jwk("new")]));
     assert!(identify(&known, &new.token("ES256", "new")).await.is_ok());
     assert!(identify(&known, &old.token("EdDSA", "old")).await.is_ok());
     assert_eq!(server.asked(), 2);
 
-    server.answers(Answer::Keys(vec![new.jwk("new")]));
-    known.remote().later(60 * MINUTE);
+    server.answers(Answer::JwksCache(vec![new.jwk("new")]));
+    known.remote().advance_clock(60 * MINUTE);
     // Within the hour nobody asks; then a request does, and does not wait for it.
     assert!(identify(&known, &old.token("EdDSA", "old")).await.is_ok());
     server.until_asked(3).await;
-    known.remote().settled().await;
+    known.remote().refreshed().await;
     assert!(refused(&known, &old.token("EdDSA", "old")).await.contains("no key"));
     assert!(identify(&known, &new.token("ES256", "new")).await.is_ok());
     assert_eq!(server.asked(), 3);
@@ -66,7 +66,7 @@ async fn a_new_key_of_the_issuer_counts_at_once_and_an_old_one_until_it_is_gone(
 #[tokio::test]
 async fn unknown_keys_make_no_storm() {
     let (signer, foreign) = (Signer::ed25519(), Signer::ed25519());
-    let server = KeyServer::start(Answer::Keys(vec![signer.jwk("k1")])).await;
+    let server = KeyServer::start(Answer::JwksCache(vec![signer.jwk("k1")])).await;
     let known = server.authenticator();
     assert!(identify(&known, &signer.token("EdDSA", "k1")).await.is_ok());
     let storm = async || {
@@ -77,11 +77,11 @@ async fn unknown_keys_make_no_storm() {
     };
     storm().await;
     assert_eq!(server.asked(), 1, "they were looked up within the last minute");
-    known.remote().later(MINUTE);
+    known.remote().advance_clock(MINUTE);
     storm().await;
     storm().await;
     assert_eq!(server.asked(), 2, "once a minute");
-    known.remote().later(MINUTE);
+    known.remote().advance_clock(MINUTE);
     storm().await;
     assert_eq!(server.asked(), 3);
     assert!(identify(&known, &signer.token("EdDSA", "k1")).await.is_ok());
@@ -92,9 +92,9 @@ async fn a_server_that_hangs_costs_5_seconds_and_only_those_who_need_it() {
     let signer = Signer::ed25519();
     let (release, held) = watch::channel(false);
     let server = KeyServer::start(Answer::Held(held.clone(), vec![signer.jwk("k1")])).await;
-    let source = KeySource::Url(server.url().parse().unwrap());
+    let source = JwksSource::Url(server.url().parse().unwrap());
     let secret = "token-token-token-token-token-token";
-    let token = Token {
+    let token = BearerToken {
         hash: TokenHash::of(secret),
         account: AccountId::new("a").unwrap(),
         profile: "write".to_owned(),
@@ -116,7 +116,7 @@ async fn a_server_that_hangs_costs_5_seconds_and_only_those_who_need_it() {
     tokio::time::pause();
     for refusal in join_all(waiting).await {
         let refusal = refusal.unwrap().unwrap_err();
-        assert!(matches!(&refusal, Refusal::Unavailable { reason } if reason.contains("within 5 s")), "{refusal:?}");
+        assert!(matches!(&refusal, AuthError::Unavailable { reason } if reason.contains("within 5 s")), "{refusal:?}");
     }
     let took = started.elapsed();
     tokio::time::resume();
@@ -125,10 +125,10 @@ async fn a_server_that_hangs_costs_5_seconds_and_only_those_who_need_it() {
 
     // With keys that it knows it goes on, whatever becomes of a look-up.
     release.send(true).unwrap();
-    known.remote().later(Duration::from_secs(5));
+    known.remote().advance_clock(Duration::from_secs(5));
     assert!(identify(&known, &signer.token("EdDSA", "k1")).await.is_ok());
     release.send(false).unwrap();
-    known.remote().later(60 * MINUTE);
+    known.remote().advance_clock(60 * MINUTE);
     let started = Instant::now();
     for _ in 0..10 {
         assert!(identify(&known, &signer.token("EdDSA", "k1")).await.is_ok());
@@ -136,7 +136,7 @@ async fn a_server_that_hangs_costs_5_seconds_and_only_those_who_need_it() {
     assert!(started.elapsed() < Duration::from_secs(4));
     server.until_asked(3).await;
     release.send(true).unwrap();
-    known.remote().settled().await;
+    known.remote().refreshed().await;
     assert_eq!(server.asked(), 3);
 }
 
@@ -162,7 +162,7 @@ async fn whoever_goes_away_does_not_stop_the_look_up_that_others_wait_for() {
 async fn what_is_no_set_of_keys_is_not_taken_and_what_there_was_stays_for_a_day() {
     let signer = Signer::ed25519();
     let token = signer.token("EdDSA", "k1");
-    let elsewhere = KeyServer::start(Answer::Keys(vec![signer.jwk("k1")])).await;
+    let elsewhere = KeyServer::start(Answer::JwksCache(vec![signer.jwk("k1")])).await;
     let location: &'static str = Box::leak(elsewhere.url().into_boxed_str());
     let huge = json!({"keys": [signer.jwk("k1")], "padding": "x".repeat(1024 * 1024)}).to_string();
     let wrong = [
@@ -177,30 +177,30 @@ async fn what_is_no_set_of_keys_is_not_taken_and_what_there_was_stays_for_a_day(
     for (answer, why) in wrong.clone() {
         let server = KeyServer::start(answer).await;
         let refusal = identify(&server.authenticator(), &token).await.unwrap_err();
-        assert!(matches!(&refusal, Refusal::Unavailable { reason } if reason.contains(why)), "{why}: {refusal:?}");
+        assert!(matches!(&refusal, AuthError::Unavailable { reason } if reason.contains(why)), "{why}: {refusal:?}");
     }
     assert_eq!(elsewhere.asked(), 0, "no redirect is followed");
 
-    let server = KeyServer::start(Answer::Keys(vec![signer.jwk("k1")])).await;
+    let server = KeyServer::start(Answer::JwksCache(vec![signer.jwk("k1")])).await;
     let known = server.authenticator();
     assert!(identify(&known, &token).await.is_ok());
     for (answer, _) in wrong {
         server.answers(answer);
-        known.remote().later(61 * MINUTE);
+        known.remote().advance_clock(61 * MINUTE);
         let before = server.asked();
         assert!(identify(&known, &token).await.is_ok());
         server.until_asked(before + 1).await;
-        known.remote().settled().await;
+        known.remote().refreshed().await;
     }
     // A key that is unknown while the issuer cannot be asked may be one: that is no verdict over the token.
     let refusal = identify(&known, &signer.token("EdDSA", "k2")).await.unwrap_err();
-    assert!(matches!(refusal, Refusal::Unavailable { .. }), "{refusal:?}");
+    assert!(matches!(refusal, AuthError::Unavailable { .. }), "{refusal:?}");
     // After a day without an answer the issuer may have withdrawn any of them.
-    known.remote().later(24 * 60 * MINUTE);
+    known.remote().advance_clock(24 * 60 * MINUTE);
     let refusal = identify(&known, &token).await.unwrap_err();
-    assert!(matches!(refusal, Refusal::Unavailable { .. }), "{refusal:?}");
-    server.answers(Answer::Keys(vec![signer.jwk("k1")]));
-    known.remote().later(Duration::from_secs(5));
+    assert!(matches!(refusal, AuthError::Unavailable { .. }), "{refusal:?}");
+    server.answers(Answer::JwksCache(vec![signer.jwk("k1")]));
+    known.remote().advance_clock(Duration::from_secs(5));
     assert!(identify(&known, &token).await.is_ok());
 }
 
@@ -212,16 +212,16 @@ async fn nobody_there_is_unavailable_and_tried_again_after_5_seconds() {
     let known = server.authenticator();
     for _ in 0..10 {
         let refusal = identify(&known, &token).await.unwrap_err();
-        assert!(matches!(refusal, Refusal::Unavailable { .. }), "{refusal:?}");
+        assert!(matches!(refusal, AuthError::Unavailable { .. }), "{refusal:?}");
     }
     assert_eq!(server.asked(), 1);
-    server.answers(Answer::Keys(vec![signer.jwk("k1")]));
-    known.remote().later(Duration::from_secs(5));
+    server.answers(Answer::JwksCache(vec![signer.jwk("k1")]));
+    known.remote().advance_clock(Duration::from_secs(5));
     assert!(identify(&known, &token).await.is_ok());
 
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let source = KeySource::Url(format!("http://{closed}/keys").parse().unwrap());
+    let source = JwksSource::Url(format!("http://{closed}/keys").parse().unwrap());
     let known = Authenticator::new(Vec::new(), Some(issuer(source))).unwrap();
     let refusal = identify(&known, &token).await.unwrap_err();
-    assert!(matches!(&refusal, Refusal::Unavailable { reason } if reason.contains("refused")), "{refusal:?}");
+    assert!(matches!(&refusal, AuthError::Unavailable { reason } if reason.contains("refused")), "{refusal:?}");
 }

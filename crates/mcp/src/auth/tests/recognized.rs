@@ -7,9 +7,9 @@ use serde_json::json;
 use types::Principal;
 
 use super::support::{Answer, KeyServer, Signer, bearer, claims_with, header_of, identify, knowing, now};
-use crate::auth::jwk::{Algorithm, KeySet};
-use crate::auth::verified::{VerifiedToken, VerifiedTokens};
-use crate::auth::{Authenticator, Identity, Token, TokenHash, new_token};
+use crate::auth::jwk::{Algorithm, Jwks};
+use crate::auth::verified_tokens::{VerifiedToken, VerifiedTokenCache};
+use crate::auth::{Authenticator, BearerToken, Identity, TokenHash, generate_token};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -56,31 +56,31 @@ async fn a_jwt_is_recognized_until_it_expires() {
 #[tokio::test]
 async fn a_jwt_is_recognized_while_the_issuer_publishes_its_key() {
     let (first, second) = (Signer::ed25519(), Signer::ed25519());
-    let server = KeyServer::start(Answer::Keys(vec![first.jwk("k1")])).await;
+    let server = KeyServer::start(Answer::JwksCache(vec![first.jwk("k1")])).await;
     let known = server.authenticator();
     let token = first.token("EdDSA", "k1");
     assert!(identify(&known, &token).await.is_ok());
     // The same keys once more, and another one besides: nothing is verified again.
-    server.answers(Answer::Keys(vec![second.jwk("k2"), first.jwk("k1")]));
-    known.remote().later(HOUR);
+    server.answers(Answer::JwksCache(vec![second.jwk("k2"), first.jwk("k1")]));
+    known.remote().advance_clock(HOUR);
     assert!(recognized(&known, &token).is_some());
     server.until_asked(2).await;
-    known.remote().settled().await;
+    known.remote().refreshed().await;
     assert!(recognized(&known, &token).is_some());
     // Another key of the same name.
-    server.answers(Answer::Keys(vec![second.jwk("k1")]));
-    known.remote().later(HOUR);
+    server.answers(Answer::JwksCache(vec![second.jwk("k1")]));
+    known.remote().advance_clock(HOUR);
     assert!(recognized(&known, &token).is_some(), "keys are kept for an hour");
     server.until_asked(3).await;
-    known.remote().settled().await;
+    known.remote().refreshed().await;
     assert_eq!(recognized(&known, &token), None);
     assert!(identify(&known, &token).await.is_err());
 }
 
 #[tokio::test]
 async fn a_token_of_the_configuration_is_recognized_unless_it_has_expired() {
-    let (good, old) = (new_token().unwrap(), new_token().unwrap());
-    let table = |secret: &str, expires| Token {
+    let (good, old) = (generate_token().unwrap(), generate_token().unwrap());
+    let table = |secret: &str, expires| BearerToken {
         hash: TokenHash::of(secret),
         account: "a".parse().unwrap(),
         profile: "write".to_owned(),
@@ -117,19 +117,19 @@ async fn signatures_are_verified_in_turn() {
 
 #[test]
 fn the_oldest_of_many_verified_tokens_are_forgotten() {
-    let keys = KeySet::parse(json!({"keys": [Signer::ed25519().jwk("k1")]}).to_string().as_bytes()).unwrap();
-    let key = Arc::clone(keys.fitting(Some("k1"), Algorithm::EdDsa)[0]);
+    let keys = Jwks::parse(json!({"keys": [Signer::ed25519().jwk("k1")]}).to_string().as_bytes()).unwrap();
+    let key = Arc::clone(keys.candidates(Some("k1"), Algorithm::EdDsa)[0]);
     let identity = Identity {
         principal: Principal { account_id: "a".parse().unwrap(), ..Principal::default() },
         profile: "write".to_owned(),
         credential: "jwt",
     };
-    let tokens = VerifiedTokens::default();
+    let tokens = VerifiedTokenCache::default();
     let hash = |number: usize| TokenHash::of(&number.to_string());
-    for number in (0..=VerifiedTokens::CAPACITY).chain(1..10) {
+    for number in (0..=VerifiedTokenCache::CAPACITY).chain(1..10) {
         let token = VerifiedToken { identity: identity.clone(), key: Arc::clone(&key), valid_until: 1.0 };
         tokens.insert(hash(number), token);
     }
     assert!(tokens.get(hash(0), &keys, 0.0).is_none());
-    assert!((1..=VerifiedTokens::CAPACITY).all(|number| tokens.get(hash(number), &keys, 0.0).is_some()));
+    assert!((1..=VerifiedTokenCache::CAPACITY).all(|number| tokens.get(hash(number), &keys, 0.0).is_some()));
 }

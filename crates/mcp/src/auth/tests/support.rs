@@ -22,7 +22,7 @@ use time::OffsetDateTime;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::auth::{Authenticator, Identity, Issuer, KeySource, Refusal};
+use crate::auth::{AuthError, Authenticator, Identity, Issuer, JwksSource};
 
 pub(super) const ISSUER: &str = "https://login.example.com/";
 pub(super) const AUDIENCE: &str = "https://mcp.example.com/mcp";
@@ -126,7 +126,7 @@ pub(super) fn claims_with(name: &str, value: Value) -> Value {
     claims
 }
 
-pub(super) fn issuer(keys: KeySource) -> Issuer {
+pub(super) fn issuer(keys: JwksSource) -> Issuer {
     let scopes = [("cs:read", "readonly"), ("cs:write", "write"), ("cs:admin", "admin")];
     Issuer {
         issuer: ISSUER.parse().unwrap(),
@@ -144,7 +144,7 @@ pub(super) fn issuer(keys: KeySource) -> Issuer {
 pub(super) fn knowing(keys: &[Value]) -> Authenticator {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), json!({"keys": keys}).to_string()).unwrap();
-    Authenticator::new(Vec::new(), Some(issuer(KeySource::File(file.path().to_owned())))).unwrap()
+    Authenticator::new(Vec::new(), Some(issuer(JwksSource::File(file.path().to_owned())))).unwrap()
 }
 
 pub(super) fn bearer(token: &str) -> HeaderMap {
@@ -152,14 +152,14 @@ pub(super) fn bearer(token: &str) -> HeaderMap {
     HeaderMap::from_iter([(header::AUTHORIZATION, value)])
 }
 
-pub(super) async fn identify(authenticator: &Authenticator, token: &str) -> Result<Identity, Refusal> {
+pub(super) async fn identify(authenticator: &Authenticator, token: &str) -> Result<Identity, AuthError> {
     authenticator.identify(&bearer(token)).await.map(|admission| admission.identity)
 }
 
 /// What the caller is told why its token does not count.
 pub(super) async fn refused(authenticator: &Authenticator, token: &str) -> String {
     match identify(authenticator, token).await {
-        Err(Refusal::Invalid { description, .. }) => description,
+        Err(AuthError::Invalid { description, .. }) => description,
         other => panic!("{other:?}"),
     }
 }
@@ -167,7 +167,7 @@ pub(super) async fn refused(authenticator: &Authenticator, token: &str) -> Strin
 /// What the server of the keys answers.
 #[derive(Clone)]
 pub(super) enum Answer {
-    Keys(Vec<Value>),
+    JwksCache(Vec<Value>),
     Status(u16, &'static str),
     Body(Bytes),
     /// Nothing, until this is true; then the keys.
@@ -211,7 +211,7 @@ impl KeyServer {
         let answer = self.answer.lock().unwrap().clone();
         let keys = |keys: Vec<Value>| Bytes::from(json!({"keys": keys}).to_string());
         let (status, body) = match answer {
-            Answer::Keys(list) => (200, keys(list)),
+            Answer::JwksCache(list) => (200, keys(list)),
             Answer::Status(status, _) => (status, Bytes::from_static(b"{\"keys\": []}")),
             Answer::Body(body) => (200, body),
             Answer::Held(mut until, list) => {
@@ -231,7 +231,7 @@ impl KeyServer {
     }
 
     pub(super) fn authenticator(&self) -> Authenticator {
-        let source = KeySource::Url(self.url().parse().unwrap());
+        let source = JwksSource::Url(self.url().parse().unwrap());
         Authenticator::new(Vec::new(), Some(issuer(source))).unwrap()
     }
 

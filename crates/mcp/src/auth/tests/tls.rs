@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::auth::fetch::Fetcher;
+use crate::auth::jwks_fetch::JwksFetcher;
 
 fn authority() -> CertifiedIssuer<'static, KeyPair> {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -53,7 +53,7 @@ async fn the_certificate_must_be_of_the_host_and_from_somebody_who_is_trusted() 
         let url = format!("https://localhost:{}/keys", server(by, name).await.port());
         let mut roots = RootCertStore::empty();
         roots.add(ours.der().clone()).unwrap();
-        Fetcher::trusting(url.parse().unwrap(), roots).unwrap().fetch().await
+        JwksFetcher::with_roots(url.parse().unwrap(), roots).unwrap().fetch().await
     };
     assert_eq!(get("localhost", &ours).await.unwrap(), "{}");
     // Another authority of the same name.

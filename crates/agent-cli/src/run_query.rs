@@ -1,0 +1,353 @@
+//! One statement against the executor: events on the way, and the one that ends it. Pipe and one-shot share it.
+
+use std::time::Duration;
+
+use pg::{
+    BoxFuture, ExecuteError, NamedSession, Query, QueryEvent, QuerySummary, RowDelivery, SqlExecutor, Transaction,
+};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::error_event::{self, RequestEnd};
+use crate::events::{ColumnName, DryRun, Event, ResultEnd, ResultEvent, ResultRows, ResultStart, Rows, Trace};
+use crate::writer::{EventSender, OutputClosedError};
+
+/// Chunks that wait to become events.
+const WAITING_CHUNKS: usize = 2;
+
+/// How long a statement that was told to stop may take for it.
+pub(crate) const STOP_GRACE: Duration = Duration::from_secs(5);
+
+/// How long the answer to COMMIT is waited for when the session ends.
+pub(crate) const COMMIT_GRACE: Duration = Duration::from_secs(10);
+
+/// What stops a statement.
+#[derive(Debug, Clone)]
+pub(crate) struct StopTokens {
+    /// Somebody asks for it; also at the end of the session.
+    pub(crate) request: CancellationToken,
+    /// The session ends.
+    pub(crate) session: CancellationToken,
+}
+
+impl StopTokens {
+    /// One for both.
+    pub(crate) fn only(stop: &CancellationToken) -> Self {
+        Self { request: stop.clone(), session: stop.clone() }
+    }
+}
+
+/// Which request it is, and since when.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) id: String,
+    pub(crate) session: String,
+    pub(crate) started: Instant,
+}
+
+impl Request {
+    pub(crate) fn trace(&self) -> Trace {
+        let elapsed = self.started.elapsed().as_millis();
+        Trace { duration_ms: u64::try_from(elapsed).unwrap_or(u64::MAX), ..Trace::default() }
+    }
+
+    pub(crate) fn ended(&self) -> RequestEnd {
+        RequestEnd { id: self.id.clone(), session: self.session.clone(), trace: self.trace() }
+    }
+
+    fn full_trace(&self, completed: &QuerySummary) -> Trace {
+        Trace { row_count: Some(completed.row_count), payload_bytes: Some(completed.payload_bytes), ..self.trace() }
+    }
+}
+
+/// What runs the statement.
+pub(crate) enum ExecutionContext<'a> {
+    /// In a transaction of its own.
+    Alone(&'a dyn SqlExecutor, &'a NamedSession),
+    /// In one that is open.
+    In(&'a mut dyn Transaction, &'a NamedSession),
+}
+
+/// How a statement ended.
+pub(crate) struct Outcome {
+    /// The terminal event of its request.
+    pub(crate) event: Event,
+    /// Whether it did not stop when it was told to and was left alone: what ran it cannot be used again.
+    pub(crate) is_abandoned: bool,
+}
+
+/// Runs one statement. What it gives on its way goes to `event_sender`; nothing of the request follows the event that is returned.
+pub(crate) async fn run(
+    runner: ExecutionContext<'_>,
+    request: &Request,
+    query: Query,
+    event_sender: &EventSender,
+    stop: &StopTokens,
+) -> Outcome {
+    let is_streamed = matches!(query.delivery, RowDelivery::Batches { .. });
+    let run = QueryRun {
+        stop,
+        execution: stop.request.child_token(),
+        timeout: query.statement_timeout,
+        // In a transaction that is open nothing is committed yet.
+        may_commit: !query.read_only && matches!(runner, ExecutionContext::Alone(..)),
+        begun: CancellationToken::new(),
+        whole: CancellationToken::new(),
+    };
+    let (read_only, is_in_transaction) = (query.read_only, matches!(runner, ExecutionContext::In(..)));
+    let (out, chunks) = mpsc::channel(WAITING_CHUNKS);
+    let (execution, place): (BoxFuture<'_, QuerySummary>, _) = match runner {
+        ExecutionContext::Alone(executor, place) => (executor.query(place, query, out, run.execution.clone()), place),
+        ExecutionContext::In(transaction, place) => (transaction.query(query, out, run.execution.clone()), place),
+    };
+    let mut taken = CollectedResult::default();
+    let taking = take_all(chunks, &mut taken, &run, request, event_sender, is_streamed);
+    let failed = match run.run(execution, taking).await {
+        // What was not taken as a whole is no result. A write is not committed then.
+        Ran::Ended(Ok(_)) if !run.whole.is_cancelled() => ExecuteError::Cancelled,
+        Ran::Ended(Ok(completed)) => {
+            return Outcome { event: taken.into_event(request, completed, run.may_commit), is_abandoned: false };
+        }
+        Ran::Ended(Err(failed)) => failed,
+        Ran::Abandoned if run.is_committing() => unknown(taken.correlation_id),
+        Ran::Abandoned => {
+            let event = error_event::event(ExecuteError::Cancelled, None, request.ended());
+            return Outcome { event, is_abandoned: true };
+        }
+    };
+    let failed = if read_only { error_event::write_hint(failed, is_in_transaction) } else { failed };
+    Outcome { event: error_event::event(failed, Some(&place.target), request.ended()), is_abandoned: false }
+}
+
+/// Of a COMMIT whose answer was not waited for any longer.
+pub(crate) fn unknown(correlation_id: Option<String>) -> ExecuteError {
+    let message = "the answer to COMMIT did not come before the session ended".to_owned();
+    ExecuteError::CommitOutcomeUnknown { message, correlation_id }
+}
+
+/// Whether it came to its end.
+enum Ran {
+    Ended(Result<QuerySummary, ExecuteError>),
+    /// It was told to stop and did not.
+    Abandoned,
+}
+
+/// How far a statement has come, and what may end it.
+struct QueryRun<'s> {
+    stop: &'s StopTokens,
+    /// Tells what runs it to stop.
+    execution: CancellationToken,
+    /// For all of it, zero for none: while nobody takes its rows, PostgreSQL does not look at its own.
+    timeout: Duration,
+    may_commit: bool,
+    /// Cancelled when the first of it has come.
+    begun: CancellationToken,
+    /// Cancelled when everything was taken.
+    whole: CancellationToken,
+}
+
+impl QueryRun<'_> {
+    /// Runs the statement and takes what it gives, both at once. A stop ends the taking at once, also where it waits for a
+    /// reader; the statement then has [`STOP_GRACE`] to say what became of it. What is being committed is not stopped.
+    async fn run(&self, mut execution: BoxFuture<'_, QuerySummary>, taking: impl Future<Output = ()>) -> Ran {
+        let mut taking = Box::pin(taking);
+        let ended = tokio::select! {
+            biased;
+            ended = &mut execution => ended,
+            () = &mut taking => {
+                drop(taking);
+                return self.rest(execution).await;
+            }
+            () = self.stop.request.cancelled() => {
+                drop(taking);
+                return self.rest(execution).await;
+            }
+            () = self.overdue() => {
+                drop(taking);
+                self.execution.cancel();
+                return match tokio::time::timeout(STOP_GRACE, execution).await {
+                    Ok(_) => Ran::Ended(Err(ExecuteError::timed_out())),
+                    Err(_) => Ran::Abandoned,
+                };
+            }
+        };
+        // Its end of the channel goes with it, and no backend waits for the reader any more.
+        drop(execution);
+        tokio::select! {
+            biased;
+            () = &mut taking => {}
+            () = self.stop.request.cancelled() => {}
+        }
+        Ran::Ended(ended)
+    }
+
+    /// Nothing more is taken: what becomes of it.
+    async fn rest(&self, execution: BoxFuture<'_, QuerySummary>) -> Ran {
+        let (asked, grace) = match self.is_committing() {
+            true => (&self.stop.session, COMMIT_GRACE),
+            false => (&self.stop.request, STOP_GRACE),
+        };
+        tokio::select! {
+            biased;
+            ended = execution => Ran::Ended(ended),
+            () = stopped_for(asked, grace) => Ran::Abandoned,
+        }
+    }
+
+    fn is_committing(&self) -> bool {
+        self.may_commit && self.whole.is_cancelled()
+    }
+
+    /// Comes when it has taken as long as it may since its first row, and is not all taken.
+    async fn overdue(&self) {
+        self.begun.cancelled().await;
+        if self.timeout.is_zero() {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep(self.timeout).await;
+        if self.whole.is_cancelled() {
+            std::future::pending().await
+        }
+    }
+}
+
+/// So long after the stop.
+pub(crate) async fn stopped_for(stop: &CancellationToken, grace: Duration) {
+    stop.cancelled().await;
+    tokio::time::sleep(grace).await;
+}
+
+/// What has been taken so far.
+#[derive(Default)]
+struct CollectedResult {
+    columns: Vec<ColumnName>,
+    rows: Rows,
+    is_started: bool,
+    /// What the ledger will know it by.
+    correlation_id: Option<String>,
+}
+
+impl CollectedResult {
+    fn into_event(self, request: &Request, completed: QuerySummary, is_commit: bool) -> Event {
+        let trace = request.full_trace(&completed);
+        let command_tag = match completed.tag {
+            _ if completed.returns_rows => format!("ROWS {}", completed.row_count),
+            Some(tag) => tag,
+            None => format!("EXECUTE {}", completed.row_count),
+        };
+        let (id, session) = (request.id.clone(), request.session.clone());
+        let correlation_id = completed.correlation_id;
+        if self.is_started {
+            return Event::ResultEnd(Box::new(ResultEnd {
+                id,
+                session,
+                command_tag,
+                correlation_id,
+                is_commit,
+                trace,
+            }));
+        }
+        let (columns, rows, row_count) = (self.columns, self.rows, completed.row_count);
+        Event::Result(Box::new(ResultEvent {
+            id,
+            session,
+            command_tag,
+            columns,
+            rows,
+            row_count,
+            correlation_id,
+            is_commit,
+            trace,
+        }))
+    }
+
+    async fn take(
+        &mut self,
+        chunk: QueryEvent,
+        run: &QueryRun<'_>,
+        request: &Request,
+        event_sender: &EventSender,
+        is_streamed: bool,
+    ) -> Result<(), OutputClosedError> {
+        let id = request.id.clone();
+        match chunk {
+            QueryEvent::Columns(columns) => {
+                let columns: Vec<ColumnName> = columns.iter().map(ColumnName::from).collect();
+                if is_streamed {
+                    self.is_started = true;
+                    let session = request.session.clone();
+                    event_sender.emit(&Event::ResultStart(ResultStart { id, session, columns })).await?;
+                } else {
+                    self.columns = columns;
+                }
+            }
+            QueryEvent::Rows { json, count } => {
+                let rows = Rows::from_json(json);
+                if is_streamed {
+                    let event = ResultRows { id, rows, rows_batch_count: count };
+                    event_sender.emit(&Event::ResultRows(event)).await?;
+                } else {
+                    self.rows = rows;
+                }
+            }
+            QueryEvent::Notice(notice) => event_sender.emit(&error_event::notice(*notice, request.ended())).await?,
+            QueryEvent::AwaitAck { taken, correlation_id } => {
+                // A write is committed on this word: not before every row has left this process. In one piece they
+                // leave with the terminal event.
+                if is_streamed {
+                    event_sender.written().await?;
+                }
+                self.correlation_id = correlation_id;
+                run.whole.cancel();
+                // Nobody may wait for it: a read is not committed.
+                let _ = taken.send(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes chunks until there are no more, or one cannot be taken; then the channel is closed, and the statement is undone.
+async fn take_all(
+    mut chunks: mpsc::Receiver<QueryEvent>,
+    taken: &mut CollectedResult,
+    run: &QueryRun<'_>,
+    request: &Request,
+    event_sender: &EventSender,
+    is_streamed: bool,
+) {
+    while let Some(chunk) = chunks.recv().await {
+        run.begun.cancel();
+        if taken.take(chunk, run, request, event_sender, is_streamed).await.is_err() {
+            return;
+        }
+    }
+    run.whole.cancel();
+}
+
+/// Says what a statement takes and gives. Nothing of it runs.
+pub(crate) async fn describe(
+    executor: &dyn SqlExecutor,
+    place: &NamedSession,
+    request: &Request,
+    query: Query,
+    cancel: &CancellationToken,
+) -> Event {
+    let described = tokio::select! {
+        biased;
+        described = executor.describe(place, &query.sql, cancel.clone()) => described,
+        () = stopped_for(cancel, STOP_GRACE) => Err(ExecuteError::Cancelled),
+    };
+    match described {
+        Ok(described) => Event::DryRun(Box::new(DryRun {
+            sql: query.sql,
+            params: query.params,
+            param_types: described.params.iter().map(|ty| ty.name.clone()).collect(),
+            columns: described.columns.iter().flatten().map(ColumnName::from).collect(),
+            session: request.session.clone(),
+            trace: request.trace(),
+        })),
+        Err(failed) => error_event::event(failed, Some(&place.target), request.ended()),
+    }
+}

@@ -1,0 +1,324 @@
+//! From a database and manifests to tools that can be served: everything is checked before the first request, and again
+//! before a change of the tools.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use ledger::read::{ReadLimits, Reader, SearchPath, UntrustedSchema};
+use ledger::{ConnectOptions, Coverage, CoveredTable, Ledger, LoginSetting};
+use manifest::{Diagnostics, ServerNames, Source, ToolCatalog, ToolSpec, UndoSpec};
+use mcp::{Elicitation, StateCodec, StateKey};
+use tools::{ExecuteSqlSettings, LiveRegistry, Metrics, Profile, ProfileRegistries, Registry, Services, Unavailable};
+use types::{DescribeError, DescribeStatement, Principal, StatementShape};
+
+use crate::settings::{ProfileConfig, Settings};
+use crate::{connection, demo};
+
+/// Reads manifests; the message names the file that cannot be read.
+pub(crate) fn read_manifests(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
+    paths
+        .iter()
+        .map(|path| Source::read(path).with_context(|| format!("the manifest {} cannot be read", path.display())))
+        .collect()
+}
+
+/// Describes statements as the ledger does, with the hints that a query gets.
+struct HintingDescriber<'a> {
+    ledger: &'a Ledger,
+    /// Reads the catalog with the rights of the servers' login.
+    names: Reader,
+}
+
+impl DescribeStatement for HintingDescriber<'_> {
+    async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
+        let answer = self.ledger.describe(sql, param_types).await;
+        let Err(error @ DescribeError::Refused { .. }) = &answer else { return answer };
+        let found = tools::statement_hint(&self.names, sql, error).await;
+        answer.map_err(|error| match error {
+            DescribeError::Refused { message, sqlstate, hint, position } => {
+                DescribeError::Refused { message, sqlstate, hint: found.or(hint), position }
+            }
+            unavailable @ DescribeError::Unavailable(_) => unavailable,
+        })
+    }
+}
+
+/// Compiles manifests against the live database, and looks whether the profiles name tools that there are.
+///
+/// # Errors
+/// With [`Diagnostics`] inside, if it is manifests or profiles that are wrong: all of them.
+pub(crate) async fn compile(
+    sources: &[Source],
+    profiles: &[ProfileConfig],
+    ledger: &Ledger,
+    target: &ConnectOptions,
+) -> anyhow::Result<ToolCatalog> {
+    let native = tools::native::executors()?;
+    let executors: Vec<&str> = native.names().collect();
+    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors };
+    let names =
+        Reader::new(target.clone(), &SearchPath::default(), ReadLimits { sessions: 1, ..ReadLimits::default() });
+    let compiled = manifest::compile(sources, &server, &HintingDescriber { ledger, names }).await;
+    let declared = manifest::declared_names(sources);
+    let known: Vec<&str> = tools::builtin::NAMES.into_iter().chain(declared.iter().map(String::as_str)).collect();
+    let of_profiles = profiles.iter().flat_map(|own| own.unknown_tools(&known)).collect();
+    match compiled {
+        Ok(mut catalog) => {
+            refuse_any(of_profiles)?;
+            let mistakes = find_recorded(ledger, &mut catalog).await?;
+            if mistakes.is_empty() { Ok(catalog) } else { Err(not_fitting(mistakes)) }
+        }
+        Err(Diagnostics(mut mistakes)) => {
+            mistakes.extend(of_profiles);
+            Err(not_fitting(mistakes))
+        }
+    }
+}
+
+fn not_fitting(mistakes: Vec<manifest::Diagnostic>) -> anyhow::Error {
+    anyhow::Error::new(Diagnostics(mistakes)).context("the manifests do not fit the database")
+}
+
+/// Finds the write tools whose effects are recorded. The mistakes are of those that declare no undo and are none of these.
+async fn find_recorded(ledger: &Ledger, catalog: &mut ToolCatalog) -> anyhow::Result<Vec<manifest::Diagnostic>> {
+    let tracking = ledger.tracking();
+    let (mut mistakes, mut warnings) = (Vec::new(), Vec::new());
+    for tool in catalog.tools.iter().filter(|tool| tool.access.writes()) {
+        let coverage =
+            tracking.coverage(tool.written_tables()).await.context("which tables are tracked cannot be asked")?;
+        warnings.extend(recorded_in_clear(tool, &coverage));
+        if coverage.is_undoable() {
+            catalog.recorded.insert(tool.name.clone());
+            continue;
+        }
+        if tool.undo != UndoSpec::None {
+            continue;
+        }
+        let gap = |table: &CoveredTable| Some(format!("{} ({})", table.name, table.gap.as_ref()?));
+        let gaps: Vec<String> = coverage.tables.iter().filter_map(gap).collect();
+        let why = if gaps.is_empty() { "its plan shows none".to_owned() } else { gaps.join(", ") };
+        mistakes.push(manifest::Diagnostic {
+            at: tool.declared_at.clone(),
+            tool: Some(tool.name.clone()),
+            message: format!(
+                "a write says how it is undone ([tool.undo] with tool and params), or that it cannot be (undo = {{ irreversible = \"why\" }}), \
+                 unless all tables that it changes are tracked (`countersign track`): {why}"
+            ),
+        });
+    }
+    catalog.warnings.extend(warnings);
+    Ok(mistakes)
+}
+
+/// That the value of a sensitive parameter may be recorded with the rows of a tracked table, no column of which is.
+fn recorded_in_clear(tool: &ToolSpec, coverage: &Coverage) -> Option<manifest::Diagnostic> {
+    let param = tool.sensitive_params().next()?;
+    let table = coverage.tables.iter().find(|table| table.gap.is_none() && !table.hides)?;
+    let (name, table) = (&param.name, &table.name);
+    Some(manifest::Diagnostic {
+        at: tool.declared_at.clone(),
+        tool: Some(tool.name.clone()),
+        message: format!(
+            "\"{name}\" is sensitive, and {table} is tracked without a sensitive column: if the tool stores the value there, the ledger records \
+             it with the row. Track the table again with --sensitive and the column"
+        ),
+    })
+}
+
+fn refuse_any(mistakes: Vec<manifest::Diagnostic>) -> anyhow::Result<()> {
+    if mistakes.is_empty() {
+        return Ok(());
+    }
+    Err(anyhow::Error::new(Diagnostics(mistakes)).context("the profiles do not fit the tools"))
+}
+
+/// The manifests that are served.
+fn manifest_sources(settings: &Settings, demo: bool) -> anyhow::Result<Vec<Source>> {
+    let mut sources = read_manifests(&settings.manifests)?;
+    if demo {
+        sources.extend(demo::database::manifests());
+    }
+    Ok(sources)
+}
+
+/// What the manifests say by themselves, for a server whose database is not there to be asked.
+///
+/// # Errors
+/// With [`Diagnostics`] inside, if it is manifests that are wrong.
+pub(crate) fn check_files(settings: &Settings, demo: bool) -> anyhow::Result<ToolCatalog> {
+    let native = tools::native::executors()?;
+    let executors: Vec<&str> = native.names().collect();
+    let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors };
+    manifest::check_files(&manifest_sources(settings, demo)?, &server)
+        .map_err(|mistakes| anyhow::Error::new(mistakes).context("the manifests cannot be used"))
+}
+
+/// The tools of a server that has not reached its database yet. Mistakes in the manifests are not told here.
+pub(crate) fn unavailable_tools(
+    settings: &Settings,
+    demo: bool,
+    failure: &Unavailable,
+    metrics: &Metrics,
+) -> anyhow::Result<ProfileRegistries> {
+    let catalog = check_files(settings, demo).unwrap_or_default();
+    let tools = Registry::unavailable(&settings.read_limits, settings.call_deadline, failure, metrics, &catalog)?;
+    Ok(ProfileRegistries::new(&tools, &profiles(settings)))
+}
+
+fn profiles(settings: &Settings) -> Vec<Profile> {
+    Profile::builtin().into_iter().chain(settings.profiles.iter().map(|own| own.profile.clone())).collect()
+}
+
+/// Where tools are made: what they work on stays the same while they change.
+pub(crate) struct ServerBuilder {
+    pub(crate) ledger: Ledger,
+    pub(crate) backends: Services,
+    target: ConnectOptions,
+    /// Whether the demo's manifests are among them.
+    demo: bool,
+}
+
+impl ServerBuilder {
+    /// Connects.
+    pub(crate) async fn open(
+        target: &ConnectOptions,
+        settings: &Settings,
+        demo: bool,
+        metrics: Metrics,
+    ) -> anyhow::Result<Self> {
+        ledger::check(target).await?;
+        ledger::check_identity(target).await?;
+        check_role(target, settings).await?;
+        let ledger = Ledger::new(target.clone(), settings.ledger.clone());
+        let reader = reader(target, settings).await?;
+        warn_of_settings(target, reader.as_ref().map(Reader::target)).await?;
+        let backends = Services {
+            reader,
+            gate: ledger.gate(),
+            records: ledger.records(),
+            plans: ledger.plans(),
+            call_deadline: settings.call_deadline,
+            proposals: ledger.proposals(),
+            states: ledger.states(),
+            metrics,
+            execute_sql: settings
+                .execute_sql
+                .then(|| ExecuteSqlSettings { limits: settings.read_limits.clone(), tier: settings.execute_sql_tier }),
+        };
+        Ok(Self { ledger, backends, target: target.clone(), demo })
+    }
+
+    /// The tools of every profile, checked from the files to the schemas.
+    pub(crate) async fn registries(&self, settings: &Settings) -> anyhow::Result<ProfileRegistries> {
+        let sources = manifest_sources(settings, self.demo)?;
+        let catalog = compile(&sources, &settings.profiles, &self.ledger, &self.target).await?;
+        let all = Registry::new(&self.backends, &catalog, &tools::native::executors()?)?;
+        let own = settings.profiles.iter();
+        let registries = ProfileRegistries::new(&all, &profiles(settings));
+        let is_empty = |own: &&ProfileConfig| registries.get(&own.profile.name).is_none_or(|tools| tools.is_empty());
+        refuse_any(own.filter(is_empty).map(ProfileConfig::empty).collect())?;
+        Ok(registries)
+    }
+}
+
+/// A server for the configured principal.
+pub(crate) fn server(registry: &LiveRegistry, settings: &Settings, elicitation: Elicitation) -> mcp::McpServer {
+    let principal =
+        Principal { account_id: settings.account.clone(), actor: settings.actor.clone(), ..Principal::default() };
+    mcp::McpServer::new(registry.of_profile(&settings.profile), principal, settings.content.into(), elicitation)
+}
+
+/// The keys of the ledger that seal what clients carry, and the name of the one that seals.
+pub(crate) async fn state_keys(ledger: &Ledger) -> anyhow::Result<(String, Vec<StateKey>)> {
+    let keys = ledger.state_keys().all().await.context("the keys for states cannot be read from the ledger")?;
+    let sealing =
+        keys.iter().find(|key| key.seals).context("the ledger has no key for states: run `countersign init`")?;
+    let sealing = sealing.id.clone();
+    Ok((sealing, keys.into_iter().map(|key| StateKey { id: key.id, key: key.key.expose().into() }).collect()))
+}
+
+/// How often a server looks for new keys. A key seals three minutes after it was made, so every server knows it by then.
+const KEY_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Keeps the keys up to date, for ever.
+pub(crate) async fn refresh_state_keys(ledger: Ledger, codec: StateCodec) {
+    let mut turns = tokio::time::interval(KEY_INTERVAL);
+    turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    turns.tick().await;
+    loop {
+        turns.tick().await;
+        let replaced = match state_keys(&ledger).await {
+            Ok((sealing, keys)) => codec.replace(&sealing, keys).map_err(anyhow::Error::from),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = replaced {
+            tracing::warn!("the keys for states were not read again, the old ones stay: {error:#}");
+        }
+    }
+}
+
+/// Names what `ALTER ROLE .. SET` and `ALTER DATABASE .. SET` have changed for the sessions of servers.
+async fn warn_of_settings(target: &ConnectOptions, reader: Option<&ConnectOptions>) -> anyhow::Result<()> {
+    let logins: Vec<&str> = [Some(target), reader].into_iter().flatten().map(|target| target.user.as_str()).collect();
+    for LoginSetting { scope, setting } in ledger::unexpected_settings(target, &logins).await? {
+        tracing::warn!(
+            "{scope} has the setting {setting}, which a server does not expect; `alter {scope} reset ..` removes it"
+        );
+    }
+    Ok(())
+}
+
+/// A server should be able to do what it must, and no more.
+async fn check_role(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<()> {
+    let Some(excess) = ledger::check_server_role(target).await? else { return Ok(()) };
+    let advice = "log in as the role that `countersign init` makes for servers (countersign_writer), granted what the manifests need";
+    anyhow::ensure!(!settings.strict_roles, "{excess}; strict_roles refuses that: {advice}");
+    tracing::warn!("{excess}: more than a server needs; {advice}");
+    Ok(())
+}
+
+const CANNOT_LOG_IN: &str = "the reader cannot log in (`countersign init` gives its login a new password if that is why; \
+    --read-url names another login)";
+
+/// Why names in this schema have to be qualified.
+pub(crate) fn not_searched(schema: &UntrustedSchema) -> String {
+    format!(
+        "reads do not search the schema {0} for names without a schema, since {1} may create objects in it, \
+         and could put them in front of what an agent calls: revoke create on schema {0} from {1}",
+        schema.name,
+        schema.creators.join(", ")
+    )
+}
+
+/// The read path, if there is a login that may be used for it; the log says why not and what to do.
+async fn reader(target: &ConnectOptions, settings: &Settings) -> anyhow::Result<Option<Reader>> {
+    let login = match &settings.read {
+        Some(read) => connection::parse(read, settings)?,
+        None => match ledger::reader_login(target).await {
+            Ok(login) => login,
+            Err(error @ ledger::ReaderRoleError::NoLogin) => {
+                tracing::error!("query_database is not served: {error}");
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        },
+    };
+    let path = SearchPath::load(&login).await.context(CANNOT_LOG_IN)?;
+    for schema in &path.untrusted {
+        tracing::warn!("{}", not_searched(schema));
+    }
+    let reader = Reader::new(login, &path, settings.read_limits.clone()).deny_schema(ledger::SCHEMA);
+    match ledger::check_reader(&reader).await {
+        Ok(()) => Ok(Some(reader)),
+        Err(ledger::ReaderRoleError::Privileged { role, power }) if settings.allow_privileged_reader => {
+            tracing::warn!("query_database reads as \"{role}\", which {power}: a hostile query can use that");
+            Ok(Some(reader))
+        }
+        Err(error @ ledger::ReaderRoleError::Privileged { .. }) => {
+            tracing::error!("query_database is not served: {error}");
+            Ok(None)
+        }
+        Err(error) => Err(anyhow::Error::from(error).context(CANNOT_LOG_IN)),
+    }
+}

@@ -1,0 +1,101 @@
+//! The demo's database: a private PostgreSQL with the ledger and the demo's schemas in it.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use ledger::{ConnectOptions, InitOptions, SchemaError, TableNames, TrackOptions};
+use manifest::Source;
+use pg_embedded::{Cluster, Options};
+
+const SOCIAL: &str = include_str!("../../../../manifests/social.toml");
+const STUDIO: &str = include_str!("../../../../manifests/studio.toml");
+
+/// Each schema of the demo, with the SQL that makes it and the SQL that fills it.
+const SCHEMAS: [(&str, [&str; 2]); 2] = [
+    (
+        "social",
+        [
+            include_str!("../../../../manifests/social/schema.sql"),
+            include_str!("../../../../manifests/social/seed.sql"),
+        ],
+    ),
+    (
+        "studio",
+        [
+            include_str!("../../../../manifests/studio/schema.sql"),
+            include_str!("../../../../manifests/studio/seed.sql"),
+        ],
+    ),
+];
+
+/// The name of the private cluster, and the database in it.
+const NAME: &str = "demo";
+const DATABASE: &str = "postgres";
+
+/// A private PostgreSQL that runs as long as this value lives (and as long as other processes use it).
+pub(crate) struct DemoDatabase {
+    cluster: Cluster,
+}
+
+impl DemoDatabase {
+    fn owner(&self) -> anyhow::Result<ConnectOptions> {
+        Ok(ConnectOptions::parse(&self.owner_url())?)
+    }
+
+    /// The connection string of the person who owns it.
+    pub(crate) fn owner_url(&self) -> String {
+        self.cluster.connection_string(DATABASE)
+    }
+
+    /// The database, as the login that `init` made for servers.
+    pub(crate) fn target(&self) -> anyhow::Result<ConnectOptions> {
+        Ok(self.owner()?.as_role(ledger::DEFAULT_WRITER, None))
+    }
+}
+
+/// The manifests that the demo serves.
+pub(crate) fn manifests() -> [Source; 2] {
+    let source = |path: &str, text: &str| Source { path: PathBuf::from(path), text: text.to_owned() };
+    [source("manifests/social.toml", SOCIAL), source("manifests/studio.toml", STUDIO)]
+}
+
+/// Starts or joins the demo's PostgreSQL and makes sure that everything is in it. `progress` gets a line for each step.
+pub(crate) async fn prepare(fresh: bool, progress: impl Fn(&str) + Send + 'static) -> anyhow::Result<DemoDatabase> {
+    let (cluster, progress) = tokio::task::spawn_blocking(move || {
+        let home = std::env::var_os("COUNTERSIGN_DEMO_DIR").map(PathBuf::from);
+        let options = home.map_or_else(|| Options::persistent(NAME), Options::persistent_at).fresh(fresh);
+        let cluster = Cluster::start(options, &mut |step| progress(&step.to_string()));
+        cluster.map(|cluster| (cluster, progress))
+    })
+    .await
+    .context("starting PostgreSQL")??;
+    let database = DemoDatabase { cluster };
+    let target = database.owner()?;
+    ledger::init(&target, &InitOptions::default()).await.map_err(|error| match error {
+        SchemaError::Migration(_) => anyhow::Error::from(error)
+            .context("the demo's data were made by another version; `countersign demo --fresh` starts anew"),
+        error => error.into(),
+    })?;
+    progress("the ledger is in place");
+    for (schema, loaded) in load(&target).await? {
+        let how = if loaded { "are loaded" } else { "are there from an earlier run" };
+        progress(&format!("the demo's data in schema {schema} {how}"));
+    }
+    Ok(database)
+}
+
+/// Loads the demo's schemas and data, each unless it is there, and tracks their tables; of each, whether it did. Safe when several processes start at
+/// once.
+pub(crate) async fn load(target: &ConnectOptions) -> anyhow::Result<Vec<(&'static str, bool)>> {
+    let mut schemas = Vec::new();
+    for (schema, texts) in SCHEMAS {
+        let loaded = ledger::load_once(target, schema, &texts).await.context("the demo's data cannot be loaded")?;
+        if loaded {
+            let tables = TableNames { tables: Vec::new(), schema: Some(schema.to_owned()) };
+            let tracked = ledger::track(target, &tables, &TrackOptions::default()).await;
+            tracked.context("the demo's tables cannot be tracked")?;
+        }
+        schemas.push((schema, loaded));
+    }
+    Ok(schemas)
+}

@@ -1,0 +1,247 @@
+//! The pages of `docs/reference` that follow from this crate and from `types`: configuration, command line, errors.
+//!
+//! `UPDATE_GOLDEN=1 cargo test -p countersign reference` writes them. The pages of metrics and tools need a running server:
+//! `tests/acceptance/reference.rs`.
+
+use std::collections::HashMap;
+
+use clap::{Arg, CommandFactory};
+use serde_json::Value;
+use testkit::{assert_page, wrapped};
+use types::ErrorCode;
+
+use crate::cli::Cli;
+
+const SCHEMA: &str = include_str!("../../../countersign.schema.json");
+const ERROR_CODES: &str = include_str!("../../types/src/error_code.rs");
+
+/// The commands that can be run, with their full names.
+fn runnable(command: &clap::Command, above: &str) -> Vec<(String, clap::Command)> {
+    let name = format!("{above}{}", command.get_name());
+    let mut found = Vec::new();
+    if !command.has_subcommands() || command.get_positionals().next().is_some() {
+        found.push((name.clone(), command.clone()));
+    }
+    let below = command.get_subcommands().filter(|one| one.get_name() != "help");
+    found.extend(below.flat_map(|one| runnable(one, &format!("{name} "))));
+    found
+}
+
+/// The text with a full stop, which clap takes off.
+fn sentence(text: &str) -> String {
+    let text = linked(text.trim_end());
+    if text.ends_with(['.', ':']) { text } else { format!("{text}.") }
+}
+
+fn command_line() -> clap::Command {
+    let mut cli = Cli::command();
+    cli.build();
+    cli
+}
+
+/// The arguments of `serve` with a variable: every setting, by the key of the configuration file.
+fn settings() -> HashMap<String, Arg> {
+    let cli = command_line();
+    let serve = cli.find_subcommand("serve").unwrap();
+    let settings = serve.get_arguments().filter(|argument| argument.get_env().is_some());
+    settings.map(|argument| (argument.get_id().to_string(), argument.clone())).collect()
+}
+
+/// `an integer from 1 to 300`, `text or json`, `a list of texts`.
+fn values(schema: &Value) -> String {
+    let words = |list: &[Value]| {
+        list.iter()
+            .filter_map(|one| one.get("const").unwrap_or(one).as_str())
+            .map(|word| format!("`{word}`"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    if let Some(list) = schema.get("oneOf").or_else(|| schema.get("enum")).and_then(Value::as_array) {
+        return format!("one of {}", words(list));
+    }
+    match schema["type"].as_str().unwrap() {
+        "integer" => format!("an integer from {} to {}", schema["minimum"], schema["maximum"]),
+        "boolean" => "true or false".to_owned(),
+        "array" => format!("a list, each {}", values(&schema["items"])),
+        "object" => "a table of texts".to_owned(),
+        "string" => "a text".to_owned(),
+        other => panic!("{other}"),
+    }
+}
+
+/// The keys of a table of the file.
+fn keys(table: &Value, flags: Option<&HashMap<String, Arg>>) -> String {
+    let mut page = String::new();
+    for (key, schema) in table["properties"].as_object().unwrap() {
+        if schema["type"] == "object" && schema.get("properties").is_some()
+            || schema.get("patternProperties").is_some()
+            || schema["items"].get("properties").is_some()
+        {
+            continue;
+        }
+        let given = flags.and_then(|flags| flags.get(key)).map(|argument| {
+            let flag = argument.get_long().unwrap();
+            format!("`--{flag}`, `{}`. ", argument.get_env().unwrap().to_str().unwrap())
+        });
+        let takes = wrapped(&format!("{}Takes {}.", given.unwrap_or_default(), values(schema)), "");
+        page.push_str(&format!("### `{key}`\n\n{takes}\n\n"));
+        page.push_str(&format!("{}\n\n", wrapped(&sentence(schema["description"].as_str().unwrap()), "")));
+    }
+    page
+}
+
+#[test]
+fn the_page_of_the_configuration_follows_from_the_keys() {
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let (top, flags) = (&schema["properties"], settings());
+    let mut page = "# Configuration\n\n".to_owned();
+    page.push_str(&wrapped(
+        "This page is generated from the code. For each key of `countersign.toml` it has the flag and the environment variable, the \
+         values, and the meaning. A flag takes precedence over a variable, and a variable over the file. [Configure](../setup/configure.md) \
+         has a complete example.",
+        "",
+    ));
+    page.push_str("\n\n## Top level\n\n");
+    page.push_str(&keys(&schema, Some(&flags)));
+    for table in ["limits", "http"] {
+        page.push_str(&format!("## `[{table}]`\n\n{}", keys(&top[table], Some(&flags))));
+    }
+    let own = top["profiles"]["patternProperties"].as_object().unwrap().values().next().unwrap();
+    page.push_str(&format!("## `[profiles.NAME]`\n\n{}", keys(own, None)));
+    page.push_str(&format!("## `[[tokens]]`\n\n{}", keys(&top["tokens"]["items"], None)));
+    page.push_str(&format!("## `[oauth]`\n\n{}", keys(&top["oauth"], None)));
+    assert_page("configuration", &format!("{}\n", page.trim_end()));
+}
+
+/// `--limit N`, `TABLE..`.
+fn named(argument: &Arg) -> String {
+    let value =
+        argument.get_value_names().map(|names| names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "));
+    let value = value.filter(|_| argument.get_action().takes_values()).unwrap_or_default();
+    match argument.get_long() {
+        Some(long) => format!("--{long} {value}").trim_end().to_owned(),
+        None => value,
+    }
+}
+
+fn option(argument: &Arg) -> String {
+    let help = argument.get_long_help().or_else(|| argument.get_help()).map(ToString::to_string).unwrap_or_default();
+    let mut text = format!("`{}`: {}", named(argument), sentence(&help));
+    let possible = argument.get_possible_values();
+    if argument.get_action().takes_values() && !possible.is_empty() {
+        let one = |value: &clap::builder::PossibleValue| match value.get_help() {
+            Some(help) => format!("`{}` ({})", value.get_name(), help.to_string().trim_end_matches('.')),
+            None => format!("`{}`", value.get_name()),
+        };
+        text.push_str(&format!(" One of {}.", possible.iter().map(one).collect::<Vec<_>>().join(", ")));
+    }
+    format!("- {}\n", wrapped(&text, "  "))
+}
+
+#[test]
+fn the_page_of_the_command_line_follows_from_its_definition() {
+    let settings = settings();
+    let is_setting = |argument: &Arg| {
+        settings.get(argument.get_id().as_str()).is_some_and(|setting| setting.get_env() == argument.get_env())
+    };
+    let cli = command_line();
+    let mut page = "# Command line\n\n".to_owned();
+    page.push_str(&wrapped(
+        "This page is generated from the code. Options that are settings as well have the same name in the configuration file; \
+         [Configuration](configuration.md) describes them. The options of every command are `--config FILE` (the configuration file) \
+         and `--help`.",
+        "",
+    ));
+    page.push_str("\n\n");
+    for (name, command) in runnable(&cli, "") {
+        page.push_str(&format!("## `{name}`\n\n"));
+        let about = command.get_long_about().or_else(|| command.get_about()).unwrap().to_string();
+        for paragraph in about.split("\n\n") {
+            page.push_str(&format!("{}\n\n", wrapped(&sentence(paragraph), "")));
+        }
+        let front_end = match command.get_name() {
+            "query" => Some(agent_cli::FrontEnd::Query),
+            "pipe" => Some(agent_cli::FrontEnd::Pipe),
+            "psql" => Some(agent_cli::FrontEnd::Psql),
+            _ => None,
+        };
+        if let Some(front_end) = front_end {
+            let help = agent_cli::parse(front_end, &["--help".to_owned()], HashMap::new()).unwrap_err().stdout;
+            page.push_str(&format!("```text\n{}\n```\n\n", String::from_utf8(help).unwrap().trim_end()));
+            continue;
+        }
+        let arguments =
+            || command.get_arguments().filter(|one| !matches!(one.get_id().as_str(), "help" | "version" | "config"));
+        let (shared, own): (Vec<&Arg>, Vec<&Arg>) = arguments().partition(|one| is_setting(one));
+        for argument in &own {
+            page.push_str(&option(argument));
+        }
+        if !own.is_empty() {
+            page.push('\n');
+        }
+        let shared = shared.iter().filter(|one| !one.get_id().as_str().starts_with("log"));
+        let shared: Vec<String> = shared.map(|one| format!("`--{}`", one.get_long().unwrap())).collect();
+        match shared.len() {
+            0 => {}
+            1..10 => page.push_str(&format!("{}\n\n", wrapped(&format!("Settings: {}.", shared.join(", ")), ""))),
+            _ => page.push_str("All settings of [Configuration](configuration.md).\n\n"),
+        }
+    }
+    assert_page("command-line", &format!("{}\n", page.trim_end()));
+}
+
+#[test]
+fn the_page_of_error_codes_follows_from_their_definition() {
+    // A3-02, X-12: this is the published list.
+    let (_, variants) = ERROR_CODES.split_once("pub enum ErrorCode {").unwrap();
+    let (variants, _) = variants.split_once("\n}\n").unwrap();
+    let mut entries = HashMap::new();
+    let mut text = String::new();
+    for line in variants.lines().map(str::trim) {
+        if let Some(comment) = line.strip_prefix("///") {
+            text.push_str(comment);
+            text.push('\n');
+        } else if let Some(variant) = line.strip_suffix(',') {
+            entries.insert(variant.to_owned(), std::mem::take(&mut text));
+        }
+    }
+    let mut page = "# Error codes\n\n".to_owned();
+    page.push_str(&wrapped(
+        "This page is generated from the code. Every failed answer has `error.code`, one of the codes below. `error.retryable` is true \
+         only if exactly the same call may succeed later. `error.message` says what is wrong, and `error.hint` what to do. \
+         `error.sqlstate`, `detail` and `position` are PostgreSQL's, if the error came from PostgreSQL. Unless a code says otherwise, \
+         nothing was written.",
+        "",
+    ));
+    page.push('\n');
+    for code in ErrorCode::ALL {
+        let text = entries.remove(&format!("{code:?}")).unwrap();
+        let retryable = if code.retryable() { "yes" } else { "no" };
+        page.push_str(&format!("\n## `{code}`\n\nRetryable, unless described otherwise: {retryable}.\n"));
+        for paragraph in text.split("\n\n").filter(|text| !text.trim().is_empty()) {
+            page.push_str(&format!("\n{}\n", wrapped(&linked(paragraph), "")));
+        }
+    }
+    assert!(entries.is_empty(), "not in ErrorCode::ALL: {entries:?}");
+    assert_page("errors", &page);
+}
+
+/// A text in which paths of pages (`docs/topics/undo.md`) are links from `docs/reference`.
+fn linked(text: &str) -> String {
+    let is_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '.');
+    let mut words = Vec::new();
+    for word in text.split_whitespace() {
+        let at = word.find("docs/");
+        words.push(match at {
+            None => word.to_owned(),
+            Some(at) => {
+                let (before, rest) = word.split_at(at);
+                let end = rest.find(|c| !is_path(c)).unwrap_or(rest.len());
+                let (path, after) = rest.split_at(end);
+                let path = path.trim_start_matches("docs/");
+                format!("{before}[{path}](../{path}){after}")
+            }
+        });
+    }
+    words.join(" ")
+}

@@ -1,0 +1,118 @@
+//! A person decides, outside of the agent: over a login that has the role `countersign_approver`, which no server has.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use types::{ErrorCode, Failure, ProposalId, Secret};
+
+use super::decide::{Decision, TransitionResult, verdict_of};
+use super::state::{ProposalStatus, closed, not_found};
+use super::{Proposal, Proposals};
+use crate::admit::ledger_failure;
+
+const BEGIN_SQL: &str = "select countersign.begin_decision($1)";
+const DECIDE_SQL: &str = "select countersign.decide_as_reviewer($1, $2, $3, $4, $5, $6)";
+
+/// A right to decide on one proposal, once, within 15 minutes. It takes a transaction of its own, so that SQL which is made to run
+/// in the session of an approver cannot decide with one call.
+#[derive(Debug)]
+pub struct DecisionNonce(Secret);
+
+/// How often is looked whether it has ended.
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Proposals {
+    /// Prepares a decision on a proposal that has been shown.
+    ///
+    /// # Errors
+    /// That this login may not decide, or that the ledger cannot be written.
+    pub async fn begin_decision(&self, id: ProposalId) -> Result<DecisionNonce, Failure> {
+        let deadline = Instant::now() + self.call_deadline;
+        let answer = self.writer.run_one(BEGIN_SQL, &[Some(id.to_string())], deadline).await;
+        let answer = answer.map_err(|error| may_not_decide(&error).unwrap_or_else(|| ledger_failure(&error)))?;
+        let nonce = answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten());
+        nonce.map(|nonce| DecisionNonce(Secret::new(nonce))).ok_or_else(not_found)
+    }
+
+    /// Decides as `who`: the user of the operating system that the decision is recorded for.
+    ///
+    /// # Errors
+    /// Why it does not count.
+    pub async fn decide_as_person(
+        &self,
+        id: ProposalId,
+        who: &str,
+        choice: &Decision,
+        nonce: DecisionNonce,
+    ) -> Result<Proposal, Failure> {
+        let (outcome, digest, reason) = match choice {
+            Decision::Confirm { digest } => ("confirmed", Some(digest.clone()), None),
+            Decision::Reject { reason } => ("rejected", None, reason.clone()),
+        };
+        let nonce = Some(nonce.0.expose().to_owned());
+        let params = [Some(id.to_string()), Some(outcome.to_owned()), Some(who.to_owned()), digest, reason, nonce];
+        let deadline = Instant::now() + self.call_deadline;
+        let answer = self.writer.run_one(DECIDE_SQL, &params, deadline).await.map_err(|error| match &error {
+            pg::Error::Lost(_) | pg::Error::Deadline => Failure::new(
+                ErrorCode::DbError,
+                "the connection to the ledger was lost, and whether the decision counts is not known",
+            )
+            .hint("Look with `countersign proposals show`; the same decision again is the same."),
+            _ => may_not_decide(&error).unwrap_or_else(|| ledger_failure(&error)),
+        })?;
+        let verdict =
+            answer.rows.into_iter().next().and_then(|row| row.into_iter().next().flatten()).unwrap_or_default();
+        let transitioned = match verdict.as_str() {
+            "proposer" => {
+                let message = format!("\"{who}\" has proposed this, and nobody approves their own proposals");
+                return Err(Failure::new(ErrorCode::NotPermitted, message).hint("Somebody else has to approve it."));
+            }
+            "nonce_unknown" => {
+                let message = "more than 15 minutes have passed since the proposal was shown; nothing was decided";
+                return Err(Failure::new(ErrorCode::NotPermitted, message).hint("Run the command again."));
+            }
+            "not_yours" => {
+                let message = "this is for the proposing account to confirm, in its client (confirm_proposal)";
+                return Err(Failure::new(ErrorCode::NotPermitted, message).hint("It can be rejected here."));
+            }
+            verdict => verdict_of(verdict)?,
+        };
+        let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
+        let again = match choice {
+            Decision::Confirm { .. } => [ProposalStatus::Confirmed, ProposalStatus::Executed],
+            Decision::Reject { .. } => [ProposalStatus::Rejected; 2],
+        };
+        match transitioned {
+            TransitionResult::Is(status) if !again.contains(&status) => {
+                Err(closed(status, proposal.error_message.as_deref()))
+            }
+            TransitionResult::Done | TransitionResult::Is(_) => Ok(proposal),
+        }
+    }
+
+    /// The proposal once it is no longer confirmed, or as it is at the deadline.
+    ///
+    /// # Errors
+    /// That the ledger cannot be read.
+    pub async fn ended(&self, id: ProposalId, deadline: Instant) -> Result<Proposal, Failure> {
+        loop {
+            let proposal = self.get(None, id).await?.ok_or_else(not_found)?;
+            if proposal.status != ProposalStatus::Confirmed || Instant::now() + PAUSE >= deadline {
+                return Ok(proposal);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// The failure of a login that has no right to decide.
+fn may_not_decide(error: &pg::Error) -> Option<Failure> {
+    let is_refused = error.server_error().is_some_and(|error| error.sqlstate == "42501");
+    let failure = || {
+        Failure::new(ErrorCode::NotPermitted, "this database login may not decide on proposals").hint(
+            "Use a login that has the role: grant countersign_approver to <login>. Servers log in without it, so that \
+             nothing an agent does can approve.",
+        )
+    };
+    is_refused.then(failure)
+}

@@ -1,0 +1,318 @@
+//! The types of a tool's parameters and result columns, from describing its statements.
+//!
+//! All statements of a tool share its parameters, but PostgreSQL infers types one statement at a time, and refuses a
+//! statement (42P18) if it takes a parameter that nothing in it gives a type. So each is described with what the others
+//! taught, until nothing new is learned, and at the end once more with all types, so that every statement takes every
+//! parameter.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use types::{DescribeError, DescribeStatement, PgType, StatementShape};
+
+use crate::file::ToolDeclaration;
+use crate::missing_privileges::{INSUFFICIENT_PRIVILEGE, MissingPrivileges};
+use crate::parse::ParsedTool;
+use crate::source::offset_in_string;
+use crate::{Diagnostic, Diagnostics, StatementSpec};
+
+/// What the database says of a tool.
+#[derive(Debug)]
+pub(crate) struct InferredTypes {
+    /// The types of `$1`, `$2`, ...
+    pub(crate) params: Vec<Arc<PgType>>,
+    pub(crate) before: Option<StatementSpec>,
+    pub(crate) after: Option<StatementSpec>,
+    /// Those of `sql`: none if an executor does the work.
+    pub(crate) statements: Vec<StatementSpec>,
+}
+
+impl InferredTypes {
+    /// Every statement: `before`, `sql`, `after`.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &StatementSpec> {
+        self.before.iter().chain(&self.statements).chain(&self.after)
+    }
+
+    /// The shape of the statement whose rows are the result; `None` for an executor.
+    pub(crate) fn result(&self) -> Option<&StatementShape> {
+        self.statements.last().map(|statement| &statement.shape)
+    }
+}
+
+/// The database cannot be asked; the mistake has been noted.
+#[derive(Debug)]
+pub(crate) struct UnavailableError;
+
+/// Describes the statements of a tool that was read whole; `Ok(None)` if that is not so, or they have mistakes. Where an
+/// executor does the work, `before` and `after` alone give the parameters their types.
+pub(crate) async fn infer(
+    parsed: &ParsedTool<'_>,
+    database: &impl DescribeStatement,
+    diagnostics: &mut Diagnostics,
+    denied: &mut MissingPrivileges,
+) -> Result<Option<InferredTypes>, UnavailableError> {
+    let Some(tool) = parsed.tool.as_ref().filter(|_| parsed.whole) else { return Ok(None) };
+    if tool.executor.is_some() && tool.before.is_none() {
+        // A mistake of its own: without it no parameter need have a type.
+        return Ok(None);
+    }
+    let texts = texts(tool);
+    if texts.is_empty() || texts.iter().any(|text| text.sql.trim().is_empty()) {
+        return Ok(None);
+    }
+    let known = vec![None; tool.param.len()];
+    let mut inference = Inference { parsed, tool, database, known, found: Vec::new(), denied: Vec::new() };
+    let shapes = inference.run(&texts).await;
+    diagnostics.0.append(&mut inference.found);
+    inference.denied.iter().for_each(|why| denied.note(parsed.diagnostic(parsed.span.clone(), why)));
+    let Some(shapes) = shapes? else { return Ok(None) };
+
+    let params: Vec<Arc<PgType>> = inference.known.into_iter().flatten().collect();
+    let param_types: Vec<u32> = params.iter().map(|ty| ty.oid).collect();
+    let mut statements: Vec<StatementSpec> = texts
+        .iter()
+        .zip(shapes)
+        .map(|(text, shape)| StatementSpec { sql: text.sql.to_owned(), param_types: param_types.clone(), shape })
+        .collect();
+    let before = tool.before.is_some().then(|| statements.remove(0));
+    let after = if tool.after.is_some() { statements.pop() } else { None };
+    Ok(Some(InferredTypes { params, before, after, statements }))
+}
+
+/// A statement of the file.
+struct StatementText<'a> {
+    key: &'static str,
+    sql: &'a str,
+    span: Range<usize>,
+}
+
+/// `before` first, then `sql` in order, then `after`.
+fn texts(tool: &ToolDeclaration) -> Vec<StatementText<'_>> {
+    let before = tool.before.iter().map(|sql| StatementText { key: "before", sql: sql.get_ref(), span: sql.span() });
+    let whole = tool.sql.span();
+    let statements = tool.sql.get_ref().texts.iter().map(|(sql, span)| StatementText {
+        key: "sql",
+        sql,
+        span: span.clone().unwrap_or_else(|| whole.clone()),
+    });
+    let after = tool.after.iter().map(|sql| StatementText { key: "after", sql: sql.get_ref(), span: sql.span() });
+    before.chain(statements).chain(after).collect()
+}
+
+/// PostgreSQL: "could not determine data type of parameter $n".
+const INDETERMINATE_DATATYPE: &str = "42P18";
+
+/// `pg_type.oid` of the pseudo-type `trigger`, as the type of a parameter that a statement does not use: any use of it
+/// would fail, so it teaches nothing wrong.
+const UNUSABLE: u32 = 2279;
+
+struct Inference<'a, 's, D> {
+    parsed: &'a ParsedTool<'s>,
+    tool: &'a ToolDeclaration,
+    database: &'a D,
+    known: Vec<Option<Arc<PgType>>>,
+    found: Vec<Diagnostic>,
+    /// What the login has no right to, in PostgreSQL's words.
+    denied: Vec<String>,
+}
+
+/// What one attempt to describe a statement came to.
+enum DescribeOutcome {
+    Described,
+    /// Types are missing that another statement may teach.
+    Postponed,
+    /// The mistake has been noted.
+    Refused,
+}
+
+impl<D: DescribeStatement> Inference<'_, '_, D> {
+    /// The shapes of all statements with all parameters.
+    async fn run(&mut self, texts: &[StatementText<'_>]) -> Result<Option<Vec<StatementShape>>, UnavailableError> {
+        let mut open: Vec<&StatementText<'_>> = texts.iter().collect();
+        while !open.is_empty() {
+            let before = (open.len(), self.unknown());
+            let mut postponed = Vec::new();
+            for text in open {
+                if let DescribeOutcome::Postponed = self.attempt(text).await? {
+                    postponed.push(text);
+                }
+            }
+            open = postponed;
+            if before == (open.len(), self.unknown()) {
+                for text in &open {
+                    self.probe(text).await?;
+                }
+                if before.1 == self.unknown() {
+                    break;
+                }
+            }
+        }
+        if self.is_clean() {
+            self.require_types();
+        }
+        if !self.is_clean() {
+            return Ok(None);
+        }
+        let mut shapes = Vec::new();
+        let types = self.types();
+        for text in texts {
+            match self.describe(text, &types).await? {
+                Ok(shape) => shapes.push(shape),
+                Err(refusal) => self.refused(text, refusal),
+            }
+        }
+        Ok(self.is_clean().then_some(shapes))
+    }
+
+    fn is_clean(&self) -> bool {
+        self.found.is_empty() && self.denied.is_empty()
+    }
+
+    /// Describes a statement with the types known so far, and learns from it.
+    async fn attempt(&mut self, text: &StatementText<'_>) -> Result<DescribeOutcome, UnavailableError> {
+        let types = self.types();
+        Ok(match self.describe(text, &types).await? {
+            Ok(shape) => self.learn(text, &shape, &types),
+            Err(refusal) => match refusal.untyped {
+                Some(number) if number <= self.known.len() => DescribeOutcome::Postponed,
+                Some(number) => {
+                    self.too_many(text, number);
+                    DescribeOutcome::Refused
+                }
+                None => {
+                    self.refused(text, refusal);
+                    DescribeOutcome::Refused
+                }
+            },
+        })
+    }
+
+    /// Describes a statement as if it did not use the parameters that PostgreSQL finds no type for, to learn those that
+    /// it does use: of `f($1, $3)` and `g($2, $3)` neither can be described without the other otherwise.
+    async fn probe(&mut self, text: &StatementText<'_>) -> Result<(), UnavailableError> {
+        let mut types = self.types();
+        for _ in 0..self.known.len() {
+            let number = match self.describe(text, &types).await? {
+                Ok(shape) => {
+                    self.learn(text, &shape, &types);
+                    return Ok(());
+                }
+                Err(RefusedStatement { untyped: Some(number), .. }) if number <= self.known.len() => number,
+                Err(_) => return Ok(()),
+            };
+            types.resize(types.len().max(number), 0);
+            if let Some(ty) = number.checked_sub(1).and_then(|index| types.get_mut(index)) {
+                *ty = UNUSABLE;
+            }
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, text: &StatementText<'_>, shape: &StatementShape, asked: &[u32]) -> DescribeOutcome {
+        if shape.params.len() > self.known.len() {
+            self.too_many(text, shape.params.len());
+            return DescribeOutcome::Refused;
+        }
+        for (index, (known, ty)) in self.known.iter_mut().zip(&shape.params).enumerate() {
+            if asked.get(index) != Some(&UNUSABLE) && known.is_none() {
+                *known = Some(Arc::clone(ty));
+            }
+        }
+        DescribeOutcome::Described
+    }
+
+    /// The known types, without the unknown ones at the end: a statement need not use those.
+    fn types(&self) -> Vec<u32> {
+        let known = self.known.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        self.known.iter().take(known).map(|ty| ty.as_ref().map_or(0, |ty| ty.oid)).collect()
+    }
+
+    fn unknown(&self) -> usize {
+        self.known.iter().filter(|ty| ty.is_none()).count()
+    }
+
+    async fn describe(
+        &mut self,
+        text: &StatementText<'_>,
+        types: &[u32],
+    ) -> Result<Result<StatementShape, RefusedStatement>, UnavailableError> {
+        match self.database.describe(text.sql, types).await {
+            Ok(shape) => Ok(Ok(shape)),
+            Err(DescribeError::Refused { message, sqlstate, hint, position }) => {
+                let untyped = (sqlstate == INDETERMINATE_DATATYPE).then(|| parameter_number(&message)).flatten();
+                Ok(Err(RefusedStatement { message, sqlstate, hint, position, untyped }))
+            }
+            Err(DescribeError::Unavailable(why)) => {
+                let message = format!("the database could not be asked whether this fits: {why}");
+                self.found.push(self.parsed.diagnostic(text.span.clone(), message));
+                Err(UnavailableError)
+            }
+        }
+    }
+
+    fn too_many(&mut self, text: &StatementText<'_>, used: usize) {
+        let declared = self.known.len();
+        let message = format!(
+            "{} takes {used} parameters (${used} is the last), but the tool declares {declared} as [[tool.param]]",
+            text.key
+        );
+        self.found.push(self.parsed.diagnostic(text.span.clone(), message));
+    }
+
+    fn refused(&mut self, text: &StatementText<'_>, refusal: RefusedStatement) {
+        if refusal.sqlstate == INSUFFICIENT_PRIVILEGE {
+            self.denied.push(refusal.message);
+            return;
+        }
+        let token = self.parsed.source.text.get(text.span.clone()).unwrap_or_default();
+        let offset = refusal.position.map_or(0, |position| offset_in_string(token, position as usize));
+        let at = text.span.start + offset;
+        let hint = refusal.hint.map(|hint| format!("; hint: {hint}")).unwrap_or_default();
+        let message = format!("{}: {} (SQLSTATE {}){hint}", text.key, refusal.message, refusal.sqlstate);
+        self.found.push(self.parsed.diagnostic(at..at.max(text.span.end), message));
+    }
+
+    /// Every parameter has a type, or its mistake.
+    fn require_types(&mut self) {
+        for (index, (param, known)) in self.tool.param.iter().zip(&self.known).enumerate() {
+            if known.is_none() {
+                let number = index + 1;
+                let message = format!(
+                    "parameter {} (${number}) has no type: no statement uses ${number}, or only where any type would do. \
+                     Remove it, or write its type, as in ${number}::text",
+                    param.name.get_ref()
+                );
+                self.found.push(self.parsed.diagnostic(param.name.span(), message));
+            }
+        }
+    }
+}
+
+/// PostgreSQL's answer to SQL that does not prepare.
+struct RefusedStatement {
+    message: String,
+    sqlstate: String,
+    hint: Option<String>,
+    position: Option<u32>,
+    /// The parameter that has no type, if that is all.
+    untyped: Option<usize>,
+}
+
+/// The `n` of the `$n` in "could not determine data type of parameter $n", in whatever language that is.
+fn parameter_number(message: &str) -> Option<usize> {
+    let (_, after) = message.split_once('$')?;
+    let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+    after.get(..digits)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parameter_is_found_in_any_language() {
+        assert_eq!(parameter_number("could not determine data type of parameter $12"), Some(12));
+        assert_eq!(parameter_number("konnte Datentyp von Parameter $2 nicht ermitteln"), Some(2));
+        assert_eq!(parameter_number("no number here"), None);
+    }
+}

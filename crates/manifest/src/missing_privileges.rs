@@ -1,0 +1,54 @@
+//! What the login has no right to: one mistake for each thing, however many statements name it.
+
+use std::collections::BTreeMap;
+
+use types::ReferencedObjects;
+
+use crate::parse::ParsedTool;
+use crate::{Diagnostic, Diagnostics, StatementSpec};
+
+/// PostgreSQL: "permission denied for ..".
+pub(crate) const INSUFFICIENT_PRIVILEGE: &str = "42501";
+
+/// By PostgreSQL's words, which name the thing: the first mistake, and the names of all tools.
+#[derive(Debug, Default)]
+pub(crate) struct MissingPrivileges(BTreeMap<String, (Diagnostic, Vec<String>)>);
+
+impl MissingPrivileges {
+    /// Notes that something of this tool, or of a note, could not be described or planned; `why` is PostgreSQL's message.
+    pub(crate) fn note(&mut self, why: Diagnostic) {
+        let name = why.tool.clone().unwrap_or_else(|| "a note".to_owned());
+        let (_, names) = self.0.entry(why.message.clone()).or_insert_with(|| (why, Vec::new()));
+        if names.last() != Some(&name) {
+            names.push(name);
+        }
+    }
+
+    /// Notes what the plans of a write tool lack. The plans of reads are made with another login.
+    pub(crate) fn note_plans<'a>(
+        &mut self,
+        parsed: &ParsedTool<'_>,
+        statements: impl Iterator<Item = &'a StatementSpec>,
+    ) {
+        if !parsed.tool.as_ref().is_some_and(|tool| tool.is(true)) {
+            return;
+        }
+        for statement in statements {
+            if let ReferencedObjects::Forbidden(why) = &statement.shape.referenced_objects {
+                self.note(parsed.diagnostic(parsed.span.clone(), why));
+            }
+        }
+    }
+
+    /// Adds what was noted.
+    pub(crate) fn report(self, diagnostics: &mut Diagnostics) {
+        for (why, names) in self.0.into_values() {
+            let message = format!(
+                "{} (SQLSTATE {INSUFFICIENT_PRIVILEGE}), in {}; `countersign check --grants` prints what is missing",
+                why.message,
+                names.join(", ")
+            );
+            diagnostics.0.push(Diagnostic { message, tool: None, ..why });
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! TOML text to [`file`](crate::file) types, piece by piece: what is wrong in one tool, parameter or key does not hide
+//! what is wrong in the others.
+
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+use serde_spanned::Spanned;
+use toml::de::{DeArray, DeTable, DeValue, ValueDeserializer};
+
+use crate::file::{
+    BuiltinDeclaration, ManifestFile, NoteDeclaration, ParamDeclaration, ToolDeclaration, UndoDeclaration,
+};
+use crate::{Diagnostic, Diagnostics, Location, Source};
+
+/// A tool as it was read, before anything is known of the database.
+#[derive(Debug)]
+pub(crate) struct ParsedTool<'s> {
+    pub(crate) source: &'s Source,
+    /// The manifest's version.
+    pub(crate) version: String,
+    /// Where the tool starts.
+    pub(crate) span: Range<usize>,
+    /// Its name, for mistakes; `None` if it has none.
+    pub(crate) label: Option<String>,
+    /// The tool; `None` if it could not be read at all.
+    pub(crate) tool: Option<ToolDeclaration>,
+    /// Whether every part of it could be read. If not, nothing follows from a part that is not there.
+    pub(crate) whole: bool,
+}
+
+impl ParsedTool<'_> {
+    /// The place of `span`; of the tool, if `span` is that of a key which is not there.
+    pub(crate) fn locate(&self, span: Range<usize>) -> Location {
+        let offset = if span.is_empty() { self.span.start } else { span.start };
+        self.source.locate(offset)
+    }
+
+    /// A mistake of this tool.
+    pub(crate) fn diagnostic(&self, span: Range<usize>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { at: self.locate(span), tool: self.label.clone(), message: message.into() }
+    }
+}
+
+/// A note as it was read, before anything is known of the database.
+#[derive(Debug)]
+pub(crate) struct ParsedNote<'s> {
+    pub(crate) source: &'s Source,
+    /// Where the note starts.
+    pub(crate) span: Range<usize>,
+    pub(crate) note: NoteDeclaration,
+}
+
+impl ParsedNote<'_> {
+    /// A mistake of this note, at `span` or, if that is the one of a key which is not there, where the note starts.
+    pub(crate) fn diagnostic(&self, span: Range<usize>, message: impl Into<String>) -> Diagnostic {
+        let offset = if span.is_empty() { self.span.start } else { span.start };
+        Diagnostic { at: self.source.locate(offset), tool: None, message: message.into() }
+    }
+}
+
+/// What a manifest says of a built-in tool, as it was read.
+#[derive(Debug)]
+pub(crate) struct ParsedBuiltin<'s> {
+    pub(crate) source: &'s Source,
+    /// The tool.
+    pub(crate) name: String,
+    /// Where its name stands.
+    pub(crate) span: Range<usize>,
+    pub(crate) builtin: BuiltinDeclaration,
+}
+
+/// What a manifest declares, as far as it could be read.
+#[derive(Debug, Default)]
+pub(crate) struct ParsedManifest<'s> {
+    pub(crate) tools: Vec<ParsedTool<'s>>,
+    pub(crate) notes: Vec<ParsedNote<'s>>,
+    pub(crate) builtin: Vec<ParsedBuiltin<'s>>,
+    pub(crate) instructions: Vec<(&'s Source, Spanned<String>)>,
+}
+
+/// Adds what a manifest declares.
+pub(crate) fn parse<'s>(source: &'s Source, parsed_tools: &mut ParsedManifest<'s>, diagnostics: &mut Diagnostics) {
+    let document = match DeTable::parse(&source.text) {
+        Ok(document) => document,
+        Err(error) => {
+            let at = source.locate(error.span().unwrap_or_default().start);
+            diagnostics.0.push(Diagnostic {
+                at,
+                tool: None,
+                message: format!("this is not TOML: {}", error.message()),
+            });
+            return;
+        }
+    };
+    let mut parser = Parser { source, label: None, diagnostics };
+    let span = document.span();
+    let mut document = document.into_inner();
+    let (tools, notes, builtin) = (document.remove("tool"), document.remove("note"), document.remove("builtin"));
+    let says_more = builtin.is_some() || document.contains_key("instructions");
+    let (version, instructions) = parser.header(document, span.clone());
+    let (tools, notes) = (parser.tables(tools, "tool"), parser.tables(notes, "note"));
+    if tools.is_empty() && notes.is_empty() && !says_more {
+        parser.diagnostic(span, "a manifest declares at least one [[tool]] or [[note]]");
+    }
+    parsed_tools.instructions.extend(instructions.map(|text| (source, text)));
+    parsed_tools.builtin.extend(builtin.into_iter().flat_map(|tables| parser.builtin(tables)));
+    parsed_tools.tools.extend(tools.into_iter().map(|table| parser.tool(table, &version)));
+    parsed_tools.notes.extend(notes.into_iter().filter_map(|table| parser.note(table)));
+}
+
+struct Parser<'s, 'm> {
+    source: &'s Source,
+    label: Option<String>,
+    diagnostics: &'m mut Diagnostics,
+}
+
+/// A piece that was read, as far as it could be.
+struct ParsedTable<T> {
+    value: Option<T>,
+    /// The keys that are known, but whose values are wrong.
+    refused: Vec<String>,
+}
+
+impl<T> ParsedTable<T> {
+    fn is_whole(&self) -> bool {
+        self.value.is_some() && self.refused.is_empty()
+    }
+}
+
+impl<'s> Parser<'s, '_> {
+    fn diagnostic(&mut self, span: Range<usize>, message: impl Into<String>) {
+        let at = self.source.locate(span.start);
+        self.diagnostics.0.push(Diagnostic { at, tool: self.label.clone(), message: message.into() });
+    }
+
+    /// Checks the keys beside the tools; gives the version and the instructions.
+    fn header(&mut self, table: DeTable<'s>, span: Range<usize>) -> (String, Option<Spanned<String>>) {
+        let ParsedTable { value, refused } = self.piece::<ManifestFile>(table, span.clone());
+        let Some(file) = value else { return (String::new(), None) };
+        for (key, value) in [("name", &file.name), ("version", &file.version)] {
+            if value.get_ref().trim().is_empty() && !refused.iter().any(|refused| refused == key) {
+                self.diagnostic(
+                    span.clone(),
+                    format!("a manifest needs a {key}, such as {key} = \"{}\"", example(key)),
+                );
+            }
+        }
+        (file.version.into_inner(), file.instructions)
+    }
+
+    fn builtin(&mut self, tables: Spanned<DeValue<'s>>) -> Vec<ParsedBuiltin<'s>> {
+        let span = tables.span();
+        let DeValue::Table(tables) = tables.into_inner() else {
+            self.diagnostic(span, "builtin is a table for each tool, as in [builtin.query_database]");
+            return Vec::new();
+        };
+        let mut parsed_tools = Vec::new();
+        for (name, table) in tables {
+            let (span, at) = (name.span(), table.span());
+            match table.into_inner() {
+                DeValue::Table(table) => {
+                    let builtin = self.piece::<BuiltinDeclaration>(table, at).value;
+                    let name = name.into_inner().into_owned();
+                    parsed_tools.extend(builtin.map(|builtin| ParsedBuiltin {
+                        source: self.source,
+                        name,
+                        span,
+                        builtin,
+                    }));
+                }
+                other => {
+                    self.diagnostic(at, format!("a built-in tool is a table, not {}", with_article(other.type_str())))
+                }
+            }
+        }
+        parsed_tools
+    }
+
+    fn note(&mut self, table: Spanned<DeTable<'s>>) -> Option<ParsedNote<'s>> {
+        let span = table.span();
+        let piece = self.piece::<NoteDeclaration>(table.into_inner(), span.clone());
+        let note = NoteDeclaration { refused: piece.refused, ..piece.value? };
+        Some(ParsedNote { source: self.source, span, note })
+    }
+
+    fn tool(&mut self, table: Spanned<DeTable<'s>>, version: &str) -> ParsedTool<'s> {
+        let span = table.span();
+        let mut table = table.into_inner();
+        self.label = table.get("name").and_then(|name| name.get_ref().as_str()).map(str::to_owned);
+        let (params, undo) = (table.remove("param"), table.remove("undo"));
+        let piece = self.piece::<ToolDeclaration>(table, span.clone());
+        let mut whole = piece.is_whole();
+        let mut tool = piece.value;
+        if let Some(tool) = &mut tool {
+            tool.refused = piece.refused;
+        }
+
+        for param in self.tables(params, "param") {
+            let at = param.span();
+            let piece = self.piece::<ParamDeclaration>(param.into_inner(), at);
+            whole &= piece.is_whole();
+            if let (Some(tool), Some(mut param)) = (&mut tool, piece.value) {
+                param.refused = piece.refused;
+                tool.param.push(param);
+            }
+        }
+        if let Some(undo) = undo {
+            let at = undo.span();
+            let piece = match undo.into_inner() {
+                DeValue::Table(undo) => self.piece::<UndoDeclaration>(undo, at),
+                other => {
+                    self.diagnostic(at, format!("undo is a table, not {}", with_article(other.type_str())));
+                    ParsedTable { value: None, refused: Vec::new() }
+                }
+            };
+            whole &= piece.is_whole();
+            if let Some(tool) = &mut tool {
+                match piece.value {
+                    Some(undo) => tool.undo = Some(UndoDeclaration { refused: piece.refused, ..undo }),
+                    None => tool.refused.push("undo".to_owned()),
+                }
+            }
+        }
+        ParsedTool { source: self.source, version: version.to_owned(), span, label: self.label.take(), tool, whole }
+    }
+
+    /// The tables of an array of tables.
+    fn tables(&mut self, value: Option<Spanned<DeValue<'s>>>, key: &str) -> Vec<Spanned<DeTable<'s>>> {
+        let Some(value) = value else { return Vec::new() };
+        let span = value.span();
+        let items = match value.into_inner() {
+            DeValue::Array(items) => items,
+            other => {
+                self.diagnostic(span.clone(), format!("{key} is written as [[{key}]], with two brackets"));
+                DeArray::from_iter([Spanned::new(span, other)])
+            }
+        };
+        let mut tables = Vec::new();
+        for item in items {
+            let span = item.span();
+            match item.into_inner() {
+                DeValue::Table(table) => tables.push(Spanned::new(span, table)),
+                other => self.diagnostic(span, format!("{key} is a table, not {}", with_article(other.type_str()))),
+            }
+        }
+        tables
+    }
+
+    /// Reads one table. A key that serde refuses is noted and taken out, and the rest is read again: serde stops at the
+    /// first error.
+    fn piece<T: DeserializeOwned>(&mut self, mut table: DeTable<'s>, span: Range<usize>) -> ParsedTable<T> {
+        let mut refused = Vec::new();
+        loop {
+            let root = Spanned::new(span.clone(), DeValue::Table(table.clone()));
+            let error = match T::deserialize(ValueDeserializer::from(root)) {
+                Ok(value) => return ParsedTable { value: Some(value), refused },
+                Err(error) => error,
+            };
+            let at = error.span().unwrap_or_else(|| span.clone());
+            let culprit = table
+                .iter()
+                .find(|(key, value)| contains(&key.span(), &at) || contains(&value.span(), &at))
+                .map(|(key, _)| key.clone());
+            match culprit {
+                Some(key) => {
+                    let unknown = contains(&key.span(), &at);
+                    let message = if unknown { String::new() } else { format!("{}: ", key.get_ref()) };
+                    self.diagnostic(at, format!("{message}{}", error.message()));
+                    table.remove(key.get_ref().as_ref());
+                    if !unknown {
+                        refused.push(key.into_inner().into_owned());
+                    }
+                }
+                None => {
+                    self.diagnostic(at, error.message().to_owned());
+                    return ParsedTable { value: None, refused };
+                }
+            }
+        }
+    }
+}
+
+fn contains(outer: &Range<usize>, inner: &Range<usize>) -> bool {
+    !outer.is_empty() && outer.start <= inner.start && inner.end <= outer.end
+}
+
+fn example(key: &str) -> &'static str {
+    if key == "name" { "social" } else { "1.0" }
+}
+
+fn with_article(kind: &str) -> String {
+    let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    format!("{article} {kind}")
+}

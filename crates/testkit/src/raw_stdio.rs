@@ -1,0 +1,158 @@
+//! JSON-RPC lines to the built binary: for what a proper client would never send.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+/// A server on pipes, as Claude Desktop starts it.
+#[derive(Debug)]
+pub struct RawStdioServer {
+    child: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+    instructions: String,
+}
+
+/// How long an answer may take before the test fails.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+impl RawStdioServer {
+    /// Starts it and opens an MCP session of the given protocol version.
+    pub async fn start(command: Command, protocol: &str) -> Self {
+        Self::logging(command, Stdio::inherit(), protocol).await
+    }
+
+    /// The same with its log in a place of the test's own.
+    pub async fn logging(command: Command, log: Stdio, protocol: &str) -> Self {
+        let mut server = Self::spawn(command, log);
+        server.open(protocol, json!({})).await;
+        server
+    }
+
+    /// Starts it and opens a session of a client with these capabilities.
+    pub async fn capable(command: Command, protocol: &str, capabilities: Value) -> Self {
+        let mut server = Self::spawn(command, Stdio::inherit());
+        server.open(protocol, capabilities).await;
+        server
+    }
+
+    async fn open(&mut self, protocol: &str, capabilities: Value) {
+        let client = json!({"name": "test", "version": "0"});
+        let hello = json!({"protocolVersion": protocol, "capabilities": capabilities, "clientInfo": client});
+        let answer = self.request(0, "initialize", hello).await;
+        assert_eq!(answer["result"]["protocolVersion"], protocol, "{answer}");
+        self.instructions = answer["result"]["instructions"].as_str().unwrap_or_default().to_owned();
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+    }
+
+    /// The same, with what it writes to standard error.
+    pub async fn start_logged(command: Command, protocol: &str) -> (Self, ChildStderr) {
+        let mut server = Self::spawn(command, Stdio::piped());
+        let log = server.child.stderr.take().expect("its log");
+        server.open(protocol, json!({})).await;
+        (server, log)
+    }
+
+    /// The same for a server whose session begins with all of its tools: on a busy machine one may be served before it has
+    /// reached its database, and that one is started again.
+    pub async fn connected(command: impl Fn() -> Command, protocol: &str) -> Self {
+        for _ in 0..10 {
+            let server = Self::start(command(), protocol).await;
+            if !server.instructions.contains("was not reachable when this session began") {
+                return server;
+            }
+            server.close().await;
+        }
+        panic!("the server does not reach its database");
+    }
+
+    /// What it tells its clients at the beginning of a session.
+    pub fn instructions(&self) -> &str {
+        &self.instructions
+    }
+
+    /// Starts it and says nothing yet.
+    pub fn without_session(command: Command) -> Self {
+        Self::spawn(command, Stdio::inherit())
+    }
+
+    fn spawn(mut command: Command, log: Stdio) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the server");
+        let input = child.stdin.take().expect("its input");
+        let output = BufReader::new(child.stdout.take().expect("its output")).lines();
+        Self { child, input, output, instructions: String::new() }
+    }
+
+    /// Sends one line as it is.
+    pub async fn send(&mut self, line: &str) {
+        self.input.write_all(line.as_bytes()).await.expect("the server reads");
+        self.input.write_all(b"\n").await.expect("the server reads");
+    }
+
+    /// The next line, which must be JSON.
+    pub async fn receive(&mut self) -> Value {
+        let line = tokio::time::timeout(TIMEOUT, self.output.next_line()).await.expect("an answer in time");
+        let line = line.expect("the server writes UTF-8").expect("the server lives");
+        serde_json::from_str(&line)
+            .unwrap_or_else(|error| panic!("standard output carries protocol only: {line}: {error}"))
+    }
+
+    /// Sends a request and gives the answer to it.
+    pub async fn request(&mut self, id: u32, method: &str, params: Value) -> Value {
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await;
+        let answer = self.receive().await;
+        assert_eq!(answer["id"], id, "{answer}");
+        answer
+    }
+
+    /// Calls a tool; its envelope.
+    pub async fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        let answer = self.request(1, "tools/call", json!({"name": tool, "arguments": arguments})).await;
+        answer["result"]["structuredContent"].clone()
+    }
+
+    /// Closes standard input and waits for the end: the lines until then, and whether it was a good one.
+    pub async fn close_and_read(self) -> (Vec<Value>, bool) {
+        let Self { child, input, output, .. } = self;
+        drop(input);
+        Self::rest(child, output).await
+    }
+
+    /// Waits for the end with standard input open.
+    pub async fn ended(self) -> (Vec<Value>, bool) {
+        let Self { child, input: _input, output, .. } = self;
+        Self::rest(child, output).await
+    }
+
+    async fn rest(mut child: Child, mut output: Lines<BufReader<ChildStdout>>) -> (Vec<Value>, bool) {
+        let ending = async {
+            let mut lines = Vec::new();
+            while let Some(line) = output.next_line().await.expect("the server writes UTF-8") {
+                lines.push(serde_json::from_str(&line).expect("standard output carries protocol only"));
+            }
+            (lines, child.wait().await.expect("its status").success())
+        };
+        tokio::time::timeout(TIMEOUT, ending).await.expect("the server ends")
+    }
+
+    /// Closes standard input and waits for the end; whether it was a good one.
+    pub async fn close(self) -> bool {
+        let Self { mut child, input, output: _output, .. } = self;
+        drop(input);
+        tokio::time::timeout(TIMEOUT, child.wait()).await.expect("the server ends").expect("its status").success()
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+}

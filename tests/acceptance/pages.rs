@@ -1,0 +1,171 @@
+//! The pages of the documentation: links, the width of lines, and what the code refers to.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use testkit::repository;
+
+/// README.md and its like, and all pages of docs/, from the root of the repository.
+pub(crate) fn pages() -> Vec<String> {
+    let mut pages = files_in("docs", &["md"]);
+    pages.extend(["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md"].map(str::to_owned));
+    pages.sort();
+    pages
+}
+
+/// The files of a folder and of those in it, from the root of the repository.
+fn files_in(folder: &str, extensions: &[&str]) -> Vec<String> {
+    let mut folders = vec![repository().join(folder)];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("node_modules") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extensions.iter().any(|one| extension == *one)) {
+                files.push(path.strip_prefix(repository()).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The files with code or comments: sources, SQL, settings, scripts.
+fn sources() -> Vec<String> {
+    let extensions = ["rs", "sql", "toml", "py", "json"];
+    let folders = ["crates", "tests", "migrations", "manifests", "fuzz/fuzz_targets"];
+    folders.iter().flat_map(|folder| files_in(folder, &extensions)).collect()
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(repository().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// The anchor of a heading, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
+/// Whether a page has a heading with this anchor.
+fn has_heading(page: &Path, wanted: &str) -> bool {
+    let text = fs::read_to_string(page).unwrap();
+    text.lines().filter(|line| line.starts_with('#')).any(|line| anchor(line.trim_start_matches('#')) == wanted)
+}
+
+/// The targets of the links of a page that lead into the repository.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).filter(|target| !target.contains("://"))
+}
+
+fn linked(page: &str, target: &str) -> PathBuf {
+    let path = repository().join(page);
+    let file = target.split('#').next().unwrap_or_default();
+    if file.is_empty() { path } else { path.parent().unwrap().join(file) }
+}
+
+#[test]
+fn every_link_leads_to_a_page_and_a_heading_that_exist() {
+    let mut count = 0;
+    for page in pages() {
+        let text = read(&page);
+        for target in links(&text) {
+            let there = linked(&page, target);
+            assert!(there.exists(), "{page}: {target}: there is no such file");
+            if let Some((_, heading)) = target.split_once('#') {
+                assert!(has_heading(&there, heading), "{page}: {target}: no such heading");
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count}");
+}
+
+#[test]
+fn every_page_is_in_the_summary() {
+    let summary = read("docs/SUMMARY.md");
+    let there: BTreeSet<PathBuf> =
+        links(&summary).map(|target| linked("docs/SUMMARY.md", target).canonicalize().unwrap()).collect();
+    let index = read("docs/adr/README.md");
+    let records: BTreeSet<PathBuf> =
+        links(&index).map(|target| linked("docs/adr/README.md", target).canonicalize().unwrap()).collect();
+    for page in files_in("docs", &["md"]).into_iter().filter(|page| page != "docs/SUMMARY.md") {
+        let path = repository().join(&page).canonicalize().unwrap();
+        assert!(there.contains(&path) || records.contains(&path), "{page} is in no list");
+    }
+}
+
+#[test]
+fn lines_have_at_most_100_characters() {
+    // Tables, and samples of what a program prints or reads, cannot be wrapped.
+    let mut long = Vec::new();
+    for page in pages() {
+        let mut is_sample = false;
+        for (number, line) in read(&page).lines().enumerate() {
+            is_sample ^= line.trim_start().starts_with("```");
+            if !is_sample && !line.starts_with('|') && line.chars().count() > 100 {
+                long.push(format!("{page}:{}", number + 1));
+            }
+        }
+    }
+    assert!(long.is_empty(), "{long:#?}");
+}
+
+#[test]
+fn every_page_that_the_code_names_exists() {
+    let is_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
+    let mut named = 0;
+    for file in sources() {
+        let text = read(&file);
+        for (at, _) in text.match_indices("docs/") {
+            let rest = text.get(at..).unwrap();
+            let path = rest.split(|c| !is_path(c)).next().unwrap().trim_end_matches('.');
+            if path.ends_with(".md") {
+                assert!(repository().join(path).exists(), "{file}: {path}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 20, "{named}");
+}
+
+/// The ids of promises (`A1-05`, `X-02`), defects (`F-61`) and attacks (`CR01`) in a text.
+fn ids<'a>(text: &'a str, attacks: &BTreeSet<&str>) -> impl Iterator<Item = &'a str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    let is_number = |text: &str, digits: std::ops::RangeInclusive<usize>| {
+        digits.contains(&text.len()) && text.bytes().all(|c| c.is_ascii_digit())
+    };
+    words.filter(move |word| match word.split_once('-') {
+        Some(("X" | "F", number)) => is_number(number, 2..=3),
+        Some((group, number)) => {
+            let of_group = |letter: char| group.strip_prefix(letter).is_some_and(|rest| is_number(rest, 1..=2));
+            is_number(number, 2..=2) && "ABCD".chars().any(of_group)
+        }
+        None => word.len() == 4 && attacks.contains(&word[..2]) && is_number(&word[2..], 2..=2),
+    })
+}
+
+#[test]
+fn every_promise_defect_and_attack_that_is_named_has_its_row() {
+    let (page, reads) = (read("docs/promises.md"), read("tests/attacks/reads.jsonl"));
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" |"));
+    let mut known: BTreeSet<&str> = rows.map(|(id, _)| id).collect();
+    known.extend(reads.lines().filter_map(|line| line.strip_prefix("{\"id\": \"")?.split('"').next()));
+    let is_attack = |id: &&str| id.len() == 4 && !id.contains('-');
+    let attacks: BTreeSet<&str> = known.iter().copied().filter(is_attack).map(|id| &id[..2]).collect();
+    let mut named = 0;
+    let mut unknown = Vec::new();
+    for file in sources().into_iter().chain(pages()) {
+        let text = read(&file);
+        for id in ids(&text, &attacks) {
+            named += 1;
+            if !known.contains(id) {
+                unknown.push(format!("{file}: {id}"));
+            }
+        }
+    }
+    assert!(named > 1000, "{named}");
+    assert!(unknown.is_empty(), "{unknown:#?}");
+}
