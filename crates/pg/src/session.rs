@@ -1,6 +1,7 @@
 //! A session: statements in, rows of text out. Knows nothing of JSON, of pools or of what its statements mean.
 
 mod collector;
+mod description;
 pub(crate) mod pooler_transaction;
 mod reset;
 mod run_to_completion;
@@ -11,12 +12,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::connect_options::{ConnectOptions, Pooler};
-use crate::error::{ConnectError, Error, ServerError};
+use crate::error::{ConnectError, Error};
 use crate::session_settings::SessionSettings;
 use crate::wire::FieldDescription;
-use crate::wire::{self, CancelKey, Connection, Event, Failure, Purpose, StatementId, TransactionStatus};
+use crate::wire::{self, CancelKey, Connection, Failure, Purpose, StatementId, TransactionStatus};
 use collector::Collector;
 pub use collector::RowRetention;
+pub use description::StatementDescription;
 use pooler_transaction::TransactionPreamble;
 pub use run_to_completion::CompleteResult;
 pub(crate) use statement_cache::{SEEN_FOR, StatementCache};
@@ -58,15 +60,6 @@ impl StatementResult {
     pub fn rows_affected(&self) -> u64 {
         self.tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default()
     }
-}
-
-/// What Describe said.
-#[derive(Debug, Clone, Default)]
-pub struct StatementDescription {
-    /// `pg_type.oid` of each parameter.
-    pub params: Vec<u32>,
-    /// The result columns; `None` if the statement returns no rows.
-    pub columns: Option<Vec<FieldDescription>>,
 }
 
 /// A pipeline that stopped.
@@ -346,49 +339,6 @@ impl Session {
         self.finish().await
     }
 
-    /// Parses and describes a statement under `name` without running it. It takes the place of the one that had the
-    /// name before, if there was one.
-    ///
-    /// # Errors
-    /// [`Error::Server`] if PostgreSQL does not take the text.
-    pub async fn describe(
-        &mut self,
-        name: &str,
-        sql: &str,
-        param_types: &[u32],
-    ) -> Result<StatementDescription, Error> {
-        self.connection.push_whole(|connection| {
-            connection.push_close_statement(name)?;
-            push_describe(connection, name, sql, param_types)
-        })?;
-        self.connection.flush().await?;
-        Ok(self.receive_description().await??)
-    }
-
-    pub(crate) fn push_describe(&mut self, name: &str, sql: &str, param_types: &[u32]) -> Result<StatementId, Error> {
-        push_describe(&mut self.connection, name, sql, param_types)
-    }
-
-    /// Receives what Describe says, up to the next ReadyForQuery.
-    pub(crate) async fn receive_description(&mut self) -> Result<Result<StatementDescription, Failure>, Error> {
-        let mut described = StatementDescription::default();
-        let mut failure = None;
-        let mut take = |event| {
-            match event {
-                Event::Parameters(statement, params) => match params {
-                    Some(params) => described.params = params,
-                    // PostgreSQL describes any number of parameters, with a count of 16 bits; Bind takes no more.
-                    None => failure = Some(Failure { statement, error: too_many_params() }),
-                },
-                Event::Columns(_, columns) => described.columns = columns,
-                _ => {}
-            }
-            Ok(())
-        };
-        let refused = self.connection.converse(&mut take).await?;
-        Ok(refused.or(failure).map_or(Ok(described), Err))
-    }
-
     /// Reads up to the next ReadyForQuery.
     ///
     /// # Errors
@@ -406,25 +356,4 @@ impl Session {
     pub(crate) async fn end(&mut self, within: Duration) {
         self.connection.terminate(within).await;
     }
-}
-
-fn too_many_params() -> ServerError {
-    ServerError {
-        hint: Some("Give many values as one array: ... = any($1).".to_owned()),
-        // program_limit_exceeded
-        ..ServerError::synthetic("54000", format!("a statement takes at most {} parameters", u16::MAX))
-    }
-}
-
-fn push_describe(
-    connection: &mut Connection,
-    name: &str,
-    sql: &str,
-    param_types: &[u32],
-) -> Result<StatementId, Error> {
-    let statement = connection.next_statement();
-    connection.push_parse(name, sql, param_types)?;
-    connection.push_describe_statement(name)?;
-    connection.push_sync(Purpose::Call);
-    Ok(statement)
 }

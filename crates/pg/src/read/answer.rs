@@ -93,7 +93,7 @@ pub(crate) struct Answer<'a, O> {
     pub(super) output: &'a mut O,
     /// Whether rows that are not taken any more are received all the same: a write has to come to its end before it can be
     /// rolled back in order.
-    to_its_end: bool,
+    run_to_end: bool,
     /// The check of the row types, if one was sent before the statement.
     row_types_check: Option<StatementId>,
     /// A row type has changed since the statement was described.
@@ -128,7 +128,7 @@ impl<'a, O: RowOutput> Answer<'a, O> {
             statement,
             metadata,
             output,
-            to_its_end: false,
+            run_to_end: false,
             row_types_check,
             is_stale: false,
             was_bound: false,
@@ -143,8 +143,8 @@ impl<'a, O: RowOutput> Answer<'a, O> {
     }
 
     /// Receives the rest of the rows where the output takes no more.
-    pub(crate) fn to_its_end(self) -> Self {
-        Self { to_its_end: true, ..self }
+    pub(crate) fn run_to_end(self) -> Self {
+        Self { run_to_end: true, ..self }
     }
 
     pub(super) fn conversion(&self) -> Option<&ServerJson> {
@@ -172,7 +172,7 @@ impl<'a, O: RowOutput> Answer<'a, O> {
             if !self.is_full {
                 self.drafts.push(draft);
             }
-        } else if !self.output.take(body).await? && !self.to_its_end {
+        } else if !self.output.take(body).await? && !self.run_to_end {
             self.is_cut = true;
             return Ok(ControlFlow::Break(()));
         }
