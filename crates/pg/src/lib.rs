@@ -1,12 +1,14 @@
-//! The PostgreSQL execution core: connecting ([`ConnectOptions`]), sessions and their pools, the read path ([`Reader`]), and
-//! values between PostgreSQL's text form and JSON ([`value`]).
+//! The PostgreSQL client and the read path. Entry types: [`ConnectOptions`], [`Session`], [`Pool`], [`Reader`],
+//! [`SqlExecutor`]; [`value`] converts between PostgreSQL's text form and JSON.
 //!
-//! It opens connections, and nobody else does. It knows nothing of tools, manifests, the ledger or MCP, and takes no
-//! decision by looking at SQL text: what a statement is, its prepared form says.
+//! Only this crate opens connections. It does not know tools, manifests, the ledger or MCP. It does not decide by SQL text:
+//! the prepared form of a statement shows what the statement is.
 //!
-//! Where things are: `wire` speaks the protocol; `session` runs statements; `pool` lends sessions and takes only clean
-//! ones back; `pooler` looks at what stands in between; `read` is the one way to read; `write` is for the crate `ledger` alone;
-//! `describe` says what a statement takes and gives, for `manifest`; `types` knows a type by its oid.
+//! - The client: `connect_options` parses connection strings, `wire` speaks the protocol, `session` runs statements, `pool`
+//!   lends sessions and takes only clean ones back, `pooler` probes for a connection pooler.
+//! - The query layer: `read` is the one way to read, `plan` plans a statement, `describe` describes one for `manifest`,
+//!   `type_catalog` has the types by their oid, `query` passes rows on, `sql_executor` is for the front ends, and
+//!   `writer_pool` is for the crate `ledger` alone.
 
 mod columns;
 mod connect_options;

@@ -26,7 +26,7 @@ use crate::columns;
 use crate::error::{Error, ServerError};
 use crate::session::{Session, StatementDescription};
 use crate::value::EncodeError;
-use crate::wire::{Purpose, StatementId};
+use crate::wire::{FieldDescription, Purpose, StatementId};
 
 /// The error of a text without a statement.
 pub(crate) const EMPTY_STATEMENT: &str = "there is no statement in the text";
@@ -135,17 +135,26 @@ impl Reader {
             return Err(ReadError::NoResultColumns);
         }
         let raw = raw.unwrap_or_default();
-        let column_oids: Vec<u32> = raw.iter().map(|column| column.type_oid).collect();
-        loop {
-            let params = self.types.resolve_all(session, &params).await?;
-            let columns = columns::resolve(&self.types, session, &raw).await?;
-            let metadata =
-                StatementMetadata { returns_rows, ..StatementMetadata::new(params, columns, column_oids.clone()) };
-            match &metadata.row_types {
-                Some(row_types) if !row_types.are_current(session).await? => self.types.forget(),
-                _ => return Ok(metadata),
+        let metadata = self.resolve(session, &params, &raw).await?;
+        let metadata = match &metadata.row_types {
+            Some(row_types) if !row_types.are_current(session).await? => {
+                self.types.forget();
+                self.resolve(session, &params, &raw).await?
             }
-        }
+            _ => metadata,
+        };
+        Ok(StatementMetadata { returns_rows, ..metadata })
+    }
+
+    async fn resolve(
+        &self,
+        session: &mut Session,
+        params: &[u32],
+        raw: &[FieldDescription],
+    ) -> Result<StatementMetadata, Error> {
+        let params = self.types.resolve_all(session, params).await?;
+        let columns = columns::resolve(&self.types, session, raw).await?;
+        Ok(StatementMetadata::new(params, columns, raw.iter().map(|column| column.type_oid).collect()))
     }
 
     /// Ends a transaction that is still open and resets the session, without waiting for it.
