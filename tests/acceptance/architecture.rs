@@ -92,15 +92,6 @@ fn only_the_mcp_crates_know_rmcp_and_only_pg_opens_connections() {
     }
 }
 
-#[test]
-fn no_layer_of_the_read_path_is_switched_off_but_in_tests() {
-    // B1-20
-    let mut grep = Command::new("grep");
-    grep.args(["-rlE", "(Reader|Layers)::without", "crates"]).current_dir(testkit::repository());
-    let found = String::from_utf8(grep.output().unwrap().stdout).unwrap();
-    assert_eq!(found.trim(), "crates/pg/src/read/mod.rs");
-}
-
 /// The Rust files below a folder of the repository with their text, but for tests.
 fn sources(folder: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();

@@ -7,28 +7,27 @@
 //! `COUNTERSIGN_TEST_LONG=1 cargo test --workspace layers -- --nocapture` prints who stopped what.
 #![allow(clippy::print_stdout, clippy::disallowed_macros, reason = "the matrix is there to be read")]
 
+mod weakened;
 pub(crate) mod world;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ledger::read::{ReadError, ReadLimits, ReadRequest, Reader, RowFormat, SearchPath};
-use pg::{ConnectOptions, Layer};
+use pg::ConnectOptions;
 use testkit::long_form;
 
+use weakened::{Layer, Weakened};
 use world::{Attack, Harm, World};
 
 /// Attacks on time end here; the others must get to where they do harm, however busy the machine is.
 const SHORT: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_secs(10);
 
-fn reader(target: &ConnectOptions, missing: Option<Layer>, deadline: Duration) -> Reader {
+fn reader(target: &ConnectOptions, deadline: Duration) -> Reader {
     let limits = ReadLimits { deadline, sessions: 1, ..ReadLimits::default() };
     let path = SearchPath { schemas: vec!["public".to_owned()], ..SearchPath::default() };
-    match missing {
-        None => Reader::new(target.clone(), &path, limits),
-        Some(layer) => Reader::without(layer, target.clone(), &path, limits),
-    }
+    Reader::new(target.clone(), &path, limits)
 }
 
 /// Who said no, or that nobody did.
@@ -89,8 +88,10 @@ impl Matrix<'_> {
     /// Runs every attack with this layer missing and returns the harm that was done, by attack. What attacks did to the
     /// database and its sessions is looked up once, after the last one, and in the long form after each.
     async fn run(&mut self, login: &Login, missing: Option<Layer>, findings: &mut Findings) -> Vec<(String, Harm)> {
-        let patient = reader(&login.target, missing, LONG);
-        let hasty = reader(&login.target, missing, SHORT);
+        let weakened = missing.map(|layer| Weakened::before(&login.target, layer));
+        let target = weakened.as_ref().map_or_else(|| login.target.clone(), |way| way.reroute(&login.target));
+        let patient = reader(&target, LONG);
+        let hasty = reader(&target, SHORT);
         let mut harms = Vec::new();
         self.world.watch(&login.target).await;
         let clean = world::session_state(&patient).await;

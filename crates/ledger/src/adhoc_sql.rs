@@ -169,7 +169,11 @@ impl WriteTx<'_> {
         let session = self.lease.session();
         // A command that takes parameters is none of transaction control, and neither is one that returns rows.
         let is_bare = shape.columns.is_none() && shape.params.is_empty();
-        let has_no_plan = is_bare && matches!(session.explain(&name, &[]).await.map_err(refusal)?, PlanResult::Utility);
+        let has_no_plan = is_bare
+            && match session.plan(&name, &[]).await.map_err(refusal)? {
+                PlanResult::Refused(error) => return Err(refusal(Error::Server(error))),
+                plan => matches!(plan, PlanResult::Utility),
+            };
         let (whole, affected) = if has_no_plan {
             (CompleteResult::default(), Some(self.run_in_block(sql).await?))
         } else {
@@ -228,7 +232,8 @@ impl WriteTx<'_> {
         let session = self.lease.session();
         let shape = session.describe(name, sql, &[]).await.map_err(|error| refusal_at(error, true))?;
         let encoded = self.encode(&shape, params).await?;
-        match self.lease.session().explain(name, &encoded).await.map_err(unplannable)? {
+        match self.lease.session().plan(name, &encoded).await.map_err(unplannable)? {
+            PlanResult::Refused(error) => Err(unplannable(Error::Server(error))),
             PlanResult::Empty => {
                 Err(Failure::new(ErrorCode::InvalidParams, "there is no statement in the text").into())
             }

@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use types::Column;
 
 use crate::error::Error;
-use crate::session::{FieldDescription, Session};
+use crate::session::Session;
 use crate::type_catalog::TypeCatalog;
+use crate::wire::FieldDescription;
 
 /// The result columns with their types, names made unique.
 pub(crate) async fn resolve(

@@ -13,10 +13,11 @@ use types::{Column, DescribeError, DescribeStatement, ReferencedObjects, Stateme
 
 use crate::columns;
 use crate::error::{Error, ServerError};
-use crate::plan::{BACK_TO_SAVEPOINT, For, Planned, RELEASE, SAVEPOINT, plan};
+use crate::plan::{BACK_TO_SAVEPOINT, PlanParameters, PlanResult, RELEASE, SAVEPOINT, plan};
 use crate::referenced_objects::referenced_objects;
-use crate::session::{FieldDescription, PipelineStatement, Session, StatementResult};
+use crate::session::{PipelineStatement, Session, StatementResult};
 use crate::type_catalog::TypeCatalog;
+use crate::wire::FieldDescription;
 use crate::writer_pool::WriterPool;
 
 /// How long describing a statement may take: a table that somebody has locked must not stop a start-up for ever.
@@ -94,8 +95,8 @@ async fn ask_here(
     // that is found out.
     let types = TypeCatalog::default();
     let params = types.resolve_all(session, &raw.params).await?;
-    let planned = plan(session, around, DESCRIBED, For::AnyValues(params.len())).await?;
-    if around.is_some() && matches!(planned, Planned::Refused(_)) {
+    let planned = plan(session, around, DESCRIBED, PlanParameters::AnyValues(params.len())).await?;
+    if around.is_some() && matches!(planned, PlanResult::Refused(_)) {
         session
             .run(&[BACK_TO_SAVEPOINT, RELEASE].map(PipelineStatement::without_params))
             .await
@@ -104,7 +105,7 @@ async fn ask_here(
     let Some(raw_columns) = raw.columns else {
         return Ok(match planned {
             // Not a statement that is planned. COMMIT in a manifest would end the transaction of the write protocol.
-            Planned::Utility => Err(DescribeError::Refused {
+            PlanResult::Utility | PlanResult::Empty => Err(DescribeError::Refused {
                 message:
                     "only SELECT, INSERT, UPDATE, DELETE and MERGE can be part of a manifest: COMMIT, CALL, DDL and \
                           other commands cannot"
@@ -182,19 +183,19 @@ fn key(columns: &[Column], raw: &[FieldDescription], sources: &[ColumnSource]) -
     columns.iter().enumerate().filter(|(index, _)| in_key(*index)).map(|(_, column)| column.name.clone()).collect()
 }
 
-impl Planned {
+impl PlanResult {
     /// Whether the statement may give NULL for a column that has none. If there is no plan to see, it may.
     fn may_add_nulls(&self) -> bool {
         match self {
             Self::Plan(plan) => adds_nulls(plan),
-            Self::Utility | Self::Refused(_) => true,
+            Self::Utility | Self::Empty | Self::Refused(_) => true,
         }
     }
 
     fn referenced_objects(&self) -> ReferencedObjects {
         match self {
             Self::Plan(plan) => referenced_objects(plan),
-            Self::Utility => ReferencedObjects::Unplanned("it is a command".to_owned()),
+            Self::Utility | Self::Empty => ReferencedObjects::Unplanned("it is a command".to_owned()),
             Self::Refused(error) if error.sqlstate == "42501" => ReferencedObjects::Forbidden(error.message.clone()),
             Self::Refused(error) => ReferencedObjects::Unplanned(error.to_string()),
         }

@@ -13,18 +13,21 @@ pub(crate) const SAVEPOINT: &str = "savepoint before_plan";
 pub(crate) const BACK_TO_SAVEPOINT: &str = "rollback to savepoint before_plan";
 pub(crate) const RELEASE: &str = "release savepoint before_plan";
 
-/// What planning a statement shows.
-pub(crate) enum Planned {
-    /// What `EXPLAIN (VERBOSE, FORMAT JSON)` says.
+/// The result of planning a statement.
+#[derive(Debug)]
+pub enum PlanResult {
+    /// The plan, as `EXPLAIN (VERBOSE, FORMAT JSON)` shows it.
     Plan(Value),
-    /// A command that has no plan.
+    /// A command without a plan: DDL, SET, COMMIT, ...
     Utility,
+    /// There is no statement in the text.
+    Empty,
     /// It cannot be planned here and now.
     Refused(Box<ServerError>),
 }
 
-/// For which values of its parameters a statement is planned.
-pub(crate) enum For<'a> {
+/// PlanParameters which values of its parameters a statement is planned.
+pub(crate) enum PlanParameters<'a> {
     /// Whatever they are (this many): as they are unknown, nothing that depends on them is left out. With values, an
     /// outer join over `id = NULL` leaves nothing of itself.
     AnyValues(usize),
@@ -38,14 +41,14 @@ pub(crate) async fn plan(
     session: &mut Session,
     around: Option<(&str, &str)>,
     statement: &str,
-    values: For<'_>,
-) -> Result<Planned, Error> {
+    values: PlanParameters<'_>,
+) -> Result<PlanResult, Error> {
     let set_mode = format!("select {}", setting(&[("plan_cache_mode", values.mode())]));
     // What follows in the same transaction is planned as usual.
     let (before, behind) = around.unzip();
     let before: Vec<&str> = before.into_iter().chain([set_mode.as_str()]).collect();
     let behind: Vec<&str> = std::iter::once("reset plan_cache_mode").chain(behind).collect();
-    explain(session, &before, &values.explain(statement), &behind).await
+    explain(session, &before, &values.explain(statement, false), &behind).await
 }
 
 /// The same in a transaction, with nothing left out of the plan that may run at another time: which partitions are not read
@@ -57,14 +60,24 @@ pub(crate) async fn plan_in_full(
     session: &mut Session,
     first: &str,
     statement: &str,
-    values: For<'_>,
-) -> Result<Planned, Error> {
+    values: PlanParameters<'_>,
+) -> Result<PlanResult, Error> {
     let settings = setting(&[("plan_cache_mode", values.mode()), ("enable_partition_pruning", "off")]);
     let before = [first, &format!("select {settings}")];
-    explain(session, &before, &values.explain(statement), &[BACK_TO_SAVEPOINT, RELEASE]).await
+    explain(session, &before, &values.explain(statement, false), &[BACK_TO_SAVEPOINT, RELEASE]).await
 }
 
-impl For<'_> {
+impl Session {
+    /// Plans the statement that was described under this name, for these values, with costs. Nothing of it runs.
+    ///
+    /// # Errors
+    /// What may go well the next time, or what the connection says.
+    pub async fn plan(&mut self, statement: &str, params: &[Option<String>]) -> Result<PlanResult, Error> {
+        explain(self, &[], &PlanParameters::These(params).explain(statement, true), &[]).await
+    }
+}
+
+impl PlanParameters<'_> {
     fn mode(&self) -> &'static str {
         match self {
             Self::AnyValues(_) => "force_generic_plan",
@@ -72,17 +85,19 @@ impl For<'_> {
         }
     }
 
-    fn explain(&self, statement: &str) -> String {
+    /// The EXPLAIN of the statement of this name. Without the costs a plan is smaller.
+    fn explain(&self, statement: &str, has_costs: bool) -> String {
         let values = match self {
             Self::AnyValues(count) => vec!["null".to_owned(); *count],
             Self::These(values) => values.iter().map(|it| value::sql_literal(it.as_deref())).collect(),
         };
         let arguments = if values.is_empty() { String::new() } else { format!("({})", values.join(", ")) };
-        format!("explain (format json, costs off, verbose) execute {statement}{arguments}")
+        let costs = if has_costs { "on" } else { "off" };
+        format!("explain (format json, costs {costs}, verbose) execute {statement}{arguments}")
     }
 }
 
-async fn explain(session: &mut Session, before: &[&str], explain: &str, behind: &[&str]) -> Result<Planned, Error> {
+async fn explain(session: &mut Session, before: &[&str], explain: &str, behind: &[&str]) -> Result<PlanResult, Error> {
     let texts = before.iter().chain(std::iter::once(&explain)).chain(behind).copied();
     let outcome = session.run_large(&texts.map(PipelineStatement::without_params).collect::<Vec<_>>()).await;
     session.forget(explain)?;
@@ -91,16 +106,17 @@ async fn explain(session: &mut Session, before: &[&str], explain: &str, behind: 
             let plan = outcomes.get(before.len()).and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
             let plan: Option<Value> = plan.and_then(|text| serde_json::from_str(text).ok());
             Ok(match plan {
-                Some(plan) if plan.pointer("/0/Plan").is_some() => Planned::Plan(plan),
-                Some(_) => Planned::Utility,
-                None => Planned::Refused(Box::new(ServerError {
+                Some(plan) if plan.pointer("/0/Plan").is_some() => PlanResult::Plan(plan),
+                Some(Value::Array(plans)) if plans.is_empty() => PlanResult::Empty,
+                Some(_) => PlanResult::Utility,
+                None => PlanResult::Refused(Box::new(ServerError {
                     message: "EXPLAIN gave no plan that can be read".to_owned(),
                     ..ServerError::default()
                 })),
             })
         }
         Err(failed) => match failed.error {
-            Error::Server(error) if !error.is_retryable() => Ok(Planned::Refused(error)),
+            Error::Server(error) if !error.is_retryable() => Ok(PlanResult::Refused(error)),
             error => Err(error),
         },
     }

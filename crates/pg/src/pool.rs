@@ -10,7 +10,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::connect_options::ConnectOptions;
 use crate::error::{ConnectError, Error};
-use crate::session::{PipelineStatement, Session, SessionSettings, StatementResult};
+use crate::session::{PipelineStatement, Session, StatementResult};
+use crate::session_settings::SessionSettings;
 use crate::wire;
 
 #[derive(Debug)]

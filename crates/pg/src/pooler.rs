@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::connect_options::ConnectOptions;
 use crate::error::Error;
-use crate::session::{PipelineStatement, Session, SessionSettings};
+use crate::session::{PipelineStatement, Session};
+use crate::session_settings::SessionSettings;
 
 /// What a pooler does with the backends that it lends. `None`: that could not be seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 
 use crate::connect_options::ConnectOptions;
 use crate::error::Error;
-use crate::session::{PipelineStatement, Session, SessionSettings};
+use crate::session::{PipelineStatement, Session};
+use crate::session_settings::SessionSettings;
 use crate::value::{identifier, text_array};
 
 /// The search path of a login, without the schemas that cannot be trusted. PostgreSQL's own schema always comes first, and

@@ -10,7 +10,7 @@ use types::{CompositeField, PgType, Scalar, TypeKind};
 
 use crate::error::Error;
 use crate::session::{PipelineStatement, Session};
-use crate::wire::Connection;
+use crate::wire::{Connection, StatementId};
 
 /// What is known of a database's types. Shared by every session on that database.
 #[derive(Debug, Default)]
@@ -70,13 +70,14 @@ impl RowTypes {
     }
 
     /// Asks the catalog for the fields as they are now: one row of one column, which [`RowTypes::are`] reads. Queued only.
-    pub(crate) fn push(&self, connection: &mut Connection) -> Result<(), Error> {
+    pub(crate) fn push(&self, connection: &mut Connection) -> Result<StatementId, Error> {
+        let statement = connection.next_statement();
         // It is there from the last time.
         connection.push_close_statement(ROWS_STATEMENT)?;
         connection.push_parse(ROWS_STATEMENT, ROWS_SQL, &[])?;
         connection.push_bind("", ROWS_STATEMENT, &[Some(self.oids.clone())])?;
         connection.push_execute("", 0)?;
-        Ok(())
+        Ok(statement)
     }
 
     /// Whether the fields are what the catalog says.

@@ -11,11 +11,12 @@ use crate::columns;
 use crate::connect_options::ConnectOptions;
 use crate::error::Error;
 use crate::pool::{Pool, PoolStatus, PooledSession};
-use crate::session::{FieldDescription, SessionSettings, StatementResult};
-use crate::sql_executor::{
-    ExecuteError, Query, RowSink, StatementTimeouts, reject_session_commands, run_user_statement,
-};
+use crate::query::{Query, RowSink};
+use crate::session::StatementResult;
+use crate::session_settings::SessionSettings;
+use crate::sql_executor::{ExecuteError, StatementTimeouts, reject_session_commands, run_user_statement};
 use crate::type_catalog::TypeCatalog;
+use crate::wire::FieldDescription;
 
 /// How much longer than a statement's own timeout its server may be silent: its record is looked after behind that.
 const READ_TIMEOUT_MARGIN: Duration = Duration::from_secs(2);

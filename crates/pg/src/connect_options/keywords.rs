@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::environment::ConnectEnvironment;
-use super::{ConnectOptionsError, Conninfo, service};
+use super::{ConnectOptionsError, Conninfo};
 
 /// Every key of libpq, with the variable that gives its value where nothing else does.
 const KEYS: [(&str, Option<&str>); 51] = [
@@ -104,8 +104,8 @@ struct Value {
 }
 
 impl KeywordValues {
-    /// Everything that the connection string, the service that it names and the surroundings say.
-    pub(super) fn collect(conninfo: &Conninfo, surroundings: &ConnectEnvironment) -> Result<Self, ConnectOptionsError> {
+    /// The values of the connection string.
+    pub(super) fn from_conninfo(conninfo: &Conninfo) -> Result<Self, ConnectOptionsError> {
         let mut given = Self::default();
         let mut before = "";
         for (key, value) in conninfo.pairs() {
@@ -124,14 +124,17 @@ impl KeywordValues {
             let source = conninfo.origin(known).map(str::to_owned);
             given.values.insert(known, Value { text: value.to_owned(), origin: known.to_owned(), source });
         }
-        service::add(&mut given, surroundings)?;
+        Ok(given)
+    }
+
+    /// Adds the values of environment variables for keys that have no value yet.
+    pub(super) fn add_environment(&mut self, environment: &ConnectEnvironment) -> Result<(), ConnectOptionsError> {
         for (key, variable) in KEYS {
-            if let Some((variable, value)) = variable.and_then(|name| Some((name, surroundings.variable(name)?))) {
-                given.add(key, value.to_owned(), || variable.to_owned());
+            if let Some((variable, value)) = variable.and_then(|name| Some((name, environment.variable(name)?))) {
+                self.add(key, value.to_owned(), || variable.to_owned());
             }
         }
-        given.refuse_what_is_not_supported()?;
-        Ok(given)
+        self.refuse_what_is_not_supported()
     }
 
     /// Adds a value, unless there is one already, even an empty one.

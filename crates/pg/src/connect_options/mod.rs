@@ -13,6 +13,7 @@ mod keywords;
 mod passfile;
 mod service;
 mod tls;
+mod tls_config;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,6 +26,7 @@ pub use environment::ConnectEnvironment;
 pub use hosts::{Address, TargetSessionAttrs};
 use keywords::KeywordValues;
 pub use tls::{ClientCertificate, RootCertificates, SslMode, TlsOptions};
+pub(crate) use tls_config::TLS_PROTOCOL;
 
 /// How long connecting may take when nobody says otherwise (promises D3-05, D5-06).
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -175,7 +177,9 @@ impl ConnectOptions {
     /// # Errors
     /// [`ConnectOptionsError`] if it asks for what is not supported, or variables or files do.
     pub fn from_conninfo(conninfo: &Conninfo, surroundings: &ConnectEnvironment) -> Result<Self, ConnectOptionsError> {
-        let given = KeywordValues::collect(conninfo, surroundings)?;
+        let mut given = KeywordValues::from_conninfo(conninfo)?;
+        service::add(&mut given, surroundings)?;
+        given.add_environment(surroundings)?;
         let text = |key: &str| given.get(key).map(str::to_owned);
         let user = text("user")
             .or_else(|| surroundings.os_user().map(str::to_owned))

@@ -1,11 +1,14 @@
 //! What a connection string says about TLS (PostgreSQL manual, "SSL Support" of libpq).
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Instant, SystemTime};
+
+use rustls::ClientConfig;
 
 use super::ConnectOptionsError;
 use super::environment::ConnectEnvironment;
 use super::keywords::KeywordValues;
-use crate::wire::LoadedTls;
 
 /// `sslmode` of libpq.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -61,9 +64,30 @@ pub struct TlsOptions {
     pub takes_1_2: bool,
     /// Whether version 1.3 is taken.
     pub takes_1_3: bool,
-    /// What the files have given.
-    pub(crate) loaded: LoadedTls,
+    /// The configuration that the files have made.
+    pub(crate) cache: TlsConfigCache,
 }
+
+/// The configuration that the files have made, for all connections, until one of the files changes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TlsConfigCache(pub(super) Arc<Mutex<Option<LoadedTlsConfig>>>);
+
+/// A configuration, and when its files were written.
+#[derive(Debug)]
+pub(super) struct LoadedTlsConfig {
+    pub(super) config: Arc<ClientConfig>,
+    pub(super) at: Instant,
+    pub(super) written: Vec<Option<SystemTime>>,
+}
+
+/// The cache is not a part of the options.
+impl PartialEq for TlsConfigCache {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for TlsConfigCache {}
 
 const MODES: [(&str, SslMode); 6] = [
     ("disable", SslMode::Disable),
@@ -108,7 +132,7 @@ pub(super) fn of(given: &KeywordValues, surroundings: &ConnectEnvironment) -> Re
         sends_name: given.choice("sslsni", &[("0", false), ("1", true)], true)?,
         takes_1_2,
         takes_1_3,
-        loaded: LoadedTls::default(),
+        cache: TlsConfigCache::default(),
     })
 }
 

@@ -1,19 +1,18 @@
 //! The plan of a read, without running it.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 use tokio::time::Instant;
 use tokio_postgres::types::Type;
 
+use super::fetch::{FetchError, StatementHandle};
 use super::function_policy::plan_too_large;
-use super::query::{Statement, encode};
-use super::read_transaction::TransactionSettings;
+use super::row_buffer::RowBuffer;
 use super::statement_metadata::StatementMetadata;
-use super::{ReadError, ReadRequest, Reader, RowFormat, refusal};
+use super::{ReadError, ReadRequest, Reader, RowFormat, refusal, too_large};
 use crate::columns;
 use crate::error::Error;
-use crate::session::Session;
+use crate::session::{Session, TransactionSettings};
+use crate::value;
 
 /// The only text that is ever put in front of an agent's: EXPLAIN takes its statement in no other way. Why nothing that
 /// follows can turn it into something else:
@@ -61,18 +60,18 @@ impl Reader {
 
     async fn explain_on(&self, session: &mut Session, sql: &str, params: &[Value]) -> Result<Value, ReadError> {
         // A plan is nobody's in particular.
-        session.around = TransactionSettings::within("", self.limits.deadline);
-        let name = session.remembered.new_name();
+        session.settings = TransactionSettings::within("", self.limits.deadline);
+        let name = session.statements.new_name();
         let own = self.describe(session, &name, sql).await;
-        session.remembered.drop_name(name);
+        session.statements.drop_name(name);
         let own = own?;
-        let text_params = encode(&own, params)?;
+        let text_params = value::encode_all(params, &own.params)?;
         // FunctionPolicy that are STABLE are called now, and both an estimate and an error tell what they say.
         session.push_close_remembered()?;
         let param_oids: Vec<u32> = own.params.iter().map(|ty| ty.oid).collect();
         let text = format!("{PREFIX}{sql}");
-        let explained = session.remembered.new_name();
-        session.remembered.drop_name(explained.clone());
+        let explained = session.statements.new_name();
+        session.statements.drop_name(explained.clone());
         let described = session.describe(&explained, &text, &param_oids).await;
         let described = described.map_err(|error| refusal(not_explainable(in_own_text(error))))?;
         let raw = described.columns.ok_or(ReadError::NoResultColumns)?;
@@ -81,10 +80,13 @@ impl Reader {
             return Err(ReadError::NoResultColumns);
         }
         let columns = columns::resolve(&self.types, session, &raw).await?;
-        let shape = Arc::new(StatementMetadata::new(own.params, columns, vec![Type::JSON.oid()]));
+        let metadata = StatementMetadata::new(own.params, columns, vec![Type::JSON.oid()]);
         let request = ReadRequest { sql: &text, params, row_limit: Some(1), format: RowFormat::Array, account: None };
-        let result = self.fetch(session, &shape, Statement::Described(&explained), &text_params, &request).await;
-        let result = result.map_err(|error| match error.into_error() {
+        let mut rows = RowBuffer::new(&self.limits, &request);
+        let handle = StatementHandle::Described(&explained);
+        let outcome = self.execute(session, &metadata, handle, &text_params, &mut rows).await;
+        let result = outcome.map_err(FetchError::into_error).and_then(|()| rows.finish(None).map_err(too_large));
+        let result = result.map_err(|error| match error {
             ReadError::Database(error) => ReadError::Database(in_own_text(error)),
             ReadError::TooLarge(Error::MessageTooLarge { limit, .. }) => {
                 plan_too_large(&format!("it may have {limit} bytes"))

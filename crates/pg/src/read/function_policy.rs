@@ -20,13 +20,13 @@ use std::time::Instant;
 use serde_json::Value;
 use types::{ReferencedObjects, TableAccess};
 
-use super::statement_cache::SEEN_FOR;
 use super::{ReadError, account_setting, refusal};
 use crate::error::{Error, ServerError};
-use crate::plan::{BACK_TO_SAVEPOINT, For, Planned, SAVEPOINT, plan_in_full};
+use crate::plan::{BACK_TO_SAVEPOINT, PlanParameters, PlanResult, SAVEPOINT, plan_in_full};
 use crate::referenced_objects::{called, referenced_objects};
-use crate::session::Session;
+use crate::session::{SEEN_FOR, Session};
 use crate::value;
+use crate::wire::Purpose;
 
 const FORBIDDEN_SQL: &str = include_str!("functions.sql");
 
@@ -66,7 +66,7 @@ impl Default for Harmless {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Inspection {
     /// For which calls of the text it holds.
-    pub(super) checked: PolicyVerdict,
+    pub(super) verdict: PolicyVerdict,
     /// Whether the outermost node of the plan is a `Limit`: LIMIT, FETCH FIRST and OFFSET at the top level of the query, or of
     /// a view that it reads and does nothing else with. PostgreSQL leaves out LIMIT ALL.
     pub(super) has_limit: bool,
@@ -76,7 +76,7 @@ pub(super) struct Inspection {
 
 impl Inspection {
     /// Of a text that is not looked at.
-    pub(super) const NONE: Self = Self { checked: PolicyVerdict::Always, has_limit: false, is_parallel: false };
+    pub(super) const NONE: Self = Self { verdict: PolicyVerdict::Always, has_limit: false, is_parallel: false };
 }
 
 /// For which calls of a text the answer holds.
@@ -124,11 +124,11 @@ impl FunctionPolicy {
         sql: &str,
         params: &[Option<String>],
     ) -> Result<Inspection, ReadError> {
-        let name = session.remembered.new_name();
+        let name = session.statements.new_name();
         session.push_ahead(&name, sql)?;
         let planned = in_full(session, &name, params).await;
         session.connection.push_close_statement(&name).map_err(Error::Lost)?;
-        let (plan, checked) = planned?;
+        let (plan, verdict) = planned?;
         if let (Some(plan), Some(refused)) = (&plan, self.refused_schema) {
             refuse_relations(plan, refused)?;
         }
@@ -142,7 +142,7 @@ impl FunctionPolicy {
         self.look_up(session, names).await?;
         let outermost = plan.as_ref().and_then(|plan| plan.pointer("/0/Plan"));
         Ok(Inspection {
-            checked: if sees_statements { PolicyVerdict::SeesStatements } else { checked },
+            verdict: if sees_statements { PolicyVerdict::SeesStatements } else { verdict },
             has_limit: outermost.is_some_and(|node| is_of(node, &["Limit"])),
             is_parallel: outermost.is_some_and(|node| has_node(node, &["Gather", "Gather Merge"])),
         })
@@ -189,28 +189,28 @@ async fn in_full(
     name: &str,
     params: &[Option<String>],
 ) -> Result<(Option<Value>, PolicyVerdict), ReadError> {
-    match plan_in_full(session, SAVEPOINT, name, For::AnyValues(params.len())).await.map_err(failure)? {
-        Planned::Plan(plan) => return Ok((Some(plan), PolicyVerdict::Always)),
-        Planned::Utility => return Ok((None, PolicyVerdict::Unseen)),
-        Planned::Refused(error) if is_too_much(&error) => return Err(too_much(&error)),
+    match plan_in_full(session, SAVEPOINT, name, PlanParameters::AnyValues(params.len())).await.map_err(failure)? {
+        PlanResult::Plan(plan) => return Ok((Some(plan), PolicyVerdict::Always)),
+        PlanResult::Utility | PlanResult::Empty => return Ok((None, PolicyVerdict::Unseen)),
+        PlanResult::Refused(error) if is_too_much(&error) => return Err(too_much(&error)),
         // `case when $1 then 1/0 end` is computed while it is planned, unless $1 is known to be false.
-        Planned::Refused(_) => {}
+        PlanResult::Refused(_) => {}
     }
     // PostgreSQL calls functions that are STABLE while it plans, before anybody has seen that they are called, and an error
     // quotes what they say: this one is told, so there must be nothing of others to be seen.
     session.push_close_remembered()?;
-    match plan_in_full(session, BACK_TO_SAVEPOINT, name, For::These(params)).await.map_err(failure)? {
-        Planned::Plan(plan) => Ok((Some(plan), PolicyVerdict::ThisTime)),
+    match plan_in_full(session, BACK_TO_SAVEPOINT, name, PlanParameters::These(params)).await.map_err(failure)? {
+        PlanResult::Plan(plan) => Ok((Some(plan), PolicyVerdict::ThisTime)),
         // Nothing that takes values is one.
-        Planned::Utility => Ok((None, PolicyVerdict::Unseen)),
-        Planned::Refused(error) if is_too_much(&error) => Err(too_much(&error)),
+        PlanResult::Utility | PlanResult::Empty => Ok((None, PolicyVerdict::Unseen)),
+        PlanResult::Refused(error) if is_too_much(&error) => Err(too_much(&error)),
         // It might run all the same: a setting that is there for the plan alone is not there any more then, and a query can
         // ask for it. So this is the answer, also where it is a right that is missing: but of what would write, that is
         // what PostgreSQL says first when it runs, and not when it is planned.
-        Planned::Refused(error) if error.sqlstate == "42501" => {
+        PlanResult::Refused(error) if error.sqlstate == "42501" => {
             Err(refusal(would_write(session, name, params).await?.unwrap_or(Error::Server(error))))
         }
-        Planned::Refused(error) => Err(refusal(Error::Server(error))),
+        PlanResult::Refused(error) => Err(refusal(Error::Server(error))),
     }
 }
 
@@ -220,10 +220,11 @@ async fn in_full(
 async fn would_write(session: &mut Session, name: &str, params: &[Option<String>]) -> Result<Option<Error>, Error> {
     session.push_unnamed(BACK_TO_SAVEPOINT, &[], &[])?;
     session.connection.push_execute("", 0)?;
+    session.connection.next_statement();
     session.connection.push_bind(PORTAL, name, params)?;
     session.push_unnamed(NO_ROW, &[], &[])?;
     session.connection.push_execute("", 0)?;
-    session.connection.push_sync();
+    session.connection.push_sync(Purpose::Call);
     session.connection.flush().await?;
     match session.finish().await {
         Err(Error::Server(error)) if error.sqlstate != "25006" => Ok(None),

@@ -7,17 +7,18 @@
 //! hands rows on as they arrive.
 
 mod account_setting;
+mod answer;
+mod execution;
 mod explain;
+mod fetch;
 mod function_policy;
-mod json_rows;
-mod layers;
+mod portioned;
 mod portions;
 mod query;
 mod read_transaction;
 mod response_budget;
 mod row_buffer;
 mod server_json;
-mod statement_cache;
 mod statement_metadata;
 mod stream;
 
@@ -32,24 +33,21 @@ use types::Column;
 
 use crate::connect_options::ConnectOptions;
 use crate::error::{Error, ServerError};
+use crate::json_rows::JsonRows;
+use crate::json_rows::RowFormat;
+use crate::limits::TruncatedBy;
 use crate::pool::{Pool, PoolStatus, PooledSession};
 use crate::search_path::SearchPath;
-use crate::session::SessionSettings;
+use crate::session_settings::SessionSettings;
 use crate::type_catalog::TypeCatalog;
 use crate::value::EncodeError;
+pub(crate) use answer::Answer;
+pub(crate) use execution::{EMPTY_STATEMENT, is_about_values};
 use function_policy::FunctionPolicy;
-pub use json_rows::RowFormat;
-pub(crate) use json_rows::RowWriter;
-pub use layers::Layer;
-use layers::Layers;
-pub(crate) use query::is_about_values;
 use read_transaction::ReadTransaction;
-pub(crate) use read_transaction::TransactionSettings;
 use response_budget::ResponseBudget;
 pub use response_budget::ResponsePermit;
-pub(crate) use server_json::{PartialRow, ServerJson, too_many_drafts};
-pub(crate) use statement_cache::StatementCache;
-pub(crate) use stream::EMPTY_STATEMENT;
+pub(crate) use statement_metadata::StatementMetadata;
 
 /// The bounds of a read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,15 +94,6 @@ pub struct ReadRequest<'a> {
     /// On whose behalf: `countersign.account_id` in the transaction, for row level security to go by. A query cannot set it
     /// to something else (`account_setting`).
     pub account: Option<&'a str>,
-}
-
-/// The limit that left rows out of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TruncatedBy {
-    /// [`ReadRequest::row_limit`], or [`ReadLimits::default_rows`] or [`ReadLimits::max_rows`].
-    RowLimit,
-    /// [`ReadLimits::max_bytes`].
-    MaxBytes,
 }
 
 /// What was read.
@@ -168,16 +157,32 @@ impl From<EncodeError> for ReadError {
     }
 }
 
+impl ResultSet {
+    /// These rows up to `max_bytes` of JSON text.
+    #[must_use]
+    pub fn truncate_to(
+        columns: Vec<Column>,
+        rows: &[Vec<Option<String>>],
+        max_bytes: usize,
+        truncated_by: Option<TruncatedBy>,
+    ) -> Self {
+        let mut json = JsonRows::new(RowFormat::Object, max_bytes);
+        let is_whole = rows.iter().all(|row| json.take_texts(row, &columns).unwrap_or_default());
+        let truncated_by = if is_whole { truncated_by } else { Some(TruncatedBy::MaxBytes) };
+        Self { columns, rows: json.into_rows(), truncated_by, permit: None }
+    }
+}
+
 /// Reads through a pool of its own, logged in as a role of its own.
 #[derive(Debug, Clone)]
 pub struct Reader {
     pool: Pool,
     types: Arc<TypeCatalog>,
-    functions: Arc<FunctionPolicy>,
-    frame: Arc<ReadTransaction>,
-    rooms: ResponseBudget,
+    /// `None` for trusted texts: what they call is not looked up.
+    functions: Option<Arc<FunctionPolicy>>,
+    transaction: Arc<ReadTransaction>,
+    budget: ResponseBudget,
     limits: ReadLimits,
-    layers: Layers,
     /// Whether statements without result columns are run, too.
     allow_commands: bool,
 }
@@ -185,65 +190,50 @@ pub struct Reader {
 impl Reader {
     /// A reader of this database whose statements are read with this search path. Opens no connection yet.
     #[must_use]
-    pub fn new(target: ConnectOptions, path: &SearchPath, limits: ReadLimits) -> Self {
-        Self::with_layers(target, path, limits, Layers::default())
+    pub fn new(options: ConnectOptions, path: &SearchPath, limits: ReadLimits) -> Self {
+        let settings = SessionSettings::default()
+            .with_search_path(path.setting())
+            // Compiling takes seconds where the estimates are off, as on the catalog, and 500 rows never pay for it.
+            .with("jit", "off")
+            // What runs outside our own transaction could not write either.
+            .with("default_transaction_read_only", "on");
+        Self::with_settings(options, settings, limits)
+    }
+
+    /// A reader for statements of the caller's own, with or without result columns, on sessions as the database gives them,
+    /// in which others may write.
+    pub(crate) fn for_adhoc_sql(options: ConnectOptions, sessions: usize) -> Self {
+        let limits = ReadLimits { sessions, ..ReadLimits::default() };
+        let settings = SessionSettings::default().with_login_search_path();
+        let functions = Some(Arc::new(FunctionPolicy::with_any_setting()));
+        Self { allow_commands: true, functions, ..Self::with_settings(options, settings, limits) }
+    }
+
+    fn with_settings(options: ConnectOptions, settings: SessionSettings, limits: ReadLimits) -> Self {
+        let transaction = Arc::new(ReadTransaction::new(&settings));
+        let budget = ResponseBudget::new(limits.sessions);
+        Self {
+            pool: Pool::new(options, settings, limits.sessions),
+            types: Arc::default(),
+            functions: Some(Arc::default()),
+            transaction,
+            budget,
+            limits,
+            allow_commands: false,
+        }
     }
 
     /// Refuses statements that read a relation of this schema, whatever the login may read.
     #[must_use]
     pub fn deny_schema(mut self, schema: &'static str) -> Self {
-        self.functions = Arc::new(FunctionPolicy::deny_schema(schema));
+        self.functions = Some(Arc::new(FunctionPolicy::deny_schema(schema)));
         self
     }
 
-    /// A reader that lacks one layer of its defence: for the tests that show what the others hold.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn without(layer: Layer, target: ConnectOptions, path: &SearchPath, limits: ReadLimits) -> Self {
-        Self::with_layers(target, path, limits, Layers::without(layer))
-    }
-
-    fn with_layers(target: ConnectOptions, path: &SearchPath, limits: ReadLimits, layers: Layers) -> Self {
-        // Compiling takes seconds where the estimates are off, as on the catalog, and 500 rows never pay for it.
-        let mut settings = SessionSettings::default().with_search_path(path.setting()).with("jit", "off");
-        if layers.has(Layer::ReadOnlyDefault) {
-            // What runs outside our own transaction could not write either.
-            settings = settings.with("default_transaction_read_only", "on");
-        }
-        let frame = Arc::new(ReadTransaction::new(layers, &settings));
-        let pool = Pool::new(target, settings, limits.sessions);
-        Self::over(pool, frame, limits, layers)
-    }
-
-    /// A reader for statements of the caller's own, with or without result columns, on sessions as the database gives them,
-    /// in which others may write.
-    pub(crate) fn for_adhoc_sql(target: ConnectOptions, sessions: usize) -> Self {
-        let limits = ReadLimits { sessions, ..ReadLimits::default() };
-        let settings = SessionSettings::default().with_login_search_path();
-        let frame = Arc::new(ReadTransaction::new(Layers::default(), &settings));
-        let pool = Pool::new(target, settings, sessions);
-        let functions = Arc::new(FunctionPolicy::with_any_setting());
-        Self { allow_commands: true, functions, ..Self::over(pool, frame, limits, Layers::default()) }
-    }
-
-    /// The same for texts that are constants of ours: what they call is not looked up.
+    /// A reader for texts that are constants of this program: what they call is not looked up.
     #[must_use]
     pub fn for_trusted_sql(&self) -> Self {
-        Self { layers: Layers::without(Layer::Functions), ..self.clone() }
-    }
-
-    fn over(pool: Pool, frame: Arc<ReadTransaction>, limits: ReadLimits, layers: Layers) -> Self {
-        let rooms = ResponseBudget::new(limits.sessions);
-        Self {
-            allow_commands: false,
-            pool,
-            types: Arc::default(),
-            functions: Arc::default(),
-            frame,
-            rooms,
-            limits,
-            layers,
-        }
+        Self { functions: None, ..self.clone() }
     }
 
     /// The bounds.
@@ -285,7 +275,7 @@ impl Reader {
     #[must_use]
     pub fn status(&self) -> PoolStatus {
         let usage = self.pool.status();
-        PoolStatus { waiting: usage.waiting + self.rooms.waiting(), ..usage }
+        PoolStatus { waiting: usage.waiting + self.budget.waiting(), ..usage }
     }
 
     /// Waits until PostgreSQL has been told of every session that is to stop: before the process ends.
@@ -309,10 +299,10 @@ impl Reader {
     }
 
     async fn attempt(&self, deadline: Instant, request: &ReadRequest<'_>) -> Result<ResultSet, ReadError> {
-        let room = self.rooms.one(deadline).await?;
+        let permit = self.budget.one(deadline).await?;
         let mut lease = self.pool.acquire_with_retry(deadline).await?;
         let outcome = tokio::time::timeout_at(deadline, self.query_on(lease.session(), request)).await;
-        self.give_back(lease, outcome).await.map(|result| result.with_permit(room))
+        self.give_back(lease, outcome).await.map(|result| result.with_permit(permit))
     }
 
     /// What became of a read. Its session goes back to the pool while it is cleaned, so that nobody waits for that but
@@ -328,8 +318,9 @@ impl Reader {
             return Err(ReadError::Database(Error::Deadline));
         };
         let session = lease.session();
-        let is_under_way = session.connection.pending_syncs > 0 && !session.reset_pending();
-        let is_open = session.connection.pending_syncs == 0 && !session.is_idle();
+        let has_pending = session.connection.has_pending();
+        let is_under_way = has_pending && !session.connection.reset_pending();
+        let is_open = !has_pending && !session.is_idle();
         // Rows that nobody reads are still coming: stop them. Or the transaction is still open: refused before it ran. That
         // its end is sent takes no waiting; a session that would have to wait is not worth it.
         if is_under_way

@@ -31,10 +31,10 @@ pub(super) struct Portions {
 }
 
 impl Portions {
-    /// The first is one row.
-    pub(super) fn up_to(max_rows: usize) -> Self {
+    /// The first one has `first` rows.
+    pub(super) fn new(first: usize, max_rows: usize) -> Self {
         let now = Instant::now();
-        Self { rows: 1, max_rows, began: now, asked: (now, Duration::ZERO) }
+        Self { rows: first, max_rows, began: now, asked: (now, Duration::ZERO) }
     }
 
     /// The next one is asked for. `blocked` is how long the reader has been waited for so far.

@@ -1,205 +1,153 @@
-//! The answer to an agent's statement, as it arrives.
+//! Rows that are kept until the last one has arrived.
 
-use std::sync::Arc;
-
-use postgres_protocol::message::backend::{DataRowBody, Message};
+use postgres_protocol::message::backend::DataRowBody;
+use serde_json::Value;
 use types::Column;
 
-use super::json_rows::{JsonRows, RowFormat};
-use super::read_transaction;
-use super::server_json::{self, PartialRow, ServerJson};
+use super::answer::RowOutput;
 use super::statement_metadata::StatementMetadata;
-use super::{ResultSet, TruncatedBy};
-use crate::error::{Error, ServerError};
-use crate::session::{FieldDescription, Session, raw_columns, raw_row};
+use super::{ReadLimits, ReadRequest, ResultSet, TruncatedBy};
+use crate::error::Error;
+use crate::json_rows::{JsonRows, RowFormat};
+use crate::wire::{FieldDescription, owned_row};
 
-/// How far the agent's statement got.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
-    Unbound,
-    Bound,
-    /// What comes behind it is no row of it.
-    Ended,
-}
-
-/// What comes before the agent's statement in its pipeline.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Before {
-    pub(super) bound: usize,
-}
-
-/// Rows on their way.
-pub(super) struct Rows {
-    shape: Arc<StatementMetadata>,
+/// The rows of one read, up to its limits.
+#[derive(Debug)]
+pub(super) struct RowBuffer<'a> {
+    limits: &'a ReadLimits,
+    /// What the caller asks for.
+    asked: Option<u32>,
+    format: RowFormat,
     row_limit: usize,
-    max_bytes: usize,
-    pub(super) progress: Progress,
-    /// Whether everything before the agent's statement went well.
-    pub(super) is_open: bool,
-    rendered: JsonRows,
-    /// The columns as they are now, if they are not as in `shape`; the rows are kept as text then.
-    pub(super) changed: Option<Vec<FieldDescription>>,
+    columns: Vec<Column>,
+    rows: JsonRows,
+    /// The columns as they are now, if they are not as described; the rows are kept as text then.
+    changed: Option<Vec<FieldDescription>>,
     raw: Vec<Vec<Option<String>>>,
-    /// Rows of a statement with a conversion.
-    drafts: Vec<PartialRow>,
+    arrived: usize,
     bytes: usize,
-    /// A row type is not as it was in `shape`.
-    pub(super) is_stale: bool,
-    /// More rows can be asked for.
-    is_suspended: bool,
     truncated_by: Option<TruncatedBy>,
-    pub(super) cut_by_bytes: bool,
 }
 
-impl Rows {
-    pub(super) fn new(
-        shape: Arc<StatementMetadata>,
-        row_limit: usize,
-        (format, max_bytes): (RowFormat, usize),
-    ) -> Self {
+impl<'a> RowBuffer<'a> {
+    pub(super) fn new(limits: &'a ReadLimits, request: &ReadRequest<'_>) -> Self {
         Self {
-            shape,
-            row_limit,
-            max_bytes,
-            progress: Progress::Unbound,
-            is_open: false,
-            rendered: JsonRows::new(format, max_bytes),
+            limits,
+            asked: request.row_limit,
+            format: request.format,
+            row_limit: 0,
+            columns: Vec::new(),
+            rows: JsonRows::new(request.format, limits.max_bytes),
             changed: None,
             raw: Vec::new(),
-            drafts: Vec::new(),
+            arrived: 0,
             bytes: 0,
-            is_stale: false,
-            is_suspended: false,
             truncated_by: None,
-            cut_by_bytes: false,
         }
     }
 
-    /// Up to the next ReadyForQuery, or to the limit on bytes; what the server refused, if it did.
-    pub(super) async fn receive(
-        &mut self,
-        session: &mut Session,
-        before: Before,
-    ) -> Result<Option<ServerError>, Error> {
-        let mut bound = 0;
-        let mut failure = None;
-        self.is_suspended = false;
-        self.is_open |= before.bound == 0;
-        loop {
-            match session.connection.receive().await? {
-                Message::BindComplete => {
-                    bound += 1;
-                    self.is_open |= bound >= before.bound;
-                    if bound == before.bound + 1 {
-                        self.progress = Progress::Bound;
-                    }
-                }
-                Message::RowDescription(body) if self.progress == Progress::Bound => {
-                    let columns = raw_columns(&body)?;
-                    let is_same =
-                        columns.iter().map(|column| column.type_oid).eq(self.shape.column_oids.iter().copied());
-                    self.changed = (!is_same || self.is_stale).then_some(columns);
-                }
-                // The last statement before: the check of row types, if there is one.
-                Message::DataRow(body) if self.progress != Progress::Bound && bound == before.bound => {
-                    let row = raw_row(&body)?;
-                    self.is_stale = self.shape.row_types.as_ref().is_some_and(|row_types| !row_types.are(&row));
-                }
-                Message::DataRow(body) if self.progress == Progress::Bound => {
-                    self.bytes += body.buffer().len();
-                    if self.arrived() == self.row_limit {
-                        self.truncated_by = Some(TruncatedBy::RowLimit);
-                    } else if self.bytes > self.max_bytes || !self.keep(&body)? {
-                        self.truncated_by = Some(TruncatedBy::MaxBytes);
-                        // The rest is not worth waiting for: the caller's lease stops the server. But a portion ends soon.
-                        if self.shape.conversion.is_none() {
-                            self.cut_by_bytes = true;
-                            return Ok(None);
-                        }
-                    }
-                }
-                Message::PortalSuspended if self.progress == Progress::Bound => {
-                    (self.is_suspended, self.progress) = (true, Progress::Ended);
-                }
-                Message::CommandComplete(_) if self.progress == Progress::Bound => self.progress = Progress::Ended,
-                Message::ErrorResponse(body) if failure.is_none() => {
-                    let error = ServerError::from_fields(body.fields())?;
-                    let is_of_the_end = self.progress == Progress::Ended;
-                    failure = Some(if is_of_the_end { read_transaction::statement_error(error) } else { error });
-                }
-                Message::ReadyForQuery(_) => return Ok(failure),
-                _ => {}
-            }
-        }
+    /// The columns as they turned out to be, if they are not as described.
+    pub(super) fn changed(&mut self) -> Option<Vec<FieldDescription>> {
+        self.changed.take()
     }
 
-    fn arrived(&self) -> usize {
-        self.rendered.len() + self.raw.len() + self.drafts.len()
-    }
-
-    /// How many rows to ask for: one more than wanted, in portions if they need a conversion.
-    pub(super) fn portion(&self) -> i32 {
-        let wanted = (self.row_limit + 1).saturating_sub(self.arrived());
-        match self.shape.conversion {
-            None => i32::try_from(wanted).unwrap_or(i32::MAX),
-            Some(_) => server_json::portion(self.arrived(), wanted),
-        }
-    }
-
-    /// The other portions of rows that need a conversion.
-    pub(super) async fn receive_rest(&mut self, session: &mut Session) -> Result<Option<ServerError>, Error> {
-        while self.is_suspended && self.truncated_by.is_none() {
-            self.progress = Progress::Bound;
-            session.connection.push_execute("", self.portion())?;
-            session.connection.push_sync();
-            session.connection.flush().await?;
-            if let Some(failure) = self.receive(session, Before::default()).await? {
-                return Ok(Some(failure));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Rows that need a conversion, without it.
-    pub(super) fn take_drafts(&mut self) -> Vec<PartialRow> {
-        std::mem::take(&mut self.drafts)
-    }
-
-    /// The same rows with it.
-    pub(super) fn take_converted(&mut self, converted: server_json::ConvertedRows) -> Result<(), Error> {
-        for row in converted.rows {
-            if !self.rendered.take_values(row, &self.shape.columns)? {
+    /// The answer; with these columns, if they are not as described.
+    ///
+    /// # Errors
+    /// [`Error::MessageTooLarge`] or [`Error::TooManyValues`] for a first row that does not fit.
+    pub(super) fn finish(mut self, changed: Option<Vec<Column>>) -> Result<ResultSet, Error> {
+        let columns = changed.unwrap_or(self.columns);
+        for row in std::mem::take(&mut self.raw) {
+            if !self.rows.take_texts(&row, &columns)? {
                 self.truncated_by = Some(TruncatedBy::MaxBytes);
                 break;
             }
         }
-        if converted.is_cut {
-            (self.truncated_by, self.cut_by_bytes) = (Some(TruncatedBy::MaxBytes), true);
+        Ok(ResultSet { columns, rows: self.rows.into_rows(), truncated_by: self.truncated_by, permit: None })
+    }
+
+    /// Whether another row is wanted.
+    fn wants_row(&mut self) -> bool {
+        let wants = self.arrived < self.row_limit;
+        if wants {
+            self.arrived += 1;
+        } else {
+            self.truncated_by = Some(TruncatedBy::RowLimit);
         }
+        wants
+    }
+}
+
+impl RowOutput for RowBuffer<'_> {
+    const MAY_CHANGE: bool = true;
+    const FIRST_PORTION: usize = 64;
+
+    fn begin(&mut self, metadata: &StatementMetadata) -> Result<(), Error> {
+        self.row_limit = self.limits.rows(self.asked, metadata.has_limit);
+        self.columns.clone_from(&metadata.columns);
+        self.rows = JsonRows::new(self.format, self.limits.max_bytes);
+        (self.changed, self.arrived, self.bytes, self.truncated_by) = (None, 0, 0, None);
+        self.raw.clear();
         Ok(())
     }
 
-    pub(super) fn conversion(&self) -> Option<&ServerJson> {
-        self.shape.conversion.as_ref()
+    /// One row more than wanted shows whether there are more.
+    fn row_limit(&self) -> Option<usize> {
+        Some((self.row_limit + 1).saturating_sub(self.arrived))
     }
 
-    /// Whether there was room for it.
-    fn keep(&mut self, body: &DataRowBody) -> Result<bool, Error> {
-        match &self.shape.conversion {
-            _ if self.changed.is_some() => self.raw.push(raw_row(body)?),
-            None => return self.rendered.take(body, &self.shape.columns),
-            Some(conversion) => self.drafts.push(conversion.draft(body, &self.shape.columns)?),
-        }
-        Ok(true)
+    fn max_message_bytes(&self) -> usize {
+        self.limits.max_bytes
     }
 
-    pub(super) fn finish(mut self, columns: Vec<Column>) -> Result<ResultSet, Error> {
-        for row in std::mem::take(&mut self.raw) {
-            if !self.rendered.take_texts(&row, &columns)? {
-                self.truncated_by = Some(TruncatedBy::MaxBytes);
-                break;
-            }
+    fn accept_draft(&mut self, bytes: usize, _portion_bytes: usize) -> Result<bool, Error> {
+        self.bytes += bytes;
+        let fits = self.bytes <= self.limits.max_bytes;
+        if !fits {
+            self.truncated_by = Some(TruncatedBy::MaxBytes);
         }
-        Ok(self.rendered.finish(columns, self.truncated_by))
+        Ok(fits)
+    }
+
+    fn describe(&mut self, columns: Vec<FieldDescription>) {
+        self.changed = Some(columns);
+    }
+
+    async fn take(&mut self, body: &DataRowBody) -> Result<bool, Error> {
+        self.bytes += body.buffer().len();
+        if !self.wants_row() {
+            return Ok(true);
+        }
+        let fits = self.bytes <= self.limits.max_bytes
+            && match &self.changed {
+                Some(_) => {
+                    self.raw.push(owned_row(body)?);
+                    true
+                }
+                None => self.rows.take(body, &self.columns)?,
+            };
+        if !fits {
+            self.truncated_by = Some(TruncatedBy::MaxBytes);
+        }
+        Ok(fits)
+    }
+
+    async fn take_values(&mut self, row: Vec<Value>) -> Result<bool, Error> {
+        if !self.wants_row() {
+            return Ok(false);
+        }
+        let fits = self.rows.take_values(row, &self.columns)?;
+        if !fits {
+            self.truncated_by = Some(TruncatedBy::MaxBytes);
+        }
+        Ok(fits)
+    }
+
+    fn cut(&mut self, error: Error) -> Result<(), Error> {
+        if self.arrived == 0 {
+            return Err(error);
+        }
+        self.truncated_by = Some(TruncatedBy::MaxBytes);
+        Ok(())
     }
 }

@@ -6,22 +6,24 @@
 //!
 //! Rows of such columns come in portions: the answer is cut between them, and the session can go on.
 
+use std::ops::ControlFlow;
+
 use bytes::Bytes;
 use fallible_iterator::FallibleIterator;
-use postgres_protocol::message::backend::{DataRowBody, Message};
+use postgres_protocol::message::backend::DataRowBody;
 use serde_json::Value;
 use types::{Column, Scalar};
 
 use crate::error::{Error, ServerError, utf8};
 use crate::session::Session;
 use crate::value::{BinaryDecodeError, PartialJson, Unresolved, draft_binary, draft_text};
+use crate::wire::{Event, Failure, Purpose, Take, owned_row};
 
 /// How many leaves go into one statement.
 const LEAVES_AT_ONCE: usize = 512;
 
-/// How many rows are asked for first, and at the most, at once. What comes behind the limit on bytes is received in
-/// vain, so a portion is small against it.
-const FIRST_PORTION: usize = 64;
+/// How many rows are asked for at once, at the most. Rows beyond the limit on bytes are received in vain, so a portion is small
+/// against it.
 pub(super) const MAX_PORTION: usize = 512;
 
 const CAST_IT: &str = "Cast it to text in the query (value::text), or leave it out.";
@@ -114,12 +116,6 @@ pub(super) struct ConvertedRows {
     pub(super) is_cut: bool,
 }
 
-/// The size of the next portion, when so many rows have arrived.
-pub(super) fn portion(arrived: usize, wanted: usize) -> i32 {
-    let size = if arrived == 0 { FIRST_PORTION } else { arrived.min(MAX_PORTION) };
-    i32::try_from(size.min(wanted)).unwrap_or(i32::MAX)
-}
-
 /// Asks the server for what is left. Queued only; [`receive`] has the answer. False if nothing is left.
 pub(super) fn push(session: &mut Session, rows: &[PartialRow]) -> Result<bool, Error> {
     let leaves: Vec<&Unresolved> = rows.iter().flat_map(|row| &row.leaves).collect();
@@ -128,97 +124,87 @@ pub(super) fn push(session: &mut Session, rows: &[PartialRow]) -> Result<bool, E
         let types: Vec<u32> = some.iter().map(|leaf| leaf.type_oid).collect();
         let formats: Vec<i16> = some.iter().map(|leaf| leaf.format).collect();
         let params: Vec<Option<&[u8]>> = some.iter().map(|leaf| Some(leaf.bytes.as_ref())).collect();
+        session.connection.next_statement();
         session.connection.push_parse("", &format!("values {}", calls.join(", ")), &types)?;
         session.connection.push_bind_as("", "", (&formats, &params), &[])?;
         session.connection.push_execute("", 0)?;
     }
     if !leaves.is_empty() {
-        session.connection.push_sync();
+        session.connection.push_sync(Purpose::Call);
     }
     Ok(!leaves.is_empty())
 }
 
-/// The rows, filled with what the server says. They take `max_bytes` at the most, like those that need no conversion.
+/// The rows, filled with the server's JSON. They take `max_bytes` at the most, like those that need no conversion.
+///
+/// # Errors
+/// [`Error::Server`] for a value that cannot be made JSON, [`Error::MessageTooLarge`] if not even the first row fits.
 pub(super) async fn receive(
     session: &mut Session,
     rows: Vec<PartialRow>,
     was_asked: bool,
     max_bytes: usize,
 ) -> Result<ConvertedRows, Error> {
-    let mut converted = ConvertedRows::default();
+    let mut weights = Vec::new();
     let mut bytes = 0;
-    let mut answers = Answers { is_over: !was_asked };
-    for row in rows {
+    for row in &rows {
         bytes += row.bytes;
-        let mut leaves = Vec::with_capacity(row.leaves.len());
-        for leaf in &row.leaves {
-            let text = answers.next(session).await.and_then(|text| {
-                // The leaf is counted with its row.
-                bytes = bytes.saturating_sub(leaf.bytes.len()) + text.len();
-                let limit = max_bytes;
-                if bytes <= limit { Ok(text) } else { Err(Error::MessageTooLarge { size: bytes, limit }) }
-            });
-            match text {
-                Ok(text) => leaves.push(text),
-                // As with rows that are too large to begin with: those before it are the answer.
-                Err(Error::MessageTooLarge { .. }) if !converted.rows.is_empty() => {
-                    converted.is_cut = true;
-                    return Ok(converted);
-                }
-                Err(error) => return Err(error),
-            }
+        weights.extend(row.leaves.iter().map(|leaf| (std::mem::take(&mut bytes), leaf.bytes.len())));
+    }
+    let mut texts = LeafTexts { texts: Vec::new(), weights: weights.into_iter(), bytes: 0, max_bytes };
+    if was_asked && let Some(failure) = session.connection.converse(&mut texts).await? {
+        return Err(not_converted(failure));
+    }
+    let (bytes, is_cut) = (texts.bytes, texts.bytes > max_bytes);
+    let mut texts = texts.texts.into_iter();
+    let mut converted = ConvertedRows { rows: Vec::with_capacity(rows.len()), is_cut };
+    for row in rows {
+        let leaves = row.leaves.len();
+        let mut own = texts.by_ref().take(leaves).collect::<Vec<_>>().into_iter();
+        if own.len() < leaves && is_cut {
+            break;
         }
-        let mut leaves = leaves.into_iter();
-        let values = row.values.into_iter().map(|value| value.fill(&mut leaves)).collect::<Option<Vec<_>>>();
+        let values = row.values.into_iter().map(|value| value.fill(&mut own)).collect::<Option<Vec<_>>>();
         converted.rows.push(values.ok_or_else(missing)?);
     }
-    answers.end(session).await?;
+    if is_cut && converted.rows.is_empty() {
+        return Err(Error::MessageTooLarge { size: bytes, limit: max_bytes });
+    }
     Ok(converted)
 }
 
-/// What the server says of the leaves, one row each.
-#[derive(Debug)]
-struct Answers {
-    is_over: bool,
+/// The JSON texts of the leaves, one row each.
+struct LeafTexts {
+    texts: Vec<String>,
+    /// For each leaf the bytes of rows since the leaf before, its own row included, and the bytes of the leaf as it arrived.
+    weights: std::vec::IntoIter<(usize, usize)>,
+    /// The rows so far, with the texts in place of their leaves.
+    bytes: usize,
+    max_bytes: usize,
 }
 
-impl Answers {
-    async fn next(&mut self, session: &mut Session) -> Result<String, Error> {
-        while !self.is_over {
-            if let Message::DataRow(body) = self.message(session).await? {
-                let text = body.ranges().next()?.flatten().and_then(|range| body.buffer().get(range));
-                return Ok(text.map(utf8).transpose()?.unwrap_or("null").to_owned());
+impl Take for LeafTexts {
+    async fn take(&mut self, event: Event) -> Result<ControlFlow<()>, Error> {
+        if let Event::Row(_, body) = event {
+            let text = owned_row(&body)?.into_iter().next().flatten().unwrap_or_else(|| "null".to_owned());
+            let (rows, leaf) = self.weights.next().unwrap_or_default();
+            self.bytes = (self.bytes + rows).saturating_sub(leaf) + text.len();
+            if self.bytes > self.max_bytes {
+                return Ok(ControlFlow::Break(()));
             }
+            self.texts.push(text);
         }
-        Err(missing())
+        Ok(ControlFlow::Continue(()))
     }
+}
 
-    async fn end(&mut self, session: &mut Session) -> Result<(), Error> {
-        while !self.is_over {
-            self.message(session).await?;
-        }
-        Ok(())
-    }
-
-    /// An error of the server comes up once everything up to ReadyForQuery is read.
-    async fn message(&mut self, session: &mut Session) -> Result<Message, Error> {
-        match session.connection.receive().await? {
-            Message::ErrorResponse(body) => {
-                let mut error = ServerError::from_fields(body.fields())?;
-                self.is_over = true;
-                session.finish().await?;
-                // It points into a text of ours.
-                error.position = None;
-                error.message = format!("a value could not be made JSON: {}", error.message);
-                error.hint = Some(CAST_IT.to_owned());
-                Err(Error::Server(Box::new(error)))
-            }
-            message => {
-                self.is_over = matches!(message, Message::ReadyForQuery(_));
-                Ok(message)
-            }
-        }
-    }
+fn not_converted(failure: Failure) -> Error {
+    let mut error = failure.error;
+    // It points into a text of ours.
+    error.position = None;
+    error.message = format!("a value could not be made JSON: {}", error.message);
+    error.hint = Some(CAST_IT.to_owned());
+    Error::Server(Box::new(error))
 }
 
 fn missing() -> Error {

@@ -12,25 +12,25 @@ use crate::type_catalog::RowTypes;
 
 /// A statement that returns rows.
 #[derive(Debug)]
-pub(super) struct StatementMetadata {
-    pub(super) params: Vec<Arc<PgType>>,
-    pub(super) columns: Vec<Column>,
+pub(crate) struct StatementMetadata {
+    pub(crate) params: Vec<Arc<PgType>>,
+    pub(crate) columns: Vec<Column>,
     /// Whether it has result columns; there may be none of them (`select`).
-    pub(super) returns_rows: bool,
+    pub(crate) returns_rows: bool,
     /// The types of the columns as the server names them, to see whether they are still the same.
-    pub(super) column_oids: Vec<u32>,
+    pub(crate) column_oids: Vec<u32>,
     /// What the columns need beyond their text; `None` for nearly every statement.
-    pub(super) conversion: Option<ServerJson>,
+    pub(crate) conversion: Option<ServerJson>,
     /// What must still be as it was when the text comes again; `None` for most statements.
-    pub(super) row_types: Option<RowTypes>,
+    pub(crate) row_types: Option<RowTypes>,
     /// Whether the outermost node of its plan is a `Limit`.
-    pub(super) has_limit: bool,
+    pub(crate) has_limit: bool,
     /// Whether its plan has parallel workers.
-    pub(super) is_parallel: bool,
+    pub(crate) is_parallel: bool,
 }
 
 impl StatementMetadata {
-    pub(super) fn new(params: Vec<Arc<PgType>>, columns: Vec<Column>, column_oids: Vec<u32>) -> Self {
+    pub(crate) fn new(params: Vec<Arc<PgType>>, columns: Vec<Column>, column_oids: Vec<u32>) -> Self {
         let conversion = ServerJson::of(&columns);
         let row_types = RowTypes::of(params.iter().chain(columns.iter().map(|column| &column.ty)));
         Self {
@@ -46,12 +46,12 @@ impl StatementMetadata {
     }
 
     /// Whether PostgreSQL itself says so when it does not hold any more, and it is small enough to be kept with its text.
-    pub(super) fn stays(&self, sql: &str) -> bool {
+    pub(crate) fn is_cacheable(&self, sql: &str) -> bool {
         self.returns_rows && self.row_types.is_none() && self.is_small(sql)
     }
 
     /// Whether it is small enough to be kept with its text, and the columns can be read if they turn out to be others.
-    pub(super) fn is_cacheable_with_recheck(&self, sql: &str) -> bool {
+    pub(crate) fn is_cacheable_with_recheck(&self, sql: &str) -> bool {
         let is_binary = self.conversion.as_ref().is_some_and(ServerJson::has_binary);
         !is_binary && (self.conversion.is_none() || self.row_types.is_none()) && self.is_small(sql)
     }

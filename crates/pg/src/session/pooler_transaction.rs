@@ -8,9 +8,11 @@
 //! the next transaction, which may be somebody else's. So a transaction brings along all that it relies on, and takes away
 //! all that would outlive it before it ends: the pooler lends the backend to the next one in the same moment.
 
-use super::{PipelineError, PipelineStatement, Session, SessionSettings, StatementResult};
+use super::{PipelineError, PipelineStatement, Session, StatementResult};
 use crate::error::Error;
+use crate::session_settings::SessionSettings;
 use crate::value::sql_literal;
+use crate::wire::Purpose;
 
 /// What each transaction through a pooler begins with.
 #[derive(Debug)]
@@ -151,7 +153,7 @@ impl Session {
 
     /// Whether a transaction block is open, failed or not, and nothing is under way.
     fn is_open(&self) -> bool {
-        self.connection.pending_syncs == 0 && !self.is_idle()
+        !self.connection.has_pending() && !self.is_idle()
     }
 
     /// Sets within a transaction what RESET ALL has taken away. A session of our own goes back to it by itself.
@@ -177,8 +179,7 @@ impl Session {
 
     /// Queues the same; one ReadyForQuery is owed for it, and then the session can be used again.
     pub(crate) fn push_abort_and_reset(&mut self) -> Result<(), Error> {
-        self.connection.push_simple_query(ABORT_AND_RESET)?;
-        self.reset_pending = true;
+        self.connection.push_simple_query(ABORT_AND_RESET, Purpose::Reset)?;
         Ok(())
     }
 }

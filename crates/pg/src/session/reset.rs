@@ -1,9 +1,8 @@
 //! How a session becomes one again that anybody may use.
 
-use postgres_protocol::message::backend::Message;
-
-use super::{Session, raw_row};
+use super::Session;
 use crate::error::{Error, ServerError};
+use crate::wire::{Event, Purpose, row_texts};
 
 /// The first column of the query tells whether SQL's PREPARE has left a statement: then the session is not used again.
 const RESET_SQL: &str = "set session authorization default; reset all; close all; unlisten *; discard temporary; \
@@ -11,53 +10,38 @@ const RESET_SQL: &str = "set session authorization default; reset all; close all
     pg_catalog.pg_advisory_unlock_all()";
 
 impl Session {
-    /// Whether a cleaning was sent whole and nothing is owed but its end, which [`Session::settle`] waits for.
-    pub(crate) fn reset_pending(&self) -> bool {
-        self.reset_pending && self.connection.pending_syncs == 1 && !self.connection.has_unsent()
-    }
-
     /// Ends a pipeline after which the session can be used again.
     pub(crate) fn push_last_sync(&mut self) {
-        self.connection.push_sync();
-        self.reset_pending = true;
+        self.connection.push_sync(Purpose::Reset);
     }
 
-    /// Waits for the end of a cleaning, if one is owed.
+    /// Waits for the end of a reset, if one is pending.
     ///
     /// # Errors
     /// If the session is not clean: it must not be used again then.
     pub(crate) async fn await_reset(&mut self) -> Result<(), Error> {
-        if !self.reset_pending() {
+        if !self.connection.reset_pending() {
             return Ok(());
         }
-        let mut failure = None;
-        loop {
-            match self.connection.receive().await? {
-                // The check of `read::frame`: something is left that cannot be cleaned.
-                Message::DataRow(body) if raw_row(&body)?.first() == Some(&Some("t".to_owned())) => {
-                    self.outdated = true;
-                    failure = Some(left_behind("prepared statements of a call are left"));
-                }
-                Message::ErrorResponse(body) => {
-                    self.outdated = true;
-                    failure = Some(Error::Server(Box::new(ServerError::from_fields(body.fields())?)));
-                }
-                Message::ReadyForQuery(_) => {
-                    self.reset_pending = false;
-                    if failure.is_none() && !self.is_idle() {
-                        self.outdated = true;
-                        failure = Some(left_behind("the transaction of a call is still open"));
-                    }
-                    return failure.map_or(Ok(()), Err);
-                }
-                _ => {}
+        let mut has_statements = false;
+        let mut take = |event| {
+            // The check of `read::read_transaction`: something is left that a reset does not remove.
+            if let Event::Row(_, body) = event {
+                has_statements |= row_texts(&body)?.first() == Some(&Some("t"));
             }
-        }
+            Ok(())
+        };
+        let failure = self.connection.converse(&mut take).await?.map(Error::from);
+        let failure = failure
+            .or_else(|| has_statements.then(|| left_behind("prepared statements of a call are left")))
+            .or_else(|| (!self.is_idle()).then(|| left_behind("the transaction of a call is still open")));
+        self.outdated |= failure.is_some();
+        failure.map_or(Ok(()), Err)
     }
 
     /// Closes the statements of agents: what others have asked is not for the one that comes. Queued only.
     pub(crate) fn push_close_remembered(&mut self) -> Result<(), Error> {
-        for known in self.remembered.take_all() {
+        for known in self.statements.take_all() {
             self.connection.push_close_statement(&known)?;
         }
         Ok(())
@@ -78,18 +62,16 @@ impl Session {
         if self.is_pooled() || !self.is_idle() {
             return Ok(());
         }
-        self.connection.push_simple_query(RESET_SQL)?;
-        self.reset_pending = true;
+        self.connection.push_simple_query(RESET_SQL, Purpose::Reset)?;
         Ok(self.connection.flush().await?)
     }
 
     /// The same as [`Session::discard_all`], without waiting for it: whoever takes the session next does.
     pub(crate) async fn push_discard(&mut self) -> Result<(), Error> {
         self.prepared.clear();
-        self.remembered.take_all();
+        self.statements.take_all();
         self.invalidate_boundary_statements();
-        self.connection.push_simple_query("discard all")?;
-        self.reset_pending = true;
+        self.connection.push_simple_query("discard all", Purpose::Reset)?;
         Ok(self.connection.flush().await?)
     }
 
@@ -100,10 +82,9 @@ impl Session {
     /// Whatever the server says; the session must not be used again then.
     pub async fn discard_all(&mut self) -> Result<(), Error> {
         self.prepared.clear();
-        self.remembered.take_all();
+        self.statements.take_all();
         self.invalidate_boundary_statements();
-        self.reset_pending = false;
-        self.connection.push_simple_query("discard all")?;
+        self.connection.push_simple_query("discard all", Purpose::Call)?;
         self.connection.flush().await?;
         self.finish().await
     }

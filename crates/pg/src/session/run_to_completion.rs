@@ -3,22 +3,11 @@
 //! A read stops when it has enough rows; a statement that writes must not, since the rest of what it does would be
 //! missing. So all rows are received, and only some are kept.
 
-use postgres_protocol::message::backend::Message;
-use serde_json::Value;
-
-use super::{PipelineStatement, Session, StatementResult, raw_columns, raw_row, tag};
-use crate::error::{Error, ServerError};
-use crate::read::TruncatedBy;
-use crate::value;
-
-/// What is kept of the rows.
-#[derive(Debug, Clone, Copy)]
-pub struct RowRetention {
-    /// How many.
-    pub rows: usize,
-    /// How many bytes of text; a single row that is larger ends the connection unread.
-    pub bytes: usize,
-}
+use super::collector::{Collector, RowRetention};
+use super::{Session, StatementResult};
+use crate::error::Error;
+use crate::limits::TruncatedBy;
+use crate::wire::Purpose;
 
 /// What a statement that ran to its end gave back.
 #[derive(Debug, Default)]
@@ -29,17 +18,6 @@ pub struct CompleteResult {
     pub truncated_by: Option<TruncatedBy>,
     /// Whether the text holds no statement at all.
     pub is_empty: bool,
-}
-
-/// What EXPLAIN says of a statement.
-#[derive(Debug)]
-pub enum PlanResult {
-    /// Its plan.
-    Plan(Value),
-    /// It is a command without one: DDL, SET, COMMIT, ...
-    Utility,
-    /// There is no statement in the text.
-    Empty,
 }
 
 impl Session {
@@ -74,25 +52,6 @@ impl Session {
         self.batch_execute(&format!("{own_text}; deallocate all")).await
     }
 
-    /// What EXPLAIN says of the statement that was described under this name, for these values. Nothing of it runs.
-    ///
-    /// # Errors
-    /// [`Error::Server`] if it cannot be planned.
-    pub async fn explain(&mut self, name: &str, params: &[Option<String>]) -> Result<PlanResult, Error> {
-        let values: Vec<String> = params.iter().map(|it| value::sql_literal(it.as_deref())).collect();
-        let values = if values.is_empty() { String::new() } else { format!("({})", values.join(", ")) };
-        let explain = format!("explain (format json, verbose) execute {name}{values}");
-        let outcomes = self.run(&[PipelineStatement::without_params(&explain)]).await.map_err(|failed| failed.error)?;
-        let text = outcomes.first().and_then(|outcome| outcome.rows.first()?.first()?.as_deref());
-        let plan: Option<Value> = text.and_then(|text| serde_json::from_str(text).ok());
-        Ok(match plan {
-            Some(plan) if plan.pointer("/0/Plan").is_some() => PlanResult::Plan(plan),
-            // An empty list: there is nothing to run, neither a plan nor a command.
-            Some(plan) if plan.as_array().is_some_and(Vec::is_empty) => PlanResult::Empty,
-            _ => PlanResult::Utility,
-        })
-    }
-
     /// Runs the statement that was described under this name, to its end.
     ///
     /// # Errors
@@ -103,48 +62,21 @@ impl Session {
         params: &[Option<String>],
         keep: RowRetention,
     ) -> Result<CompleteResult, Error> {
-        self.connection.push_whole(|connection| {
+        let usual = std::mem::replace(&mut self.connection.max_message_bytes, keep.bytes);
+        let pushed = self.connection.push_whole(|connection| {
+            connection.next_statement();
             connection.push_bind("", name, params)?;
             connection.push_describe_portal("")?;
             connection.push_execute("", 0)
-        })?;
-        self.connection.push_sync();
-        self.connection.flush().await?;
-        let usual = std::mem::replace(&mut self.connection.max_message_bytes, keep.bytes);
-        let received = self.receive_whole(keep).await;
+        });
         self.connection.max_message_bytes = usual;
-        received
-    }
-
-    async fn receive_whole(&mut self, keep: RowRetention) -> Result<CompleteResult, Error> {
-        let mut whole = CompleteResult::default();
-        let mut bytes = 0;
-        let mut failure = None;
-        loop {
-            match self.connection.receive().await? {
-                Message::RowDescription(body) => whole.outcome.columns = raw_columns(&body)?,
-                Message::DataRow(body) => {
-                    bytes += body.buffer().len();
-                    if whole.outcome.rows.len() < keep.rows && bytes <= keep.bytes {
-                        let row = raw_row(&body).inspect_err(|error| self.connection.poison(error))?;
-                        whole.outcome.rows.push(row);
-                    } else {
-                        // Not a shorter row behind one that did not fit.
-                        bytes = keep.bytes;
-                        let is_full = whole.outcome.rows.len() == keep.rows;
-                        whole.truncated_by = Some(if is_full { TruncatedBy::RowLimit } else { TruncatedBy::MaxBytes });
-                    }
-                }
-                Message::CommandComplete(body) => whole.outcome.tag = tag(&body),
-                Message::EmptyQueryResponse => whole.is_empty = true,
-                Message::ErrorResponse(body) if failure.is_none() => {
-                    failure = Some(ServerError::from_fields(body.fields())?);
-                }
-                Message::ReadyForQuery(_) => {
-                    return failure.map_or(Ok(whole), |error| Err(Error::Server(Box::new(error))));
-                }
-                _ => {}
-            }
-        }
+        pushed?;
+        self.connection.push_sync(Purpose::Call);
+        self.connection.flush().await?;
+        let mut collector = Collector::new(keep, 0);
+        let failure = self.collect(&mut collector).await?;
+        let Collector { mut results, truncated_by, is_empty, .. } = collector;
+        let result = CompleteResult { outcome: results.pop().unwrap_or_default(), truncated_by, is_empty };
+        failure.map_or(Ok(result), |failure| Err(failure.into()))
     }
 }

@@ -14,28 +14,22 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::commit::{NO_DEADLINE, READ_TIMEOUT_MARGIN, commit, read_timeout, unless_cancelled};
 use super::transaction::OpenTransaction;
 use super::user_statement::{StatementTimeouts, run_user_statement};
 use super::{
-    BoxFuture, ExecuteError, NamedSession, Query, QueryDescription, QueryEvent, QuerySummary, RowSink, SqlExecutor,
-    Transaction, TransactionOptions, reject_session_commands,
+    BoxFuture, ExecuteError, NamedSession, SqlExecutor, Transaction, TransactionOptions, reject_session_commands,
 };
 use crate::pool::PooledSession;
+use crate::query::{Query, QueryDescription, QueryEvent, QuerySummary, RowSink};
 use crate::read::Reader;
 use crate::wire::MAX_MESSAGE_BYTES;
 
 /// Connections of one session, at the most.
 const SESSIONS: usize = 5;
 
-/// How much longer than its own timeout a statement's server may be silent before it counts as gone. BEGIN and ROLLBACK, which
-/// wait for nobody, get this alone.
-pub(crate) const READ_TIMEOUT_MARGIN: Duration = Duration::from_secs(4);
-
 /// How long the server may be silent while it describes a statement, which has no timeout and may wait for a lock.
 const DESCRIBE_READ_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// Waiting for a connection has no end of its own: whoever waits can cancel.
-const NO_DEADLINE: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Runs statements on PostgreSQL, over pools of its own.
 #[derive(Debug, Default)]
@@ -85,7 +79,7 @@ impl DirectExecutor {
         let session = lease.session();
         session.open_block("read write", StatementTimeouts::of(query)).await?;
         // A name that the text cannot know: a statement that executes itself has no end.
-        let statement = session.remembered.new_name();
+        let statement = session.statements.new_name();
         let ran = run_user_statement(session, reader.types(), (&statement, None), query, outlet).await;
         let outcome = ran.and_then(|()| reject_session_commands(outlet));
         let outcome = match outcome {
@@ -166,11 +160,6 @@ impl SqlExecutor for DirectExecutor {
     }
 }
 
-/// How long the server of a statement with this timeout may be silent; zero is for as long as it likes.
-pub(crate) fn read_timeout(statement_timeout: Duration) -> Option<Duration> {
-    Some(statement_timeout).filter(|it| !it.is_zero()).map(|it| it + READ_TIMEOUT_MARGIN)
-}
-
 /// A connection whose server may be silent so long.
 async fn acquire(reader: &Reader, read_timeout: Option<Duration>) -> Result<PooledSession, ExecuteError> {
     let mut lease = reader.acquire_until(Instant::now() + NO_DEADLINE).await?;
@@ -178,41 +167,4 @@ async fn acquire(reader: &Reader, read_timeout: Option<Duration>) -> Result<Pool
     connection.max_message_bytes = MAX_MESSAGE_BYTES;
     connection.read_timeout = read_timeout;
     Ok(lease)
-}
-
-pub(super) async fn unless_cancelled<T>(
-    cancel: &CancellationToken,
-    work: impl Future<Output = Result<T, ExecuteError>>,
-) -> Result<T, ExecuteError> {
-    tokio::select! {
-        biased;
-        () = cancel.cancelled() => Err(ExecuteError::Cancelled),
-        outcome = work => outcome,
-    }
-}
-
-/// Commits what the session has open. What was in it stands or does not: nothing else may be said than what the server says.
-/// Deferred triggers may take as long as a statement; zero is for as long as they like.
-pub(super) async fn commit(lease: &mut PooledSession, statement_timeout: Duration) -> Result<String, ExecuteError> {
-    let session = lease.session();
-    session.connection.read_timeout = read_timeout(statement_timeout);
-    let within = session.connection.read_timeout.unwrap_or(NO_DEADLINE);
-    let Ok(committed) = tokio::time::timeout(within, session.commit_block()).await else {
-        // A cancel request would have to wait for it, too, and could only make a COMMIT worse.
-        session.connection.poison(&crate::Error::Deadline);
-        return Err(unknown("the server did not answer to COMMIT"));
-    };
-    let outcome = committed.map_err(|error| match error {
-        crate::Error::Server(error) => ExecuteError::Sql(error),
-        error => unknown(&format!("the connection was lost while it committed ({error})")),
-    });
-    session.leave_block("").await;
-    outcome
-}
-
-fn unknown(why: &str) -> ExecuteError {
-    ExecuteError::CommitOutcomeUnknown {
-        message: format!("{why}: the write may or may not have happened"),
-        correlation_id: None,
-    }
 }

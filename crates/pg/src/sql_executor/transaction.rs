@@ -5,10 +5,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::direct::{READ_TIMEOUT_MARGIN, commit, read_timeout, unless_cancelled};
+use super::commit::{READ_TIMEOUT_MARGIN, commit, read_timeout, unless_cancelled};
 use super::user_statement::{Ran, StatementTimeouts, control, ending_in_block, run_unless_exit};
-use super::{BoxFuture, ExecuteError, Query, QueryEvent, QuerySummary, RowSink, Transaction};
+use super::{BoxFuture, ExecuteError, Transaction};
 use crate::pool::PooledSession;
+use crate::query::{Query, QueryEvent, QuerySummary, RowSink};
 use crate::read::Reader;
 use crate::session::Session;
 
@@ -54,7 +55,7 @@ async fn run(
     } else {
         session.set_limits(StatementTimeouts::of(query)).await?;
         let forbids = query.read_only.then_some(reader);
-        let statement = session.remembered.new_name();
+        let statement = session.statements.new_name();
         run_unless_exit(session, reader.types(), (&statement, forbids), query, outlet).await?
     };
     match ran {
@@ -88,7 +89,7 @@ async fn go_back(
         // A savepoint is set by a command without a plan, which runs with fewer rights: what it goes back to.
         session.batch_execute("reset role").await?;
     }
-    outlet.end("ROLLBACK");
+    outlet.set_tag("ROLLBACK");
     Ok(())
 }
 

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use super::direct::READ_TIMEOUT_MARGIN;
-use super::row_sink::RowSink;
-use super::{ExecuteError, Expected, Query, arrive};
+use super::ExecuteError;
+use super::commit::READ_TIMEOUT_MARGIN;
 use crate::columns;
 use crate::error::{Error, ServerError};
-use crate::read::{EMPTY_STATEMENT, Reader, is_about_values};
-use crate::session::{PipelineStatement, Session, check_client};
+use crate::query::{Query, RowSink};
+use crate::read::{Answer, EMPTY_STATEMENT, Reader, StatementMetadata, is_about_values};
+use crate::session::{PipelineStatement, Session};
+use crate::session_settings::check_client;
 use crate::type_catalog::TypeCatalog;
+use crate::wire::Purpose;
 
 const LIMITS_SQL: &str = concat!(
     "select pg_catalog.set_config('statement_timeout', $1, true), pg_catalog.set_config('lock_timeout', $2, true), ",
@@ -95,23 +97,23 @@ async fn run_named(
     let shape = session.describe(statement, &query.sql, &[]).await?;
     let param_types = types.resolve_all(session, &shape.params).await?;
     let params = query.encoded(&param_types).map_err(|error| ExecuteError::Params(error.to_string()))?;
-    let columns = match &shape.columns {
-        Some(raw) => Some(columns::resolve(types, session, raw).await?),
-        None => None,
-    };
-    if columns.is_none() && params.is_empty() && session.is_transaction_exit(statement).await? {
+    let returns_rows = shape.columns.is_some();
+    let columns = columns::resolve(types, session, shape.columns.as_deref().unwrap_or_default()).await?;
+    if !returns_rows && params.is_empty() && session.is_transaction_exit(statement).await? {
         return Ok(Ran::TransactionExit);
     }
-    if let Some(columns) = &columns {
-        outlet.begin(columns)?;
+    if returns_rows {
+        outlet.set_columns(&columns)?;
     }
     let role = match forbids {
         Some(reader) => reader.check_streamed(session, &query.sql, &params).await?,
         None => None,
     };
-    session.run_described(statement, &params, columns.as_deref().unwrap_or_default(), outlet).await?;
+    // Rows are taken as text, whatever their columns are.
+    let metadata = StatementMetadata { conversion: None, ..StatementMetadata::new(param_types, columns, Vec::new()) };
+    session.run_described(statement, &params, &metadata, outlet).await?;
     if let Some(role) = role {
-        session.be(role).await?;
+        session.set_role(role).await?;
     }
     Ok(Ran::Whole)
 }
@@ -133,7 +135,7 @@ impl Session {
     pub(crate) async fn set_limits(&mut self, limits: StatementTimeouts) -> Result<(), ExecuteError> {
         self.push_unnamed(LIMITS_SQL, &limits.params(), &[])?;
         self.connection.push_execute("", 0).map_err(Error::Lost)?;
-        self.connection.push_sync();
+        self.connection.push_sync(Purpose::Call);
         self.connection.flush().await.map_err(Error::Lost)?;
         Ok(self.finish().await?)
     }
@@ -177,14 +179,15 @@ impl Session {
             self.push_unnamed(sql, &[], &[])?;
             self.connection.push_execute("", 0)?;
         }
-        self.connection.push_sync();
+        self.connection.push_sync(Purpose::Call);
+        self.connection.next_statement();
         self.connection.push_bind("", statement, &[])?;
-        self.connection.push_sync();
+        self.connection.push_sync(Purpose::Call);
         for sql in RECOVER {
             self.push_unnamed(sql, &[], &[])?;
             self.connection.push_execute("", 0)?;
         }
-        self.connection.push_sync();
+        self.connection.push_sync(Purpose::Call);
         self.connection.flush().await?;
         let failed = self.finish().await;
         let bound = self.finish().await;
@@ -210,11 +213,11 @@ impl Session {
             if is_open {
                 it.push_unnamed(DIVISION_BY_ZERO, &[], &[])?;
                 it.connection.push_execute("", 0)?;
-                it.connection.push_sync();
+                it.connection.push_sync(Purpose::Call);
             }
             it.push_unnamed(sql, &[], &[])?;
             it.connection.push_execute("", 0)?;
-            it.connection.push_sync();
+            it.connection.push_sync(Purpose::Call);
             Ok::<_, Error>(())
         })?;
         self.connection.flush().await?;
@@ -236,32 +239,34 @@ impl Session {
         &mut self,
         statement: &str,
         params: &[Option<String>],
-        columns: &[types::Column],
-        outlet: &mut RowSink,
+        metadata: &StatementMetadata,
+        sink: &mut RowSink,
     ) -> Result<(), ExecuteError> {
-        self.connection.push_bind("", statement, params).map_err(Error::Lost)?;
-        self.connection.push_execute("", 0).map_err(Error::Lost)?;
-        self.connection.push_sync();
-        self.connection.flush().await.map_err(Error::Lost)?;
-        let usual = std::mem::replace(&mut self.connection.max_message_bytes, outlet.max_message_bytes());
-        self.connection.capture_notices = true;
-        let expected = Expected { before: 0, columns, conversion: None, to_its_end: true };
-        let arrived = arrive(self, &expected, outlet).await;
-        self.connection.capture_notices = false;
+        let usual = std::mem::replace(&mut self.connection.max_message_bytes, sink.max_message_bytes());
+        let pushed = self.connection.push_whole(|connection| {
+            let id = connection.next_statement();
+            connection.push_bind("", statement, params)?;
+            connection.push_execute("", 0)?;
+            Ok(id)
+        });
         self.connection.max_message_bytes = usual;
-        let arrival = arrived?;
-        if arrival.copies {
+        let id = pushed.map_err(Error::Lost)?;
+        self.connection.push_sync(Purpose::Call);
+        self.connection.flush().await.map_err(Error::Lost)?;
+        let mut answer = Answer::new(id, None, metadata, sink).run_to_end();
+        let failure = self.connection.converse(&mut answer).await?;
+        if answer.copies {
             return Err(ExecuteError::copy());
         }
-        if arrival.is_empty {
+        if answer.is_empty {
             return Err(ExecuteError::Params(EMPTY_STATEMENT.to_owned()));
         }
-        match arrival.failure {
+        match failure {
             None => Ok(()),
-            Some(error) if arrival.bound == 0 && !params.is_empty() && is_about_values(&error) => {
-                Err(ExecuteError::Params(error.about_parameter()))
+            Some(failure) if !answer.was_bound && !params.is_empty() && is_about_values(&failure.error) => {
+                Err(ExecuteError::Params(failure.error.about_parameter()))
             }
-            Some(error) => Err(ExecuteError::Sql(Box::new(error))),
+            Some(failure) => Err(ExecuteError::Sql(Box::new(failure.error))),
         }
     }
 }

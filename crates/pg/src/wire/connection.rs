@@ -1,21 +1,26 @@
 //! One connection: messages out, messages in, and the transaction status that the server reports.
 
+mod converse;
+mod exchange;
 mod message;
 mod push;
+mod receive;
+pub(super) mod rows;
 
 use std::io;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use postgres_protocol::message::backend::{
-    ERROR_RESPONSE_TAG, Header, Message, NOTICE_RESPONSE_TAG, NOTIFICATION_RESPONSE_TAG, PARAMETER_STATUS_TAG,
-};
+use postgres_protocol::message::backend::{Header, Message};
 use postgres_protocol::message::frontend;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
+pub(crate) use converse::{Failure, Take};
+use exchange::Exchange;
+pub(crate) use exchange::{Event, Purpose, StatementId};
 pub(crate) use message::other_encoding;
-use message::{beginning, check_body, is_utf8, may_be_volunteered, violation};
+use message::{may_be_volunteered, violation};
 
 use super::socket::{Endpoint, Socket};
 use crate::connect_options::AuthMethod;
@@ -63,20 +68,17 @@ pub(crate) struct Connection {
     /// How many bytes that come next belong to a message that is passed over.
     skipped: usize,
     outbox: BytesMut,
-    /// The largest message that [`Connection::receive`] takes, in bytes. A larger one ends the connection unread; but of an
-    /// error the beginning is read, and a notice is passed over.
+    /// The largest message that answers what is pushed next, in bytes. A larger one stays unread. Of an error the beginning
+    /// is read, and a notice is skipped.
     pub(crate) max_message_bytes: usize,
     pub(crate) key: CancelKey,
     pub(crate) transaction_status: TransactionStatus,
-    /// How many ReadyForQuery are still to come: nothing else may use the connection before that is zero.
-    pub(crate) pending_syncs: usize,
+    exchange: Exchange,
     pub(crate) reported: Reported,
     /// Why the server ends this connection: it says so before it does.
     fatal_error: Option<String>,
     /// Nothing comes or goes any more.
     pub(crate) is_broken: bool,
-    /// Whether [`Connection::receive`] hands on notices as well.
-    pub(crate) capture_notices: bool,
     /// Whether another client encoding than UTF8 is borne for a while, in which nothing but ASCII is sent.
     pub(crate) allow_client_encoding_change: bool,
     /// How long the server may say nothing while it is waited for; `None` for as long as it likes.
@@ -104,9 +106,6 @@ const MAX_IDLE_BYTES: usize = 64 * 1024;
 /// A message begins with its tag and its length.
 const HEADER_BYTES: usize = 5;
 
-/// How much is read of an error that is too large as a whole: severity and SQLSTATE come first, then the message.
-const ERROR_HEAD_BYTES: usize = 16 * 1024;
-
 /// How much is asked of the socket at once, at least.
 const READ_BYTES: usize = 8 * 1024;
 
@@ -128,11 +127,10 @@ impl Connection {
             max_message_bytes: MAX_MESSAGE_BYTES,
             key: CancelKey { route, process_id: 0, secret_key: 0 },
             transaction_status: TransactionStatus::Idle,
-            pending_syncs: 0,
+            exchange: Exchange::default(),
             reported: Reported::default(),
             fatal_error: None,
             is_broken: false,
-            capture_notices: false,
             allow_client_encoding_change: false,
             read_timeout: None,
             asked: AuthMethod::None,
@@ -144,7 +142,7 @@ impl Connection {
     /// Whether the server has closed it, as far as that can be seen without asking.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.is_broken |= self.socket.is_closed(&mut self.inbox);
-        if self.pending_syncs == 0 && !self.is_broken && self.has_unasked() {
+        if !self.has_pending() && !self.is_broken && self.has_unasked() {
             self.poison(&Error::Lost(violation("an answer to nothing")));
         }
         self.is_broken
@@ -164,13 +162,25 @@ impl Connection {
         false
     }
 
-    pub(crate) fn socket(&self) -> &Socket {
-        &self.socket
+    /// Whether the server still has to report that it is ready: nothing else may use the connection until then.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.exchange.pending_syncs().next().is_some()
     }
 
-    /// Whether some of what was pushed has not gone out.
-    pub(crate) fn has_unsent(&self) -> bool {
-        !self.outbox.is_empty()
+    /// Whether everything was sent, and nothing but the end of a reset is still to come.
+    pub(crate) fn reset_pending(&self) -> bool {
+        let is_reset = self.exchange.pending_syncs().eq([Purpose::Reset]);
+        is_reset && self.outbox.is_empty() && !self.is_broken
+    }
+
+    /// How many bytes of memory the inbox takes.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.inbox.capacity()
+    }
+
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
     }
 
     /// The messages to send next.
@@ -232,134 +242,6 @@ impl Connection {
         }
     }
 
-    /// The next message that answers something; notices and settings that the server volunteers are taken care of here.
-    ///
-    /// Safe to cancel: bytes that have arrived stay in the inbox.
-    pub(crate) async fn receive(&mut self) -> Result<Message, Error> {
-        self.receive_answer().await.inspect_err(|error| {
-            // A malformed message: what comes behind it cannot be told apart any more.
-            if matches!(error, Error::Lost(_)) {
-                self.poison(error);
-            }
-        })
-    }
-
-    async fn receive_answer(&mut self) -> Result<Message, Error> {
-        loop {
-            match self.receive_any().await? {
-                Message::NoticeResponse(body) if self.capture_notices => {
-                    let message = Message::NoticeResponse(body);
-                    check_body(&message)?;
-                    return Ok(message);
-                }
-                Message::NoticeResponse(body) => {
-                    let notice = ServerError::from_fields(body.fields())?;
-                    // Not its words: a function that raises it may quote whatever it was given.
-                    tracing::debug!(severity = notice.severity, sqlstate = notice.sqlstate, "the server has a notice");
-                }
-                Message::ParameterStatus(body)
-                    if !self.allow_client_encoding_change
-                        && body.name()? == "client_encoding"
-                        && !is_utf8(body.value()?) =>
-                {
-                    let error = Error::Server(Box::new(other_encoding(body.value()?)));
-                    self.poison(&error);
-                    return Err(error);
-                }
-                Message::ParameterStatus(body) => {
-                    let is_on = body.value()? == "on";
-                    match body.name()? {
-                        "in_hot_standby" => self.reported.in_hot_standby = Some(is_on),
-                        "default_transaction_read_only" => self.reported.default_transaction_read_only = Some(is_on),
-                        _ => {}
-                    }
-                }
-                Message::NotificationResponse(_) => {}
-                Message::ReadyForQuery(body) => {
-                    self.transaction_status = match body.status() {
-                        b'I' => TransactionStatus::Idle,
-                        b'T' => TransactionStatus::Open,
-                        _ => TransactionStatus::Failed,
-                    };
-                    // Every later answer would be taken for that of the statement before.
-                    self.pending_syncs =
-                        self.pending_syncs.checked_sub(1).ok_or_else(|| violation("ReadyForQuery without a Sync"))?;
-                    return Ok(Message::ReadyForQuery(body));
-                }
-                Message::ErrorResponse(body) => {
-                    self.hear(&ServerError::from_fields(body.fields())?);
-                    return Ok(Message::ErrorResponse(body));
-                }
-                message => {
-                    check_body(&message)?;
-                    return Ok(message);
-                }
-            }
-        }
-    }
-
-    async fn receive_any(&mut self) -> Result<Message, Error> {
-        loop {
-            let passed_over = self.skipped.min(self.inbox.len());
-            self.inbox.advance(passed_over);
-            self.skipped -= passed_over;
-            if let Some(header) = Header::parse(&self.inbox)? {
-                let size = usize::try_from(header.len()).unwrap_or(usize::MAX);
-                // PolicyVerdict on the announcement, before a byte of the body is stored: a value of 1 GB costs nothing.
-                if size <= self.max_message_bytes {
-                    self.inbox.reserve((size + 1).saturating_sub(self.inbox.len()));
-                    if let Some(message) = Message::parse(&mut self.inbox)? {
-                        return Ok(message);
-                    }
-                } else if let Some(message) = self.pass_over(header.tag(), size)? {
-                    return Ok(message);
-                } else if self.skipped > 0 {
-                    continue;
-                }
-            }
-            if self.inbox.is_empty() && self.inbox.capacity() > MAX_IDLE_BYTES {
-                // The room of a large row is given back with it.
-                self.inbox = BytesMut::with_capacity(READ_BYTES);
-            }
-            // A parsed message takes its part of the buffer with it: without this, reads shrink to a few bytes.
-            self.inbox.reserve(READ_BYTES);
-            match self.read().await {
-                Ok(0) => return Err(Error::Lost(self.lost(closed()))),
-                Ok(_) => {}
-                Err(error) => return Err(Error::Lost(self.lost(error))),
-            }
-        }
-    }
-
-    async fn read(&mut self) -> io::Result<usize> {
-        let read = self.socket.read_buf(&mut self.inbox);
-        let read = match (self.probe_deadline, self.read_timeout) {
-            (Some(deadline), _) => timeout_at(deadline, read).await.unwrap_or_else(|_| Err(unanswered())),
-            (None, read_timeout) => within(read_timeout, read).await,
-        }?;
-        (self.last_heard, self.probe_deadline) = (Instant::now(), None);
-        Ok(read)
-    }
-
-    /// A message of `size` bytes is larger than allowed: what is taken of it, once enough of it is there.
-    fn pass_over(&mut self, tag: u8, size: usize) -> Result<Option<Message>, Error> {
-        match tag {
-            NOTICE_RESPONSE_TAG | PARAMETER_STATUS_TAG | NOTIFICATION_RESPONSE_TAG => {
-                self.skipped = size + 1;
-                Ok(None)
-            }
-            ERROR_RESPONSE_TAG => match self.inbox.get(HEADER_BYTES..ERROR_HEAD_BYTES.min(size + 1)) {
-                Some(fields) => {
-                    let mut message = beginning(fields);
-                    self.skipped = size + 1;
-                    Ok(Message::parse(&mut message)?)
-                }
-                None => Ok(None),
-            },
-            _ => Err(Error::MessageTooLarge { size, limit: self.max_message_bytes }),
-        }
-    }
-
     /// Nothing more is to be sent or read: the other side would take it for something else. With the connection ends what it
     /// has not committed.
     pub(crate) fn poison(&mut self, why: &Error) {
@@ -367,7 +249,7 @@ impl Connection {
         self.fatal_error.get_or_insert_with(|| why.to_string());
     }
 
-    fn hear(&mut self, error: &ServerError) {
+    fn note_fatal(&mut self, error: &ServerError) {
         if matches!(error.severity.as_str(), "FATAL" | "PANIC") {
             self.fatal_error = Some(error.to_string());
         }
@@ -388,7 +270,7 @@ impl Connection {
         while self.fatal_error.is_none() && self.holds_message() {
             let Ok(Some(message)) = Message::parse(&mut self.inbox) else { break };
             if let Message::ErrorResponse(body) = message {
-                let _ = ServerError::from_fields(body.fields()).map(|error| self.hear(&error));
+                let _ = ServerError::from_fields(body.fields()).map(|error| self.note_fatal(&error));
             }
         }
         match &self.fatal_error {
@@ -401,9 +283,9 @@ impl Connection {
     /// end it: the server is in the middle of sending, or of reading what was not sent whole.
     pub(crate) async fn drain_responses(&mut self) {
         let mut bytes = 0;
-        while self.pending_syncs > 0 && self.outbox.is_empty() && bytes <= MAX_FORGOTTEN_BYTES {
-            match self.receive().await {
-                Ok(Message::DataRow(body)) => bytes += body.buffer().len(),
+        while self.has_pending() && self.outbox.is_empty() && bytes <= MAX_FORGOTTEN_BYTES {
+            match self.event().await {
+                Ok(Event::Row(_, body)) => bytes += body.buffer().len(),
                 Ok(_) => {}
                 Err(_) => return,
             }
@@ -447,5 +329,7 @@ fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "closed by the server")
 }
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;

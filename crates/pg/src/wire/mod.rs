@@ -14,6 +14,12 @@ mod startup;
 mod tls;
 
 pub use authentication::scram_verifier;
-pub(crate) use connection::{CancelKey, Connection, MAX_MESSAGE_BYTES, TransactionStatus, other_encoding};
+pub use connection::rows::FieldDescription;
+pub(crate) use connection::rows::{owned_row, row_texts};
+pub(crate) use connection::{
+    CancelKey, Connection, Event, Failure, MAX_MESSAGE_BYTES, Purpose, StatementId, Take, TransactionStatus,
+    other_encoding,
+};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use socket::{Endpoint, Socket};
 pub(crate) use startup::{cancel, connect};
-pub(crate) use tls::LoadedTls;

@@ -11,11 +11,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 
 use super::authentication;
-use super::connection::{CancelKey, Connection, Reported};
+use super::connection::rows::owned_row;
+use super::connection::{CancelKey, Connection, Event, Purpose, Reported};
 use super::socket::{Endpoint, Socket};
 use crate::connect_options::{Address, AuthMethod, ConnectOptions, Pooler, SslMode, TargetSessionAttrs};
 use crate::error::{ConnectError, Error, POOLER_SAYS, ServerError};
-use crate::session::SessionSettings;
+use crate::session_settings::SessionSettings;
 
 /// What poolers hand on as well.
 const ENCODING: (&str, &str) = ("client_encoding", "UTF8");
@@ -202,7 +203,6 @@ async fn start(connection: &mut Connection, target: &ConnectOptions, settings: &
     frontend::startup_message(parameters, connection.outbox())?;
     connection.flush().await?;
     authentication::authenticate(connection, target).await.map_err(of_another_protocol)?;
-    connection.pending_syncs = 1;
     loop {
         match connection.receive().await.map_err(of_another_protocol)? {
             Message::BackendKeyData(body) => {
@@ -277,21 +277,19 @@ async fn fit(
     })
 }
 
-/// The one value of a constant of ours.
+/// The one value of a constant of this crate.
 async fn ask(connection: &mut Connection, own_text: &str) -> Result<String, Error> {
-    connection.push_simple_query(own_text)?;
+    connection.push_simple_query(own_text, Purpose::Call)?;
     connection.flush().await?;
     let mut answer = String::new();
-    loop {
-        match connection.receive().await? {
-            Message::DataRow(body) => {
-                answer = crate::session::raw_row(&body)?.into_iter().flatten().next().unwrap_or_default();
-            }
-            Message::ReadyForQuery(_) => return Ok(answer),
-            message @ Message::ErrorResponse(_) => return Err(authentication::unexpected(message)),
-            _ => {}
+    let mut take = |event| {
+        if let Event::Row(_, body) = event {
+            answer = owned_row(&body)?.into_iter().flatten().next().unwrap_or_default();
         }
-    }
+        Ok(())
+    };
+    let failure = connection.converse(&mut take).await?;
+    failure.map_or(Ok(answer), |failure| Err(failure.into()))
 }
 
 /// Asks the server to stop what the session of this key is running, and returns when the server has taken the request

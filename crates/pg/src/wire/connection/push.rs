@@ -2,16 +2,18 @@
 
 use std::io;
 
+use bytes::BytesMut;
 use postgres_protocol::message::frontend;
 
-use super::{Connection, PROBE};
+use super::exchange::{Purpose, RequestKind, StatementId};
+use super::{Connection, MAX_MESSAGE_BYTES, PROBE};
 use crate::error::{Error, ServerError};
 
 /// What is pushed and not sent ([`Connection::pushed`]).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pushed {
     bytes: usize,
-    pending_syncs: usize,
+    requests: usize,
 }
 
 impl Connection {
@@ -23,13 +25,29 @@ impl Connection {
 
     /// How much is pushed and not sent.
     pub(crate) fn pushed(&self) -> Pushed {
-        Pushed { bytes: self.outbox.len(), pending_syncs: self.pending_syncs }
+        Pushed { bytes: self.outbox.len(), requests: self.exchange.len() }
     }
 
     /// Takes back what was pushed since then. Nothing may have been sent in between.
     pub(crate) fn take_back(&mut self, before: Pushed) {
         self.outbox.truncate(before.bytes);
-        self.pending_syncs = before.pending_syncs;
+        self.exchange.truncate(before.requests);
+    }
+
+    /// Begins another statement: what is pushed from now on is for it.
+    pub(crate) fn next_statement(&mut self) -> StatementId {
+        self.exchange.next_statement()
+    }
+
+    fn push_request<E>(
+        &mut self,
+        kind: RequestKind,
+        push: impl FnOnce(&mut BytesMut) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let bytes = self.outbox.len();
+        push(&mut self.outbox).inspect_err(|_| self.outbox.truncate(bytes))?;
+        self.exchange.push(kind, self.max_message_bytes);
+        Ok(())
     }
 
     /// `param_types`: `pg_type.oid`s, 0 or missing where the server shall infer.
@@ -43,7 +61,8 @@ impl Connection {
                 ..ServerError::synthetic("22021", "invalid byte sequence for encoding \"UTF8\": 0x00")
             })));
         }
-        Ok(self.push_whole(|it| frontend::parse(name, sql, param_types.iter().copied(), &mut it.outbox))?)
+        let types = param_types.iter().copied();
+        Ok(self.push_request(RequestKind::Parse, |outbox| frontend::parse(name, sql, types, outbox))?)
     }
 
     /// Parameters and results in text form.
@@ -59,7 +78,7 @@ impl Connection {
         (param_formats, params): (&[i16], &[Option<T>]),
         result_formats: &[i16],
     ) -> io::Result<()> {
-        self.push_whole(|it| {
+        self.push_request(RequestKind::Bind, |outbox| {
             frontend::bind(
                 portal,
                 statement,
@@ -73,7 +92,7 @@ impl Connection {
                     None => Ok(postgres_protocol::IsNull::Yes),
                 },
                 result_formats.iter().copied(),
-                &mut it.outbox,
+                outbox,
             )
         })
         .map_err(|error| match error {
@@ -84,25 +103,25 @@ impl Connection {
 
     /// Forgets a prepared statement; no error if there is none of this name.
     pub(crate) fn push_close_statement(&mut self, name: &str) -> io::Result<()> {
-        self.push_whole(|it| frontend::close(b'S', name, &mut it.outbox))
+        self.push_request(RequestKind::Close, |outbox| frontend::close(b'S', name, outbox))
     }
 
     pub(crate) fn push_describe_statement(&mut self, name: &str) -> io::Result<()> {
-        self.push_whole(|it| frontend::describe(b'S', name, &mut it.outbox))
+        self.push_request(RequestKind::DescribeStatement, |outbox| frontend::describe(b'S', name, outbox))
     }
 
     pub(crate) fn push_describe_portal(&mut self, name: &str) -> io::Result<()> {
-        self.push_whole(|it| frontend::describe(b'P', name, &mut it.outbox))
+        self.push_request(RequestKind::DescribePortal, |outbox| frontend::describe(b'P', name, outbox))
     }
 
     /// `max_rows` 0 is no limit.
     pub(crate) fn push_execute(&mut self, portal: &str, max_rows: i32) -> io::Result<()> {
-        self.push_whole(|it| frontend::execute(portal, max_rows, &mut it.outbox))
+        self.push_request(RequestKind::Execute, |outbox| frontend::execute(portal, max_rows, outbox))
     }
 
-    pub(crate) fn push_sync(&mut self) {
+    pub(crate) fn push_sync(&mut self, purpose: Purpose) {
         frontend::sync(&mut self.outbox);
-        self.pending_syncs += 1;
+        self.exchange.push(RequestKind::Sync(purpose), self.max_message_bytes);
     }
 
     /// After a long silence the peer may be gone without a word: lets the next pipeline begin with a probe. Nothing is sent for
@@ -112,13 +131,12 @@ impl Connection {
             let rest = self.outbox.split();
             self.outbox.extend_from_slice(PROBE);
             self.outbox.unsplit(rest);
+            self.exchange.push_close_first(MAX_MESSAGE_BYTES);
         }
     }
 
-    /// The simple protocol, which takes several statements at once: only ever for text that is a constant of ours.
-    pub(crate) fn push_simple_query(&mut self, sql: &str) -> io::Result<()> {
-        self.push_whole(|it| frontend::query(sql, &mut it.outbox))?;
-        self.pending_syncs += 1;
-        Ok(())
+    /// The simple protocol, which takes several statements at once: only for text that is a constant of this crate.
+    pub(crate) fn push_simple_query(&mut self, sql: &str, purpose: Purpose) -> io::Result<()> {
+        self.push_request(RequestKind::Query(purpose), |outbox| frontend::query(sql, outbox))
     }
 }

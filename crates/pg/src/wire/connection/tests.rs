@@ -7,6 +7,10 @@ use crate::connect_options::{Address, Keepalive, TlsOptions};
 async fn connection_with(bytes: &[u8]) -> Connection {
     let (ours, mut server) = UnixStream::pair().unwrap();
     server.write_all(bytes).await.unwrap();
+    connection_over(ours)
+}
+
+pub(super) fn connection_over(ours: UnixStream) -> Connection {
     let address = Address::Unix("/".into(), 5432);
     let route = Endpoint { address, tls: TlsOptions::default(), keepalive: Keepalive::default(), requirepeer: None };
     Connection::new(Socket::Unix(ours), route)
@@ -25,7 +29,7 @@ async fn a_lost_connection_reserves_no_room_for_a_message_that_did_not_arrive() 
 #[tokio::test]
 async fn an_unasked_ready_for_query_ends_the_connection() {
     let mut connection = connection_with(b"Z\0\0\0\x05I").await;
-    assert!(matches!(connection.receive().await, Err(Error::Lost(_))));
+    assert!(matches!(connection.event().await, Err(Error::Lost(_))));
     assert!(connection.is_broken, "M8");
 }
 
@@ -66,15 +70,15 @@ async fn an_answer_to_nothing_ends_the_connection_at_idle() {
 #[tokio::test]
 async fn what_cannot_be_pushed_whole_leaves_nothing() {
     let mut connection = connection_with(b"").await;
-    connection.push_sync();
+    connection.push_sync(Purpose::Call);
     let before = connection.outbox.clone();
     let pushed = connection.push_whole(|it| {
         it.push_execute("", 0)?;
-        it.push_sync();
+        it.push_sync(Purpose::Call);
         it.push_close_statement("a\0b")
     });
     assert!(pushed.is_err(), "L7");
-    assert_eq!((&connection.outbox, connection.pending_syncs), (&before, 1), "L7");
+    assert_eq!((&connection.outbox, connection.exchange.len()), (&before, 1), "L7");
     assert!(connection.push_bind("", "a\0b", &[]).is_err(), "L7");
     assert_eq!(connection.outbox, before, "L7");
 }

@@ -31,7 +31,7 @@ const SYSTEM_PATH: &str = "pg_catalog, pg_temp";
 
 /// The settings that a session starts with. They take precedence over those of the database, of the role and of the
 /// connection string's `options`, and they are what RESET goes back to. A pooler does not forward start-up settings: through
-/// one they are set in each transaction ([`super::ground`]).
+/// one they are set in each transaction (`session::pooler_transaction`).
 ///
 /// By default the search path is PostgreSQL's own schema, because any user who may create a function in a schema of the path
 /// can have our SQL call it (PostgreSQL manual, "Writing SECURITY DEFINER FunctionPolicy Safely").

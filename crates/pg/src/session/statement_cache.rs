@@ -1,4 +1,4 @@
-//! Which statements of agents a session has prepared, and for how long it counts what was seen of them (`functions`).
+//! Which statements of agents a session has prepared, and for how long it counts what was seen of them (`read::function_policy`).
 //!
 //! A statement means what it meant when it was parsed: `'now'` is a moment then, and CASE leaves out what that moment rules out.
 //! So what was seen of a text holds for one statement in one session, and another session looks for itself. PostgreSQL parses
@@ -7,24 +7,23 @@
 //!
 //! They have names that nobody can guess: SQL's EXECUTE reaches prepared statements, and one that executes itself takes
 //! PostgreSQL 15 down. Their texts can be seen in `pg_prepared_statements`: before a query looks there, those of others are
-//! closed (`functions`), so that it finds itself and statements of ours.
+//! closed (`read::function_policy`), so that it finds itself and statements of ours.
 
+use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::statement_metadata::StatementMetadata;
-
 /// How many a session keeps: PostgreSQL holds a plan for each, some ten kilobytes.
 const MAX_STATEMENTS: usize = 32;
 
 /// How long what was seen of a statement counts.
-pub(super) const SEEN_FOR: Duration = Duration::from_secs(60);
+pub(crate) const SEEN_FOR: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct Known {
-    shape: Arc<StatementMetadata>,
+    metadata: Arc<dyn Any + Send + Sync>,
     name: String,
     seen: Instant,
 }
@@ -63,18 +62,19 @@ impl StatementCache {
         format!("agent_{:016x}", hasher.finish())
     }
 
-    /// How a text was described here, and its name; not if it is to be looked at again.
-    pub(super) fn known(&mut self, text: &str) -> Option<(Arc<StatementMetadata>, String)> {
+    /// The metadata and the name of a text that is prepared here; `None` if it has to be inspected again.
+    pub(crate) fn get<T: Any + Send + Sync>(&mut self, text: &str) -> Option<(Arc<T>, String)> {
         let known = self.by_text.get(text)?;
         if known.seen.elapsed() >= SEEN_FOR {
             self.forget(text);
             return None;
         }
-        Some((Arc::clone(&known.shape), known.name.clone()))
+        let metadata = Arc::clone(&known.metadata).downcast().ok()?;
+        Some((metadata, known.name.clone()))
     }
 
-    /// A statement that was looked at then.
-    pub(super) fn put(&mut self, text: &str, shape: &Arc<StatementMetadata>, name: String, seen: Instant) {
+    /// Keeps a statement that was inspected at `seen`.
+    pub(crate) fn insert(&mut self, text: &str, metadata: Arc<dyn Any + Send + Sync>, name: String, seen: Instant) {
         if !self.is_on {
             return;
         }
@@ -85,10 +85,10 @@ impl StatementCache {
             self.forget(&oldest);
         }
         self.order.push_back(text.to_owned());
-        self.by_text.insert(text.to_owned(), Known { shape: Arc::clone(shape), name, seen });
+        self.by_text.insert(text.to_owned(), Known { metadata, name, seen });
     }
 
-    pub(super) fn forget(&mut self, text: &str) {
+    pub(crate) fn forget(&mut self, text: &str) {
         if let Some(known) = self.by_text.remove(text) {
             self.order.retain(|known| known != text);
             self.obsolete.push(known.name);
@@ -96,7 +96,7 @@ impl StatementCache {
     }
 
     /// A statement that is not to be kept.
-    pub(super) fn drop_name(&mut self, name: String) {
+    pub(crate) fn drop_name(&mut self, name: String) {
         if self.is_on {
             self.obsolete.push(name);
         }
@@ -109,7 +109,7 @@ impl StatementCache {
         known.chain(self.obsolete.drain(..)).collect()
     }
 
-    pub(super) fn take_obsolete(&mut self) -> Vec<String> {
+    pub(crate) fn take_obsolete(&mut self) -> Vec<String> {
         std::mem::take(&mut self.obsolete)
     }
 }
@@ -120,28 +120,28 @@ mod tests {
 
     #[test]
     fn the_oldest_goes_first_and_is_closed() {
-        let mut remembered = StatementCache::new(true);
-        let shape = Arc::new(StatementMetadata::new(Vec::new(), Vec::new(), Vec::new()));
+        let mut cache = StatementCache::new(true);
+        let metadata: Arc<dyn Any + Send + Sync> = Arc::new(7_u32);
         let texts: Vec<String> = (0..=MAX_STATEMENTS).map(|number| format!("select {number}")).collect();
-        let names: Vec<String> = texts.iter().map(|_| remembered.new_name()).collect();
+        let names: Vec<String> = texts.iter().map(|_| cache.new_name()).collect();
         for (text, name) in texts.iter().zip(&names) {
-            remembered.put(text, &shape, name.clone(), Instant::now());
+            cache.insert(text, Arc::clone(&metadata), name.clone(), Instant::now());
         }
-        assert!(remembered.known(&texts[0]).is_none());
-        assert_eq!(remembered.known(&texts[1]).unwrap().1, names[1]);
-        assert_eq!(remembered.take_obsolete(), [names[0].clone()]);
-        assert_eq!(remembered.take_all().len(), MAX_STATEMENTS);
+        assert!(cache.get::<u32>(&texts[0]).is_none());
+        assert_eq!(cache.get::<u32>(&texts[1]).unwrap().1, names[1]);
+        assert_eq!(cache.take_obsolete(), [names[0].clone()]);
+        assert_eq!(cache.take_all().len(), MAX_STATEMENTS);
     }
 
     #[test]
     fn what_was_seen_of_a_statement_does_not_count_for_ever() {
-        let mut remembered = StatementCache::new(true);
-        let shape = Arc::new(StatementMetadata::new(Vec::new(), Vec::new(), Vec::new()));
+        let mut cache = StatementCache::new(true);
+        let metadata: Arc<dyn Any + Send + Sync> = Arc::new(7_u32);
         let seen = Instant::now().checked_sub(SEEN_FOR).unwrap();
-        remembered.put("select 1", &shape, "a".to_owned(), seen);
-        remembered.put("select 2", &shape, "b".to_owned(), seen + SEEN_FOR);
-        assert!(remembered.known("select 1").is_none());
-        assert!(remembered.known("select 2").is_some());
-        assert_eq!(remembered.take_obsolete(), ["a"], "it is closed");
+        cache.insert("select 1", Arc::clone(&metadata), "a".to_owned(), seen);
+        cache.insert("select 2", metadata, "b".to_owned(), seen + SEEN_FOR);
+        assert!(cache.get::<u32>("select 1").is_none());
+        assert!(cache.get::<u32>("select 2").is_some());
+        assert_eq!(cache.take_obsolete(), ["a"], "it is closed");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use postgres_protocol::message::backend::{DataRowBody, NoticeResponseBody};
+use postgres_protocol::message::backend::DataRowBody;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -10,7 +10,7 @@ use types::Column;
 
 use super::{QueryEvent, QuerySummary, RowDelivery};
 use crate::error::{Error, ServerError};
-use crate::read::RowWriter;
+use crate::json_rows::RowWriter;
 
 /// The largest row, as PostgreSQL sends it, where rows are handed on as they arrive.
 const MAX_ROW_BYTES: usize = 16 << 20;
@@ -118,28 +118,28 @@ impl RowSink {
         }
     }
 
-    /// How many rows to ask for; 0 is all.
-    pub(crate) fn row_limit(&self) -> i32 {
+    /// How many rows to ask for; `None` is all.
+    pub(crate) fn row_limit(&self) -> Option<usize> {
         match self.delivery {
-            RowDelivery::Inline { max_rows, .. } => max_rows.saturating_add(1).try_into().unwrap_or(0),
-            RowDelivery::Batches { .. } => 0,
+            RowDelivery::Inline { max_rows, .. } => Some(max_rows.saturating_add(1)),
+            RowDelivery::Batches { .. } => None,
         }
     }
 
     /// The statement returns rows of these columns.
-    pub(crate) fn begin(&mut self, columns: &[Column]) -> Result<(), Error> {
+    pub(crate) fn set_columns(&mut self, columns: &[Column]) -> Result<(), Error> {
         self.rows = Some(RowWriter::new(columns).map_err(std::io::Error::other)?);
         Ok(())
     }
 
     /// Takes a row as it arrives. False if it is too much: the rest need not come.
-    pub(crate) async fn take(&mut self, body: &DataRowBody) -> Result<bool, Error> {
+    pub(crate) async fn push_row(&mut self, body: &DataRowBody) -> Result<bool, Error> {
         let max_bytes = self.max_message_bytes();
         self.push(|rows, batch| rows.write(batch, body, max_bytes)).await
     }
 
     /// The same for a row that is JSON already.
-    pub(crate) async fn take_values(&mut self, row: &[Value]) -> Result<bool, Error> {
+    pub(crate) async fn push_values(&mut self, row: &[Value]) -> Result<bool, Error> {
         self.push(|rows, batch| rows.write_values(batch, row)).await
     }
 
@@ -209,13 +209,12 @@ impl RowSink {
     }
 
     /// Hands on a notice. Rows that are not a batch yet come behind it.
-    pub(crate) async fn notice(&mut self, body: &NoticeResponseBody) -> Result<(), Error> {
-        let notice = ServerError::from_fields(body.fields())?;
+    pub(crate) async fn push_notice(&mut self, notice: ServerError) -> Result<(), Error> {
         self.send(QueryEvent::Notice(Box::new(notice))).await
     }
 
     /// Takes in how the statement ended.
-    pub(crate) fn end(&mut self, tag: &str) {
+    pub(crate) fn set_tag(&mut self, tag: &str) {
         self.affected = tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or_default();
         self.tag = Some(tag.to_owned());
     }

@@ -13,9 +13,9 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use types::{Column, PgType, Scalar, TypeKind};
 
-use super::{ResultSet, TruncatedBy};
 use crate::error::{Error, utf8};
 use crate::value;
+use crate::wire::row_texts;
 
 /// What a row looks like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,10 +43,6 @@ impl JsonRows {
     /// `max_bytes` of JSON text at the most.
     pub(crate) fn new(format: RowFormat, max_bytes: usize) -> Self {
         Self { format, max_bytes, bytes: 0, rows: Vec::new() }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.rows.len()
     }
 
     /// Takes one row as it arrives, in PostgreSQL's text form; `false` if it does not fit behind those before it.
@@ -92,20 +88,10 @@ impl JsonRows {
         Ok(false)
     }
 
-    /// An answer of these rows.
-    pub(crate) fn finish(self, columns: Vec<Column>, truncated_by: Option<TruncatedBy>) -> ResultSet {
-        ResultSet { columns, rows: self.rows, truncated_by, permit: None }
+    /// The rows that were taken.
+    pub(crate) fn into_rows(self) -> Vec<Box<RawValue>> {
+        self.rows
     }
-}
-
-/// The values of a row in text form.
-fn row_texts(body: &DataRowBody) -> Result<Vec<Option<&str>>, Error> {
-    let mut ranges = body.ranges();
-    let mut texts = Vec::new();
-    while let Some(range) = ranges.next()? {
-        texts.push(range.map(|range| utf8(body.buffer().get(range).unwrap_or_default())).transpose()?);
-    }
-    Ok(texts)
 }
 
 fn cells<'a, T: AsRef<str>>(
@@ -174,21 +160,6 @@ impl RowWriter {
         }
         out.extend_from_slice(if self.keys.is_empty() { b"{}" } else { b"}" });
         Ok(())
-    }
-}
-
-impl ResultSet {
-    /// What of these rows fits into `max_bytes` of JSON text.
-    #[must_use]
-    pub fn truncate_to(
-        columns: Vec<Column>,
-        rows: &[Vec<Option<String>>],
-        max_bytes: usize,
-        truncated_by: Option<TruncatedBy>,
-    ) -> Self {
-        let mut rendered = JsonRows::new(RowFormat::Object, max_bytes);
-        let is_whole = rows.iter().all(|row| rendered.take_texts(row, &columns).unwrap_or_default());
-        rendered.finish(columns, if is_whole { truncated_by } else { Some(TruncatedBy::MaxBytes) })
     }
 }
 

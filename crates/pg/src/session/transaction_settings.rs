@@ -1,0 +1,29 @@
+//! The settings of one read's transaction.
+
+use std::time::Duration;
+
+/// The settings that a read transaction begins with.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TransactionSettings {
+    /// The account on whose behalf it reads (see [`crate::ReadRequest`]).
+    pub(crate) account: String,
+    /// `statement_timeout` in milliseconds; 0 is none. It applies to each Execute.
+    pub(crate) statement_timeout_ms: u128,
+    /// `lock_timeout` in milliseconds; 0 is none.
+    pub(crate) lock_timeout_ms: u128,
+}
+
+impl TransactionSettings {
+    /// For a read that may take until this deadline.
+    pub(crate) fn within(account: &str, deadline: Duration) -> Self {
+        let (account, timeout_ms) = (account.to_owned(), deadline.as_millis());
+        Self { account, statement_timeout_ms: timeout_ms, lock_timeout_ms: timeout_ms }
+    }
+
+    /// The parameters of the statement that makes these settings.
+    pub(crate) fn params(&self) -> [Option<String>; 3] {
+        let timeouts = [self.statement_timeout_ms, self.lock_timeout_ms].map(|timeout| Some(timeout.to_string()));
+        let [statement_timeout, lock_timeout] = timeouts;
+        [Some(self.account.clone()), statement_timeout, lock_timeout]
+    }
+}
