@@ -30,7 +30,7 @@ use crate::log::Filters;
 use crate::one_shot::{DONE, FAILED};
 use crate::problem::{ErrorCode, Problem};
 use crate::query::{self, Request, Runner, Stop};
-use crate::request::{Command, DEFAULT_BEGIN, MAX_LINE_BYTES, Meant, QueryCommand, Rejected};
+use crate::request::{Command, DEFAULT_BEGIN, MAX_ID_BYTES, MAX_LINE_BYTES, Meant, QueryCommand, Rejected};
 use crate::run::StopSignals;
 use crate::transactions::{Found, New, Task, Transactions};
 use crate::writer::{Answers, Outlet, OutputClosed};
@@ -108,7 +108,7 @@ impl Pipe {
         stop: &StopSignals,
         ending: &CancellationToken,
     ) -> u8 {
-        let mut lines = FramedRead::new(input, LineCodec::new(MAX_LINE_BYTES));
+        let mut lines = FramedRead::new(input, LineCodec::new(MAX_LINE_BYTES, MAX_ID_BYTES));
         let end = tokio::select! {
             biased;
             () = closed.cancelled() => End::OutputClosed,
