@@ -9,13 +9,13 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Args, Parser};
 use types::{Secret, quoted};
 
-use crate::connection::Fields;
+use crate::connection::ConnectionFields;
+use crate::error::CliError;
 use crate::events::Event;
-use crate::invocation::{FrontEnd, Given, Invocation, Mode, OneShot, Sql, params};
-use crate::log::Filters;
+use crate::invocation::{FrontEnd, Invocation, Mode, OneShot, ParamArg, Sql, params};
+use crate::log::LogFilters;
 use crate::options::{Defaults, Options};
 use crate::output::Output;
-use crate::problem::Problem;
 use crate::request::check_sql;
 use crate::{psql, redaction};
 
@@ -54,7 +54,7 @@ struct ConnectionArgs {
     password_secret: Option<String>,
 }
 
-impl From<ConnectionArgs> for Fields {
+impl From<ConnectionArgs> for ConnectionFields {
     fn from(args: ConnectionArgs) -> Self {
         Self {
             dsn_secret: args.dsn_secret.map(Secret::new),
@@ -186,8 +186,8 @@ pub fn parse(front_end: FrontEnd, argv: &[String], env: HashMap<String, String>)
         FrontEnd::Pipe => ("countersign pipe", argv.to_vec()),
         FrontEnd::Psql => match psql::translate(argv) {
             Ok(translated) => ("countersign psql", translated),
-            Err(psql::Refused::Help) => return Err(ParseExit { stdout: psql::HELP.into(), code: 0 }),
-            Err(psql::Refused::Problem(problem)) => return Err(exit(problem, argv)),
+            Err(psql::PsqlError::Help) => return Err(ParseExit { stdout: psql::HELP.into(), code: 0 }),
+            Err(psql::PsqlError::CliError(problem)) => return Err(exit(problem, argv)),
         },
     };
     let shown_argv = redaction::argv(argv);
@@ -210,12 +210,12 @@ pub fn parse(front_end: FrontEnd, argv: &[String], env: HashMap<String, String>)
 /// An `error` event of an invocation that cannot be run after all, for a reason that its command line does not show.
 #[must_use]
 pub fn refused_later(message: &str, invocation: &Invocation) -> ParseExit {
-    let problem = Problem::invalid(redaction::without_password(message));
+    let problem = CliError::invalid(redaction::without_password(message));
     ParseExit { stdout: invocation.output.render(&Event::error(None, problem, 0)), code: 2 }
 }
 
 /// An `error` event in the form that was asked for, as far as that can be seen.
-fn exit(problem: Problem, argv: &[String]) -> ParseExit {
+fn exit(problem: CliError, argv: &[String]) -> ParseExit {
     let named = argv.iter().position(|argument| argument == "--output").and_then(|at| argv.get(at + 1));
     let form =
         named.map(String::as_str).or_else(|| argv.iter().find_map(|argument| argument.strip_prefix("--output=")));
@@ -228,9 +228,9 @@ fn exit(problem: Problem, argv: &[String]) -> ParseExit {
 }
 
 /// clap's error in words that show no value: any of them may be a secret that stands in the wrong place.
-fn refused(error: &clap::Error, name: &str, argv: &[String]) -> Problem {
+fn refused(error: &clap::Error, name: &str, argv: &[String]) -> CliError {
     let hint = format!("{name} --help lists the flags");
-    Problem::invalid(without_values(error, argv)).hint(hint)
+    CliError::invalid(without_values(error, argv)).hint(hint)
 }
 
 /// What is wrong with a command line, without any value of it.
@@ -296,7 +296,7 @@ pub(crate) fn unflagged(place: usize) -> String {
 }
 
 impl QueryArgs {
-    fn into_invocation(self) -> Result<Invocation, Problem> {
+    fn into_invocation(self) -> Result<Invocation, CliError> {
         let sql = match (self.sql, &self.sql_file) {
             (Some(sql), _) => {
                 check_sql(&sql)?;
@@ -315,15 +315,15 @@ impl QueryArgs {
             inline_max_bytes: self.limits.inline_max_bytes,
         };
         options.check().map_err(kebab)?;
-        let given = self.params.iter().map(|pair| Given::Pair(pair));
-        let params = params(given.chain(self.null_params.iter().map(|number| Given::Null(number))))?;
+        let given = self.params.iter().map(|pair| ParamArg::Pair(pair));
+        let params = params(given.chain(self.null_params.iter().map(|number| ParamArg::Null(number))))?;
         let one_shot = OneShot { sql, params, options, dry_run: self.dry_run };
         invocation(Mode::OneShot(Box::new(one_shot)), self.connection, self.common)
     }
 }
 
 impl PipeArgs {
-    fn into_invocation(self) -> Result<Invocation, Problem> {
+    fn into_invocation(self) -> Result<Invocation, CliError> {
         let limits = Options {
             statement_timeout_ms: self.limits.statement_timeout_ms,
             lock_timeout_ms: self.limits.lock_timeout_ms,
@@ -343,8 +343,8 @@ impl PipeArgs {
     }
 }
 
-fn invocation(mode: Mode, connection: ConnectionArgs, common: CommonArgs) -> Result<Invocation, Problem> {
-    let connection = Fields::from(connection);
+fn invocation(mode: Mode, connection: ConnectionArgs, common: CommonArgs) -> Result<Invocation, CliError> {
+    let connection = ConnectionFields::from(connection);
     connection.check()?;
     Ok(Invocation {
         front_end: FrontEnd::Query,
@@ -352,8 +352,8 @@ fn invocation(mode: Mode, connection: ConnectionArgs, common: CommonArgs) -> Res
         connection,
         database: None,
         output: common.output,
-        log: Filters::new(common.log.iter().map(String::as_str))
-            .map_err(|problem| Problem { message: format!("--log: {problem}"), ..problem })?,
+        log: LogFilters::new(common.log.iter().map(String::as_str))
+            .map_err(|problem| CliError { message: format!("--log: {problem}"), ..problem })?,
         audit: common.audit(),
         config: common.config,
         env: HashMap::new(),
@@ -362,7 +362,7 @@ fn invocation(mode: Mode, connection: ConnectionArgs, common: CommonArgs) -> Res
 }
 
 /// `batch_rows is 0; ..` as it is said of a flag.
-fn kebab(problem: Problem) -> Problem {
+fn kebab(problem: CliError) -> CliError {
     let (name, rest) = problem.message.split_once(' ').unwrap_or((&problem.message, ""));
-    Problem { message: format!("--{} {rest}", name.replace('_', "-")), ..problem }
+    CliError { message: format!("--{} {rest}", name.replace('_', "-")), ..problem }
 }

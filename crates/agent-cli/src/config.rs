@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 use types::{Secret, quoted};
 
-use crate::connection::Fields;
-use crate::log::Filters;
+use crate::connection::ConnectionFields;
+use crate::error::CliError;
+use crate::log::LogFilters;
 use crate::options::Defaults;
-use crate::problem::Problem;
 
 /// The session that there always is.
 pub const DEFAULT_SESSION: &str = "default";
@@ -34,7 +34,7 @@ pub struct Config {
     /// `lock_timeout`; 0 is none.
     pub lock_timeout_ms: u64,
     /// What is told of.
-    pub log: Filters,
+    pub log: LogFilters,
     /// Where each session connects to, flags, variables and files included; only in the event.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub connections: BTreeMap<String, String>,
@@ -66,8 +66,8 @@ fn starred<S: Serializer>(_: &Option<Secret>, serializer: S) -> Result<S::Ok, S:
 impl Session {
     /// As a layer of the connection.
     #[must_use]
-    pub fn fields(&self) -> Fields {
-        Fields {
+    pub fn fields(&self) -> ConnectionFields {
+        ConnectionFields {
             dsn_secret: self.dsn_secret.clone(),
             conninfo_secret: self.conninfo_secret.clone(),
             host: self.host.clone(),
@@ -120,13 +120,13 @@ pub struct Patch {
     /// `lock_timeout`; 0 is none.
     pub lock_timeout_ms: Option<u64>,
     /// What is told of.
-    pub log: Option<Filters>,
+    pub log: Option<LogFilters>,
 }
 
 impl Config {
     /// One session, of which nothing is said.
     #[must_use]
-    pub fn new(defaults: Defaults, log: Filters) -> Self {
+    pub fn new(defaults: Defaults, log: LogFilters) -> Self {
         Self {
             default_session: DEFAULT_SESSION.to_owned(),
             sessions: BTreeMap::from([(DEFAULT_SESSION.to_owned(), Session::default())]),
@@ -156,33 +156,34 @@ impl Config {
     /// connects like the default one is made by `{"code":"config","sessions":{"name":{}}}`.
     ///
     /// # Errors
-    /// [`Problem`] that names the sessions that there are.
-    pub fn session(&self, name: Option<&str>) -> Result<(&str, &Session), Problem> {
+    /// [`CliError`] that names the sessions that there are.
+    pub fn session(&self, name: Option<&str>) -> Result<(&str, &Session), CliError> {
         let name = name.unwrap_or(&self.default_session);
         let found = self.sessions.get_key_value(name).map(|(name, session)| (name.as_str(), session));
         found.ok_or_else(|| self.unknown(name))
     }
 
-    fn unknown(&self, name: &str) -> Problem {
+    fn unknown(&self, name: &str) -> CliError {
         let known: Vec<String> = self.sessions.keys().map(|name| quoted(name)).collect();
-        Problem::invalid(format!("there is no session {}; there is {}", quoted(name), known.join(", ")))
+        CliError::invalid(format!("there is no session {}; there is {}", quoted(name), known.join(", ")))
             .hint("a config command with the session under \"sessions\" makes it, also with no field: {}")
     }
 
     /// The configuration with the patch applied.
     ///
     /// # Errors
-    /// [`Problem`] if it would make no sense; then nothing is changed.
-    pub fn patched(&self, patch: Patch) -> Result<Self, Problem> {
+    /// [`CliError`] if it would make no sense; then nothing is changed.
+    pub fn patched(&self, patch: Patch) -> Result<Self, CliError> {
         let mut config = self.clone();
         for (name, fields) in patch.sessions {
             let session = config.sessions.entry(name.clone()).or_default();
             fields.into_iter().for_each(|field| session.set(field));
             let check = session.fields().check();
-            check.map_err(|problem| Problem { message: format!("session {}: {problem}", quoted(&name)), ..problem })?;
+            check
+                .map_err(|problem| CliError { message: format!("session {}: {problem}", quoted(&name)), ..problem })?;
         }
         if config.sessions.len() > MAX_SESSIONS {
-            return Err(Problem::invalid(format!("there may be {MAX_SESSIONS} sessions, each has a pool of its own")));
+            return Err(CliError::invalid(format!("there may be {MAX_SESSIONS} sessions, each has a pool of its own")));
         }
         if let Some(name) = patch.default_session {
             config.session(Some(&name))?;

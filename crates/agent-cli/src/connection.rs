@@ -1,4 +1,4 @@
-//! Which database a session connects to (promises B7): [`Fields`] in layers, from the one that counts most:
+//! Which database a session connects to (promises B7): [`ConnectionFields`] in layers, from the one that counts most:
 //!
 //! 1. the session's fields in the configuration,
 //! 2. the flags,
@@ -24,12 +24,12 @@ use std::collections::HashMap;
 use pg::{ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo};
 use types::Secret;
 
-use crate::problem::Problem;
+use crate::error::CliError;
 use crate::redaction;
 
 /// What one layer says of a connection. An empty text says nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Fields {
+pub struct ConnectionFields {
     /// `postgresql://user:password@host:port/dbname`.
     pub dsn_secret: Option<Secret>,
     /// `host=.. dbname=..`.
@@ -52,7 +52,7 @@ const KEYS: [&str; 5] = ["host", "port", "user", "dbname", "password"];
 const DEFAULTS: [(&str, &str); 4] =
     [("host", "127.0.0.1"), ("port", "5432"), ("user", "postgres"), ("dbname", "postgres")];
 
-impl Fields {
+impl ConnectionFields {
     /// `COUNTERSIGN_*`.
     #[must_use]
     pub fn of_countersign(env: &HashMap<String, String>) -> Self {
@@ -94,11 +94,11 @@ impl Fields {
     }
 
     /// The connection string and its key, if there is one.
-    fn text(&self) -> Result<Option<(&'static str, &str)>, Problem> {
+    fn text(&self) -> Result<Option<(&'static str, &str)>, CliError> {
         let [dsn, conninfo] = [("dsn_secret", &self.dsn_secret), ("conninfo_secret", &self.conninfo_secret)]
             .map(|(key, secret)| Some((key, secret.as_ref().map(Secret::expose).filter(|text| !text.is_empty())?)));
         if dsn.is_some() && conninfo.is_some() {
-            return Err(Problem::invalid(
+            return Err(CliError::invalid(
                 "both dsn_secret and conninfo_secret are given: each is a whole connection string; give one of them",
             ));
         }
@@ -109,26 +109,26 @@ impl Fields {
     ///
     /// # Errors
     /// What is wrong, without the string.
-    pub fn check(&self) -> Result<(), Problem> {
+    pub fn check(&self) -> Result<(), CliError> {
         self.text()?;
         for (name, value) in [("host", &self.host), ("user", &self.user), ("dbname", &self.dbname)] {
             if value.as_deref().is_some_and(redaction::may_hold_a_password) {
-                return Err(Problem::invalid(format!("{name} is or holds a connection string")).hint(
+                return Err(CliError::invalid(format!("{name} is or holds a connection string")).hint(
                     "give postgresql://.. as dsn_secret, host=.. dbname=.. as conninfo_secret, where it is not shown",
                 ));
             }
         }
         let dsn = self.dsn_secret.as_ref().map(Secret::expose).filter(|dsn| !dsn.is_empty());
         if dsn.is_some_and(|dsn| !Conninfo::is_uri(dsn)) {
-            return Err(Problem::invalid("dsn_secret is no URL: one begins with postgresql:// or postgres://")
+            return Err(CliError::invalid("dsn_secret is no URL: one begins with postgresql:// or postgres://")
                 .hint("host=.. dbname=.. is a conninfo: give it as conninfo_secret"));
         }
         Ok(())
     }
 }
 
-fn unusable(error: &ConnectOptionsError) -> Problem {
-    Problem::invalid(format!("the connection cannot be made: {error}"))
+fn unusable(error: &ConnectOptionsError) -> CliError {
+    CliError::invalid(format!("the connection cannot be made: {error}"))
 }
 
 /// The connection string that every command uses which is given none of its own.
@@ -142,7 +142,7 @@ pub struct ConnectionString {
 
 /// One layer, and what messages call it.
 struct Layer<'f> {
-    fields: &'f Fields,
+    fields: &'f ConnectionFields,
     source: Source<'f>,
 }
 
@@ -172,22 +172,22 @@ impl Source<'_> {
 
 /// The layers below a session, and what libpq looks at beside them.
 #[derive(Clone)]
-pub struct Layers {
-    flags: Fields,
-    countersign: Fields,
-    shared: Fields,
+pub struct ConnectionLayers {
+    flags: ConnectionFields,
+    countersign: ConnectionFields,
+    shared: ConnectionFields,
     shared_origin: String,
-    libpq: Fields,
+    libpq: ConnectionFields,
     has_service: bool,
     surroundings: ConnectEnvironment,
 }
 
-impl Layers {
+impl ConnectionLayers {
     /// From the flags, the environment and the connection string of every command. `surroundings` are for what is no field
     /// here: TLS, files, timeouts.
     #[must_use]
     pub fn new(
-        flags: Fields,
+        flags: ConnectionFields,
         env: &HashMap<String, String>,
         shared: Option<ConnectionString>,
         surroundings: ConnectEnvironment,
@@ -195,10 +195,10 @@ impl Layers {
         let (text, shared_origin) = shared.map(|shared| (shared.text, shared.origin)).unzip();
         Self {
             flags,
-            countersign: Fields::of_countersign(env),
-            shared: Fields { conninfo_secret: text, ..Fields::default() },
+            countersign: ConnectionFields::of_countersign(env),
+            shared: ConnectionFields { conninfo_secret: text, ..ConnectionFields::default() },
             shared_origin: shared_origin.unwrap_or_default(),
-            libpq: Fields::of_libpq(env),
+            libpq: ConnectionFields::of_libpq(env),
             has_service: env.get("PGSERVICE").is_some_and(|name| !name.is_empty()),
             surroundings,
         }
@@ -207,8 +207,8 @@ impl Layers {
     /// Where a session with these fields connects to.
     ///
     /// # Errors
-    /// [`Problem`] if they cannot be made sense of; it shows no value.
-    pub fn target(&self, session: &Fields) -> Result<ConnectOptions, Problem> {
+    /// [`CliError`] if they cannot be made sense of; it shows no value.
+    pub fn target(&self, session: &ConnectionFields) -> Result<ConnectOptions, CliError> {
         let layers = [
             Layer { fields: session, source: Source::Session },
             Layer { fields: &self.flags, source: Source::Flags },
@@ -224,7 +224,7 @@ impl Layers {
     }
 
     /// One connection string for all of it.
-    fn conninfo(&self, layers: &[Layer<'_>; 5]) -> Result<Conninfo, Problem> {
+    fn conninfo(&self, layers: &[Layer<'_>; 5]) -> Result<Conninfo, CliError> {
         let own = layers.get(..4).unwrap_or_default();
         let base = base(layers)?;
         let (depth, mut conninfo) = match &base {
@@ -278,7 +278,7 @@ struct Base<'f> {
     origin: String,
 }
 
-fn base<'f>(layers: &[Layer<'f>; 5]) -> Result<Option<Base<'f>>, Problem> {
+fn base<'f>(layers: &[Layer<'f>; 5]) -> Result<Option<Base<'f>>, CliError> {
     for (depth, Layer { fields, source }) in layers.iter().enumerate() {
         if let Some((key, text)) = fields.text()? {
             return Ok(Some(Base { depth, text, origin: source.origin(key) }));

@@ -9,7 +9,7 @@ use serde_json::Value;
 use types::Column;
 
 use crate::config::Config;
-use crate::problem::{ErrorCode, Problem};
+use crate::error::{CliError, ErrorCode};
 use crate::undelivered::Commit;
 
 /// One line of output; `code` says which. What there is none of is absent, never null.
@@ -322,8 +322,8 @@ pub struct DryRun {
 impl Event {
     /// An `error`.
     #[must_use]
-    pub fn error(id: Option<String>, problem: Problem, duration_ms: u64) -> Self {
-        let Problem { code, message, hint, retryable } = problem;
+    pub fn error(id: Option<String>, problem: CliError, duration_ms: u64) -> Self {
+        let CliError { code, message, hint, retryable } = problem;
         let trace = Trace { duration_ms, ..Trace::default() };
         let event = ErrorEvent { id, error_code: code, error: message, hint, retryable, correlation_id: None, trace };
         Self::Error(Box::new(event))

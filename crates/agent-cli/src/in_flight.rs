@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::problem::Problem;
-use crate::writer::Placed;
+use crate::error::CliError;
+use crate::writer::ReservedSlot;
 use types::quoted;
 
 /// The most queries in flight.
@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     Query,
     /// The end of a transaction: always taken, so that one never stays open for want of room; not cancelled, since nobody
     /// would know what became of it.
-    End,
+    TransactionEnd,
 }
 
 impl InFlight {
@@ -48,10 +48,10 @@ impl InFlight {
     }
 
     /// Takes a request in; the token that stops it. `all` stops every one.
-    pub(crate) fn accept(&self, id: &str, kind: Kind, all: &CancellationToken) -> Result<CancellationToken, Problem> {
+    pub(crate) fn accept(&self, id: &str, kind: Kind, all: &CancellationToken) -> Result<CancellationToken, CliError> {
         let mut table = self.table();
         if table.requests.contains_key(id) {
-            return Err(Problem::invalid(format!("the id {} is in flight", quoted(id)))
+            return Err(CliError::invalid(format!("the id {} is in flight", quoted(id)))
                 .hint("it can be used again after its terminal event"));
         }
         let cancel = all.child_token();
@@ -84,20 +84,22 @@ impl InFlight {
     }
 
     /// Tells a request to stop.
-    pub(crate) fn cancel(&self, id: &str) -> Result<(), Problem> {
+    pub(crate) fn cancel(&self, id: &str) -> Result<(), CliError> {
         let table = self.table();
         match table.requests.get(id) {
             Some(Entry { cancel, kind: Kind::Query }) => {
                 cancel.cancel();
                 Ok(())
             }
-            Some(_) => Err(Problem::invalid(format!("{} is a commit or a rollback, which is not stopped", quoted(id)))),
-            None => Err(Problem::invalid(format!("there is no {} in flight: it has ended, or never was", quoted(id)))),
+            Some(_) => {
+                Err(CliError::invalid(format!("{} is a commit or a rollback, which is not stopped", quoted(id))))
+            }
+            None => Err(CliError::invalid(format!("there is no {} in flight: it has ended, or never was", quoted(id)))),
         }
     }
 
     /// Lets a request go, together with its terminal event: nobody sees the one without the other.
-    pub(crate) fn finish(&self, id: &str, terminal: Option<Placed<'_>>) {
+    pub(crate) fn finish(&self, id: &str, terminal: Option<ReservedSlot<'_>>) {
         let mut table = self.table();
         table.requests.remove(id);
         if let Some(terminal) = terminal {

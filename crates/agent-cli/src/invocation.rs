@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::connection::{ConnectionString, Fields};
-use crate::log::Filters;
+use crate::connection::{ConnectionFields, ConnectionString};
+use crate::error::CliError;
+use crate::log::LogFilters;
 use crate::options::{Defaults, Options};
 use crate::output::Output;
-use crate::problem::Problem;
 use crate::request::{MAX_PARAMS, check_params};
 
 /// Which of the front ends.
@@ -43,13 +43,13 @@ pub struct Invocation {
     /// The one statement or the pipe.
     pub mode: Mode,
     /// What the flags say of the connection.
-    pub connection: Fields,
+    pub connection: ConnectionFields,
     /// The connection string that every command uses. For whoever reads the configuration to set.
     pub database: Option<ConnectionString>,
     /// How events are written.
     pub output: Output,
     /// What is told of.
-    pub log: Filters,
+    pub log: LogFilters,
     /// `--audit` or `--no-audit`; `None` if neither was given. For whoever makes the executor.
     pub audit: Option<bool>,
     /// `--config`. For whoever reads it.
@@ -103,7 +103,7 @@ impl Sql {
 
 /// One parameter of a command line.
 #[derive(Debug, Clone, Copy)]
-pub enum Given<'a> {
+pub enum ParamArg<'a> {
     /// `--param N=value`.
     Pair(&'a str),
     /// `--param-null N`.
@@ -116,32 +116,34 @@ pub enum Given<'a> {
 /// taken, `{a,b}` as an array and `{"a":1}` as JSON.
 ///
 /// # Errors
-/// [`Problem`] for what is no `N=value` or no number, and for a number that is missing, 0 or there twice. The value is not
+/// [`CliError`] for what is no `N=value` or no number, and for a number that is missing, 0 or there twice. The value is not
 /// repeated.
-pub fn params<'a>(given: impl IntoIterator<Item = Given<'a>>) -> Result<Vec<Value>, Problem> {
+pub fn params<'a>(given: impl IntoIterator<Item = ParamArg<'a>>) -> Result<Vec<Value>, CliError> {
     let mut values: Vec<(usize, Value)> = Vec::new();
     for given in given {
         let (flag, number, value) = match given {
-            Given::Null(number) => ("--param-null", number, Value::Null),
-            Given::Pair(pair) => {
+            ParamArg::Null(number) => ("--param-null", number, Value::Null),
+            ParamArg::Pair(pair) => {
                 let (number, value) = pair.split_once('=').ok_or_else(|| {
-                    Problem::invalid("--param takes N=value, such as --param 1=text: one has no \"=\"")
+                    CliError::invalid("--param takes N=value, such as --param 1=text: one has no \"=\"")
                 })?;
                 ("--param", number, Value::from(value))
             }
         };
         let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
         let number = number.parse().ok().filter(|_| is_number).ok_or_else(|| match given {
-            Given::Null(_) => Problem::invalid("--param-null takes the number of a parameter, as in --param-null 1"),
-            Given::Pair(_) => {
+            ParamArg::Null(_) => {
+                CliError::invalid("--param-null takes the number of a parameter, as in --param-null 1")
+            }
+            ParamArg::Pair(_) => {
                 let name = types::quoted(number);
-                Problem::invalid(format!("--param {name}: a parameter is named by its number, as in --param 1=text"))
+                CliError::invalid(format!("--param {name}: a parameter is named by its number, as in --param 1=text"))
                     .hint("there are no named variables and no :name in a statement; write $1 and give its value")
             }
         })?;
         if !(1..=MAX_PARAMS).contains(&number) {
             let message = format!("{flag} {number}: parameters are numbered from 1 to {MAX_PARAMS}");
-            return Err(Problem::invalid(message));
+            return Err(CliError::invalid(message));
         }
         values.push((number, value));
     }
@@ -150,10 +152,10 @@ pub fn params<'a>(given: impl IntoIterator<Item = Given<'a>>) -> Result<Vec<Valu
     for (index, (number, _)) in values.iter().enumerate() {
         let expected = index + 1;
         if *number > expected {
-            return Err(Problem::invalid(format!("--param {expected} is missing: there is one for {number}")));
+            return Err(CliError::invalid(format!("--param {expected} is missing: there is one for {number}")));
         }
         if *number < expected {
-            return Err(Problem::invalid(format!("--param {number} is given twice")));
+            return Err(CliError::invalid(format!("--param {number} is given twice")));
         }
     }
     Ok(values.into_iter().map(|(_, value)| value).collect())
@@ -166,13 +168,13 @@ mod tests {
     #[test]
     fn parameters_come_in_the_order_of_their_numbers() {
         // B4-07, B4-08
-        assert_eq!(params(["2=b=c", "1=", "3=x"].map(Given::Pair)).unwrap(), ["", "b=c", "x"]);
+        assert_eq!(params(["2=b=c", "1=", "3=x"].map(ParamArg::Pair)).unwrap(), ["", "b=c", "x"]);
         assert!(params([]).unwrap().is_empty());
         // F-79
-        let given = [Given::Pair("1=x"), Given::Null("2"), Given::Pair("3=y")];
+        let given = [ParamArg::Pair("1=x"), ParamArg::Null("2"), ParamArg::Pair("3=y")];
         assert_eq!(params(given).unwrap(), [Value::from("x"), Value::Null, Value::from("y")]);
         for given in ["0", "hunter2", "", "1=hunter2"] {
-            let problem = params([Given::Null(given)]).unwrap_err();
+            let problem = params([ParamArg::Null(given)]).unwrap_err();
             assert!(problem.message.starts_with("--param-null") && !problem.message.contains("hunter2"), "{problem}");
         }
     }
@@ -193,8 +195,8 @@ mod tests {
             (vec!["99999999999999999999=hunter2"], "named by its number"),
             (vec!["hunter2"], "has no \"=\""),
         ] {
-            let problem = params(pairs.iter().map(|pair| Given::Pair(pair))).unwrap_err();
-            assert_eq!(problem.code, crate::problem::ErrorCode::InvalidRequest);
+            let problem = params(pairs.iter().map(|pair| ParamArg::Pair(pair))).unwrap_err();
+            assert_eq!(problem.code, crate::error::ErrorCode::InvalidRequest);
             assert!(problem.message.contains(said) && !problem.message.contains("hunter2"), "{pairs:?}: {problem}");
         }
     }

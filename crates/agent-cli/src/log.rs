@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::problem::Problem;
+use crate::error::CliError;
 
 /// The events that can be chosen.
 const EVENTS: [&str; 4] = ["startup", "query.result", "query.error", "query.sql_error"];
@@ -10,20 +10,20 @@ const EVENTS: [&str; 4] = ["startup", "query.result", "query.error", "query.sql_
 /// Words that choose events: the name of one (`query.result`), the beginning of some (`query`), `all` or `*`. Empty by default:
 /// nothing is told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Filters(Vec<String>);
+pub struct LogFilters(Vec<String>);
 
-impl Filters {
+impl LogFilters {
     /// Trimmed, in lower case, each once.
     ///
     /// # Errors
     /// That a word chooses no event. The word is not repeated.
-    pub fn new<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<Self, Problem> {
+    pub fn new<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<Self, CliError> {
         let mut filters = Self::default();
         for word in words {
             let word = word.trim().to_lowercase();
             if !EVENTS.into_iter().any(|event| chooses(&word, event)) && !word.is_empty() {
                 let message = format!("a word of log chooses no event; there are {}", EVENTS.join(", "));
-                return Err(Problem::invalid(message).hint("give the name of one, the beginning of some, or all"));
+                return Err(CliError::invalid(message).hint("give the name of one, the beginning of some, or all"));
             }
             if !word.is_empty() && !filters.0.contains(&word) {
                 filters.0.push(word);
@@ -43,7 +43,7 @@ fn chooses(word: &str, event: &str) -> bool {
     word == "all" || word == "*" || event.starts_with(word)
 }
 
-impl Serialize for Filters {
+impl Serialize for LogFilters {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(&self.0)
     }
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn words_are_trimmed_lowered_and_kept_once() {
         // B9-10
-        let filters = Filters::new([" Query.Result ", "query.result", "", "STARTUP"]).unwrap();
+        let filters = LogFilters::new([" Query.Result ", "query.result", "", "STARTUP"]).unwrap();
         assert_eq!(serde_json::to_string(&filters).unwrap(), r#"["query.result","startup"]"#);
     }
 
@@ -64,7 +64,7 @@ mod tests {
     fn a_word_chooses_an_event_by_its_name_or_its_beginning() {
         // B9-06, B9-10
         let chosen = |words: &[&str]| {
-            let filters = Filters::new(words.iter().copied()).unwrap();
+            let filters = LogFilters::new(words.iter().copied()).unwrap();
             let events = ["startup", "query.result", "query.error", "query.sql_error"];
             events.into_iter().filter(|event| filters.choose(event)).collect::<Vec<_>>()
         };
@@ -79,7 +79,7 @@ mod tests {
     fn a_word_that_chooses_no_event_is_refused() {
         // F-79
         for word in ["other", "hunter2", "query.resultx"] {
-            let problem = Filters::new(["all", word]).unwrap_err();
+            let problem = LogFilters::new(["all", word]).unwrap_err();
             assert!(problem.message.contains("query.sql_error") && !problem.message.contains(word), "{problem}");
         }
     }

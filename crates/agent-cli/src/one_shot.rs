@@ -11,14 +11,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, DEFAULT_SESSION};
-use crate::connection::{Fields, Layers};
+use crate::connection::{ConnectionFields, ConnectionLayers};
+use crate::error::{CliError, ErrorCode};
 use crate::events::Event;
 use crate::invocation::{OneShot, Sql};
-use crate::problem::{ErrorCode, Problem};
-use crate::query::{self, Request, Runner, Stop};
 use crate::redaction;
 use crate::request::{MAX_SQL_BYTES, check_sql};
-use crate::writer::{Outlet, OutputClosed};
+use crate::run_query::{self, ExecutionContext, Request, StopTokens};
+use crate::writer::{EventSender, OutputClosedError};
 
 /// The `id` of the one request.
 const ID: &str = "query";
@@ -34,17 +34,17 @@ pub(crate) const RESULT_LOST: u8 = 3;
 pub(crate) async fn run<R: AsyncRead + Unpin>(
     one_shot: OneShot,
     config: &Config,
-    layers: &Layers,
+    layers: &ConnectionLayers,
     executor: &Arc<dyn SqlExecutor>,
     stdin: R,
-    outlet: Outlet,
+    event_sender: EventSender,
     stopped: impl Future<Output = ()>,
 ) -> u8 {
     let started = Instant::now();
     let request = Request { id: ID.to_owned(), session: DEFAULT_SESSION.to_owned(), started };
     let prepared = async {
         let sql = text(&one_shot.sql, stdin).await?;
-        let target = layers.target(&Fields::default())?;
+        let target = layers.target(&ConnectionFields::default())?;
         Ok((sql, NamedSession { session: DEFAULT_SESSION.to_owned(), generation: 0, target }))
     };
     let mut stopped = std::pin::pin!(stopped);
@@ -52,19 +52,19 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
         biased;
         prepared = prepared => prepared,
         () = &mut stopped => {
-            let problem = Problem::new(ErrorCode::Cancelled, "the statement was not read to its end");
-            let _ = outlet.emit(&Event::error(None, problem, request.trace().duration_ms)).await;
+            let problem = CliError::new(ErrorCode::Cancelled, "the statement was not read to its end");
+            let _ = event_sender.emit(&Event::error(None, problem, request.trace().duration_ms)).await;
             return FAILED;
         }
     };
     let (sql, place) = match prepared {
         Ok(prepared) => prepared,
         Err(problem) => {
-            let _ = outlet.emit(&Event::error(None, problem, request.trace().duration_ms)).await;
+            let _ = event_sender.emit(&Event::error(None, problem, request.trace().duration_ms)).await;
             return WRONG_ARGUMENTS;
         }
     };
-    let settled = one_shot.options.over(&config.defaults());
+    let settled = one_shot.options.resolve(&config.defaults());
     let query = Query {
         sql,
         params: one_shot.params,
@@ -77,10 +77,10 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
     let (executor, cancel) = (executor.as_ref(), CancellationToken::new());
     let running = async {
         if one_shot.dry_run {
-            query::describe(executor, &place, &request, query, &cancel).await
+            run_query::describe(executor, &place, &request, query, &cancel).await
         } else {
-            let stop = Stop::only(&cancel);
-            query::run(Runner::Alone(executor, &place), &request, query, &outlet, &stop).await.event
+            let stop = StopTokens::only(&cancel);
+            run_query::run(ExecutionContext::Alone(executor, &place), &request, query, &event_sender, &stop).await.event
         }
     };
     let mut running = std::pin::pin!(std::panic::AssertUnwindSafe(running).catch_unwind());
@@ -93,21 +93,21 @@ pub(crate) async fn run<R: AsyncRead + Unpin>(
         }
     };
     let event = ended.unwrap_or_else(|_| {
-        let problem = Problem::new(ErrorCode::InternalError, "the query ended by a defect of countersign");
+        let problem = CliError::new(ErrorCode::InternalError, "the query ended by a defect of countersign");
         Event::error(Some(ID.to_owned()), problem, request.trace().duration_ms)
     });
     let log = event.as_log(Some(ID), DEFAULT_SESSION).filter(|log| config.log.choose(log.event));
     let log = log.map(|log| Event::Log(Box::new(log)));
     let events: Vec<&Event> = log.iter().chain([&event]).collect();
-    match outlet.place(&events).await {
+    match event_sender.place(&events).await {
         Ok(placed) => placed.send(),
-        Err(OutputClosed) => return FAILED,
+        Err(OutputClosedError) => return FAILED,
     }
     if event.is_failure() { FAILED } else { DONE }
 }
 
 /// The text of the statement.
-async fn text<R: AsyncRead + Unpin>(sql: &Sql, stdin: R) -> Result<String, Problem> {
+async fn text<R: AsyncRead + Unpin>(sql: &Sql, stdin: R) -> Result<String, CliError> {
     let (place, bytes) = match sql {
         Sql::Text(text) => return Ok(text.clone()),
         Sql::Stdin => {
@@ -118,13 +118,13 @@ async fn text<R: AsyncRead + Unpin>(sql: &Sql, stdin: R) -> Result<String, Probl
         Sql::File(file) => (redaction::without_password(&file.display().to_string()), contents(file)),
     };
     let bytes =
-        bytes.map_err(|error| Problem::invalid(format!("the statement cannot be read from {place}: {error}")))?;
-    let mut text = String::from_utf8(bytes).map_err(|_| Problem::invalid(format!("{place} is not UTF-8")))?;
+        bytes.map_err(|error| CliError::invalid(format!("the statement cannot be read from {place}: {error}")))?;
+    let mut text = String::from_utf8(bytes).map_err(|_| CliError::invalid(format!("{place} is not UTF-8")))?;
     // What editors on Windows put in front of a text is no part of it.
     if text.starts_with('\u{feff}') {
         text.remove(0);
     }
-    check_sql(&text).map_err(|problem| Problem { message: format!("{place}: {problem}"), ..problem })?;
+    check_sql(&text).map_err(|problem| CliError { message: format!("{place}: {problem}"), ..problem })?;
     Ok(text)
 }
 

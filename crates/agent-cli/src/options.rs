@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pg::RowDelivery;
 
-use crate::problem::Problem;
+use crate::error::CliError;
 
 /// Rows in a batch unless the query says otherwise.
 pub const DEFAULT_BATCH_ROWS: u64 = 1000;
@@ -64,7 +64,7 @@ impl Default for Defaults {
 
 /// How one query runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settled {
+pub struct ResolvedOptions {
     /// Whether it cannot write.
     pub read_only: bool,
     /// `statement_timeout`; zero is none.
@@ -78,7 +78,7 @@ pub struct Settled {
 impl Options {
     /// The options over the configuration.
     #[must_use]
-    pub fn over(&self, defaults: &Defaults) -> Settled {
+    pub fn resolve(&self, defaults: &Defaults) -> ResolvedOptions {
         let delivery = if self.stream_rows.unwrap_or(false) {
             RowDelivery::Batches {
                 rows: size(self.batch_rows.unwrap_or(DEFAULT_BATCH_ROWS)),
@@ -90,7 +90,7 @@ impl Options {
                 max_bytes: size(self.inline_max_bytes.unwrap_or(defaults.inline_max_bytes)),
             }
         };
-        Settled {
+        ResolvedOptions {
             read_only: self.read_only.unwrap_or(true),
             statement_timeout: Duration::from_millis(
                 self.statement_timeout_ms.unwrap_or(defaults.statement_timeout_ms),
@@ -104,7 +104,7 @@ impl Options {
     ///
     /// # Errors
     /// The first that is not, with its bounds.
-    pub fn check(&self) -> Result<(), Problem> {
+    pub fn check(&self) -> Result<(), CliError> {
         for (name, value) in [
             ("batch_rows", self.batch_rows),
             ("batch_bytes", self.batch_bytes),
@@ -126,8 +126,8 @@ fn size(number: u64) -> usize {
 /// Whether the value of an option can be meant.
 ///
 /// # Errors
-/// [`Problem`] with the bounds if not.
-pub(crate) fn in_bounds(name: &str, value: u64) -> Result<(), Problem> {
+/// [`CliError`] with the bounds if not.
+pub(crate) fn in_bounds(name: &str, value: u64) -> Result<(), CliError> {
     let (least, most) = match name {
         "batch_rows" => (1, MAX_BATCH_ROWS),
         "batch_bytes" => BATCH_BYTES,
@@ -139,7 +139,7 @@ pub(crate) fn in_bounds(name: &str, value: u64) -> Result<(), Problem> {
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    Err(Problem::invalid(format!("{name} is {value}; it is a whole number from {least} to {most}")))
+    Err(CliError::invalid(format!("{name} is {value}; it is a whole number from {least} to {most}")))
 }
 
 #[cfg(test)]
@@ -149,15 +149,15 @@ mod tests {
     #[test]
     fn a_query_that_says_nothing_reads_within_the_defaults() {
         // B3-07 to B3-14
-        let settled = Options::default().over(&Defaults::default());
-        let expected = Settled {
+        let settled = Options::default().resolve(&Defaults::default());
+        let expected = ResolvedOptions {
             read_only: true,
             statement_timeout: Duration::from_secs(30),
             lock_timeout: Duration::from_secs(5),
             delivery: RowDelivery::Inline { max_rows: 1000, max_bytes: 1_048_576 },
         };
         assert_eq!(settled, expected);
-        let streamed = Options { stream_rows: Some(true), ..Options::default() }.over(&Defaults::default());
+        let streamed = Options { stream_rows: Some(true), ..Options::default() }.resolve(&Defaults::default());
         assert_eq!(streamed.delivery, RowDelivery::Batches { rows: 1000, bytes: 262_144 });
     }
 
@@ -166,7 +166,7 @@ mod tests {
         // B3-07 to B3-20
         let defaults =
             Defaults { inline_max_rows: 2, inline_max_bytes: 3, statement_timeout_ms: 4, lock_timeout_ms: 5 };
-        let configured = Options::default().over(&defaults);
+        let configured = Options::default().resolve(&defaults);
         assert_eq!(configured.delivery, RowDelivery::Inline { max_rows: 2, max_bytes: 3 });
         assert_eq!((configured.statement_timeout.as_millis(), configured.lock_timeout.as_millis()), (4, 5));
         let own = Options {
@@ -177,7 +177,7 @@ mod tests {
             inline_max_bytes: Some(9),
             ..Options::default()
         };
-        let settled = own.over(&defaults);
+        let settled = own.resolve(&defaults);
         assert!(!settled.read_only && settled.statement_timeout.is_zero());
         assert_eq!(settled.lock_timeout.as_millis(), 7);
         assert_eq!(settled.delivery, RowDelivery::Inline { max_rows: 8, max_bytes: 9 });

@@ -23,29 +23,31 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{Config, Patch, Session};
-use crate::connection::Layers;
+use crate::connection::ConnectionLayers;
+use crate::error::{CliError, ErrorCode};
 use crate::events::{Close, CloseTrace, Event, Pong, PongTrace};
 use crate::in_flight::{InFlight, Kind};
-use crate::log::Filters;
+use crate::log::LogFilters;
 use crate::one_shot::{DONE, FAILED};
-use crate::problem::{ErrorCode, Problem};
-use crate::query::{self, Request, Runner, Stop};
-use crate::request::{Command, DEFAULT_BEGIN, MAX_ID_BYTES, MAX_LINE_BYTES, Meant, QueryCommand, Rejected};
+use crate::request::{
+    AffectedTransactions, Command, DEFAULT_BEGIN, MAX_ID_BYTES, MAX_LINE_BYTES, QueryCommand, RequestError,
+};
 use crate::run::StopSignals;
-use crate::transactions::{Found, New, Task, Transactions};
-use crate::writer::{Answers, Outlet, OutputClosed};
+use crate::run_query::{self, ExecutionContext, Request, StopTokens};
+use crate::transactions::{NewTransaction, TransactionCommand, TransactionLookup, Transactions};
+use crate::writer::{ControlSender, EventSender, OutputClosedError};
 use types::{LineCodec, quoted};
 
 /// How long what is in flight may go on when the session ends.
 const CLOSE_GRACE: Duration = Duration::from_secs(5);
 
 /// A line, read.
-type Parsed = Result<Command, Box<Rejected>>;
+type Parsed = Result<Command, Box<RequestError>>;
 
 /// A session of commands.
 pub(crate) struct Pipe {
     config: Config,
-    layers: Layers,
+    layers: ConnectionLayers,
     executor: Arc<dyn SqlExecutor>,
     transactions: Transactions,
     /// How often each session was sent elsewhere.
@@ -57,8 +59,8 @@ pub(crate) struct Pipe {
     held: VecDeque<Parsed>,
     /// When `close` or the end of the input came.
     asked_to_end: Option<Instant>,
-    outlet: Outlet,
-    answers: Answers,
+    event_sender: EventSender,
+    answers: ControlSender,
     tasks: TaskTracker,
     /// Stops every request.
     all: CancellationToken,
@@ -66,20 +68,20 @@ pub(crate) struct Pipe {
 }
 
 /// Why the loop ended.
-enum End {
+enum PipeEnd {
     /// `close`, the end of the input, or a signal.
-    Asked,
+    Requested,
     InputLost(std::io::Error),
-    OutputClosed,
+    OutputClosedError,
 }
 
 impl Pipe {
     pub(crate) fn new(
         config: Config,
-        layers: Layers,
+        layers: ConnectionLayers,
         executor: Arc<dyn SqlExecutor>,
-        outlet: Outlet,
-        answers: Answers,
+        event_sender: EventSender,
+        answers: ControlSender,
     ) -> Self {
         Self {
             config,
@@ -91,7 +93,7 @@ impl Pipe {
             in_flight: InFlight::default(),
             held: VecDeque::new(),
             asked_to_end: None,
-            outlet,
+            event_sender,
             answers,
             tasks: TaskTracker::new(),
             all: CancellationToken::new(),
@@ -111,15 +113,15 @@ impl Pipe {
         let mut lines = FramedRead::new(input, LineCodec::new(MAX_LINE_BYTES, MAX_ID_BYTES));
         let end = tokio::select! {
             biased;
-            () = closed.cancelled() => End::OutputClosed,
-            () = stop.asked.cancelled() => End::Asked,
+            () = closed.cancelled() => PipeEnd::OutputClosedError,
+            () = stop.asked.cancelled() => PipeEnd::Requested,
             end = self.listen(&mut lines) => end,
         };
         ending.cancel();
         self.end(end, closed, &stop.urged).await
     }
 
-    async fn handle(&mut self, command: Parsed) -> Result<(), OutputClosed> {
+    async fn handle(&mut self, command: Parsed) -> Result<(), OutputClosedError> {
         let command = match command {
             Ok(command) => command,
             Err(rejected) => return self.refuse(rejected.id, rejected.problem, &rejected.meant).await,
@@ -132,28 +134,28 @@ impl Pipe {
                 Ok(()) => {
                     return self.answers.emit(&Event::Config(Box::new(self.shown_config()))).await;
                 }
-                Err(problem) => (None, Meant::ForNone, Err(problem)),
+                Err(problem) => (None, AffectedTransactions::ForNone, Err(problem)),
             },
             Command::Cancel { id } => {
                 // With the id of a commit that runs this would look like its end.
                 let shown = (!self.in_flight.is_there(&id)).then(|| id.clone());
-                (shown, Meant::ForNone, self.in_flight.cancel(&id))
+                (shown, AffectedTransactions::ForNone, self.in_flight.cancel(&id))
             }
             Command::Query(query) => {
-                let meant = Meant::ForSession { session: query.session.clone(), is_begin: false };
+                let meant = AffectedTransactions::ForSession { session: query.session.clone(), is_begin: false };
                 (Some(query.id.clone()), meant, self.query(*query))
             }
             Command::Begin { id, session, begin } => {
                 let begun = self.begin(&id, session.as_deref(), begin);
-                (Some(id), Meant::ForSession { session, is_begin: true }, begun)
+                (Some(id), AffectedTransactions::ForSession { session, is_begin: true }, begun)
             }
             Command::Commit { id, session } => {
-                let ended = self.end_transaction(&id, session.as_deref(), Task::Commit);
-                (Some(id), Meant::ForNone, ended)
+                let ended = self.end_transaction(&id, session.as_deref(), TransactionCommand::Commit);
+                (Some(id), AffectedTransactions::ForNone, ended)
             }
             Command::Rollback { id, session } => {
-                let ended = self.end_transaction(&id, session.as_deref(), Task::RollBack);
-                (Some(id), Meant::ForNone, ended)
+                let ended = self.end_transaction(&id, session.as_deref(), TransactionCommand::RollBack);
+                (Some(id), AffectedTransactions::ForNone, ended)
             }
         };
         match done {
@@ -162,17 +164,24 @@ impl Pipe {
         }
     }
 
-    async fn refuse(&mut self, id: Option<String>, problem: Problem, meant: &Meant) -> Result<(), OutputClosed> {
+    async fn refuse(
+        &mut self,
+        id: Option<String>,
+        problem: CliError,
+        meant: &AffectedTransactions,
+    ) -> Result<(), OutputClosedError> {
         match meant {
-            Meant::ForNone => {}
-            Meant::ForSession { session, is_begin } => self.refuse_in(session.as_deref(), *is_begin, &problem),
-            Meant::ForAny => self.transactions.refuse_all(&problem),
+            AffectedTransactions::ForNone => {}
+            AffectedTransactions::ForSession { session, is_begin } => {
+                self.refuse_in(session.as_deref(), *is_begin, &problem)
+            }
+            AffectedTransactions::ForAny => self.transactions.refuse_all(&problem),
         }
         self.answers.emit(&Event::error(id, problem, 0)).await
     }
 
     /// What belongs to the transaction of a session was refused.
-    fn refuse_in(&mut self, session: Option<&str>, is_begin: bool, problem: &Problem) {
+    fn refuse_in(&mut self, session: Option<&str>, is_begin: bool, problem: &CliError) {
         let session = match self.config.session(session) {
             Ok((session, _)) => session.to_owned(),
             // Whichever it was to be.
@@ -183,8 +192,8 @@ impl Pipe {
         }
         // Where there is no way to the session, nothing behind it finds one either.
         let Ok(place) = self.place(Some(&session)) else { return };
-        let (executor, outlet) = (Arc::clone(&self.executor), self.outlet.clone());
-        let new = New { executor, place, begin: DEFAULT_BEGIN, outlet, tasks: &self.tasks };
+        let (executor, event_sender) = (Arc::clone(&self.executor), self.event_sender.clone());
+        let new = NewTransaction { executor, place, begin: DEFAULT_BEGIN, event_sender, tasks: &self.tasks };
         self.transactions.refuse_begin(new, problem);
     }
 
@@ -203,14 +212,14 @@ impl Pipe {
         Event::Pong(Pong { trace: PongTrace { uptime_s: self.started.elapsed().as_secs(), requests_total, in_flight } })
     }
 
-    fn configure(&mut self, patch: Patch) -> Result<(), Problem> {
+    fn configure(&mut self, patch: Patch) -> Result<(), CliError> {
         let touched: Vec<String> = patch.sessions.iter().map(|(name, _)| name.clone()).collect();
         // What follows and names no session is for the transaction that is open there.
         let left = patch.default_session.as_ref().map(|_| &self.config.default_session);
         for session in touched.iter().chain(left) {
             if self.transactions.is_open(session) {
                 let message = format!("the session {} has an open transaction", quoted(session));
-                return Err(Problem::invalid(message).hint("commit or roll it back, then change the session"));
+                return Err(CliError::invalid(message).hint("commit or roll it back, then change the session"));
             }
         }
         self.config = self.config.patched(patch)?;
@@ -223,7 +232,7 @@ impl Pipe {
     }
 
     /// Where a request of this session runs.
-    fn place(&mut self, session: Option<&str>) -> Result<NamedSession, Problem> {
+    fn place(&mut self, session: Option<&str>) -> Result<NamedSession, CliError> {
         let (session, fields) = self.config.session(session)?;
         let generation = self.generations.get(session).copied().unwrap_or_default();
         let target = match self.targets.get(session) {
@@ -236,9 +245,9 @@ impl Pipe {
         Ok(place)
     }
 
-    fn query(&mut self, command: QueryCommand) -> Result<(), Problem> {
+    fn query(&mut self, command: QueryCommand) -> Result<(), CliError> {
         let place = self.place(command.session.as_deref())?;
-        let settled = command.options.over(&self.config.defaults());
+        let settled = command.options.resolve(&self.config.defaults());
         let mut query = Query {
             sql: command.sql,
             params: command.params,
@@ -250,45 +259,45 @@ impl Pipe {
         };
         let request = Request { id: command.id, session: place.session.clone(), started: Instant::now() };
         match self.transactions.find(&place.session) {
-            Found::Open(transaction) => {
+            TransactionLookup::Open(transaction) => {
                 let other = command.options.read_only.filter(|read_only| *read_only != transaction.read_only);
                 if other.is_some() && !transaction.has_failed() {
                     let is = if transaction.read_only { "cannot write" } else { "can write" };
-                    return Err(Problem::invalid(format!("the open transaction of this session {is}"))
+                    return Err(CliError::invalid(format!("the open transaction of this session {is}"))
                         .hint("leave read_only out: the transaction decides"));
                 }
                 query.read_only = transaction.read_only;
                 let cancel = self.in_flight.accept(&request.id, Kind::Query, &self.all)?;
-                let work = transaction.submit(Task::Query(query), request.clone(), cancel);
+                let work = transaction.submit(TransactionCommand::Query(query), request.clone(), cancel);
                 self.start(request, Box::pin(work));
             }
-            Found::None { after } => {
+            TransactionLookup::None { after } => {
                 let cancel = self.in_flight.accept(&request.id, Kind::Query, &self.all)?;
-                let (executor, outlet) = (Arc::clone(&self.executor), self.outlet.clone());
-                let stop = Stop { request: cancel, session: self.all.clone() };
-                let work = alone(executor, place, request.clone(), query, outlet, stop, after);
+                let (executor, event_sender) = (Arc::clone(&self.executor), self.event_sender.clone());
+                let stop = StopTokens { request: cancel, session: self.all.clone() };
+                let work = alone(executor, place, request.clone(), query, event_sender, stop, after);
                 self.start(request, Box::pin(work));
             }
         }
         Ok(())
     }
 
-    fn begin(&mut self, id: &str, session: Option<&str>, begin: TransactionOptions) -> Result<(), Problem> {
+    fn begin(&mut self, id: &str, session: Option<&str>, begin: TransactionOptions) -> Result<(), CliError> {
         let place = self.place(session)?;
         self.transactions.check_begin(&place.session)?;
         let cancel = self.in_flight.accept(id, Kind::Query, &self.all)?;
         let request = Request { id: id.to_owned(), session: place.session.clone(), started: Instant::now() };
-        let (executor, outlet) = (Arc::clone(&self.executor), self.outlet.clone());
-        let new = New { executor, place, begin, outlet, tasks: &self.tasks };
+        let (executor, event_sender) = (Arc::clone(&self.executor), self.event_sender.clone());
+        let new = NewTransaction { executor, place, begin, event_sender, tasks: &self.tasks };
         let work = self.transactions.begin(new, request.clone(), cancel);
         self.start(request, Box::pin(work));
         Ok(())
     }
 
-    fn end_transaction(&mut self, id: &str, session: Option<&str>, task: Task) -> Result<(), Problem> {
+    fn end_transaction(&mut self, id: &str, session: Option<&str>, task: TransactionCommand) -> Result<(), CliError> {
         let session = self.config.session(session)?.0.to_owned();
         self.transactions.check_end(&session)?;
-        let cancel = self.in_flight.accept(id, Kind::End, &self.all)?;
+        let cancel = self.in_flight.accept(id, Kind::TransactionEnd, &self.all)?;
         let request = Request { id: id.to_owned(), session, started: Instant::now() };
         if let Some(work) = self.transactions.end(task, request.clone(), cancel) {
             self.start(request, Box::pin(work));
@@ -298,18 +307,18 @@ impl Pipe {
 
     /// Starts the task of a request. `work` gives its terminal event; it is some kilobytes, and moved from hand to hand.
     fn start(&self, request: Request, work: Pin<Box<dyn Future<Output = Event> + Send>>) {
-        let (outlet, in_flight) = (self.outlet.clone(), self.in_flight.clone());
+        let (event_sender, in_flight) = (self.event_sender.clone(), self.in_flight.clone());
         let log = self.config.log.clone();
-        self.tasks.spawn(finish(request, work, outlet, in_flight, log));
+        self.tasks.spawn(finish(request, work, event_sender, in_flight, log));
     }
 
     /// Lets what is in flight come to its end, and ends.
-    async fn end(mut self, end: End, closed: &CancellationToken, urged: &CancellationToken) -> u8 {
+    async fn end(mut self, end: PipeEnd, closed: &CancellationToken, urged: &CancellationToken) -> u8 {
         let grace = CLOSE_GRACE.saturating_sub(self.asked_to_end.map(|asked| asked.elapsed()).unwrap_or_default());
         // Transactions that are idle are rolled back, the others after what is waiting for them.
         drop(self.transactions);
         self.tasks.close();
-        let is_closed = matches!(end, End::OutputClosed);
+        let is_closed = matches!(end, PipeEnd::OutputClosedError);
         if !is_closed {
             tokio::select! {
                 biased;
@@ -322,20 +331,20 @@ impl Pipe {
         self.all.cancel();
         self.tasks.wait().await;
         for id in self.held.drain(..).filter_map(request_id) {
-            let problem = Problem::new(ErrorCode::Cancelled, "the session ended before there was room for it");
-            let _ = self.outlet.emit(&Event::error(Some(id), problem, 0)).await;
+            let problem = CliError::new(ErrorCode::Cancelled, "the session ended before there was room for it");
+            let _ = self.event_sender.emit(&Event::error(Some(id), problem, 0)).await;
         }
         let mut code = DONE;
-        if let End::InputLost(error) = end {
+        if let PipeEnd::InputLost(error) = end {
             code = FAILED;
-            let problem = Problem::new(ErrorCode::InternalError, format!("the input cannot be read: {error}"));
-            let _ = self.outlet.emit(&Event::error(None, problem, 0)).await;
+            let problem = CliError::new(ErrorCode::InternalError, format!("the input cannot be read: {error}"));
+            let _ = self.event_sender.emit(&Event::error(None, problem, 0)).await;
         }
         let (_, requests_total) = self.in_flight.counts();
         let trace = CloseTrace { uptime_s: self.started.elapsed().as_secs(), requests_total };
-        match self.outlet.emit(&Event::Close(Close { message: "shutdown", trace })).await {
+        match self.event_sender.emit(&Event::Close(Close { message: "shutdown", trace })).await {
             Ok(()) => code,
-            Err(OutputClosed) => FAILED,
+            Err(OutputClosedError) => FAILED,
         }
     }
 }
@@ -356,8 +365,8 @@ async fn alone(
     place: NamedSession,
     request: Request,
     query: Query,
-    outlet: Outlet,
-    stop: Stop,
+    event_sender: EventSender,
+    stop: StopTokens,
     after: Option<CancellationToken>,
 ) -> Event {
     if let Some(after) = after {
@@ -367,26 +376,28 @@ async fn alone(
         }
     }
     if stop.request.is_cancelled() {
-        let problem = Problem::new(ErrorCode::Cancelled, "the query was cancelled");
+        let problem = CliError::new(ErrorCode::Cancelled, "the query was cancelled");
         return Event::error(Some(request.id.clone()), problem, request.trace().duration_ms);
     }
-    query::run(Runner::Alone(executor.as_ref(), &place), &request, query, &outlet, &stop).await.event
+    run_query::run(ExecutionContext::Alone(executor.as_ref(), &place), &request, query, &event_sender, &stop)
+        .await
+        .event
 }
 
 /// Takes a request to its terminal event, whatever becomes of its work.
 async fn finish(
     request: Request,
     work: Pin<Box<dyn Future<Output = Event> + Send>>,
-    outlet: Outlet,
+    event_sender: EventSender,
     in_flight: InFlight,
-    log: Filters,
+    log: LogFilters,
 ) {
     let event = std::panic::AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
-        let problem = Problem::new(ErrorCode::InternalError, "the query ended by a defect of countersign");
+        let problem = CliError::new(ErrorCode::InternalError, "the query ended by a defect of countersign");
         Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
     });
     let told = event.as_log(Some(&request.id), &request.session).filter(|told| log.choose(told.event));
     let told = told.map(|told| Event::Log(Box::new(told)));
     let events: Vec<&Event> = told.iter().chain([&event]).collect();
-    in_flight.finish(&request.id, outlet.place(&events).await.ok());
+    in_flight.finish(&request.id, event_sender.place(&events).await.ok());
 }

@@ -5,7 +5,7 @@ use pg::Conninfo;
 use types::quoted;
 
 use crate::args::{self, NUMBERS};
-use crate::problem::Problem;
+use crate::error::CliError;
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
@@ -29,16 +29,16 @@ Exits with 0 for a result, 1 for an error, 2 for wrong arguments. Reads only, un
 
 /// Why there is nothing to translate.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum PsqlError {
     /// Somebody asked for help.
     Help,
     /// Something is not taken.
-    Problem(Problem),
+    CliError(CliError),
 }
 
-impl From<Problem> for Refused {
-    fn from(problem: Problem) -> Self {
-        Self::Problem(problem)
+impl From<CliError> for PsqlError {
+    fn from(problem: CliError) -> Self {
+        Self::CliError(problem)
     }
 }
 
@@ -73,13 +73,13 @@ const WITHOUT_VALUE: [&str; 7] =
     ["--dry-run", "--write", "--read-only", "--stream-rows", "--audit", "--no-audit", "--version"];
 
 /// psql's arguments as those of `query`.
-pub(crate) fn translate(argv: &[String]) -> Result<Vec<String>, Refused> {
+pub(crate) fn translate(argv: &[String]) -> Result<Vec<String>, PsqlError> {
     let mut translated = Vec::new();
     let mut arguments = argv.iter();
     while let Some(argument) = arguments.next() {
         let place = argv.len() - arguments.len() - 1;
         if argument == "--help" {
-            return Err(Refused::Help);
+            return Err(PsqlError::Help);
         }
         if let Some(long) = argument.strip_prefix("--").filter(|long| !long.is_empty()) {
             let name = long.split_once('=').map_or(long, |(name, _)| name);
@@ -109,18 +109,18 @@ pub(crate) fn translate(argv: &[String]) -> Result<Vec<String>, Refused> {
             translated.push(format!("--dsn-secret={argument}"));
         } else {
             let message = format!("{}, and no postgresql:// URI", args::unflagged(place));
-            return Err(Problem::invalid(message).hint("name the database with -d and the user with -U").into());
+            return Err(CliError::invalid(message).hint("name the database with -d and the user with -U").into());
         }
     }
     let count = |flag: &str| translated.iter().filter(|argument| argument.starts_with(&format!("{flag}="))).count();
     if count("--sql") + count("--sql-file") != 1 {
-        return Err(Problem::invalid("there is one statement: give it once, with -c or with -f").into());
+        return Err(CliError::invalid("there is one statement: give it once, with -c or with -f").into());
     }
     Ok(translated)
 }
 
-fn not_taken(flag: &str) -> Problem {
-    Problem::invalid(format!("the flag {flag} is not taken"))
+fn not_taken(flag: &str) -> CliError {
+    CliError::invalid(format!("the flag {flag} is not taken"))
         .hint("of psql's flags there are -c, -f, -h, -p, -U, -d, -v N=value; countersign psql --help lists all")
 }
 
@@ -130,7 +130,7 @@ fn push_short(
     argument: &str,
     short: &str,
     arguments: &mut std::slice::Iter<'_, String>,
-) -> Result<(), Problem> {
+) -> Result<(), CliError> {
     let mut characters = short.chars();
     let flag = characters.next();
     let Some((letter, long)) = FLAGS.iter().find(|(letter, _)| Some(*letter) == flag) else {
@@ -144,7 +144,7 @@ fn push_short(
         'v' if !is_numbered(&value) => {
             // Without "=" it may be a value.
             let name = value.split_once('=').map(|(name, _)| format!("{} ", quoted(name))).unwrap_or_default();
-            return Err(Problem::invalid(format!("-v {name}is not taken: -v gives the value of $N, as in -v 1=text"))
+            return Err(CliError::invalid(format!("-v {name}is not taken: -v gives the value of $N, as in -v 1=text"))
                 .hint("there are no named variables and no :name in a statement"));
         }
         _ => long,
@@ -153,8 +153,8 @@ fn push_short(
     Ok(())
 }
 
-fn value_of(flag: &str, value: Option<&String>) -> Result<String, Problem> {
-    value.cloned().ok_or_else(|| Problem::invalid(format!("the flag {flag} needs a value")))
+fn value_of(flag: &str, value: Option<&String>) -> Result<String, CliError> {
+    value.cloned().ok_or_else(|| CliError::invalid(format!("the flag {flag} needs a value")))
 }
 
 /// A database is named, or a whole connection string is given in its place, as psql takes it.

@@ -9,12 +9,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::connection::Layers;
+use crate::connection::ConnectionLayers;
 use crate::events::{Event, Log, Startup};
 use crate::invocation::{FrontEnd, Invocation, Mode};
 use crate::options::Defaults;
 use crate::pipe::Pipe;
-use crate::writer::Writing;
+use crate::writer::WriterTask;
 use crate::{one_shot, redaction, writer};
 
 /// How long an end may take that was asked for by a signal: what is in flight, what stops it, and a reader. The same time an
@@ -63,12 +63,12 @@ where
     };
     let config = Config::new(defaults, invocation.log.clone());
     let (flags, shared) = (invocation.connection.clone(), invocation.database.clone());
-    let layers = Layers::new(flags, &invocation.env, shared, surroundings);
+    let layers = ConnectionLayers::new(flags, &invocation.env, shared, surroundings);
     let (closed, ending) = (CancellationToken::new(), CancellationToken::new());
-    let writing = Writing::default();
-    let (outlet, answers, written) = writer::start(stdout, invocation.output, closed.clone(), &writing);
+    let writing = WriterTask::default();
+    let (event_sender, answers, written) = writer::start(stdout, invocation.output, closed.clone(), &writing);
     if config.log.choose("startup") {
-        let _ = outlet.emit(&startup(&invocation, &config)).await;
+        let _ = event_sender.emit(&startup(&invocation, &config)).await;
     }
     let running = async {
         let code = match invocation.mode {
@@ -80,10 +80,10 @@ where
                         () = stop.asked.cancelled() => {}
                     }
                 };
-                one_shot::run(*one_shot, &config, &layers, &executor, stdin, outlet, stopped).await
+                one_shot::run(*one_shot, &config, &layers, &executor, stdin, event_sender, stopped).await
             }
             Mode::Pipe(_) => {
-                let pipe = Pipe::new(config, layers, Arc::clone(&executor), outlet, answers);
+                let pipe = Pipe::new(config, layers, Arc::clone(&executor), event_sender, answers);
                 pipe.run(stdin, &closed, &stop, &ending).await
             }
         };
@@ -116,7 +116,7 @@ async fn overdue(stop: &CancellationToken) {
 }
 
 /// Comes when the end has begun and nobody has read anything for a long time.
-async fn unread(ending: &CancellationToken, writing: &Writing) {
+async fn unread(ending: &CancellationToken, writing: &WriterTask) {
     ending.cancelled().await;
     loop {
         let before = writing.progress();

@@ -20,7 +20,7 @@ const QUEUED_ANSWERS: usize = 256;
 
 /// Nobody reads the output any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct OutputClosed;
+pub(crate) struct OutputClosedError;
 
 enum Outgoing {
     /// Events as bytes, each with its end, and the number of the commit that one of them tells of.
@@ -31,74 +31,74 @@ enum Outgoing {
 
 /// Where the events of queries go. Each waits for its turn.
 #[derive(Clone)]
-pub(crate) struct Outlet {
+pub(crate) struct EventSender {
     queue: mpsc::Sender<Outgoing>,
     form: Output,
     undelivered: Undelivered,
 }
 
-impl Outlet {
+impl EventSender {
     /// Hands an event on.
-    pub(crate) async fn emit(&self, event: &Event) -> Result<(), OutputClosed> {
-        self.place(&[event]).await.map(Placed::send)
+    pub(crate) async fn emit(&self, event: &Event) -> Result<(), OutputClosedError> {
+        self.place(&[event]).await.map(ReservedSlot::send)
     }
 
     /// Waits for room for some events, which are then handed on together and without waiting.
-    pub(crate) async fn place(&self, events: &[&Event]) -> Result<Placed<'_>, OutputClosed> {
+    pub(crate) async fn place(&self, events: &[&Event]) -> Result<ReservedSlot<'_>, OutputClosedError> {
         // Before anything can go wrong.
         let commit = events.iter().find_map(|event| event.commit()).map(|commit| self.undelivered.announce(commit));
         let mut bytes = Vec::new();
         for rendered in events.iter().map(|event| self.form.render(event)) {
             if bytes.is_empty() { bytes = rendered } else { bytes.extend_from_slice(&rendered) }
         }
-        let permit = self.queue.reserve().await.map_err(|_| OutputClosed)?;
-        Ok(Placed { permit, bytes, commit })
+        let permit = self.queue.reserve().await.map_err(|_| OutputClosedError)?;
+        Ok(ReservedSlot { permit, bytes, commit })
     }
 
     /// Waits until everything that was handed on was written.
-    pub(crate) async fn written(&self) -> Result<(), OutputClosed> {
+    pub(crate) async fn written(&self) -> Result<(), OutputClosedError> {
         let (written, is_written) = oneshot::channel();
-        self.queue.send(Outgoing::Written(written)).await.map_err(|_| OutputClosed)?;
-        is_written.await.map_err(|_| OutputClosed)
+        self.queue.send(Outgoing::Written(written)).await.map_err(|_| OutputClosedError)?;
+        is_written.await.map_err(|_| OutputClosedError)
     }
 }
 
 /// Events with their place in the queue.
-pub(crate) struct Placed<'o> {
+pub(crate) struct ReservedSlot<'o> {
     permit: mpsc::Permit<'o, Outgoing>,
     bytes: Vec<u8>,
     commit: Option<u64>,
 }
 
-impl Placed<'_> {
+impl ReservedSlot<'_> {
     pub(crate) fn send(self) {
         self.permit.send(Outgoing::Events(self.bytes, self.commit));
     }
 }
 
 /// Where the answers of the input loop go.
-pub(crate) struct Answers {
+pub(crate) struct ControlSender {
     queue: mpsc::Sender<Outgoing>,
     form: Output,
 }
 
-impl Answers {
+impl ControlSender {
     /// Hands an answer on. Waits only if the reader has left very many of them lying.
-    pub(crate) async fn emit(&self, event: &Event) -> Result<(), OutputClosed> {
-        self.queue.send(Outgoing::Events(self.form.render(event), None)).await.map_err(|_| OutputClosed)
+    pub(crate) async fn emit(&self, event: &Event) -> Result<(), OutputClosedError> {
+        self.queue.send(Outgoing::Events(self.form.render(event), None)).await.map_err(|_| OutputClosedError)
     }
 }
 
 /// What is known of the writing.
 #[derive(Clone, Default)]
-pub(crate) struct Writing {
+pub(crate) struct WriterTask {
     /// Committed writes whose result was not written.
     pub(crate) undelivered: Undelivered,
     /// Grows whenever the operating system takes something.
     progress: Arc<AtomicU64>,
 }
 
-impl Writing {
+impl WriterTask {
     /// How often the operating system has taken something.
     pub(crate) fn progress(&self) -> u64 {
         self.progress.load(Ordering::Relaxed)
@@ -111,12 +111,12 @@ pub(crate) fn start<W>(
     output: W,
     form: Output,
     closed: CancellationToken,
-    writing: &Writing,
-) -> (Outlet, Answers, JoinHandle<bool>)
+    writing: &WriterTask,
+) -> (EventSender, ControlSender, JoinHandle<bool>)
 where
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let (outlet, events) = mpsc::channel(QUEUED_EVENTS);
+    let (event_sender, events) = mpsc::channel(QUEUED_EVENTS);
     let (answers, own) = mpsc::channel(QUEUED_ANSWERS);
     let writer = Writer { output, writing: writing.clone(), unflushed: Vec::new() };
     let task = tokio::spawn(async move {
@@ -129,12 +129,12 @@ where
         is_written
     });
     let undelivered = writing.undelivered.clone();
-    (Outlet { queue: outlet, form, undelivered }, Answers { queue: answers, form }, task)
+    (EventSender { queue: event_sender, form, undelivered }, ControlSender { queue: answers, form }, task)
 }
 
 struct Writer<W> {
     output: W,
-    writing: Writing,
+    writing: WriterTask,
     /// Commits whose results were written and may still be in a buffer.
     unflushed: Vec<u64>,
 }

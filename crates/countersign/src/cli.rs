@@ -6,7 +6,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::settings::{
-    ConnectKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, Sources, WriteKeys,
+    ConfigSources, ConnectKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
 
 use crate::audit::args::AuditCommand;
@@ -80,13 +80,13 @@ pub(crate) enum Command {
     Man(ManArgs),
     /// Run one SQL statement and answer with JSON; has a command line of its own (countersign query --help).
     #[command(disable_help_flag = true)]
-    Query(ElsewhereArgs),
+    Query(PassthroughArgs),
     /// Run SQL statements that come as JSON lines, over connections that stay; see countersign pipe --help.
     #[command(disable_help_flag = true)]
-    Pipe(ElsewhereArgs),
+    Pipe(PassthroughArgs),
     /// The same as query, for those who know psql's flags; see countersign psql --help.
     #[command(disable_help_flag = true)]
-    Psql(ElsewhereArgs),
+    Psql(PassthroughArgs),
 }
 
 #[derive(Debug, Args)]
@@ -102,16 +102,16 @@ pub(crate) struct ManArgs {
     pub(crate) dir: PathBuf,
 }
 
-/// Of a front end that reads its command line itself (`crate::agent`).
+/// Of a front end that reads its command line itself (`crate::front_ends`).
 #[derive(Debug, Args)]
-pub(crate) struct ElsewhereArgs {
+pub(crate) struct PassthroughArgs {
     #[arg(hide = true, num_args = 0.., trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<std::ffi::OsString>,
 }
 
 /// What is configured around a command line that is read elsewhere.
 #[derive(Debug, Parser)]
-struct Around {
+struct FrontEndConfig {
     #[arg(long, env = "COUNTERSIGN_CONFIG")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -123,11 +123,11 @@ struct Around {
 ///
 /// # Errors
 /// That a variable has a value that it does not take.
-pub(crate) fn sources_around(config: Option<PathBuf>) -> Result<Sources, clap::Error> {
-    let around = Around::try_parse_from(["countersign"])?;
+pub(crate) fn sources_around(config: Option<PathBuf>) -> Result<ConfigSources, clap::Error> {
+    let around = FrontEndConfig::try_parse_from(["countersign"])?;
     let mut given = Keys::default();
     around.server.fill(&mut given);
-    Ok(Sources { config: config.or(around.config), given })
+    Ok(ConfigSources { config: config.or(around.config), given })
 }
 
 #[derive(Debug, Args)]
@@ -225,7 +225,7 @@ pub(crate) struct CheckArgs {
 
 impl Cli {
     /// Reads the command line, and the variables that stand for flags. Ends the process with a message if it is wrong.
-    pub(crate) fn read() -> (Command, Sources) {
+    pub(crate) fn read() -> (Command, ConfigSources) {
         let matches = Self::command().get_matches();
         let cli = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
         let mut given = cli.keys();
@@ -244,7 +244,7 @@ impl Cli {
         }
         // Whatever this shell is configured for, the demo is not about it.
         let config = cli.config.filter(|_| !matches!(cli.command, Command::Demo(_)));
-        (cli.command, Sources { config, given })
+        (cli.command, ConfigSources { config, given })
     }
 
     fn keys(&self) -> Keys {

@@ -8,7 +8,7 @@ use ledger::read::{ConnectError, Error};
 use ledger::{ConnectEnvironment, ConnectOptions, ConnectOptionsError, Conninfo, SchemaError};
 use types::Secret;
 
-use crate::settings::{GivenSecret, Settings};
+use crate::settings::{SecretSource, Settings};
 
 /// The variable that many programs read.
 const DATABASE_URL: &str = "DATABASE_URL";
@@ -35,9 +35,9 @@ pub(crate) fn configured(settings: &Settings) -> anyhow::Result<ConnectOptions> 
 }
 
 /// The connection string that counts; `None` if there is none.
-pub(crate) fn named(settings: &Settings) -> Option<GivenSecret> {
+pub(crate) fn named(settings: &Settings) -> Option<SecretSource> {
     let shared =
-        || variable(DATABASE_URL).map(|url| GivenSecret { text: Secret::new(url), origin: DATABASE_URL.to_owned() });
+        || variable(DATABASE_URL).map(|url| SecretSource { text: Secret::new(url), origin: DATABASE_URL.to_owned() });
     settings.database.clone().or_else(shared)
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn named(settings: &Settings) -> Option<GivenSecret> {
 ///
 /// # Errors
 /// A message that says where it stands.
-pub(crate) fn parse(string: &GivenSecret, settings: &Settings) -> anyhow::Result<ConnectOptions> {
+pub(crate) fn parse(string: &SecretSource, settings: &Settings) -> anyhow::Result<ConnectOptions> {
     let read = || {
         let conninfo = Conninfo::parse(string.text.expose())?.with_origin(&string.origin);
         anyhow::Ok(target(&conninfo, settings)?)

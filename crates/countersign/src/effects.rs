@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use types::visible;
 
-use crate::text::json_line;
+use crate::table::json_line;
 
 /// The longest value of a column that a line shows, in characters.
 const LONGEST: usize = 60;

@@ -10,9 +10,9 @@ use types::visible;
 
 use crate::cli::ConnectionKeys;
 use crate::settings::Settings;
-use crate::terminal::say;
-use crate::text::json_line;
-use crate::{connection, person};
+use crate::table::json_line;
+use crate::terminal::print_line;
+use crate::{connection, os_user};
 
 #[derive(Debug, Args)]
 pub(crate) struct FreezeArgs {
@@ -71,12 +71,12 @@ pub(crate) async fn freeze(arguments: FreezeArgs, settings: &Settings) -> anyhow
     }
     let scope = arguments.scope.scope();
     let earlier = current(&freezes, &scope).await?;
-    let in_flight = freezes.freeze(&scope, &person::name(), arguments.reason.as_deref()).await.map_err(refused)?;
-    say(&match &earlier {
+    let in_flight = freezes.freeze(&scope, &os_user::name(), arguments.reason.as_deref()).await.map_err(refused)?;
+    print_line(&match &earlier {
         Some(freeze) => format!("{} were frozen already: {}; that stays as it is.", subject(&scope), since(freeze)),
         None => format!("{} are refused from now on (account_frozen); reads go on.", subject(&scope)),
     });
-    say(&match in_flight {
+    print_line(&match in_flight {
         0 => "No write of these is in flight.".to_owned(),
         1 => "1 write of these is in flight: it is refused when it ends, unless it has just committed.".to_owned(),
         more => {
@@ -87,7 +87,7 @@ pub(crate) async fn freeze(arguments: FreezeArgs, settings: &Settings) -> anyhow
     });
     // The freeze is made: that this cannot be told takes nothing away from it.
     if let Ok(false) = freezes.is_known(&scope).await {
-        say(&format!("warning: {} is in none of the newest 100,000 records: is the name right?", name(&scope)));
+        print_line(&format!("warning: {} is in none of the newest 100,000 records: is the name right?", name(&scope)));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -95,13 +95,13 @@ pub(crate) async fn freeze(arguments: FreezeArgs, settings: &Settings) -> anyhow
 pub(crate) async fn unfreeze(arguments: UnfreezeArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
     let freezes = open(settings, true).await?;
     let scope = arguments.scope.scope();
-    if !freezes.unfreeze(&scope, &person::name()).await.map_err(refused)? {
+    if !freezes.unfreeze(&scope, &os_user::name()).await.map_err(refused)? {
         anyhow::bail!("{} were not frozen: `countersign freeze --list` shows what is", subject(&scope));
     }
     let others = freezes.current().await?;
-    say(&format!("{} are not frozen any more.", subject(&scope)));
+    print_line(&format!("{} are not frozen any more.", subject(&scope)));
     for other in &others {
-        say(&format!("Still frozen: {}.", line(other)));
+        print_line(&format!("Still frozen: {}.", line(other)));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -109,11 +109,11 @@ pub(crate) async fn unfreeze(arguments: UnfreezeArgs, settings: &Settings) -> an
 async fn list(freezes: &Freezes, json: bool) -> anyhow::Result<()> {
     let current = freezes.current().await?;
     if json {
-        current.into_iter().for_each(|freeze| say(&json_line(&Value::Object(freeze))));
+        current.into_iter().for_each(|freeze| print_line(&json_line(&Value::Object(freeze))));
     } else if current.is_empty() {
-        say("Nothing is frozen.");
+        print_line("Nothing is frozen.");
     } else {
-        current.iter().for_each(|freeze| say(&line(freeze)));
+        current.iter().for_each(|freeze| print_line(&line(freeze)));
     }
     Ok(())
 }

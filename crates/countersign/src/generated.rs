@@ -13,7 +13,7 @@ use crate::terminal;
 pub(crate) fn completions(shell: Shell) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "countersign", &mut script);
-    terminal::give(&script);
+    terminal::write_bytes(&script);
     ExitCode::SUCCESS
 }
 

@@ -5,8 +5,8 @@ use types::visible;
 
 use crate::cli::{InitArgs, ReaderTablesArg};
 use crate::settings::Settings;
-use crate::terminal::say;
-use crate::{connection, demo_data};
+use crate::terminal::print_line;
+use crate::{connection, demo};
 
 /// How many names of a list are printed.
 const MAX_NAMES: usize = 12;
@@ -25,17 +25,17 @@ pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Re
     let report = ledger::init(&target, &options).await?;
     if arguments.dry_run {
         for statement in &report.statements {
-            say(&format!("{statement};"));
+            print_line(&format!("{statement};"));
         }
         for warning in &report.warnings {
-            say(&format!("-- warning: {}", visible(warning)));
+            print_line(&format!("-- warning: {}", visible(warning)));
         }
         return Ok(());
     }
     print(&report, &target.dbname, &arguments.writer);
     if arguments.demo {
-        for (schema, loaded) in demo_data::load(&target).await? {
-            say(&if loaded {
+        for (schema, loaded) in demo::database::load(&target).await? {
+            print_line(&if loaded {
                 format!("The demo's schema \"{schema}\" and its data are loaded.")
             } else {
                 format!("The schema \"{schema}\" exists already, and stays as it is.")
@@ -43,7 +43,7 @@ pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Re
         }
     }
     if report.is_new {
-        say(&format!(
+        print_line(&format!(
             "Next: let servers log in as {0} (\\password {0} in psql), grant {0} what the tools write, then\n  \
              countersign check --manifest FILE\n  countersign serve --manifest FILE",
             arguments.writer
@@ -53,7 +53,10 @@ pub(crate) async fn run(arguments: &InitArgs, settings: &Settings) -> anyhow::Re
 }
 
 fn print(report: &InitReport, dbname: &str, writer: &str) {
-    say(&format!("The ledger (schema countersign, version {}) in database \"{dbname}\" is ready.", report.version));
+    print_line(&format!(
+        "The ledger (schema countersign, version {}) in database \"{dbname}\" is ready.",
+        report.version
+    ));
     for role in &report.roles {
         let what = match role.as_str() {
             ledger::OWNER => "owns the ledger, without login",
@@ -62,7 +65,7 @@ fn print(report: &InitReport, dbname: &str, writer: &str) {
             role if role == writer => "the login of servers, without a password yet",
             _ => "the login of reads, its password in the ledger",
         };
-        say(&format!("  created  {role}: {what}"));
+        print_line(&format!("  created  {role}: {what}"));
     }
     let reader = report.reader.as_deref().unwrap_or_default();
     list("granted", &format!("SELECT to {reader} on"), &report.granted);
@@ -71,10 +74,10 @@ fn print(report: &InitReport, dbname: &str, writer: &str) {
     list("skipped", "this login may not grant SELECT on", &skipped);
     list("left", &format!("{reader} cannot read, as after the last init:"), &report.unreadable);
     for change in &report.changes {
-        say(&format!("  changed  {}", visible(change)));
+        print_line(&format!("  changed  {}", visible(change)));
     }
     for warning in &report.warnings {
-        say(&format!("  warning  {}", visible(warning)));
+        print_line(&format!("  warning  {}", visible(warning)));
     }
 }
 
@@ -85,5 +88,5 @@ fn list(what: &str, sentence: &str, names: &[String]) {
     let shown: Vec<String> = names.iter().take(MAX_NAMES).map(|name| visible(name).to_string()).collect();
     let more = names.len().saturating_sub(MAX_NAMES);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    say(&format!("  {what:<7}  {sentence} {}{more}", shown.join(", ")));
+    print_line(&format!("  {what:<7}  {sentence} {}{more}", shown.join(", ")));
 }

@@ -6,7 +6,7 @@ use ledger::Ledger;
 use crate::cli::ConnectionKeys;
 use crate::connection;
 use crate::settings::Settings;
-use crate::terminal::say;
+use crate::terminal::print_line;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
@@ -46,7 +46,7 @@ pub(crate) async fn run(command: KeysCommand, settings: &Settings) -> anyhow::Re
             error
         }
     })?;
-    say(&if arguments.at_once {
+    print_line(&if arguments.at_once {
         format!("Key {id} is the only one. Servers take it within a minute; what older keys have sealed is void then.")
     } else {
         format!(

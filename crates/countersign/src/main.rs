@@ -2,23 +2,23 @@
 //!
 //! To add a command: a variant in `cli::Command`, a module with its `run`, and a line in [`run`].
 
-mod agent;
 mod ago;
 mod audit;
+mod bootstrap;
 mod check;
 mod cli;
 mod connection;
 mod demo;
-mod demo_data;
 mod diff;
 mod doctor;
 mod effects;
 mod freeze;
+mod front_ends;
 mod generated;
 mod init;
 mod keys;
 mod logging;
-mod person;
+mod os_user;
 mod proposals;
 #[cfg(test)]
 mod reference;
@@ -26,25 +26,23 @@ mod reload;
 mod serve;
 mod settings;
 mod short_id;
-mod steps;
+mod table;
 mod terminal;
-mod text;
 mod token;
 mod track;
 mod undo;
-mod wiring;
 
 use std::process::ExitCode;
 
 use manifest::Diagnostics;
 
 use crate::cli::{Cli, Command};
-use crate::settings::{Settings, Sources};
+use crate::settings::{ConfigSources, Settings};
 
 fn main() -> ExitCode {
     malloc_tuning::keep_large_blocks_apart();
-    if let Some((front_end, arguments)) = agent::front_end(std::env::args_os().skip(1)) {
-        return agent::run(front_end, &arguments);
+    if let Some((front_end, arguments)) = front_ends::front_end(std::env::args_os().skip(1)) {
+        return front_ends::run(front_end, &arguments);
     }
     let (command, sources) = Cli::read();
     // What is made from the command line alone needs no configuration.
@@ -75,7 +73,7 @@ fn main() -> ExitCode {
     })
 }
 
-async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::Result<ExitCode> {
+async fn run(command: Command, sources: ConfigSources, settings: Settings) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(arguments) => demo::run(arguments).await?,
         Command::Serve(arguments) => serve::run(&arguments, sources, settings).await?,
@@ -105,7 +103,7 @@ async fn run(command: Command, sources: Sources, settings: Settings) -> anyhow::
 
 /// One message that names the thing and the way out.
 fn failed(error: &anyhow::Error) -> ExitCode {
-    terminal::complain(&match error.downcast_ref::<Diagnostics>() {
+    terminal::print_error(&match error.downcast_ref::<Diagnostics>() {
         Some(mistakes) => format!("countersign: {error}\n{mistakes}"),
         None => format!("countersign: {error:#}"),
     });

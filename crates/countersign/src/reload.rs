@@ -4,9 +4,9 @@ use manifest::Diagnostics;
 use tokio::signal::unix::Signal;
 use tools::LiveRegistry;
 
-use crate::serve::Door;
-use crate::settings::{Settings, Sources};
-use crate::wiring::Workshop;
+use crate::bootstrap::ServerBuilder;
+use crate::serve::HttpFrontend;
+use crate::settings::{ConfigSources, Settings};
 
 /// Reloads at every signal, one after the other.
 pub(crate) async fn at_every(mut hangup: Signal, reloader: Reloader) {
@@ -17,13 +17,13 @@ pub(crate) async fn at_every(mut hangup: Signal, reloader: Reloader) {
 
 /// What a reload needs.
 pub(crate) struct Reloader {
-    pub(crate) sources: Sources,
+    pub(crate) sources: ConfigSources,
     /// What the server was started with.
     pub(crate) running: Settings,
-    pub(crate) workshop: Workshop,
-    pub(crate) toolbox: LiveRegistry,
+    pub(crate) builder: ServerBuilder,
+    pub(crate) registry: LiveRegistry,
     /// Of a server over HTTP.
-    pub(crate) door: Option<Door>,
+    pub(crate) door: Option<HttpFrontend>,
 }
 
 impl Reloader {
@@ -48,17 +48,17 @@ impl Reloader {
             self.running.profile
         );
         let reread = self.door.as_ref().map(|door| door.reread(&settings)).transpose()?;
-        let shelves = self.workshop.shelves(&settings).await?;
+        let registries = self.builder.registries(&settings).await?;
         if !settings.same_but_for_tools(&self.running) {
             tracing::warn!("other settings than manifests and profiles have changed: they count from the next start");
         }
         if let (Some(door), Some(reread)) = (&self.door, reread) {
             door.put(reread);
         }
-        let tools = shelves.get(&self.running.profile).map_or(0, |registry| registry.infos().count());
-        self.toolbox.replace(shelves);
+        let tools = registries.get(&self.running.profile).map_or(0, |registry| registry.infos().count());
+        self.registry.replace(registries);
         // The statements of the old tools, which are prepared in them, go with them.
-        self.workshop.ledger.forget_idle_sessions();
+        self.builder.ledger.forget_idle_sessions();
         Ok(tools)
     }
 }

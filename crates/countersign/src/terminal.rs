@@ -3,28 +3,28 @@
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 
 /// Writes bytes to standard output as they are. Whoever closed it does not want them.
-pub(crate) fn give(bytes: &[u8]) {
+pub(crate) fn write_bytes(bytes: &[u8]) {
     let mut output = io::stdout().lock();
     let _ = output.write_all(bytes).and_then(|()| output.flush());
 }
 
 /// A line on standard output. A reader that went away is no reason to stop.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_line(line: &str) {
     let _ = writeln!(io::stdout().lock(), "{line}");
 }
 
 /// A line on standard error.
-pub(crate) fn complain(line: &str) {
+pub(crate) fn print_error(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// Whether there is somebody to ask: somebody who sees what is shown and types the answer.
-pub(crate) fn has_person() -> bool {
+pub(crate) fn is_interactive() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
 /// Whether somebody types what is read.
-pub(crate) fn has_input_of_person() -> bool {
+pub(crate) fn is_input_interactive() -> bool {
     io::stdin().is_terminal()
 }
 

@@ -9,7 +9,7 @@ use types::visible;
 use crate::cli::ConnectionKeys;
 use crate::connection;
 use crate::settings::Settings;
-use crate::terminal::say;
+use crate::terminal::print_line;
 
 #[derive(Debug, Args)]
 pub(crate) struct TrackArgs {
@@ -73,20 +73,20 @@ pub(crate) async fn track(arguments: TrackArgs, settings: &Settings) -> anyhow::
     };
     let report = ledger::track(&target, &arguments.tables.names(), &options).await?;
     if arguments.print {
-        say("begin;");
+        print_line("begin;");
         for statement in &report.statements {
             let end = if statement.starts_with("--") { "" } else { ";" };
-            say(&format!("{statement}{end}"));
+            print_line(&format!("{statement}{end}"));
         }
-        say("commit;");
+        print_line("commit;");
     }
     let (prefix, word) = if arguments.print { ("-- ", "would track") } else { ("", "tracked") };
     for table in &report.tables {
-        say(&format!("{prefix}{word}  {}", visible(&described(table))));
+        print_line(&format!("{prefix}{word}  {}", visible(&described(table))));
     }
     for table in &report.tables {
         for problem in &table.problems {
-            say(&format!("{prefix}warning  {}: {}", visible(&table.name), visible(problem)));
+            print_line(&format!("{prefix}warning  {}: {}", visible(&table.name), visible(problem)));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -110,7 +110,7 @@ pub(crate) async fn untrack(arguments: UntrackArgs, settings: &Settings) -> anyh
     let target = connection::configured(settings)?;
     for (name, was_tracked) in ledger::untrack(&target, &arguments.tables.names()).await? {
         let name = visible(&name);
-        say(&if was_tracked {
+        print_line(&if was_tracked {
             format!("untracked  {name}: what was recorded stays, and cannot be undone any more")
         } else {
             format!("unchanged  {name}: it was not tracked")

@@ -9,9 +9,9 @@ fn env(pairs: &[(&str, &str)]) -> HashMap<String, String> {
 }
 
 /// `dsn=.. host=..` as fields.
-fn fields(pairs: &[(&str, &str)]) -> Fields {
+fn fields(pairs: &[(&str, &str)]) -> ConnectionFields {
     let text = |key: &str| pairs.iter().find(|(name, _)| *name == key).map(|(_, value)| (*value).to_owned());
-    Fields {
+    ConnectionFields {
         dsn_secret: text("dsn").map(Secret::new),
         conninfo_secret: text("conninfo").map(Secret::new),
         host: text("host"),
@@ -26,15 +26,15 @@ fn target(
     session: &[(&str, &str)],
     flags: &[(&str, &str)],
     variables: &[(&str, &str)],
-) -> Result<ConnectOptions, Problem> {
-    Layers::new(fields(flags), &env(variables), None, ConnectEnvironment::empty()).target(&fields(session))
+) -> Result<ConnectOptions, CliError> {
+    ConnectionLayers::new(fields(flags), &env(variables), None, ConnectEnvironment::empty()).target(&fields(session))
 }
 
 /// Host, user and database with their origins, where every command uses `shared`.
 fn described(shared: &str, session: &[(&str, &str)], flags: &[(&str, &str)], variables: &[(&str, &str)]) -> String {
     let shared =
         (!shared.is_empty()).then(|| ConnectionString { text: Secret::new(shared), origin: "DATABASE_URL".to_owned() });
-    let layers = Layers::new(fields(flags), &env(variables), shared, ConnectEnvironment::empty());
+    let layers = ConnectionLayers::new(fields(flags), &env(variables), shared, ConnectEnvironment::empty());
     layers.target(&fields(session)).unwrap().described()
 }
 
@@ -221,7 +221,7 @@ fn what_cannot_be_meant_is_refused_without_showing_a_secret() {
         (vec![("port", "70000")], "from 1 to 65535"),
     ] {
         let problem = target(&[], &flags, &[]).unwrap_err();
-        assert_eq!(problem.code, crate::problem::ErrorCode::InvalidRequest);
+        assert_eq!(problem.code, crate::error::ErrorCode::InvalidRequest);
         assert!(problem.message.contains(said) && !format!("{problem:?}").contains("hunter2"), "{problem:?}");
     }
     // What is added behind it does not become a part of the password.

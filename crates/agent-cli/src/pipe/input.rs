@@ -6,40 +6,40 @@ use tokio::time::Instant;
 use tokio_util::codec::FramedRead;
 use types::{Line, LineCodec};
 
-use super::{CLOSE_GRACE, End, Parsed, Pipe};
-use crate::problem::{ErrorCode, Problem};
-use crate::request::{self, Command, Meant, Rejected};
-use crate::writer::OutputClosed;
+use super::{CLOSE_GRACE, Parsed, Pipe, PipeEnd};
+use crate::error::{CliError, ErrorCode};
+use crate::request::{self, AffectedTransactions, Command, RequestError};
+use crate::writer::OutputClosedError;
 
 /// The most commands that are read ahead while there is no room for the first of them.
 const MAX_HELD: usize = 64;
 
 impl Pipe {
     /// Takes in commands until the end is asked for.
-    pub(super) async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut FramedRead<R, LineCodec>) -> End {
+    pub(super) async fn listen<R: AsyncRead + Unpin>(&mut self, lines: &mut FramedRead<R, LineCodec>) -> PipeEnd {
         loop {
             if self.held.front().is_some_and(|command| self.has_room_for(command))
                 && let Some(command) = self.held.pop_front()
             {
                 match self.handle(command).await {
                     Ok(()) => continue,
-                    Err(OutputClosed) => return End::OutputClosed,
+                    Err(OutputClosedError) => return PipeEnd::OutputClosedError,
                 }
             }
             if self.held.is_empty() && self.asked_to_end.is_some() {
-                return End::Asked;
+                return PipeEnd::Requested;
             }
             let line = tokio::select! {
                 biased;
                 () = self.in_flight.room(), if !self.held.is_empty() => continue,
-                () = passed(self.asked_to_end.map(|asked| asked + CLOSE_GRACE)) => return End::Asked,
+                () = passed(self.asked_to_end.map(|asked| asked + CLOSE_GRACE)) => return PipeEnd::Requested,
                 line = lines.next(), if self.asked_to_end.is_none() && self.held.len() < MAX_HELD => line,
             };
             let command = match line {
                 Some(Ok(Line::Complete(line))) => request::parse(&line),
-                Some(Ok(Line::TooLong(id))) => Err(Box::new(Rejected::too_long(request::name_of(id)))),
+                Some(Ok(Line::TooLong(id))) => Err(Box::new(RequestError::too_long(request::name_of(id)))),
                 None => Ok(Command::Close),
-                Some(Err(error)) => return End::InputLost(error),
+                Some(Err(error)) => return PipeEnd::InputLost(error),
             };
             let handled = match command {
                 Ok(Command::Close) => {
@@ -56,7 +56,7 @@ impl Pipe {
                 }
             };
             if handled.is_err() {
-                return End::OutputClosed;
+                return PipeEnd::OutputClosedError;
             }
         }
     }
@@ -67,14 +67,14 @@ impl Pipe {
     }
 
     /// Cancels a query that there was no room for yet.
-    async fn cancel_held(&mut self, id: String) -> Result<(), OutputClosed> {
+    async fn cancel_held(&mut self, id: String) -> Result<(), OutputClosedError> {
         let is_it = |command: &Parsed| matches!(command, Ok(Command::Query(query)) if query.id == id);
         let place = self.held.iter().position(is_it);
         let Some(Ok(Command::Query(query))) = place.and_then(|place| self.held.remove(place)) else {
             return self.handle(Ok(Command::Cancel { id })).await;
         };
-        let problem = Problem::new(ErrorCode::Cancelled, "the query was cancelled");
-        let meant = Meant::ForSession { session: query.session, is_begin: false };
+        let problem = CliError::new(ErrorCode::Cancelled, "the query was cancelled");
+        let meant = AffectedTransactions::ForSession { session: query.session, is_begin: false };
         self.refuse(Some(query.id), problem, &meant).await
     }
 }

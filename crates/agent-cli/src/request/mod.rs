@@ -17,8 +17,8 @@ use types::{IdScanner, quoted};
 use object::Object;
 
 use crate::config::Patch;
+use crate::error::{CliError, ErrorCode};
 use crate::options::Options;
-use crate::problem::{ErrorCode, Problem};
 use crate::redaction;
 
 /// The longest line, without its end, in bytes.
@@ -96,18 +96,18 @@ pub struct QueryCommand {
 
 /// Why a line is no command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rejected {
+pub struct RequestError {
     /// The line's id, if it has one that is a string.
     pub id: Option<String>,
     /// What is wrong.
-    pub problem: Problem,
+    pub problem: CliError,
     /// What it may have been a part of.
-    pub meant: Meant,
+    pub meant: AffectedTransactions,
 }
 
 /// Which transaction a line that is no command may have been meant for: the rest of it must not be committed without the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Meant {
+pub enum AffectedTransactions {
     /// None.
     ForNone,
     /// That of this session; `None` is the default session.
@@ -121,7 +121,7 @@ pub enum Meant {
     ForAny,
 }
 
-impl Meant {
+impl AffectedTransactions {
     fn by(line: &serde_json::Map<String, Value>) -> Self {
         let code = line.get("code").and_then(Value::as_str).unwrap_or_default();
         match line.get("session") {
@@ -136,16 +136,16 @@ impl Meant {
     }
 }
 
-impl Rejected {
+impl RequestError {
     /// A line over [`MAX_LINE_BYTES`].
     pub(crate) fn too_long(id: Option<String>) -> Self {
-        let problem = Problem::invalid(format!("the line is longer than {MAX_LINE_BYTES} bytes"));
+        let problem = CliError::invalid(format!("the line is longer than {MAX_LINE_BYTES} bytes"));
         let problem = problem.hint("give large values as parameters, in several statements");
-        Self { id, problem, meant: Meant::ForAny }
+        Self { id, problem, meant: AffectedTransactions::ForAny }
     }
 }
 
-impl fmt::Display for Rejected {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.problem.fmt(f)
     }
@@ -154,26 +154,26 @@ impl fmt::Display for Rejected {
 /// Reads a line that is not blank, without its end.
 ///
 /// # Errors
-/// [`Rejected`] with the first thing that is wrong. It quotes keys and names, never a value.
-pub fn parse(line: &[u8]) -> Result<Command, Box<Rejected>> {
+/// [`RequestError`] with the first thing that is wrong. It quotes keys and names, never a value.
+pub fn parse(line: &[u8]) -> Result<Command, Box<RequestError>> {
     if line.len() > MAX_LINE_BYTES {
-        return Err(Box::new(Rejected::too_long(id_of(line))));
+        return Err(Box::new(RequestError::too_long(id_of(line))));
     }
-    let mut meant = Meant::ForAny;
+    let mut meant = AffectedTransactions::ForAny;
     let mut checked = || {
-        std::str::from_utf8(line).map_err(|_| Problem::invalid("the line is not UTF-8"))?;
+        std::str::from_utf8(line).map_err(|_| CliError::invalid("the line is not UTF-8"))?;
         strict_json::check(line)?;
         match serde_json::from_slice(line) {
             Ok(Value::Object(object)) => {
-                meant = Meant::by(&object);
+                meant = AffectedTransactions::by(&object);
                 command(Object::new("the command", object))
             }
-            Ok(_) => Err(Problem::invalid("the line is no JSON object: a command is {\"code\":\"query\",..}")),
+            Ok(_) => Err(CliError::invalid("the line is no JSON object: a command is {\"code\":\"query\",..}")),
             Err(error) => Err(strict_json::no_json(&error)),
         }
     };
-    let command: Result<Command, Problem> = checked();
-    command.map_err(|problem| Box::new(Rejected { id: id_of(line), problem, meant }))
+    let command: Result<Command, CliError> = checked();
+    command.map_err(|problem| Box::new(RequestError { id: id_of(line), problem, meant }))
 }
 
 /// The id of a rejected line, also of one that is not valid JSON.
@@ -189,7 +189,7 @@ pub(crate) fn name_of(id: Option<Value>) -> Option<String> {
     id.filter(|id| id.len() <= MAX_NAME_BYTES)
 }
 
-fn command(mut line: Object) -> Result<Command, Problem> {
+fn command(mut line: Object) -> Result<Command, CliError> {
     let code = line.required_text("code")?;
     let command = match code.as_str() {
         "query" => {
@@ -216,13 +216,13 @@ fn command(mut line: Object) -> Result<Command, Problem> {
         }
         other => {
             let known = COMMANDS.join(", ");
-            return Err(Problem::invalid(format!("there is no command {}; code is one of {known}", quoted(other))));
+            return Err(CliError::invalid(format!("there is no command {}; code is one of {known}", quoted(other))));
         }
     };
     Ok(command)
 }
 
-fn query(line: &mut Object) -> Result<QueryCommand, Problem> {
+fn query(line: &mut Object) -> Result<QueryCommand, CliError> {
     let id = name(line.required_text("id")?, "id")?;
     let session = session(line)?;
     let sql = line.required_text("sql")?;
@@ -240,32 +240,32 @@ fn query(line: &mut Object) -> Result<QueryCommand, Problem> {
     Ok(QueryCommand { id, session, sql, params, options })
 }
 
-fn not_params(value: &Value) -> Problem {
+fn not_params(value: &Value) -> CliError {
     let message = format!("params is {}; it is an array: the value of $1, then of $2, ..", object::kind(value));
-    Problem::new(ErrorCode::InvalidParams, message)
+    CliError::new(ErrorCode::InvalidParams, message)
 }
 
 /// Whether PostgreSQL can be given so many.
-pub(crate) fn check_params(count: usize) -> Result<(), Problem> {
+pub(crate) fn check_params(count: usize) -> Result<(), CliError> {
     if count <= MAX_PARAMS {
         return Ok(());
     }
     let message = format!("there are {count} parameters; a statement takes {MAX_PARAMS} at most");
-    Err(Problem::invalid(message).hint("give many values as one array: = any($1)"))
+    Err(CliError::invalid(message).hint("give many values as one array: = any($1)"))
 }
 
 /// Whether the text can be sent to PostgreSQL at all.
-pub(crate) fn check_sql(sql: &str) -> Result<(), Problem> {
+pub(crate) fn check_sql(sql: &str) -> Result<(), CliError> {
     if sql.len() > MAX_SQL_BYTES {
-        return Err(Problem::invalid(format!("sql is longer than {MAX_SQL_BYTES} bytes")));
+        return Err(CliError::invalid(format!("sql is longer than {MAX_SQL_BYTES} bytes")));
     }
     if sql.contains('\0') {
-        return Err(Problem::invalid("sql holds U+0000, which PostgreSQL cannot read"));
+        return Err(CliError::invalid("sql holds U+0000, which PostgreSQL cannot read"));
     }
     Ok(())
 }
 
-fn read_options(options: &mut Object) -> Result<Options, Problem> {
+fn read_options(options: &mut Object) -> Result<Options, CliError> {
     options.allow(&[
         "stream_rows",
         "batch_rows",
@@ -288,7 +288,7 @@ fn read_options(options: &mut Object) -> Result<Options, Problem> {
     })
 }
 
-fn begin(line: &mut Object) -> Result<Command, Problem> {
+fn begin(line: &mut Object) -> Result<Command, CliError> {
     let (id, session) = (name(line.required_text("id")?, "id")?, session(line)?);
     let mut begin = DEFAULT_BEGIN;
     if let Some(mut options) = line.object("options")? {
@@ -300,30 +300,31 @@ fn begin(line: &mut Object) -> Result<Command, Problem> {
     Ok(Command::Begin { id, session, begin })
 }
 
-fn isolation(level: &str) -> Result<IsolationLevel, Problem> {
+fn isolation(level: &str) -> Result<IsolationLevel, CliError> {
     let found = IsolationLevel::ALL.into_iter().find(|known| known.as_str() == level);
     let known = IsolationLevel::ALL.map(IsolationLevel::as_str).join(", ");
-    found
-        .ok_or_else(|| Problem::invalid(format!("there is no isolation_level {}; it is one of {known}", quoted(level))))
+    found.ok_or_else(|| {
+        CliError::invalid(format!("there is no isolation_level {}; it is one of {known}", quoted(level)))
+    })
 }
 
-fn session(line: &mut Object) -> Result<Option<String>, Problem> {
+fn session(line: &mut Object) -> Result<Option<String>, CliError> {
     line.text("session")?.map(|session| session_name(session, "session")).transpose()
 }
 
 /// A name that may be shown.
-fn session_name(text: String, key: &str) -> Result<String, Problem> {
+fn session_name(text: String, key: &str) -> Result<String, CliError> {
     if redaction::may_hold_a_password(&text) {
-        let problem = Problem::invalid(format!("{key} is or holds a connection string"));
+        let problem = CliError::invalid(format!("{key} is or holds a connection string"));
         return Err(problem.hint("a config command names a session and says where it connects to"));
     }
     name(text, key)
 }
 
 /// An id or a name that can be repeated in every event.
-fn name(text: String, key: &str) -> Result<String, Problem> {
+fn name(text: String, key: &str) -> Result<String, CliError> {
     if text.is_empty() || text.len() > MAX_NAME_BYTES {
-        return Err(Problem::invalid(format!("{key} has {} bytes; it has 1 to {MAX_NAME_BYTES}", text.len())));
+        return Err(CliError::invalid(format!("{key} has {} bytes; it has 1 to {MAX_NAME_BYTES}", text.len())));
     }
     Ok(text)
 }

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 use types::{Secret, quoted};
 
+use crate::error::CliError;
 use crate::options;
-use crate::problem::Problem;
 
 /// What a value is, for a message: never the value itself.
 pub(super) fn kind(value: &Value) -> &'static str {
@@ -30,10 +30,10 @@ impl Object {
     }
 
     /// Whether all its keys are known.
-    pub(super) fn allow(&self, known: &[&str]) -> Result<(), Problem> {
+    pub(super) fn allow(&self, known: &[&str]) -> Result<(), CliError> {
         let Some(unknown) = self.fields.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
         let (place, known) = (&self.place, known.join(", "));
-        Err(Problem::invalid(format!("there is no key {} in {place}; it has {known}", quoted(unknown))))
+        Err(CliError::invalid(format!("there is no key {} in {place}; it has {known}", quoted(unknown))))
     }
 
     /// What is left.
@@ -46,8 +46,8 @@ impl Object {
         self.fields.shift_remove(key)
     }
 
-    fn wrong<T>(key: &str, expected: &str, got: &Value) -> Result<T, Problem> {
-        Err(Problem::invalid(format!("{key} is {}; it is {expected}", kind(got))))
+    fn wrong<T>(key: &str, expected: &str, got: &Value) -> Result<T, CliError> {
+        Err(CliError::invalid(format!("{key} is {}; it is {expected}", kind(got))))
     }
 
     /// The value of this key, which may be left out: null says nothing.
@@ -55,7 +55,7 @@ impl Object {
         self.take(key).filter(|value| !value.is_null())
     }
 
-    pub(super) fn text(&mut self, key: &str) -> Result<Option<String>, Problem> {
+    pub(super) fn text(&mut self, key: &str) -> Result<Option<String>, CliError> {
         match self.optional(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -63,12 +63,12 @@ impl Object {
         }
     }
 
-    pub(super) fn required_text(&mut self, key: &str) -> Result<String, Problem> {
+    pub(super) fn required_text(&mut self, key: &str) -> Result<String, CliError> {
         let place = self.place.clone();
-        self.text(key)?.ok_or_else(|| Problem::invalid(format!("there is no {key} in {place}; it is a string")))
+        self.text(key)?.ok_or_else(|| CliError::invalid(format!("there is no {key} in {place}; it is a string")))
     }
 
-    pub(super) fn truth(&mut self, key: &str) -> Result<Option<bool>, Problem> {
+    pub(super) fn truth(&mut self, key: &str) -> Result<Option<bool>, CliError> {
         match self.optional(key) {
             None => Ok(None),
             Some(Value::Bool(truth)) => Ok(Some(truth)),
@@ -77,18 +77,18 @@ impl Object {
     }
 
     /// A whole number of an option, within its bounds.
-    pub(super) fn bounded(&mut self, key: &str) -> Result<Option<u64>, Problem> {
+    pub(super) fn bounded(&mut self, key: &str) -> Result<Option<u64>, CliError> {
         let Some(value) = self.optional(key) else { return Ok(None) };
         let number = match &value {
             Value::Number(number) => number.as_u64(),
             other => return Self::wrong(key, "a whole number", other),
         };
         // What is negative, has a fraction or is beyond 64 bits is out of any bounds.
-        let number = number.ok_or_else(|| Problem::invalid(format!("{key} is a whole number from 0 on")))?;
+        let number = number.ok_or_else(|| CliError::invalid(format!("{key} is a whole number from 0 on")))?;
         options::in_bounds(key, number).map(|()| Some(number))
     }
 
-    pub(super) fn object(&mut self, key: &str) -> Result<Option<Self>, Problem> {
+    pub(super) fn object(&mut self, key: &str) -> Result<Option<Self>, CliError> {
         match self.optional(key) {
             None => Ok(None),
             Some(Value::Object(fields)) => Ok(Some(Self::new(key, fields))),
@@ -97,7 +97,7 @@ impl Object {
     }
 
     /// A text that may be null: `Some(None)`.
-    pub(super) fn text_or_null(&mut self, key: &str) -> Result<Option<Option<String>>, Problem> {
+    pub(super) fn text_or_null(&mut self, key: &str) -> Result<Option<Option<String>>, CliError> {
         match self.take(key) {
             None => Ok(None),
             Some(Value::Null) => Ok(Some(None)),
@@ -106,17 +106,17 @@ impl Object {
         }
     }
 
-    pub(super) fn secret_or_null(&mut self, key: &str) -> Result<Option<Option<Secret>>, Problem> {
+    pub(super) fn secret_or_null(&mut self, key: &str) -> Result<Option<Option<Secret>>, CliError> {
         Ok(self.text_or_null(key)?.map(|text| text.map(Secret::new)))
     }
 
-    pub(super) fn port_or_null(&mut self, key: &str) -> Result<Option<Option<u16>>, Problem> {
+    pub(super) fn port_or_null(&mut self, key: &str) -> Result<Option<Option<u16>>, CliError> {
         match self.take(key) {
             None => Ok(None),
             Some(Value::Null) => Ok(Some(None)),
             Some(Value::Number(number)) => {
                 let port = number.as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
-                let problem = || Problem::invalid(format!("{key} is {number}; it is a number from 1 to 65535"));
+                let problem = || CliError::invalid(format!("{key} is {number}; it is a number from 1 to 65535"));
                 port.map(|port| Some(Some(port))).ok_or_else(problem)
             }
             Some(other) => Self::wrong(key, "a number from 1 to 65535, or null to clear it", &other),

@@ -5,14 +5,14 @@ use serde_json::Value;
 use super::object::{Object, kind};
 use super::session_name;
 use crate::config::{FieldPatch, Patch};
-use crate::log::Filters;
-use crate::problem::Problem;
+use crate::error::CliError;
+use crate::log::LogFilters;
 use types::quoted;
 
 /// The longest value of a session's field, in bytes: the configuration is shown as a whole.
 const MAX_FIELD_BYTES: usize = 8192;
 
-pub(super) fn read(line: &mut Object) -> Result<Patch, Problem> {
+pub(super) fn read(line: &mut Object) -> Result<Patch, CliError> {
     line.allow(&[
         "code",
         "default_session",
@@ -37,12 +37,12 @@ pub(super) fn read(line: &mut Object) -> Result<Patch, Problem> {
     })
 }
 
-fn read_sessions(sessions: Object) -> Result<Vec<(String, Vec<FieldPatch>)>, Problem> {
+fn read_sessions(sessions: Object) -> Result<Vec<(String, Vec<FieldPatch>)>, CliError> {
     let read = |(session, fields): (String, Value)| {
         let session = session_name(session, "the name of a session")?;
         let place = format!("session {}", quoted(&session));
         let Value::Object(fields) = fields else {
-            return Err(Problem::invalid(format!("{place} is {}; it is an object", kind(&fields))));
+            return Err(CliError::invalid(format!("{place} is {}; it is an object", kind(&fields))));
         };
         let fields = read_fields(&mut Object::new(place, fields))?;
         Ok((session, fields))
@@ -50,7 +50,7 @@ fn read_sessions(sessions: Object) -> Result<Vec<(String, Vec<FieldPatch>)>, Pro
     sessions.into_fields().into_iter().map(read).collect()
 }
 
-fn read_fields(fields: &mut Object) -> Result<Vec<FieldPatch>, Problem> {
+fn read_fields(fields: &mut Object) -> Result<Vec<FieldPatch>, CliError> {
     fields.allow(&["dsn_secret", "conninfo_secret", "host", "port", "user", "dbname", "password_secret"])?;
     let patches = [
         fields.secret_or_null("dsn_secret")?.map(FieldPatch::DsnSecret),
@@ -67,7 +67,7 @@ fn read_fields(fields: &mut Object) -> Result<Vec<FieldPatch>, Problem> {
 }
 
 /// A text that can be sent to a server and shown again.
-fn check_text(patch: &FieldPatch) -> Result<(), Problem> {
+fn check_text(patch: &FieldPatch) -> Result<(), CliError> {
     let (key, text) = match patch {
         FieldPatch::DsnSecret(secret) => ("dsn_secret", secret.as_ref().map(types::Secret::expose)),
         FieldPatch::ConninfoSecret(secret) => ("conninfo_secret", secret.as_ref().map(types::Secret::expose)),
@@ -79,17 +79,17 @@ fn check_text(patch: &FieldPatch) -> Result<(), Problem> {
     };
     let text = text.unwrap_or_default();
     if text.len() > MAX_FIELD_BYTES {
-        return Err(Problem::invalid(format!("{key} is longer than {MAX_FIELD_BYTES} bytes")));
+        return Err(CliError::invalid(format!("{key} is longer than {MAX_FIELD_BYTES} bytes")));
     }
     if text.contains('\0') {
-        return Err(Problem::invalid(format!("{key} holds U+0000, which no connection can be given")));
+        return Err(CliError::invalid(format!("{key} holds U+0000, which no connection can be given")));
     }
     Ok(())
 }
 
-fn read_filters(words: &Value) -> Result<Filters, Problem> {
-    let wrong = || Problem::invalid("log is an array of strings, such as [\"query\", \"startup\"]");
+fn read_filters(words: &Value) -> Result<LogFilters, CliError> {
+    let wrong = || CliError::invalid("log is an array of strings, such as [\"query\", \"startup\"]");
     let words = words.as_array().ok_or_else(wrong)?;
     let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
-    Filters::new(words.ok_or_else(wrong)?)
+    LogFilters::new(words.ok_or_else(wrong)?)
 }

@@ -6,27 +6,27 @@ use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use types::StrictJsonError;
 
 use super::{MAX_PARAMS, check_params};
-use crate::problem::Problem;
+use crate::error::CliError;
 
 /// The most values in a line: room for all the parameters that there may be.
 const MAX_VALUES: usize = 2 * MAX_PARAMS + 1000;
 
 /// Looks whether a line may be read.
-pub(super) fn check(line: &[u8]) -> Result<(), Problem> {
+pub(super) fn check(line: &[u8]) -> Result<(), CliError> {
     match types::check_strict_json(line, MAX_VALUES) {
         Ok(_) => Ok(()),
         Err(StrictJsonError::NoJson(error)) => Err(no_json(&error)),
-        Err(twice @ StrictJsonError::KeyTwice(_)) => Err(Problem::invalid(twice.to_string())),
+        Err(twice @ StrictJsonError::KeyTwice(_)) => Err(CliError::invalid(twice.to_string())),
         Err(StrictJsonError::TooManyValues(max)) => {
             check_params(count_params(line))?;
-            Err(Problem::invalid(format!("the line holds more than {max} JSON values")))
+            Err(CliError::invalid(format!("the line holds more than {max} JSON values")))
         }
     }
 }
 
 /// serde_json's words quote nothing of the text where it is no JSON.
-pub(super) fn no_json(error: &serde_json::Error) -> Problem {
-    Problem::invalid(format!("the line is no JSON: {error}"))
+pub(super) fn no_json(error: &serde_json::Error) -> CliError {
+    CliError::invalid(format!("the line is no JSON: {error}"))
 }
 
 /// How many parameters a line has that is too large to be kept.

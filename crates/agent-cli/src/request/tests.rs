@@ -9,7 +9,7 @@ fn read(line: &str) -> Command {
     parse(line.as_bytes()).unwrap_or_else(|rejected| panic!("{line}: {rejected}"))
 }
 
-fn rejected(line: &str) -> Rejected {
+fn rejected(line: &str) -> RequestError {
     *parse(line.as_bytes()).expect_err(line)
 }
 
@@ -124,7 +124,7 @@ fn a_configuration_is_patched_field_by_field() {
         FieldPatch::PasswordSecret(Some(types::Secret::new("p"))),
     ];
     assert_eq!(patch.sessions, [("s".to_owned(), fields)]);
-    assert_eq!(patch.log, Some(crate::log::Filters::new(["query"]).unwrap()));
+    assert_eq!(patch.log, Some(crate::log::LogFilters::new(["query"]).unwrap()));
     assert_eq!((patch.inline_max_rows, patch.lock_timeout_ms), (Some(2), Some(5)));
 }
 

@@ -9,12 +9,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Asked, Job, Task};
+use super::{ActorMessage, TransactionCommand, TransactionRequest};
+use crate::error::{CliError, ErrorCode};
+use crate::error_event;
 use crate::events::{Event, Notice, ResultEvent, Rows, SqlError, Trace};
-use crate::failure;
-use crate::problem::{ErrorCode, Problem};
-use crate::query::{self, COMMIT_GRACE, Request, Runner, STOP_GRACE, Stop, stopped_for};
-use crate::writer::Outlet;
+use crate::run_query::{self, COMMIT_GRACE, ExecutionContext, Request, STOP_GRACE, StopTokens, stopped_for};
+use crate::writer::EventSender;
 
 /// `transaction_timeout`.
 const TRANSACTION_TIMEOUT: &str = "25P04";
@@ -24,7 +24,7 @@ pub(super) struct Actor {
     executor: Arc<dyn SqlExecutor>,
     place: NamedSession,
     begin: TransactionOptions,
-    outlet: Outlet,
+    event_sender: EventSender,
     has_failed: Arc<AtomicBool>,
     state: State,
 }
@@ -40,11 +40,11 @@ enum Over {
     /// Not begun yet.
     Waiting,
     TimedOut,
-    Failed(Problem),
+    Failed(CliError),
 }
 
 /// Whether the transaction goes on.
-enum Next {
+enum Flow {
     GoesOn,
     Ended,
 }
@@ -54,14 +54,14 @@ impl Actor {
         executor: Arc<dyn SqlExecutor>,
         place: NamedSession,
         begin: TransactionOptions,
-        outlet: Outlet,
+        event_sender: EventSender,
         has_failed: Arc<AtomicBool>,
     ) -> Self {
-        Self { executor, place, begin, outlet, has_failed, state: State::Over(Over::Waiting) }
+        Self { executor, place, begin, event_sender, has_failed, state: State::Over(Over::Waiting) }
     }
 
     /// Until its end is asked for or nobody can ask any more. Then it is rolled back.
-    pub(super) async fn run(mut self, mut jobs: mpsc::UnboundedReceiver<Job>) {
+    pub(super) async fn run(mut self, mut jobs: mpsc::UnboundedReceiver<ActorMessage>) {
         loop {
             let until = match &self.state {
                 State::Open { until, .. } => Some(*until),
@@ -77,24 +77,24 @@ impl Actor {
             };
             let job = match job {
                 None => break,
-                Some(Job::Refused(problem)) => {
+                Some(ActorMessage::Refused(problem)) => {
                     self.refuse(problem).await;
                     continue;
                 }
-                Some(Job::Task(asked)) => asked,
+                Some(ActorMessage::TransactionCommand(asked)) => asked,
             };
             if job.is_claimed.swap(true, Ordering::AcqRel) {
                 // Whoever sent it has been told that it was cancelled.
-                let problem = Problem::new(ErrorCode::Cancelled, "a query of it was cancelled");
+                let problem = CliError::new(ErrorCode::Cancelled, "a query of it was cancelled");
                 match job.task {
-                    Task::Begin => self.did_not_begin(problem),
+                    TransactionCommand::Begin => self.did_not_begin(problem),
                     // A part of it must not be committed without the rest.
-                    Task::Query(_) => self.give_up(problem).await,
-                    Task::Commit | Task::RollBack => {}
+                    TransactionCommand::Query(_) => self.give_up(problem).await,
+                    TransactionCommand::Commit | TransactionCommand::RollBack => {}
                 }
                 continue;
             }
-            if let Next::Ended = self.perform(job).await {
+            if let Flow::Ended = self.perform(job).await {
                 return;
             }
         }
@@ -102,9 +102,9 @@ impl Actor {
     }
 
     /// A part of it must not be committed without what was refused.
-    async fn refuse(&mut self, problem: Problem) {
+    async fn refuse(&mut self, problem: CliError) {
         let message = format!("a command was refused: {}", problem.message);
-        let problem = Problem { message, hint: None, retryable: false, ..problem };
+        let problem = CliError { message, hint: None, retryable: false, ..problem };
         if let State::Over(Over::Waiting) = self.state {
             self.did_not_begin(problem);
         } else {
@@ -112,28 +112,28 @@ impl Actor {
         }
     }
 
-    async fn perform(&mut self, job: Asked) -> Next {
-        let Asked { request, task, cancel, answer, .. } = job;
+    async fn perform(&mut self, job: TransactionRequest) -> Flow {
+        let TransactionRequest { request, task, cancel, answer, .. } = job;
         let (event, next) = match task {
-            Task::Begin => (self.open(&request, &cancel).await, Next::GoesOn),
-            Task::Query(query) => {
+            TransactionCommand::Begin => (self.open(&request, &cancel).await, Flow::GoesOn),
+            TransactionCommand::Query(query) => {
                 let (event, is_late) = self.query(query, &request, &cancel).await;
                 // Whoever waits for it may be gone.
                 let _ = answer.send(event);
                 if is_late {
                     self.time_out().await;
                 }
-                return Next::GoesOn;
+                return Flow::GoesOn;
             }
             // The session has ended before its turn came.
-            Task::Commit if cancel.is_cancelled() => {
-                self.give_up(Problem::new(ErrorCode::Cancelled, "the session ended before its commit began")).await;
-                (self.commit(&request, &cancel).await, Next::Ended)
+            TransactionCommand::Commit if cancel.is_cancelled() => {
+                self.give_up(CliError::new(ErrorCode::Cancelled, "the session ended before its commit began")).await;
+                (self.commit(&request, &cancel).await, Flow::Ended)
             }
-            Task::Commit => (self.commit(&request, &cancel).await, Next::Ended),
-            Task::RollBack => {
+            TransactionCommand::Commit => (self.commit(&request, &cancel).await, Flow::Ended),
+            TransactionCommand::RollBack => {
                 self.leave().await;
-                (done(&request, "ROLLBACK", QuerySummary::default(), false), Next::Ended)
+                (done(&request, "ROLLBACK", QuerySummary::default(), false), Flow::Ended)
             }
         };
         let _ = answer.send(event);
@@ -152,7 +152,7 @@ impl Actor {
                 done(request, "BEGIN", QuerySummary::default(), false)
             }
             Err(failed) => {
-                let event = failure::event(failed, Some(&self.place.target), request.ended());
+                let event = error_event::event(failed, Some(&self.place.target), request.ended());
                 self.did_not_begin(why(&event));
                 event
             }
@@ -169,9 +169,9 @@ impl Actor {
             }
         };
         let late = cancel.child_token();
-        let stop = Stop::only(&late);
-        let runner = Runner::In(transaction.as_mut(), &self.place);
-        let running = std::panic::AssertUnwindSafe(query::run(runner, request, query, &self.outlet, &stop));
+        let stop = StopTokens::only(&late);
+        let runner = ExecutionContext::In(transaction.as_mut(), &self.place);
+        let running = std::panic::AssertUnwindSafe(run_query::run(runner, request, query, &self.event_sender, &stop));
         let mut running = Box::pin(running.catch_unwind());
         let (outcome, is_late) = tokio::select! {
             biased;
@@ -183,7 +183,7 @@ impl Actor {
         };
         drop(running);
         let Ok(outcome) = outcome else {
-            let problem = Problem::new(ErrorCode::InternalError, "the query ended by a defect of countersign");
+            let problem = CliError::new(ErrorCode::InternalError, "the query ended by a defect of countersign");
             let event = Event::error(Some(request.id.clone()), problem, request.trace().duration_ms);
             self.fail(&event);
             return (event, false);
@@ -207,21 +207,21 @@ impl Actor {
                 let committed = tokio::select! {
                     biased;
                     committed = guarded(transaction.commit()) => committed,
-                    () = stopped_for(cancel, COMMIT_GRACE) => Err(query::unknown(correlation_id)),
+                    () = stopped_for(cancel, COMMIT_GRACE) => Err(run_query::unknown(correlation_id)),
                 };
                 match committed {
                     Ok(completed) => done(request, "COMMIT", completed, !self.begin.read_only),
-                    Err(failed) => failure::event(failed, Some(&self.place.target), request.ended()),
+                    Err(failed) => error_event::event(failed, Some(&self.place.target), request.ended()),
                 }
             }
             State::Over(Over::TimedOut) => self.timed_out(request),
             State::Over(Over::Failed(problem)) => {
                 let message = format!("nothing was committed: {}", problem.message);
-                let problem = Problem { message, hint: None, ..problem };
+                let problem = CliError { message, hint: None, ..problem };
                 Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
             }
             State::Over(Over::Waiting) => {
-                let problem = Problem::invalid("nothing was committed: the transaction has not begun");
+                let problem = CliError::invalid("nothing was committed: the transaction has not begun");
                 Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
             }
         }
@@ -242,7 +242,7 @@ impl Actor {
             trace: Trace::default(),
         };
         // Nobody reads it any more.
-        let _ = self.outlet.emit(&Event::Notice(Box::new(notice))).await;
+        let _ = self.event_sender.emit(&Event::Notice(Box::new(notice))).await;
     }
 
     fn late_message(&self) -> String {
@@ -258,11 +258,11 @@ impl Actor {
     }
 
     /// Rolls it back because it cannot become whole any more.
-    async fn give_up(&mut self, problem: Problem) {
+    async fn give_up(&mut self, problem: CliError) {
         if let State::Open { .. } = self.state {
             self.leave().await;
             let message = format!("the transaction of this session was rolled back: {}", problem.message);
-            self.state = State::Over(Over::Failed(Problem { message, ..problem }));
+            self.state = State::Over(Over::Failed(CliError { message, ..problem }));
         }
     }
 
@@ -270,13 +270,13 @@ impl Actor {
     fn fail(&mut self, event: &Event) {
         let problem = why(event);
         let message = format!("the transaction of this session was rolled back: {}", problem.message);
-        self.state = State::Over(Over::Failed(Problem { message, ..problem }));
+        self.state = State::Over(Over::Failed(CliError { message, ..problem }));
     }
 
     /// It cannot be used, and another one may be begun in its place.
-    fn did_not_begin(&mut self, problem: Problem) {
+    fn did_not_begin(&mut self, problem: CliError) {
         let message = format!("the transaction of this session did not begin: {}", problem.message);
-        self.state = State::Over(Over::Failed(Problem { message, ..problem }));
+        self.state = State::Over(Over::Failed(CliError { message, ..problem }));
         self.has_failed.store(true, Ordering::Release);
     }
 
@@ -286,7 +286,7 @@ impl Actor {
             Over::Failed(problem) => problem.message.clone(),
             Over::Waiting => "the transaction of this session has not begun".to_owned(),
         };
-        let problem = Problem::invalid(message).hint("send rollback first");
+        let problem = CliError::invalid(message).hint("send rollback first");
         Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
     }
 
@@ -306,11 +306,11 @@ impl Actor {
 }
 
 /// What a failure says.
-fn why(event: &Event) -> Problem {
+fn why(event: &Event) -> CliError {
     match event {
-        Event::Error(error) => Problem::new(error.error_code, error.error.clone()),
-        Event::SqlError(error) => Problem::invalid(format!("{} ({})", error.message, error.sqlstate)),
-        _ => Problem::invalid("it ended"),
+        Event::Error(error) => CliError::new(error.error_code, error.error.clone()),
+        Event::SqlError(error) => CliError::invalid(format!("{} ({})", error.message, error.sqlstate)),
+        _ => CliError::invalid("it ended"),
     }
 }
 

@@ -20,34 +20,34 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::error::{CliError, ErrorCode};
 use crate::events::Event;
-use crate::problem::{ErrorCode, Problem};
-use crate::query::Request;
-use crate::writer::Outlet;
+use crate::run_query::Request;
+use crate::writer::EventSender;
 use actor::Actor;
 use types::quoted;
 
 /// The sessions with a transaction.
 #[derive(Default)]
 pub(crate) struct Transactions {
-    by_session: HashMap<String, Handle>,
+    by_session: HashMap<String, TransactionHandle>,
 }
 
 /// What a query finds in its session.
-pub(crate) enum Found<'t> {
+pub(crate) enum TransactionLookup<'t> {
     /// No transaction; `after` is the end of one that is ending, which is waited for.
     None {
         /// Cancelled then.
         after: Option<CancellationToken>,
     },
     /// One that takes it in.
-    Open(&'t Handle),
+    Open(&'t TransactionHandle),
 }
 
 /// One that is open, as far as anybody has said.
-pub(crate) struct Handle {
+pub(crate) struct TransactionHandle {
     /// As many as there are requests in flight, and lines that were refused.
-    jobs: mpsc::UnboundedSender<Job>,
+    jobs: mpsc::UnboundedSender<ActorMessage>,
     /// Whether it cannot write.
     pub(crate) read_only: bool,
     /// Whether its begin has failed.
@@ -59,16 +59,16 @@ pub(crate) struct Handle {
 }
 
 /// What comes to a transaction, in the order of the input.
-enum Job {
-    Task(Asked),
+enum ActorMessage {
+    TransactionCommand(TransactionRequest),
     /// Something that may have been a part of it was refused.
-    Refused(Problem),
+    Refused(CliError),
 }
 
 /// Something to do in a transaction.
-struct Asked {
+struct TransactionRequest {
     request: Request,
-    task: Task,
+    task: TransactionCommand,
     cancel: CancellationToken,
     /// Whoever sets it answers: the transaction that begins with it, or the one who waits and stops waiting.
     is_claimed: Arc<AtomicBool>,
@@ -76,7 +76,7 @@ struct Asked {
 }
 
 /// What to do.
-pub(crate) enum Task {
+pub(crate) enum TransactionCommand {
     /// Open it.
     Begin,
     /// Run a statement in it.
@@ -88,38 +88,38 @@ pub(crate) enum Task {
 }
 
 /// Everything that a new transaction needs.
-pub(crate) struct New<'a> {
+pub(crate) struct NewTransaction<'a> {
     pub(crate) executor: Arc<dyn SqlExecutor>,
     pub(crate) place: NamedSession,
     pub(crate) begin: TransactionOptions,
-    pub(crate) outlet: Outlet,
+    pub(crate) event_sender: EventSender,
     pub(crate) tasks: &'a TaskTracker,
 }
 
 impl Transactions {
     /// The transaction of this session.
-    pub(crate) fn find(&mut self, session: &str) -> Found<'_> {
+    pub(crate) fn find(&mut self, session: &str) -> TransactionLookup<'_> {
         let is_ended = self.by_session.get(session).is_some_and(|handle| handle.ended.is_cancelled());
         if is_ended {
             self.by_session.remove(session);
         }
         match self.by_session.get(session) {
-            None => Found::None { after: None },
-            Some(handle) if handle.is_ending => Found::None { after: Some(handle.ended.clone()) },
-            Some(handle) => Found::Open(handle),
+            None => TransactionLookup::None { after: None },
+            Some(handle) if handle.is_ending => TransactionLookup::None { after: Some(handle.ended.clone()) },
+            Some(handle) => TransactionLookup::Open(handle),
         }
     }
 
     /// Whether there is one that has not ended.
     pub(crate) fn is_open(&mut self, session: &str) -> bool {
-        !matches!(self.find(session), Found::None { after: None })
+        !matches!(self.find(session), TransactionLookup::None { after: None })
     }
 
     /// Whether one can be begun.
-    pub(crate) fn check_begin(&mut self, session: &str) -> Result<(), Problem> {
+    pub(crate) fn check_begin(&mut self, session: &str) -> Result<(), CliError> {
         match self.find(session) {
-            Found::Open(handle) if !handle.has_failed() => {
-                Err(Problem::invalid(format!("the session {} has an open transaction", quoted(session)))
+            TransactionLookup::Open(handle) if !handle.has_failed() => {
+                Err(CliError::invalid(format!("the session {} has an open transaction", quoted(session)))
                     .hint("commit or roll it back first, or use another session"))
             }
             _ => Ok(()),
@@ -129,30 +129,30 @@ impl Transactions {
     /// Begins one: the future gives the terminal event of the request.
     pub(crate) fn begin(
         &mut self,
-        new: New<'_>,
+        new: NewTransaction<'_>,
         request: Request,
         cancel: CancellationToken,
     ) -> impl Future<Output = Event> + Send + use<> {
-        self.insert(new).submit(Task::Begin, request, cancel)
+        self.insert(new).submit(TransactionCommand::Begin, request, cancel)
     }
 
     /// What may have been a part of the session's transaction was refused: it does not become whole any more.
-    pub(crate) fn refuse(&mut self, session: &str, problem: &Problem) {
-        if let Found::Open(handle) = self.find(session) {
+    pub(crate) fn refuse(&mut self, session: &str, problem: &CliError) {
+        if let TransactionLookup::Open(handle) = self.find(session) {
             handle.refuse(problem);
         }
     }
 
     /// The same, where nobody knows of which one.
-    pub(crate) fn refuse_all(&mut self, problem: &Problem) {
+    pub(crate) fn refuse_all(&mut self, problem: &CliError) {
         for handle in self.by_session.values().filter(|handle| !handle.is_ending) {
             handle.refuse(problem);
         }
     }
 
     /// A begin was refused before it came to PostgreSQL.
-    pub(crate) fn refuse_begin(&mut self, new: New<'_>, problem: &Problem) {
-        if let Found::Open(handle) = self.find(&new.place.session) {
+    pub(crate) fn refuse_begin(&mut self, new: NewTransaction<'_>, problem: &CliError) {
+        if let TransactionLookup::Open(handle) = self.find(&new.place.session) {
             handle.refuse(problem);
             return;
         }
@@ -162,22 +162,22 @@ impl Transactions {
     }
 
     /// Puts a new one in its place, which begins when the one before it has ended.
-    fn insert(&mut self, new: New<'_>) -> &Handle {
+    fn insert(&mut self, new: NewTransaction<'_>) -> &TransactionHandle {
         let session = new.place.session.clone();
         let after = match self.find(&session) {
-            Found::None { after } => after,
-            Found::Open(_) => None,
+            TransactionLookup::None { after } => after,
+            TransactionLookup::Open(_) => None,
         };
         let (jobs, queue) = mpsc::unbounded_channel();
         let (has_failed, ended) = (Arc::new(AtomicBool::new(false)), CancellationToken::new());
-        let handle = Handle {
+        let handle = TransactionHandle {
             jobs,
             read_only: new.begin.read_only,
             has_failed: Arc::clone(&has_failed),
             is_ending: false,
             ended: ended.clone(),
         };
-        let actor = Actor::new(new.executor, new.place, new.begin, new.outlet, has_failed);
+        let actor = Actor::new(new.executor, new.place, new.begin, new.event_sender, has_failed);
         new.tasks.spawn(async move {
             // Also after a panic: whoever waits for the end of it goes on.
             let _ended = ended.drop_guard();
@@ -192,7 +192,7 @@ impl Transactions {
     /// Ends one: the future gives the terminal event of the request.
     pub(crate) fn end(
         &mut self,
-        task: Task,
+        task: TransactionCommand,
         request: Request,
         cancel: CancellationToken,
     ) -> Option<impl Future<Output = Event> + Send + use<>> {
@@ -202,37 +202,37 @@ impl Transactions {
     }
 
     /// Whether there is one to end.
-    pub(crate) fn check_end(&mut self, session: &str) -> Result<(), Problem> {
+    pub(crate) fn check_end(&mut self, session: &str) -> Result<(), CliError> {
         match self.find(session) {
-            Found::Open(_) => Ok(()),
-            Found::None { .. } => {
-                Err(Problem::invalid(format!("the session {} has no open transaction", quoted(session)))
+            TransactionLookup::Open(_) => Ok(()),
+            TransactionLookup::None { .. } => {
+                Err(CliError::invalid(format!("the session {} has no open transaction", quoted(session)))
                     .hint("a begin command opens one"))
             }
         }
     }
 }
 
-impl Handle {
+impl TransactionHandle {
     /// Whether its begin has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Acquire)
     }
 
-    fn refuse(&self, problem: &Problem) {
-        let _ = self.jobs.send(Job::Refused(problem.clone()));
+    fn refuse(&self, problem: &CliError) {
+        let _ = self.jobs.send(ActorMessage::Refused(problem.clone()));
     }
 
     /// Hands a task on: the future gives the terminal event of its request.
     pub(crate) fn submit(
         &self,
-        task: Task,
+        task: TransactionCommand,
         request: Request,
         cancel: CancellationToken,
     ) -> impl Future<Output = Event> + Send + use<> {
         let (answer, answered) = oneshot::channel();
         let is_claimed = Arc::new(AtomicBool::new(false));
-        let asked = Asked {
+        let asked = TransactionRequest {
             request: request.clone(),
             task,
             cancel: cancel.clone(),
@@ -240,7 +240,7 @@ impl Handle {
             answer,
         };
         // If nobody takes it any more, its answer is dropped with it.
-        let _ = self.jobs.send(Job::Task(asked));
+        let _ = self.jobs.send(ActorMessage::TransactionCommand(asked));
         wait(answered, is_claimed, request, cancel)
     }
 }
@@ -257,14 +257,14 @@ async fn wait(
         answer = &mut answered => answer,
         () = cancel.cancelled() => {
             if !is_claimed.swap(true, Ordering::AcqRel) {
-                let problem = Problem::new(ErrorCode::Cancelled, "the query was cancelled");
+                let problem = CliError::new(ErrorCode::Cancelled, "the query was cancelled");
                 return Event::error(Some(request.id.clone()), problem, request.trace().duration_ms);
             }
             answered.await
         }
     };
     answer.unwrap_or_else(|_| {
-        let problem = Problem::new(ErrorCode::InternalError, "the transaction ended by a defect of countersign");
+        let problem = CliError::new(ErrorCode::InternalError, "the transaction ended by a defect of countersign");
         Event::error(Some(request.id.clone()), problem, request.trace().duration_ms)
     })
 }

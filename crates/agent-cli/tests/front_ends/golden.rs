@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use countersign_agent_cli::problem::ErrorCode;
+use countersign_agent_cli::error::ErrorCode;
 use serde_json::Value;
 
 use crate::harness::{Pipe, in_time, settled};

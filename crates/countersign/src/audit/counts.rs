@@ -5,21 +5,22 @@ use serde_json::{Map, Value};
 use super::args::CountsArgs;
 use super::open;
 use crate::settings::Settings;
-use crate::terminal::say;
-use crate::text::{Side, cell, json_line, table};
+use crate::table::{Alignment, cell, json_line, table};
+use crate::terminal::print_line;
 
 pub(crate) async fn run(arguments: CountsArgs, settings: &Settings) -> anyhow::Result<()> {
     let counts = open(settings).await?.counts(arguments.since).await?;
     if arguments.json {
         for count in counts {
-            say(&json_line(&Value::Object(count)));
+            print_line(&json_line(&Value::Object(count)));
         }
         return Ok(());
     }
     let heading = ["TOOL", "PENDING", "SUCCESS", "FAILURE", "DUPLICATE", "TOTAL"].map(str::to_owned).to_vec();
     let rows: Vec<_> = std::iter::once(heading).chain(counts.iter().map(row)).collect();
-    let sides = [Side::Left, Side::Right, Side::Right, Side::Right, Side::Right, Side::Right];
-    table(&sides, &rows, None).iter().for_each(|line| say(line));
+    let sides =
+        [Alignment::Left, Alignment::Right, Alignment::Right, Alignment::Right, Alignment::Right, Alignment::Right];
+    table(&sides, &rows, None).iter().for_each(|line| print_line(line));
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 
 use crate::connection;
 use crate::settings::Settings;
-use crate::terminal::{ask, has_person, say};
+use crate::terminal::{ask, is_interactive, print_line};
 
 use super::args::ForkArgs;
 
@@ -12,20 +12,20 @@ pub(super) async fn run(arguments: &ForkArgs, settings: &Settings) -> anyhow::Re
     let target = connection::configured(settings)?;
     ledger::check(&target).await?;
     if ledger::check_identity(&target).await.is_ok() {
-        say(&format!("The ledger in database \"{}\" was made for it. Nothing was changed.", target.dbname));
+        print_line(&format!("The ledger in database \"{}\" was made for it. Nothing was changed.", target.dbname));
         return Ok(());
     }
     if !arguments.yes {
-        say(&format!(
+        print_line(&format!(
             "The database \"{}\" is a copy. Its proposals that are still open end here, and its ledger gets a name of its own.",
             target.dbname
         ));
-        ensure!(has_person(), "nobody can be asked here, since this is no terminal: give --yes");
+        ensure!(is_interactive(), "nobody can be asked here, since this is no terminal: give --yes");
         ensure!(ask("Go on? Type yes:").await? == "yes", "nothing was changed");
     }
     let forked =
         ledger::fork(&target).await.context("the ledger cannot go on; this takes a member of countersign_owner")?;
-    say(&format!(
+    print_line(&format!(
         "The ledger goes on as {}. {} open proposals of the original have ended.",
         forked.ledger_id, forked.proposals
     ));

@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 use super::args::ListArgs;
 use super::open;
 use crate::ago::ago;
-use crate::person::decided_by;
+use crate::os_user::decided_by;
 use crate::settings::Settings;
 use crate::short_id::short;
-use crate::terminal::{say, width};
-use crate::text::{Side, assignments, cell, json_line, table, to_the_second, without_empty_columns};
+use crate::table::{Alignment, assignments, cell, json_line, table, to_the_second, without_empty_columns};
+use crate::terminal::{print_line, width};
 
 pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
@@ -37,14 +37,14 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
     let records = audit.list(&query).await?;
     if arguments.json {
         for record in records {
-            say(&json_line(&Value::Object(record)));
+            print_line(&json_line(&Value::Object(record)));
         }
     } else if records.is_empty() {
-        say("No records.");
+        print_line("No records.");
     } else if arguments.wide {
-        wide(&records).iter().for_each(|line| say(line));
+        wide(&records).iter().for_each(|line| print_line(line));
     } else {
-        narrow(&records, width()).iter().for_each(|line| say(line));
+        narrow(&records, width()).iter().for_each(|line| print_line(line));
     }
     Ok(())
 }
@@ -68,7 +68,7 @@ fn narrow(records: &[Map<String, Value>], width: Option<usize>) -> Vec<String> {
         ]
     };
     let rows = std::iter::once(heading.to_vec()).chain(records.iter().map(row)).collect();
-    table(&[Side::Left; 8], &without_empty_columns(rows), width)
+    table(&[Alignment::Left; 8], &without_empty_columns(rows), width)
 }
 
 fn wide(records: &[Map<String, Value>]) -> Vec<String> {
@@ -104,8 +104,8 @@ fn wide(records: &[Map<String, Value>]) -> Vec<String> {
         ]
     };
     let rows: Vec<_> = std::iter::once(heading.map(str::to_owned).to_vec()).chain(records.iter().map(row)).collect();
-    let mut sides = [Side::Left; 11];
-    sides[9] = Side::Right;
+    let mut sides = [Alignment::Left; 11];
+    sides[9] = Alignment::Right;
     table(&sides, &rows, None)
 }
 

@@ -20,8 +20,8 @@ use self::args::AuditCommand;
 use crate::connection;
 use crate::settings::Settings;
 use crate::short_id;
-use crate::terminal::say;
-use crate::text::cell;
+use crate::table::cell;
+use crate::terminal::print_line;
 
 pub(crate) async fn run(command: AuditCommand, settings: &Settings) -> anyhow::Result<ExitCode> {
     match command {
@@ -64,6 +64,6 @@ fn unknown(prefix: &IdPrefix) -> anyhow::Error {
 async fn seal(settings: &Settings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
     audit.seal().await.context("the records cannot be sealed")?;
-    say(&serde_json::to_string(&audit.checkpoint().await?)?);
+    print_line(&serde_json::to_string(&audit.checkpoint().await?)?);
     Ok(())
 }

@@ -9,9 +9,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::PruneArgs;
 use super::open;
-use crate::person;
+use crate::os_user;
 use crate::settings::Settings;
-use crate::terminal::say;
+use crate::terminal::print_line;
 
 /// How long it takes until a pruning that failed is tried again: twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -25,10 +25,10 @@ pub(crate) async fn run(arguments: PruneArgs, settings: &Settings) -> anyhow::Re
     if arguments.dry_run {
         seal(&audit).await?;
         let (survey, made_before) = audit.survey(arguments.older_than).await?;
-        say(&format!("Would remove {} made before {made_before}.", records(survey.prunable)));
-        left_over(survey).iter().for_each(|line| say(line));
+        print_line(&format!("Would remove {} made before {made_before}.", records(survey.prunable)));
+        left_over(survey).iter().for_each(|line| print_line(line));
     } else {
-        told(&prune(&audit, arguments.older_than).await?).iter().for_each(|line| say(line));
+        told(&prune(&audit, arguments.older_than).await?).iter().for_each(|line| print_line(line));
     }
     Ok(())
 }
@@ -74,7 +74,7 @@ async fn seal(audit: &Audit) -> anyhow::Result<()> {
 
 async fn prune(audit: &Audit, older_than: u32) -> anyhow::Result<Pruned> {
     seal(audit).await?;
-    audit.prune(older_than, &person::name()).await.map_err(|error| {
+    audit.prune(older_than, &os_user::name()).await.map_err(|error| {
         let error = anyhow::Error::from(error);
         let what = if may_not(&error) {
             "this login may not prune: use a member of countersign_owner, such as the role that ran `countersign init`"

@@ -7,19 +7,19 @@ use super::open;
 use crate::effects;
 use crate::settings::Settings;
 use crate::short_id::short;
-use crate::terminal::say;
-use crate::text::{cell, json_line, to_the_second};
+use crate::table::{cell, json_line, to_the_second};
+use crate::terminal::print_line;
 
 pub(crate) async fn run(arguments: RowArgs, settings: &Settings) -> anyhow::Result<()> {
     let audit = open(settings).await?;
     let row = audit.tracked_row(&arguments.table, &arguments.key.0).await?;
     let changes = audit.row(&row, arguments.limit).await?;
     if arguments.json {
-        changes.into_iter().for_each(|change| say(&json_line(&Value::Object(change))));
+        changes.into_iter().for_each(|change| print_line(&json_line(&Value::Object(change))));
     } else if changes.is_empty() {
-        say("No change of this row is recorded.");
+        print_line("No change of this row is recorded.");
     } else {
-        changes.iter().for_each(|change| lines(change, arguments.full).iter().for_each(|line| say(line)));
+        changes.iter().for_each(|change| lines(change, arguments.full).iter().for_each(|line| print_line(line)));
     }
     Ok(())
 }

@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 use super::args::ShowArgs;
 use super::{find, open, unknown};
 use crate::settings::Settings;
-use crate::terminal::{Style, say};
-use crate::text;
-use crate::text::{Shown, beside, cell, json_line};
+use crate::table;
+use crate::table::{Shown, beside, cell, json_line};
+use crate::terminal::{Style, print_line};
 use crate::{diff, effects};
 
 /// What is shown, in this order: the heading and the column. What is null is left out.
@@ -46,7 +46,7 @@ pub(crate) async fn run(arguments: ShowArgs, settings: &Settings) -> anyhow::Res
     let id = find(&audit, prefix).await?;
     let record = audit.show(id).await?.ok_or_else(|| unknown(prefix))?;
     if arguments.json {
-        say(&json_line(&Value::Object(record)));
+        print_line(&json_line(&Value::Object(record)));
         return Ok(());
     }
     let shown = Shown::new(arguments.full);
@@ -60,7 +60,7 @@ pub(crate) async fn run(arguments: ShowArgs, settings: &Settings) -> anyhow::Res
             "client" => client(&record),
             _ => shown.field(heading, record.get(column)),
         };
-        lines.iter().for_each(|line| say(line));
+        lines.iter().for_each(|line| print_line(line));
     }
     chain(&record);
     Ok(())
@@ -86,12 +86,12 @@ fn client(record: &Map<String, Value>) -> Vec<String> {
     });
     [("client", name.as_ref()), ("session", of("session_id")), ("trace", of("trace_id"))]
         .into_iter()
-        .flat_map(|(heading, value)| text::field(heading, value))
+        .flat_map(|(heading, value)| table::field(heading, value))
         .collect()
 }
 
 fn field(heading: &str, value: Option<&Value>) {
-    text::field(heading, value).iter().for_each(|line| say(line));
+    table::field(heading, value).iter().for_each(|line| print_line(line));
 }
 
 /// The records that point here, and those that this one points to.
@@ -107,7 +107,7 @@ fn chain(record: &Map<String, Value>) {
             || format!("nothing yet: no {tool} call was made"),
             |by| format!("{} ({tool})", cell(Some(by))),
         );
-        beside("reversed by", [by]).iter().for_each(|line| say(line));
+        beside("reversed by", [by]).iter().for_each(|line| print_line(line));
     }
     let duplicates = items("first_duplicates");
     for duplicate in &duplicates {
@@ -116,6 +116,6 @@ fn chain(record: &Map<String, Value>) {
     let more =
         record.get("duplicates").and_then(Value::as_u64).unwrap_or_default().saturating_sub(duplicates.len() as u64);
     if more > 0 {
-        beside("", [format!("and {more} more")]).iter().for_each(|line| say(line));
+        beside("", [format!("and {more} more")]).iter().for_each(|line| print_line(line));
     }
 }

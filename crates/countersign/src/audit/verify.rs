@@ -11,7 +11,7 @@ use ledger::audit::{Audit, Checkpoint, Verified, VerifyFinding};
 use super::args::VerifyArgs;
 use super::open;
 use crate::settings::Settings;
-use crate::terminal::say;
+use crate::terminal::print_line;
 
 pub(crate) async fn run(arguments: VerifyArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
     let audit = open(settings).await?;
@@ -33,7 +33,7 @@ pub(crate) async fn run(arguments: VerifyArgs, settings: &Settings) -> anyhow::R
         Err(finding) => findings.insert(0, finding.to_string()),
     }
     for finding in &findings {
-        say(&format!("Does not agree: {finding}."));
+        print_line(&format!("Does not agree: {finding}."));
     }
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -54,10 +54,12 @@ async fn seal(audit: &Audit) -> anyhow::Result<()> {
 
 fn summary(verified: Verified, checkpoints: Option<usize>) {
     let Verified { entries, records, pruned, unsealed, pending } = verified;
-    say(&format!("The ledger agrees with its seals: {records} records in {entries} entries, {pruned} pruned since."));
-    say(&format!("Not sealed yet: {unsealed} final records. Pending: {pending}."));
+    print_line(&format!(
+        "The ledger agrees with its seals: {records} records in {entries} entries, {pruned} pruned since."
+    ));
+    print_line(&format!("Not sealed yet: {unsealed} final records. Pending: {pending}."));
     if let Some(count) = checkpoints {
-        say(&format!("The seals agree with all {count} checkpoints."));
+        print_line(&format!("The seals agree with all {count} checkpoints."));
     }
 }
 

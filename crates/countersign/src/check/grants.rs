@@ -4,7 +4,7 @@ use manifest::ToolCatalog;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::Questions;
+use super::CatalogQueries;
 
 /// For role $1 and the tables $2 (an array of [`Needed`]): the schemas that it has no USAGE on; the tables with the privileges
 /// that it lacks, of a partition those on its root; and the sequences that number rows it inserts there.
@@ -50,8 +50,12 @@ struct Grant {
 /// The statements, or a comment that says that nothing is missing.
 ///
 /// # Errors
-/// As [`Questions::ask`]; that there is no such role.
-pub(super) async fn missing(questions: &Questions, catalog: &ToolCatalog, role: &str) -> anyhow::Result<Vec<String>> {
+/// As [`CatalogQueries::ask`]; that there is no such role.
+pub(super) async fn missing(
+    questions: &CatalogQueries,
+    catalog: &ToolCatalog,
+    role: &str,
+) -> anyhow::Result<Vec<String>> {
     let needed: Vec<Needed<'_>> = catalog
         .tools
         .iter()

@@ -15,8 +15,8 @@ use types::visible;
 
 use crate::cli::CheckArgs;
 use crate::settings::Settings;
-use crate::terminal::{complain, say, width};
-use crate::{connection, wiring};
+use crate::terminal::{print_error, print_line, width};
+use crate::{bootstrap, connection};
 
 pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::Result<()> {
     anyhow::ensure!(
@@ -24,34 +24,34 @@ pub(crate) async fn run(arguments: &CheckArgs, settings: &Settings) -> anyhow::R
         "there is no manifest to check: give --manifest FILE, COUNTERSIGN_MANIFEST, or manifests in the configuration file"
     );
     settings.authenticator()?;
-    let sources = wiring::read_manifests(&settings.manifests)?;
+    let sources = bootstrap::read_manifests(&settings.manifests)?;
     let target = connection::configured(settings)?;
     ledger::check(&target).await?;
     let ledger = Ledger::new(target.clone(), settings.ledger.clone());
-    let catalog = wiring::compile(&sources, &settings.profiles, &ledger, &target).await?;
-    let questions = Questions::new(&target);
+    let catalog = bootstrap::compile(&sources, &settings.profiles, &ledger, &target).await?;
+    let questions = CatalogQueries::new(&target);
     if let Some(role) = &arguments.grants {
-        grants::missing(&questions, &catalog, role).await?.iter().for_each(|line| say(line));
+        grants::missing(&questions, &catalog, role).await?.iter().for_each(|line| print_line(line));
         return Ok(());
     }
-    let tell = |text: &str| listing::sentence(text, width()).iter().for_each(|line| say(line));
-    listing::lines(&catalog, width()).iter().for_each(|line| say(line));
+    let tell = |text: &str| listing::sentence(text, width()).iter().for_each(|line| print_line(line));
+    listing::lines(&catalog, width()).iter().for_each(|line| print_line(line));
     tell(&summary(&catalog));
     for warning in &catalog.warnings {
         tell(&format!("warning: {warning}"));
     }
     match unseen::notes(&questions, &catalog).await {
         Ok(notes) => notes.iter().for_each(|note| tell(note)),
-        Err(error) => complain(&format!("triggers and foreign keys could not be looked up: {error:#}")),
+        Err(error) => print_error(&format!("triggers and foreign keys could not be looked up: {error:#}")),
     }
     match changed::lines(&ledger, &catalog).await {
-        Ok(lines) => lines.iter().for_each(|line| say(&visible(line))),
-        Err(error) => complain(&format!("whether tables are tracked could not be looked up: {error:#}")),
+        Ok(lines) => lines.iter().for_each(|line| print_line(&visible(line))),
+        Err(error) => print_error(&format!("whether tables are tracked could not be looked up: {error:#}")),
     }
-    // Whether the reader can log in is not for this command to say.
+    // Whether the reader can log in is not for this command to print_line.
     if let Ok(reader) = ledger::reader_login(&target).await {
         for schema in SearchPath::load(&reader).await.unwrap_or_default().untrusted {
-            tell(&format!("warning: {}", wiring::not_searched(&schema)));
+            tell(&format!("warning: {}", bootstrap::not_searched(&schema)));
         }
     }
     Ok(())
@@ -71,9 +71,9 @@ pub(crate) fn summary(catalog: &ToolCatalog) -> String {
 }
 
 /// Questions about the catalog, on the read path.
-struct Questions(Reader);
+struct CatalogQueries(Reader);
 
-impl Questions {
+impl CatalogQueries {
     fn new(target: &ConnectOptions) -> Self {
         let limits = ReadLimits { sessions: 1, ..ReadLimits::default() };
         Self(Reader::new(target.clone(), &SearchPath::default(), limits))

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use types::{Privilege, TableAccess, visible};
 
-use super::Questions;
+use super::CatalogQueries;
 
 /// Of the tables $1 (an array of [`Written`]). The bits of `pg_trigger.tgtype` are PostgreSQL's `TRIGGER_TYPE_INSERT`,
 /// `_UPDATE` and `_DELETE`.
@@ -27,7 +27,7 @@ where w.inserts and t.tgtype & 4 > 0 or w.updates and t.tgtype & 16 > 0 or w.del
 order by 1, 2, 3";
 
 #[derive(Deserialize)]
-struct Unseen {
+struct UnseenEffects {
     table: String,
     /// The table whose rows change as well; what a trigger does is not known.
     changes: Option<String>,
@@ -37,15 +37,15 @@ struct Unseen {
 /// A line for each tool of such a tier of which there is something to say.
 ///
 /// # Errors
-/// As [`Questions::ask`].
-pub(super) async fn notes(questions: &Questions, catalog: &ToolCatalog) -> anyhow::Result<Vec<String>> {
+/// As [`CatalogQueries::ask`].
+pub(super) async fn notes(questions: &CatalogQueries, catalog: &ToolCatalog) -> anyhow::Result<Vec<String>> {
     let mut notes = Vec::new();
     for tool in catalog.tools.iter().filter(|tool| tool.tier > Tier::Auto) {
-        let found: Vec<Unseen> = questions.ask(SQL, &[json!(written(tool))]).await?;
+        let found: Vec<UnseenEffects> = questions.ask(SQL, &[json!(written(tool))]).await?;
         let captured = tool.before.iter().chain(&tool.after).flat_map(|statement| statement.tables());
         let shown: Vec<String> = captured.map(|table| format!("{}.{}", table.schema, table.table)).collect();
         let (mut changed, mut unknown) = (Vec::new(), Vec::new());
-        for Unseen { table, changes, what } in found {
+        for UnseenEffects { table, changes, what } in found {
             match changes {
                 Some(other) if shown.contains(&other) => {}
                 Some(other) => changed.push(format!("{other}, by {what} to {table}")),

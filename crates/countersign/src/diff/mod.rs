@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
+use crate::table::json_line;
 use crate::terminal::Style;
-use crate::text::json_line;
 
 /// What becomes of a row.
 #[derive(Debug, PartialEq)]

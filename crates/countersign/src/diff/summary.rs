@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Change, columns};
-use crate::text::{Side, cell, json_line, table};
+use crate::table::{Alignment, cell, json_line, table};
 
 /// The most rows of a table.
 const MOST_ROWS: usize = 20;
@@ -97,7 +97,7 @@ fn of_rows(what: &str, rows: &[&Value], width: Option<usize>) -> Vec<String> {
 fn of_table(heading: Vec<String>, rows: Vec<Vec<String>>, width: Option<usize>) -> Vec<String> {
     const INDENT: usize = 2;
     let more = rows.len().saturating_sub(MOST_ROWS);
-    let sides = vec![Side::Left; heading.len()];
+    let sides = vec![Alignment::Left; heading.len()];
     let rows: Vec<_> = std::iter::once(heading).chain(rows.into_iter().take(MOST_ROWS)).collect();
     let width = width.map(|width| width.saturating_sub(INDENT));
     let mut lines: Vec<String> =

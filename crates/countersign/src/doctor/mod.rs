@@ -18,8 +18,8 @@ use serde_json::{Map, Value};
 use crate::cli::DoctorArgs;
 use crate::connection;
 use crate::settings::Settings;
-use crate::terminal::{Style, say};
-use crate::text::json_line;
+use crate::table::json_line;
+use crate::terminal::{Style, print_line};
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -32,7 +32,7 @@ enum Level {
     /// It works, and somebody should look at it.
     Warning,
     /// Something does not work, or waits for ever.
-    Problem,
+    CliError,
 }
 
 /// One thing that was looked at.
@@ -66,12 +66,12 @@ impl Finding {
     }
 
     fn problem(area: &'static str, message: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { level: Level::Problem, ..Self::warning(area, message, advice) }
+        Self { level: Level::CliError, ..Self::warning(area, message, advice) }
     }
 
     /// A problem whose message says what to do, or where nothing can be done from here.
     fn broken(area: &'static str, message: impl Into<String>) -> Self {
-        Self { level: Level::Problem, ..Self::ok(area, message) }
+        Self { level: Level::CliError, ..Self::ok(area, message) }
     }
 
     /// That something could not be asked.
@@ -95,12 +95,12 @@ pub(crate) async fn run(arguments: &DoctorArgs, settings: &Settings) -> anyhow::
     let findings = examine(&target, settings).await;
     if arguments.json {
         for finding in &findings {
-            say(&json_line(&serde_json::to_value(finding)?));
+            print_line(&json_line(&serde_json::to_value(finding)?));
         }
     } else {
         print(&findings);
     }
-    let is_well = findings.iter().all(|finding| finding.level != Level::Problem);
+    let is_well = findings.iter().all(|finding| finding.level != Level::CliError);
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -203,16 +203,16 @@ fn print(findings: &[Finding]) {
             Level::Ok => style.good(&format!("{:<LEVEL$}", "ok")),
             Level::Unchecked => style.faint(&format!("{:<LEVEL$}", "unchecked")),
             Level::Warning => style.bold(&format!("{:<LEVEL$}", "warning")),
-            Level::Problem => style.bad(&format!("{:<LEVEL$}", "problem")),
+            Level::CliError => style.bad(&format!("{:<LEVEL$}", "problem")),
         };
-        say(&format!("{level}{:<area$}  {}", finding.area, types::visible(&finding.message)));
+        print_line(&format!("{level}{:<area$}  {}", finding.area, types::visible(&finding.message)));
         if let Some(advice) = &finding.advice {
-            say(&format!("{:<indent$}do: {}", "", types::visible(advice), indent = LEVEL + area + 2));
+            print_line(&format!("{:<indent$}do: {}", "", types::visible(advice), indent = LEVEL + area + 2));
         }
     }
     let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
     let plural = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
-    say(&match (count(Level::Problem), count(Level::Warning)) {
+    print_line(&match (count(Level::CliError), count(Level::Warning)) {
         (0, 0) => "Nothing is wrong with what was checked.".to_owned(),
         (problems, warnings) => format!("{}, {}.", plural(problems, "problem"), plural(warnings, "warning")),
     });

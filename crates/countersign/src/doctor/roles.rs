@@ -5,7 +5,7 @@ use ledger::{ConnectOptions, ExcessPrivileges, Ledger, LoginSetting, ReaderRoleE
 
 use super::Finding;
 use crate::settings::Settings;
-use crate::{connection, wiring};
+use crate::{bootstrap, connection};
 
 const AREA: &str = "roles";
 
@@ -104,7 +104,7 @@ async fn reader(target: &ConnectOptions, settings: &Settings) -> Vec<Finding> {
 /// The schemas that reads do not search. A reader that cannot log in is told of elsewhere.
 async fn search_path(login: &ConnectOptions) -> Vec<Finding> {
     let untrusted = SearchPath::load(login).await.map(|path| path.untrusted).unwrap_or_default();
-    let finding = |schema: &UntrustedSchema| Finding::broken(AREA, wiring::not_searched(schema)).into_warning();
+    let finding = |schema: &UntrustedSchema| Finding::broken(AREA, bootstrap::not_searched(schema)).into_warning();
     untrusted.iter().map(finding).collect()
 }
 

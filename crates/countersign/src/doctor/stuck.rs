@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Finding;
 use crate::ago::{WORDS, rounded};
-use crate::text::{cell, to_the_second};
+use crate::table::{cell, to_the_second};
 
 pub(super) async fn examine(doctor: &Doctor) -> Vec<Finding> {
     let mut findings = records(doctor).await;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Finding;
 use crate::freeze;
-use crate::text::cell;
+use crate::table::cell;
 
 pub(super) async fn examine(ledger: &Ledger) -> Vec<Finding> {
     let mut findings = freezes(ledger).await;

@@ -13,24 +13,24 @@ use types::visible;
 use super::args::{ApproveArgs, RejectArgs};
 use super::show::decider;
 use super::{find, open_to_decide, refused, show};
-use crate::person;
+use crate::os_user;
 use crate::settings::Settings;
-use crate::terminal::{ask, has_person, say};
+use crate::terminal::{ask, is_interactive, print_line};
 
 pub(crate) async fn approve(arguments: ApproveArgs, settings: &Settings) -> anyhow::Result<ExitCode> {
     let ledger = open_to_decide(settings).await?;
     let proposals = ledger.proposals();
     let shown = find(&proposals, &arguments.id).await?;
     show::print(&shown, arguments.full);
-    say("");
-    let who = person::name();
+    print_line("");
+    let who = os_user::name();
     let nonce = proposals.begin_decision(shown.proposal_id).await.map_err(|failure| refused(&failure))?;
     agree(&arguments, &shown, &who).await?;
     let choice = Decision::Confirm { digest: shown.digest.clone() };
     let decided = proposals.decide_as_person(shown.proposal_id, &who, &choice, nonce).await;
     let mut proposal = decided.map_err(|failure| refused(&failure))?;
     if shown.status == ProposalStatus::Pending {
-        say(&format!("Approved as {}.", decider(&proposal)));
+        print_line(&format!("Approved as {}.", decider(&proposal)));
     }
     if arguments.wait > 0 && proposal.status == ProposalStatus::Confirmed {
         let deadline = Instant::now() + Duration::from_secs(arguments.wait.into());
@@ -54,7 +54,7 @@ async fn agree(arguments: &ApproveArgs, shown: &Proposal, who: &str) -> anyhow::
         return Ok(());
     }
     ensure!(
-        has_person(),
+        is_interactive(),
         "nobody can be asked here, since this is no terminal: give --digest {} to approve what is shown above, or --yes",
         shown.digest
     );
@@ -65,15 +65,15 @@ async fn agree(arguments: &ApproveArgs, shown: &Proposal, who: &str) -> anyhow::
 
 /// Tells what became of an approved proposal.
 async fn outcome(ledger: &Ledger, proposal: &Proposal) -> anyhow::Result<ExitCode> {
-    let why = || visible(proposal.error_message.as_deref().unwrap_or("the ledger does not say why"));
+    let why = || visible(proposal.error_message.as_deref().unwrap_or("the ledger does not print_line why"));
     match proposal.status {
         ProposalStatus::Executed => {
             let receipt = proposal.correlation_id.map(|id| id.to_string()).unwrap_or_default();
-            say(&format!("Executed: correlation id {receipt}."));
+            print_line(&format!("Executed: correlation id {receipt}."));
         }
         ProposalStatus::Confirmed => {
             let until = ledger.doctor().executable_until(proposal.proposal_id).await?.unwrap_or_default();
-            say(&format!(
+            print_line(&format!(
                 "Not carried out yet: a server that serves {} carries it out, until {until}.",
                 visible(&proposal.tool_name)
             ));
@@ -95,8 +95,8 @@ pub(crate) async fn reject(arguments: RejectArgs, settings: &Settings) -> anyhow
     let shown = find(&proposals, &arguments.id).await?;
     let choice = Decision::Reject { reason: arguments.reason };
     let nonce = proposals.begin_decision(shown.proposal_id).await.map_err(|failure| refused(&failure))?;
-    let decided = proposals.decide_as_person(shown.proposal_id, &person::name(), &choice, nonce).await;
+    let decided = proposals.decide_as_person(shown.proposal_id, &os_user::name(), &choice, nonce).await;
     let rejected = decided.map_err(|failure| refused(&failure))?;
-    say(&format!("Rejected by {}; nothing was written. {}", decider(&rejected), visible(&rejected.description)));
+    print_line(&format!("Rejected by {}; nothing was written. {}", decider(&rejected), visible(&rejected.description)));
     Ok(())
 }

@@ -8,21 +8,21 @@ use types::visible;
 use super::args::ListArgs;
 use super::{open, refused};
 use crate::ago::ago;
-use crate::person::decided_by;
+use crate::os_user::decided_by;
 use crate::settings::Settings;
 use crate::short_id::short;
-use crate::terminal::{say, width};
-use crate::text::{Side, json_line, table, to_the_second, without_empty_columns};
+use crate::table::{Alignment, json_line, table, to_the_second, without_empty_columns};
+use crate::terminal::{print_line, width};
 
 pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Result<()> {
     let filter = ProposalFilter { account: arguments.account, status: arguments.status, limit: arguments.limit };
     let found = open(settings).await?.proposals().list(&filter).await.map_err(|failure| refused(&failure))?;
     if arguments.json {
         for proposal in &found {
-            say(&json_line(&serde_json::to_value(proposal)?));
+            print_line(&json_line(&serde_json::to_value(proposal)?));
         }
     } else if found.is_empty() {
-        say("No proposals.");
+        print_line("No proposals.");
     } else if arguments.wide {
         let heading =
             ["PROPOSED", "UNTIL", "STATE", "TIER", "PROPOSAL ID", "TOOL", "ACCOUNT", "ACTOR", "DECIDED BY", "WHAT"];
@@ -38,8 +38,8 @@ pub(crate) async fn run(arguments: ListArgs, settings: &Settings) -> anyhow::Res
 fn show(heading: &[&str], rows: Vec<Vec<String>>, width: Option<usize>) {
     let heading = heading.iter().copied().map(str::to_owned).collect();
     let rows = without_empty_columns(std::iter::once(heading).chain(rows).collect());
-    let sides = vec![Side::Left; rows.first().map_or(0, Vec::len)];
-    table(&sides, &rows, width).iter().for_each(|line| say(line));
+    let sides = vec![Alignment::Left; rows.first().map_or(0, Vec::len)];
+    table(&sides, &rows, width).iter().for_each(|line| print_line(line));
 }
 
 fn decider(proposal: &ProposalSummary) -> String {

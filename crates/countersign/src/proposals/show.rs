@@ -6,16 +6,16 @@ use types::visible;
 
 use super::args::ShowArgs;
 use super::{find, open};
-use crate::person::{Decider, decided_by};
+use crate::os_user::{Decider, decided_by};
 use crate::settings::Settings;
-use crate::terminal::{Style, say};
-use crate::text::{Shown, beside, field, json_line};
+use crate::table::{Shown, beside, field, json_line};
+use crate::terminal::{Style, print_line};
 use crate::{diff, effects};
 
 pub(crate) async fn run(arguments: &ShowArgs, settings: &Settings) -> anyhow::Result<()> {
     let proposal = find(&open(settings).await?.proposals(), &arguments.id).await?;
     if arguments.json {
-        say(&json_line(&serde_json::to_value(&proposal)?));
+        print_line(&json_line(&serde_json::to_value(&proposal)?));
     } else {
         print(&proposal, arguments.full);
     }
@@ -53,11 +53,11 @@ pub(super) fn print(proposal: &Proposal, full: bool) {
         shown.field("parameters", Some(&Value::Object(proposal.params.clone()))),
         preview(&proposal.preview, shown, &style),
     ];
-    parts.iter().flatten().for_each(|line| say(line));
+    parts.iter().flatten().for_each(|line| print_line(line));
     let hashes =
         [("digest", &proposal.digest), ("fingerprint", &proposal.params_hash), ("definition", &proposal.definition)];
-    hashes.into_iter().flat_map(|(heading, hash)| text(heading, hash)).for_each(|line| say(&line));
-    outcome(proposal).iter().for_each(|line| say(line));
+    hashes.into_iter().flat_map(|(heading, hash)| text(heading, hash)).for_each(|line| print_line(&line));
+    outcome(proposal).iter().for_each(|line| print_line(line));
 }
 
 fn preview(preview: &Preview, shown: Shown, style: &Style) -> Vec<String> {

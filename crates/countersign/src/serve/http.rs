@@ -14,9 +14,9 @@ use tokio_util::sync::CancellationToken;
 use tools::ProfileRegistries;
 use tools::metrics::Metrics;
 
-use super::{Obstacle, Running, Served, Start};
+use super::{Obstacle, RunningServer, Served, Startup};
+use crate::bootstrap::ServerBuilder;
 use crate::settings::{HttpSettings, Settings};
-use crate::wiring::Workshop;
 
 /// How often what was freed is given back: bursts of requests, sessions that were given up.
 const GIVE_BACK: Duration = Duration::from_secs(10);
@@ -25,7 +25,7 @@ const GIVE_BACK: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) async fn serve(
-    start: Start,
+    start: Startup,
     settings: Settings,
     options: &HttpSettings,
     stop: CancellationToken,
@@ -37,7 +37,7 @@ pub(super) async fn serve(
          (`countersign token new` makes one) or [oauth], or listen on 127.0.0.1",
         options.listen
     );
-    let door = Door::new(options, authenticator, &settings, start.metrics.clone())?;
+    let door = HttpFrontend::new(options, authenticator, &settings, start.metrics.clone())?;
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("cannot listen on {} (--http)", options.listen))?;
@@ -77,7 +77,7 @@ async fn give_memory_back() {
 }
 
 /// Starts as soon as the database is there. What is wrong with it, or with the manifests, ends the process.
-async fn started(start: Start, settings: &Settings, door: &Door) -> anyhow::Result<(Running, Backend)> {
+async fn started(start: Startup, settings: &Settings, door: &HttpFrontend) -> anyhow::Result<(RunningServer, Backend)> {
     let told = |obstacle: Obstacle<'_>| match obstacle {
         Obstacle::Unfit(error) => ControlFlow::Break(error),
         Obstacle::NoConnection(error) => {
@@ -87,16 +87,16 @@ async fn started(start: Start, settings: &Settings, door: &Door) -> anyhow::Resu
         }
     };
     let opened = start.open_when_possible(settings, told).await?;
-    let check = check(&opened.workshop);
+    let check = check(&opened.builder);
     let served = Served::new(ProfileRegistries::default(), settings)?;
     let running = start.run(opened, served, settings, Some(door.clone()))?;
-    let (toolbox, elicitation) = (running.toolbox.clone(), running.elicitation.clone());
+    let (registry, elicitation) = (running.registry.clone(), running.elicitation.clone());
     let (content, backends) = (settings.content.into(), running.backends.clone());
-    Ok((running, Backend { registry: toolbox, elicitation, content, services: backends, check }))
+    Ok((running, Backend { registry: registry, elicitation, content, services: backends, check }))
 }
 
-fn check(workshop: &Workshop) -> ReadinessCheck {
-    let ledger = workshop.ledger.clone();
+fn check(builder: &ServerBuilder) -> ReadinessCheck {
+    let ledger = builder.ledger.clone();
     Arc::new(move || {
         let ledger = ledger.clone();
         Box::pin(async move {
@@ -111,12 +111,12 @@ fn check(workshop: &Workshop) -> ReadinessCheck {
 
 /// What stands between the network and the tools, as far as it can change while serving.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub(crate) struct HttpFrontend {
     state: Arc<AppState>,
     tls: Option<ReloadableTls>,
 }
 
-impl Door {
+impl HttpFrontend {
     fn new(
         options: &HttpSettings,
         authenticator: Authenticator,
@@ -135,7 +135,7 @@ impl Door {
     ///
     /// # Errors
     /// What is wrong with it: nothing is changed then.
-    pub(crate) fn reread(&self, settings: &Settings) -> anyhow::Result<Reread> {
+    pub(crate) fn reread(&self, settings: &Settings) -> anyhow::Result<ReloadedAuth> {
         let authenticator = settings.authenticator()?;
         warn_of_audience(settings);
         anyhow::ensure!(
@@ -145,11 +145,11 @@ impl Door {
         );
         let files = settings.http.as_ref().and_then(|options| options.tls.as_ref());
         let certificate = files.map(|(certificate, key)| tls(certificate, key)).transpose()?;
-        Ok(Reread { authenticator, certificate })
+        Ok(ReloadedAuth { authenticator, certificate })
     }
 
     /// Changes it.
-    pub(crate) fn put(&self, Reread { authenticator, certificate }: Reread) {
+    pub(crate) fn put(&self, ReloadedAuth { authenticator, certificate }: ReloadedAuth) {
         self.state.replace_authenticator(authenticator);
         if let (Some(shown), Some(certificate)) = (&self.tls, certificate) {
             shown.replace(certificate);
@@ -172,8 +172,8 @@ fn warn_of_audience(settings: &Settings) {
     }
 }
 
-/// What a reload has read for a [`Door`].
-pub(crate) struct Reread {
+/// What a reload has read for a [`HttpFrontend`].
+pub(crate) struct ReloadedAuth {
     authenticator: Authenticator,
     certificate: Option<rustls::ServerConfig>,
 }

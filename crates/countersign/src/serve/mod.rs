@@ -6,7 +6,7 @@ mod stdio;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-pub(crate) use http::Door;
+pub(crate) use http::HttpFrontend;
 
 use ledger::ConnectOptions;
 use ledger::read::ConnectError;
@@ -17,25 +17,25 @@ use tokio_util::sync::CancellationToken;
 use tools::metrics::Metrics;
 use tools::{LiveRegistry, ProfileRegistries, Services};
 
+use crate::bootstrap::{self, ServerBuilder};
 use crate::cli::ServeArgs;
 use crate::reload::{self, Reloader};
-use crate::settings::{Settings, Sources};
-use crate::wiring::{self, Workshop};
-use crate::{connection, demo_data};
+use crate::settings::{ConfigSources, Settings};
+use crate::{connection, demo};
 
-pub(crate) async fn run(arguments: &ServeArgs, sources: Sources, settings: Settings) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: &ServeArgs, sources: ConfigSources, settings: Settings) -> anyhow::Result<()> {
     // Taken in from the first moment: a SIGHUP that nobody waits for ends a process.
     let hangup = signal(SignalKind::hangup())?;
     let stop = stop_on_signals()?;
     // Held until the end: the private PostgreSQL lives as long as its users.
     let mut private = None;
     let target = if arguments.demo && settings.database.is_none() {
-        let database = demo_data::prepare(false, |step| tracing::info!("{step}")).await?;
+        let database = demo::database::prepare(false, |step| tracing::info!("{step}")).await?;
         private.insert(database).target()?
     } else {
         connection::configured(&settings)?
     };
-    let start = Start { target, demo: arguments.demo, sources, hangup, metrics: Metrics::new() };
+    let start = Startup { target, demo: arguments.demo, sources, hangup, metrics: Metrics::new() };
     match settings.http.clone() {
         Some(options) => http::serve(start, settings, &options, stop).await,
         None => stdio::serve(start, settings, stop).await,
@@ -62,35 +62,35 @@ enum Obstacle<'a> {
 /// What calls work with from the first one on, also while the database is not there.
 #[derive(Clone)]
 struct Served {
-    toolbox: LiveRegistry,
+    registry: LiveRegistry,
     codec: StateCodec,
     elicitation: Elicitation,
 }
 
 impl Served {
-    fn new(shelves: ProfileRegistries, settings: &Settings) -> anyhow::Result<Self> {
+    fn new(registries: ProfileRegistries, settings: &Settings) -> anyhow::Result<Self> {
         let codec = StateCodec::ephemeral()?;
         let elicitation = Elicitation::new(codec.clone(), settings.ask_timeout);
-        Ok(Self { toolbox: LiveRegistry::new(shelves), codec, elicitation })
+        Ok(Self { registry: LiveRegistry::new(registries), codec, elicitation })
     }
 }
 
 /// What it takes to start.
-struct Start {
+struct Startup {
     target: ConnectOptions,
     demo: bool,
-    sources: Sources,
+    sources: ConfigSources,
     hangup: Signal,
     metrics: Metrics,
 }
 
-impl Start {
+impl Startup {
     /// Connects, looks whether everything is as a server needs it, and makes the tools.
-    async fn open(&self, settings: &Settings) -> anyhow::Result<Opened> {
-        let workshop = Workshop::open(&self.target, settings, self.demo, self.metrics.clone()).await?;
-        let shelves = workshop.shelves(settings).await?;
-        let state_keys = wiring::state_keys(&workshop.ledger).await?;
-        Ok(Opened { workshop, shelves, state_keys })
+    async fn open(&self, settings: &Settings) -> anyhow::Result<Prepared> {
+        let builder = ServerBuilder::open(&self.target, settings, self.demo, self.metrics.clone()).await?;
+        let registries = builder.registries(settings).await?;
+        let state_keys = bootstrap::state_keys(&builder.ledger).await?;
+        Ok(Prepared { builder, registries, state_keys })
     }
 
     /// Opens as soon as that succeeds. `told` hears of each obstacle, and may give up.
@@ -98,7 +98,7 @@ impl Start {
         &self,
         settings: &Settings,
         mut told: impl FnMut(Obstacle<'_>) -> ControlFlow<anyhow::Error>,
-    ) -> anyhow::Result<Opened> {
+    ) -> anyhow::Result<Prepared> {
         let mut pause = FIRST_PAUSE;
         let mut was_unfit = false;
         loop {
@@ -128,48 +128,54 @@ impl Start {
     }
 
     /// Begins what goes on beside the calls, and serves what was opened.
-    fn run(self, opened: Opened, served: Served, settings: &Settings, door: Option<Door>) -> anyhow::Result<Running> {
-        let Opened { workshop, shelves, state_keys: (sealing, keys) } = opened;
-        let Served { toolbox, codec, elicitation } = served;
+    fn run(
+        self,
+        opened: Prepared,
+        served: Served,
+        settings: &Settings,
+        door: Option<HttpFrontend>,
+    ) -> anyhow::Result<RunningServer> {
+        let Prepared { builder, registries, state_keys: (sealing, keys) } = opened;
+        let Served { registry, codec, elicitation } = served;
         codec.replace(&sealing, keys)?;
-        let tools = shelves.get(&settings.profile).map_or(0, |registry| registry.infos().count());
-        toolbox.replace(shelves);
-        tokio::spawn(workshop.ledger.clone().run_sweeper());
-        tokio::spawn(wiring::refresh_state_keys(workshop.ledger.clone(), codec));
-        let carrying_out = tokio::spawn(tools::run_proposal_worker(workshop.ledger.proposals(), toolbox.clone()));
-        let backends = workshop.backends.clone();
+        let tools = registries.get(&settings.profile).map_or(0, |registry| registry.infos().count());
+        registry.replace(registries);
+        tokio::spawn(builder.ledger.clone().run_sweeper());
+        tokio::spawn(bootstrap::refresh_state_keys(builder.ledger.clone(), codec));
+        let proposal_worker = tokio::spawn(tools::run_proposal_worker(builder.ledger.proposals(), registry.clone()));
+        let backends = builder.backends.clone();
         let reloader =
-            Reloader { sources: self.sources, running: settings.clone(), workshop, toolbox: toolbox.clone(), door };
+            Reloader { sources: self.sources, running: settings.clone(), builder, registry: registry.clone(), door };
         tokio::spawn(reload::at_every(self.hangup, reloader));
-        Ok(Running { target: self.target, tools, toolbox, elicitation, carrying_out, backends })
+        Ok(RunningServer { target: self.target, tools, registry, elicitation, proposal_worker, backends })
     }
 }
 
 /// What a start has found and made.
-struct Opened {
-    workshop: Workshop,
-    shelves: ProfileRegistries,
+struct Prepared {
+    builder: ServerBuilder,
+    registries: ProfileRegistries,
     /// With the name of the one that seals.
     state_keys: (String, Vec<StateKey>),
 }
 
 /// What is served, and what goes on beside the calls.
-struct Running {
+struct RunningServer {
     target: ConnectOptions,
     /// How many the usual profile has.
     tools: usize,
-    toolbox: LiveRegistry,
+    registry: LiveRegistry,
     elicitation: Elicitation,
-    carrying_out: JoinHandle<()>,
+    proposal_worker: JoinHandle<()>,
     backends: Services,
 }
 
-impl Running {
+impl RunningServer {
     /// Says that calls are answered from now on.
     fn announce(&self, settings: &Settings) {
         tracing::info!(
             tools = self.tools,
-            executors = self.toolbox.executors().map_or(0, |executors| executors.names().count()),
+            executors = self.registry.executors().map_or(0, |executors| executors.names().count()),
             profile = settings.profile,
             account = settings.account.as_str(),
             database = self.target.dbname,
@@ -180,7 +186,7 @@ impl Running {
 
     /// What has begun goes on, and is waited for; nothing more is begun.
     async fn drain(self) {
-        self.carrying_out.abort();
+        self.proposal_worker.abort();
         self.backends.gate.drain().await;
         if let Some(reader) = &self.backends.reader {
             reader.drain().await;

@@ -11,9 +11,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use types::{ErrorCode, Failure};
 
-use super::{Obstacle, Running, Served, Start};
+use super::{Obstacle, RunningServer, Served, Startup};
+use crate::bootstrap;
 use crate::settings::Settings;
-use crate::wiring;
 
 /// How long a client waits for a database that has neither answered nor refused, before it is served without one.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -24,10 +24,10 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 const HINT: &str = "The server keeps trying, and announces its tools (notifications/tools/list_changed) once it is connected. \
     If this lasts, tell the operator: the message says what PostgreSQL, or the network, has answered.";
 
-pub(super) async fn serve(start: Start, settings: Settings, stop: CancellationToken) -> anyhow::Result<()> {
+pub(super) async fn serve(start: Startup, settings: Settings, stop: CancellationToken) -> anyhow::Result<()> {
     let (demo, target) = (start.demo, start.target.clone());
     let (progress, mut failure) = watch::channel(not_yet("the database has not answered yet"));
-    let tools = wiring::unavailable_tools(&settings, demo, &failure, &start.metrics)?;
+    let tools = bootstrap::unavailable_tools(&settings, demo, &failure, &start.metrics)?;
     let served = Served::new(tools, &settings)?;
     let is_serving = Arc::new(AtomicBool::new(false));
     let mut starting =
@@ -40,10 +40,10 @@ pub(super) async fn serve(start: Start, settings: Settings, stop: CancellationTo
         () = stop.cancelled() => None,
     };
     if started.is_none() {
-        wiring::check_files(&settings, demo)?;
+        bootstrap::check_files(&settings, demo)?;
     }
     is_serving.store(true, Ordering::Relaxed);
-    let server = wiring::server(&served.toolbox, &settings, served.elicitation.clone());
+    let server = bootstrap::server(&served.registry, &settings, served.elicitation.clone());
     let outcome = mcp::serve_stdio(server, stop).await;
     let running = match started {
         Some(running) => Some(running),
@@ -72,12 +72,12 @@ async fn no_answer(target: &ConnectOptions) {
 /// Starts as soon as the database is there. What is wrong with it, or with the manifests, stops the start, unless clients are
 /// served already: then it is what their calls are answered with.
 async fn started(
-    start: Start,
+    start: Startup,
     settings: Settings,
     served: Served,
     progress: watch::Sender<Failure>,
     is_serving: Arc<AtomicBool>,
-) -> anyhow::Result<Running> {
+) -> anyhow::Result<RunningServer> {
     let told = |obstacle: Obstacle<'_>| {
         let failure = match obstacle {
             Obstacle::Unfit(error) if !is_serving.load(Ordering::Relaxed) => return ControlFlow::Break(error),

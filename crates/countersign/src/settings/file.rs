@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use serde_spanned::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::access::{self, OwnIssuer, OwnToken};
+use super::auth::{self, IssuerConfig, TokenConfig};
 use super::keys::{ConnectKeys, DatabaseKeys, HttpKeys, Keys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys};
-use super::profiles::{self, OwnProfile, ProfileKeys};
+use super::profiles::{self, ProfileConfig, ProfileKeys};
 
 /// The table of the limits.
 pub(super) const LIMITS: &str = "limits";
@@ -22,9 +22,9 @@ pub(super) const HTTP: &str = "http";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ConfigFile {
     pub(super) keys: Keys,
-    pub(super) profiles: Vec<OwnProfile>,
-    pub(super) tokens: Vec<OwnToken>,
-    pub(super) oauth: Option<OwnIssuer>,
+    pub(super) profiles: Vec<ProfileConfig>,
+    pub(super) tokens: Vec<TokenConfig>,
+    pub(super) oauth: Option<IssuerConfig>,
 }
 
 impl ConfigFile {
@@ -102,7 +102,7 @@ impl<'s> Reader<'s> {
         // A profile with a mistake in it is no unknown one.
         let names: Vec<String> = profiles.keys().map(|name| name.get_ref().to_string()).collect();
         let tokens = self.tokens(&mut top);
-        self.mistakes.extend(access::mistakes(&tokens, names.iter().map(String::as_str)));
+        self.mistakes.extend(auth::mistakes(&tokens, names.iter().map(String::as_str)));
         let oauth = self.oauth(&mut top, folder, &names);
         let keys = Keys {
             log: self.group(&mut top, LogKeys::NAMES),
@@ -120,7 +120,7 @@ impl<'s> Reader<'s> {
         Some(ConfigFile { keys, profiles: self.profiles(profiles), tokens, oauth })
     }
 
-    fn profiles(&mut self, mut tables: DeTable<'s>) -> Vec<OwnProfile> {
+    fn profiles(&mut self, mut tables: DeTable<'s>) -> Vec<ProfileConfig> {
         let names: Vec<_> = tables.keys().cloned().collect();
         let mut profiles = Vec::new();
         for name in names {
@@ -131,7 +131,7 @@ impl<'s> Reader<'s> {
             let keys: ProfileKeys = self.group(&mut table, ProfileKeys::NAMES);
             let known = ProfileKeys::NAMES.iter().map(ToString::to_string).collect::<Vec<_>>();
             self.refuse_rest(&table, &format!("profiles.{name}."), &known);
-            match OwnProfile::new(&name, at, keys, |offset| self.source.locate(offset)) {
+            match ProfileConfig::new(&name, at, keys, |offset| self.source.locate(offset)) {
                 Ok(profile) => profiles.push(profile),
                 // What could not be read is no reason to call it empty.
                 Err(_) if self.mistakes.len() > before => {}

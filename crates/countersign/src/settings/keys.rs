@@ -65,7 +65,7 @@ keys! {
         /// What stands between this server and PostgreSQL: none (the default), or transaction, a pooler that lends a
         /// connection for a transaction, such as PgBouncer (docs/setup/pgbouncer.md).
         #[arg(long, env = "COUNTERSIGN_POOLER")]
-        pooler: GivenPooler,
+        pooler: PoolerSetting,
     }
 }
 
@@ -308,7 +308,7 @@ pub(crate) enum Content {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum GivenPooler {
+pub(crate) enum PoolerSetting {
     /// Nothing that lends connections.
     #[default]
     None,
@@ -316,11 +316,11 @@ pub(crate) enum GivenPooler {
     Transaction,
 }
 
-impl From<GivenPooler> for Pooler {
-    fn from(given: GivenPooler) -> Self {
+impl From<PoolerSetting> for Pooler {
+    fn from(given: PoolerSetting) -> Self {
         match given {
-            GivenPooler::None => Self::None,
-            GivenPooler::Transaction => Self::Transaction,
+            PoolerSetting::None => Self::None,
+            PoolerSetting::Transaction => Self::Transaction,
         }
     }
 }

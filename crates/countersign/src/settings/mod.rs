@@ -2,8 +2,8 @@
 //!
 //! To add a key: a field in `keys`, and what becomes of it in [`Settings`]. Flag, variable, file and schema follow.
 
-mod access;
 mod addresses;
+mod auth;
 mod bounded;
 mod file;
 mod http;
@@ -14,8 +14,8 @@ mod schema;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ::auth::{BearerToken, Issuer};
 use anyhow::{Context, bail};
-use auth::{BearerToken, Issuer};
 use ledger::proposals::Tier;
 use ledger::read::ReadLimits;
 use ledger::{DEFAULT_CONNECT_TIMEOUT, Fingerprints, Pooler};
@@ -29,11 +29,11 @@ pub(crate) use keys::{
     ConnectKeys, Content, DatabaseKeys, Keys, LogFormat, LogKeys, ManifestKeys, ServeKeys, WriteKeys,
 };
 pub(crate) use keys::{HttpKeys, LimitKeys};
-pub(crate) use profiles::{OwnProfile, is_name as is_profile_name};
+pub(crate) use profiles::{ProfileConfig, is_name as is_profile_name};
 
 /// Where settings come from. The file can be read again; the rest is as it was at the start.
 #[derive(Debug, Clone)]
-pub(crate) struct Sources {
+pub(crate) struct ConfigSources {
     /// `--config` or `COUNTERSIGN_CONFIG`. Nothing is looked for in the working directory: that may be anybody's.
     pub(crate) config: Option<PathBuf>,
     /// Flags and variables.
@@ -46,14 +46,14 @@ pub(crate) struct Settings {
     pub(crate) log: String,
     pub(crate) log_format: LogFormat,
     /// `None`: neither flag, variable nor file names a database.
-    pub(crate) database: Option<GivenSecret>,
-    pub(crate) read: Option<GivenSecret>,
+    pub(crate) database: Option<SecretSource>,
+    pub(crate) read: Option<SecretSource>,
     /// What stands in front of both.
     pub(crate) pooler: Pooler,
     pub(crate) manifests: Vec<PathBuf>,
     /// One of those that every server has, or of `profiles`.
     pub(crate) profile: String,
-    pub(crate) profiles: Vec<OwnProfile>,
+    pub(crate) profiles: Vec<ProfileConfig>,
     pub(crate) account: AccountId,
     pub(crate) actor: Option<String>,
     /// Who may call over HTTP with a token, from the configuration file and `tokens_file`.
@@ -80,12 +80,12 @@ pub(crate) struct Settings {
 
 /// A connection string or a key, and where it stands, for messages.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct GivenSecret {
+pub(crate) struct SecretSource {
     pub(crate) text: Secret,
     pub(crate) origin: String,
 }
 
-impl Sources {
+impl ConfigSources {
     /// Reads the file, if there is one, and merges all of it.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Sources {
         } = serve;
         let profiles = file.profiles.iter().map(|own| own.profile.name.as_str());
         let tokens = match tokens_file {
-            Some(path) => access::read_file(&path, file.tokens, profiles)?,
+            Some(path) => auth::read_file(&path, file.tokens, profiles)?,
             None => file.tokens,
         };
         let public_url = http.public_url.clone().map(PublicUrl::into_text);
@@ -192,8 +192,8 @@ impl Settings {
     ///
     /// # Errors
     /// If these keys cannot be read.
-    pub(crate) fn authenticator(&self) -> anyhow::Result<auth::Authenticator> {
-        Ok(auth::Authenticator::new(self.tokens.clone(), self.oauth.clone())?)
+    pub(crate) fn authenticator(&self) -> anyhow::Result<::auth::Authenticator> {
+        Ok(::auth::Authenticator::new(self.tokens.clone(), self.oauth.clone())?)
     }
 }
 
@@ -206,7 +206,7 @@ const MIN_KEY_BYTES: usize = 16;
 fn ledger_settings(
     write: &WriteKeys,
     limits: &LimitKeys,
-    key: Option<GivenSecret>,
+    key: Option<SecretSource>,
 ) -> anyhow::Result<ledger::LedgerOptions> {
     if let Some(key) = key.as_ref().filter(|key| key.text.expose().len() < MIN_KEY_BYTES) {
         bail!("{} is too short: a key of fingerprints has {MIN_KEY_BYTES} bytes or more", key.origin);
@@ -256,7 +256,7 @@ fn secret(
     flag: &str,
     config: Option<&Path>,
     layers: [(&Option<Secret>, &Option<PathBuf>); 2],
-) -> anyhow::Result<Option<GivenSecret>> {
+) -> anyhow::Result<Option<SecretSource>> {
     let key = flag.replace('-', "_");
     let in_file = config.map(|path| format!("{key} in {}", path.display())).unwrap_or_default();
     let origins = [format!("--{flag} (COUNTERSIGN_{})", key.to_ascii_uppercase()), in_file];
@@ -264,7 +264,7 @@ fn secret(
         return Ok(Some(match layer {
             (None, None) => continue,
             (Some(_), Some(_)) => bail!("{origin} and {key}_file are both given: keep one of them"),
-            (Some(text), None) => GivenSecret { text: text.clone(), origin },
+            (Some(text), None) => SecretSource { text: text.clone(), origin },
             (None, Some(path)) => {
                 let origin = format!("the file {} ({key}_file)", path.display());
                 let text = std::fs::read_to_string(path).with_context(|| format!("{origin} cannot be read"))?;
@@ -272,7 +272,7 @@ fn secret(
                 if text.is_empty() {
                     bail!("{origin} is empty");
                 }
-                GivenSecret { text: Secret::new(text), origin }
+                SecretSource { text: Secret::new(text), origin }
             }
         }));
     }

@@ -37,14 +37,14 @@ pub(crate) fn is_name(name: &str) -> bool {
 
 /// A profile of the operator's own, and where each part of it stands.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct OwnProfile {
+pub(crate) struct ProfileConfig {
     pub(crate) profile: Profile,
     at: Location,
     /// The tools that it names.
     named: Vec<(String, Location)>,
 }
 
-impl OwnProfile {
+impl ProfileConfig {
     /// # Errors
     /// What is wrong with it, whatever tools there are.
     pub(super) fn new(

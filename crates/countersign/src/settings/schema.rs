@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use super::access::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
+use super::auth::{OAUTH, OAuthKeys, TOKENS, TokenKeys};
 use super::file::{HTTP, LIMITS};
 use super::keys::{ConnectKeys, DatabaseKeys, HttpKeys, LimitKeys, LogKeys, ManifestKeys, ServeKeys, WriteKeys};
 use super::profiles::{self, ProfileKeys};

@@ -11,8 +11,8 @@ fn parse(text: &str) -> Result<ConfigFile, String> {
     ConfigFile::parse(&source, Path::new("/etc/cs")).map_err(|mistakes| mistakes.to_string())
 }
 
-fn sources() -> Sources {
-    Sources { config: Some("/etc/cs/countersign.toml".into()), given: Keys::default() }
+fn sources() -> ConfigSources {
+    ConfigSources { config: Some("/etc/cs/countersign.toml".into()), given: Keys::default() }
 }
 
 fn settings(text: &str) -> Settings {
@@ -108,7 +108,7 @@ fn a_secret_in_a_file_loses_its_line_break_and_hides_what_stands_below_it() {
     assert!(said.contains(path.to_str().unwrap()) && said.contains("cannot be read: No such file"), "{said}");
 }
 
-impl Sources {
+impl ConfigSources {
     fn load_given(&self) -> anyhow::Result<Settings> {
         Self { config: None, ..self.clone() }.load()
     }
@@ -128,7 +128,7 @@ fn every_key_has_a_flag_and_a_variable_and_every_flag_a_key() {
     let mut keys = schema::names(Some(file::LIMITS));
     let http = schema::names(Some(file::HTTP));
     keys.extend(http.clone());
-    let tables = [file::LIMITS, file::HTTP, profiles::TABLE, access::TOKENS, access::OAUTH];
+    let tables = [file::LIMITS, file::HTTP, profiles::TABLE, auth::TOKENS, auth::OAUTH];
     keys.extend(schema::names(None).into_iter().filter(|key| !tables.contains(&key.as_str())));
     for key in &keys {
         let argument = arguments.iter().find(|argument| argument.get_id() == key.as_str());
@@ -174,7 +174,7 @@ fn the_example_in_the_documentation_is_read_and_has_every_key() {
         assert_eq!(settings.http.unwrap().public_url.as_deref(), Some("https://mcp.example.com"));
         assert_eq!(settings.oauth.unwrap().audience, "https://mcp.example.com/mcp");
     }
-    let tables = [None, Some(file::LIMITS), Some(file::HTTP), Some(access::TOKENS), Some(access::OAUTH)];
+    let tables = [None, Some(file::LIMITS), Some(file::HTTP), Some(auth::TOKENS), Some(auth::OAUTH)];
     for key in tables.into_iter().flat_map(schema::names) {
         let is_shown =
             ["{} = ", "[{}", "[[{}]]"].iter().any(|form| whole.contains(&format!("\n{}", form.replace("{}", &key))));
@@ -240,7 +240,7 @@ fn tokens_and_the_issuer_are_read() {
     let oauth = settings.oauth.as_ref().unwrap();
     assert_eq!(oauth.issuer.as_str(), "https://login.example.com/");
     assert_eq!((oauth.account_claim.as_str(), oauth.account_prefix.as_str()), ("sub", "oauth:"));
-    assert_eq!(oauth.keys, auth::JwksSource::File("/etc/cs/jwks.json".into()));
+    assert_eq!(oauth.keys, ::auth::JwksSource::File("/etc/cs/jwks.json".into()));
     // The order of the file, whatever the alphabet says.
     assert_eq!(oauth.scopes, [("b".to_owned(), "readonly".to_owned()), ("a".to_owned(), "support".to_owned())]);
     assert_eq!(oauth.request_scopes, ["b", "a"]);

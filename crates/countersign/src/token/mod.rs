@@ -10,23 +10,23 @@ use serde_json::json;
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
-use crate::settings::{Settings, Sources};
-use crate::terminal::{complain, has_input_of_person, read_input, say};
+use crate::settings::{ConfigSources, Settings};
+use crate::terminal::{is_input_interactive, print_error, print_line, read_input};
 use args::{NewArgs, TokenCommand};
 
 /// More than any token has, so that one that is too long is told so and not cut.
 const MAX_INPUT_BYTES: u64 = 64 * 1024;
 
-pub(crate) fn run(command: TokenCommand, sources: &Sources, settings: &Settings) -> anyhow::Result<()> {
+pub(crate) fn run(command: TokenCommand, sources: &ConfigSources, settings: &Settings) -> anyhow::Result<()> {
     match command {
         TokenCommand::New(arguments) => new(arguments, sources, settings),
         TokenCommand::Hash => hash(),
     }
 }
 
-fn new(arguments: NewArgs, sources: &Sources, settings: &Settings) -> anyhow::Result<()> {
+fn new(arguments: NewArgs, sources: &ConfigSources, settings: &Settings) -> anyhow::Result<()> {
     let NewArgs { account, profile, label, expires_in, json } = arguments;
-    // Without a configuration nobody can say which profiles there will be.
+    // Without a configuration nobody can print_line which profiles there will be.
     ensure!(
         sources.config.is_none() || settings.has_profile(&profile),
         "there is no profile \"{profile}\" in the configuration: it is one of {}",
@@ -48,13 +48,13 @@ fn new(arguments: NewArgs, sources: &Sources, settings: &Settings) -> anyhow::Re
             "expires": expires,
             "toml": table,
         });
-        say(&object.to_string());
+        print_line(&object.to_string());
         return Ok(());
     }
-    say("The token, which is shown this once (for the client: Authorization: Bearer TOKEN):\n");
-    say(&format!("    {}\n", secret.expose()));
-    say("For the configuration file, or the file of its tokens_file:\n");
-    say(table.trim_end());
+    print_line("The token, which is shown this once (for the client: Authorization: Bearer TOKEN):\n");
+    print_line(&format!("    {}\n", secret.expose()));
+    print_line("For the configuration file, or the file of its tokens_file:\n");
+    print_line(table.trim_end());
     Ok(())
 }
 
@@ -75,12 +75,12 @@ fn table(token: &BearerToken) -> anyhow::Result<String> {
 }
 
 fn hash() -> anyhow::Result<()> {
-    if has_input_of_person() {
-        complain("Type or paste the token, then Enter and Ctrl-D:");
+    if is_input_interactive() {
+        print_error("Type or paste the token, then Enter and Ctrl-D:");
     }
     let text = read_input(MAX_INPUT_BYTES).context("standard input cannot be read as text")?;
     let token = text.strip_suffix('\n').unwrap_or(&text);
     let hash = hash_token(token.strip_suffix('\r').unwrap_or(token))?;
-    say(&hash.to_string());
+    print_line(&hash.to_string());
     Ok(())
 }

@@ -13,9 +13,9 @@ use serde_json::json;
 
 use self::args::{OneArgs, UndoArgs, UndoCommand};
 use crate::settings::Settings;
-use crate::terminal::say;
-use crate::text::json_line;
-use crate::{audit, connection, effects, person};
+use crate::table::json_line;
+use crate::terminal::print_line;
+use crate::{audit, connection, effects, os_user};
 
 /// Nothing was changed, because of conflicts.
 const CONFLICTS: u8 = 2;
@@ -34,9 +34,9 @@ async fn one(ledger: &Ledger, arguments: &OneArgs) -> anyhow::Result<ExitCode> {
     let write = audit::find(&ledger.audit(), prefix).await?;
     let operator = ledger.operator();
     let outcome = if arguments.dry_run {
-        operator.try_undo(&[write], &person::name()).await
+        operator.try_undo(&[write], &os_user::name()).await
     } else {
-        operator.undo(write, &person::name()).await
+        operator.undo(write, &os_user::name()).await
     };
     let outcome = outcome.map_err(refused)?;
     let subject = format!("the write {write}");
@@ -59,15 +59,15 @@ fn exit_code(outcome: &UndoOutcome) -> ExitCode {
 fn tell(subject: &str, outcome: &UndoOutcome) {
     match outcome {
         UndoOutcome::Undone { correlation_id, rows, effects } => {
-            say(&format!("Undone: {subject}. {} as before it:", report::are(*rows)));
-            effects::lines(effects, false).iter().for_each(|line| say(&format!("  {line}")));
-            say(&format!("To have it back: countersign undo {correlation_id}"));
+            print_line(&format!("Undone: {subject}. {} as before it:", report::are(*rows)));
+            effects::lines(effects, false).iter().for_each(|line| print_line(&format!("  {line}")));
+            print_line(&format!("To have it back: countersign undo {correlation_id}"));
         }
         UndoOutcome::WouldUndo { rows } => {
-            say(&format!("Nothing was changed. Undoing {subject} would put {} back.", report::rows(*rows)));
+            print_line(&format!("Nothing was changed. Undoing {subject} would put {} back.", report::rows(*rows)));
         }
         UndoOutcome::Conflicts { conflicts, rows, .. } => {
-            report::lines(subject, conflicts, *rows).iter().for_each(|line| say(line));
+            report::lines(subject, conflicts, *rows).iter().for_each(|line| print_line(line));
         }
     }
 }
@@ -77,10 +77,12 @@ fn tell_json(outcome: &UndoOutcome) {
     match outcome {
         UndoOutcome::Undone { correlation_id, rows, effects } => {
             let object = json!({"status": "undone", "correlation_id": correlation_id.to_string(), "rows": rows, "effects": effects});
-            say(&json_line(&object));
+            print_line(&json_line(&object));
         }
-        UndoOutcome::WouldUndo { rows } => say(&json_line(&json!({"status": "would_undo", "rows": rows}))),
-        UndoOutcome::Conflicts { conflicts, .. } => conflicts.iter().for_each(|conflict| say(&json_line(conflict))),
+        UndoOutcome::WouldUndo { rows } => print_line(&json_line(&json!({"status": "would_undo", "rows": rows}))),
+        UndoOutcome::Conflicts { conflicts, .. } => {
+            conflicts.iter().for_each(|conflict| print_line(&json_line(conflict)))
+        }
     }
 }
 

@@ -11,10 +11,10 @@ use types::visible;
 
 use super::args::{PlanArgs, RunArgs};
 use super::{CONFLICTS, refused, report, tell};
-use crate::person;
+use crate::os_user;
 use crate::short_id::{only, short};
-use crate::terminal::say;
-use crate::text::{cell, json_line, to_the_second};
+use crate::table::{cell, json_line, to_the_second};
+use crate::terminal::print_line;
 
 /// The most writes that a plan lists.
 const MOST_LISTED: usize = 20;
@@ -22,7 +22,7 @@ const MOST_LISTED: usize = 20;
 const NEVER_UNDONE: &str = "Not undone: sequences, NOTIFY, what left the database, and tables that are not tracked.";
 
 pub(super) async fn make(ledger: &Ledger, arguments: PlanArgs) -> anyhow::Result<ExitCode> {
-    let who = person::name();
+    let who = os_user::name();
     let scope = arguments.scope;
     if arguments.freeze {
         freeze(ledger, scope.account.as_deref(), scope.actor.as_deref(), &who).await?;
@@ -41,12 +41,12 @@ pub(super) async fn make(ledger: &Ledger, arguments: PlanArgs) -> anyhow::Result
     let (plan, stored) =
         operator.plan(&selection, arguments.mode.into(), arguments.max_rows, &who).await.map_err(refused)?;
     if arguments.json {
-        say(&json_line(&json!({
+        print_line(&json_line(&json!({
             "plan_id": stored.plan_id, "digest": stored.digest, "selection": plan.selection, "writes": plan.writes,
             "report": plan.report, "parts": stored.parts, "not_undone": NEVER_UNDONE,
         })));
     } else {
-        shown(&plan, &stored).iter().for_each(|line| say(line));
+        shown(&plan, &stored).iter().for_each(|line| print_line(line));
     }
     Ok(if !plan.conflicts().is_empty() { ExitCode::from(CONFLICTS) } else { ExitCode::SUCCESS })
 }
@@ -59,7 +59,7 @@ async fn freeze(ledger: &Ledger, account: Option<&str>, actor: Option<&str>, who
     };
     let frozen = ledger.freezes().freeze(&scope, who, Some("undo plan")).await;
     frozen.map_err(|error| refused(error.into()))?;
-    say("Frozen: `countersign unfreeze` lets the writes go on.");
+    print_line("Frozen: `countersign unfreeze` lets the writes go on.");
     Ok(())
 }
 
@@ -132,7 +132,7 @@ fn one_write(write: &Map<String, Value>) -> String {
 }
 
 pub(super) async fn run(ledger: &Ledger, arguments: &RunArgs) -> anyhow::Result<ExitCode> {
-    let (operator, who) = (ledger.operator(), person::name());
+    let (operator, who) = (ledger.operator(), os_user::name());
     let plans = operator.stored_plans(&arguments.plan).await.map_err(refused)?;
     let Some(plan) = only(&arguments.plan, plans, |plan: &StoredPlan| plan.plan_id.clone())? else {
         bail!("there is no plan {}: `countersign undo plan` makes one", arguments.plan.as_str());
@@ -179,14 +179,14 @@ pub(super) async fn run(ledger: &Ledger, arguments: &RunArgs) -> anyhow::Result<
         return Ok(ExitCode::from(CONFLICTS));
     }
     if done_before > 0 && !arguments.json {
-        say(&format!("{done_before} parts had been undone before."));
+        print_line(&format!("{done_before} parts had been undone before."));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// What became of a plan of which nothing was undone now.
 fn tell_plan(arguments: &RunArgs, plan: &StoredPlan, status: &str, text: String) {
-    say(&if arguments.json {
+    print_line(&if arguments.json {
         json_line(&json!({"status": status, "plan_id": plan.plan_id, "message": text}))
     } else {
         text

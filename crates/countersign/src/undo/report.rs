@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use types::visible;
 
 use crate::effects::{conflict_columns, key};
-use crate::text::to_the_second;
+use crate::table::to_the_second;
 
 /// The conflict codes of docs/internals/ledger.md, with the words of the summary and the way out.
 const CODES: [(&str, &str, &str); 14] = [

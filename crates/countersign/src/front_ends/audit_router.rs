@@ -15,11 +15,11 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use types::Principal;
 
-use super::audited::Audited;
+use super::ledger_executor::LedgerExecutor;
 
 /// Whether writes are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Audit {
+pub(super) enum AuditMode {
     /// Where the database has a ledger.
     WhereThereIsOne,
     /// Always: a database without one takes no write.
@@ -35,57 +35,57 @@ const NOT_USABLE: &str = "Log in with a role that may write to the ledger (count
      --no-audit where the configuration allows it.";
 
 /// How long a database that had no ledger is believed to have none: somebody may run `countersign init` on it.
-const NONE_IS_BELIEVED: Duration = Duration::from_secs(1);
+const ABSENCE_TTL: Duration = Duration::from_secs(1);
 
 /// What a session's database was found to have.
 #[derive(Clone)]
-struct Found {
+struct LedgerLookup {
     generation: u64,
-    ledger: Option<Audited>,
+    ledger: Option<LedgerExecutor>,
     at: Instant,
 }
 
-impl Found {
-    fn still_counts(&self, place: &NamedSession) -> bool {
-        self.generation == place.generation && (self.ledger.is_some() || self.at.elapsed() < NONE_IS_BELIEVED)
+impl LedgerLookup {
+    fn is_valid(&self, place: &NamedSession) -> bool {
+        self.generation == place.generation && (self.ledger.is_some() || self.at.elapsed() < ABSENCE_TTL)
     }
 }
 
 /// Runs statements of the command line.
-pub(super) struct Recording {
+pub(super) struct AuditRouter {
     direct: DirectExecutor,
-    audit: Audit,
+    audit: AuditMode,
     principal: Principal,
     settings: ledger::LedgerOptions,
     /// Of the sessions that have written.
-    ledgers: Mutex<HashMap<String, Found>>,
+    ledgers: Mutex<HashMap<String, LedgerLookup>>,
     /// All gates that were ever used: each has writes to wait for.
     gates: Mutex<Vec<Gate>>,
 }
 
-impl Recording {
-    pub(super) fn new(audit: Audit, principal: Principal, settings: ledger::LedgerOptions) -> Self {
+impl AuditRouter {
+    pub(super) fn new(audit: AuditMode, principal: Principal, settings: ledger::LedgerOptions) -> Self {
         let settings = ledger::LedgerOptions { sessions: WRITES, ..settings };
         let (ledgers, gates) = (Mutex::default(), Mutex::default());
         Self { direct: DirectExecutor::default(), audit, principal, settings, ledgers, gates }
     }
 
-    fn ledgers(&self) -> MutexGuard<'_, HashMap<String, Found>> {
+    fn ledgers(&self) -> MutexGuard<'_, HashMap<String, LedgerLookup>> {
         self.ledgers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The ledger of the session's database, if writes of it are recorded.
-    async fn ledger(&self, place: &NamedSession) -> Result<Option<Audited>, ExecuteError> {
-        if self.audit == Audit::Never {
+    async fn ledger(&self, place: &NamedSession) -> Result<Option<LedgerExecutor>, ExecuteError> {
+        if self.audit == AuditMode::Never {
             return Ok(None);
         }
-        let known = self.ledgers().get(&place.session).filter(|known| known.still_counts(place)).cloned();
+        let known = self.ledgers().get(&place.session).filter(|known| known.is_valid(place)).cloned();
         if let Some(known) = known {
             return Ok(known.ledger);
         }
         let found = ledger::exists(&place.target).await.map_err(ExecuteError::from)?;
         let audited = match (found, self.audit) {
-            (false, Audit::Always) => {
+            (false, AuditMode::Always) => {
                 return Err(ExecuteError::Ledger {
                     message: format!("the database \"{}\" has no ledger, so nothing is written", place.target.dbname),
                     hint: Some("Run `countersign init` on it first, or leave --audit away.".to_owned()),
@@ -99,13 +99,13 @@ impl Recording {
                 let ledger = Ledger::interactive(place.target.clone(), self.settings.clone());
                 let gate = ledger.gate();
                 self.gates.lock().unwrap_or_else(PoisonError::into_inner).push(gate.clone());
-                Some(Audited::new(gate, self.principal.clone(), WRITES))
+                Some(LedgerExecutor::new(gate, self.principal.clone(), WRITES))
             }
         };
         let mut ledgers = self.ledgers();
         // The session may have gone elsewhere meanwhile.
         if ledgers.get(&place.session).is_none_or(|known| known.generation <= place.generation) {
-            let found = Found { generation: place.generation, ledger: audited.clone(), at: Instant::now() };
+            let found = LedgerLookup { generation: place.generation, ledger: audited.clone(), at: Instant::now() };
             ledgers.insert(place.session.clone(), found);
         }
         Ok(audited)
@@ -123,7 +123,7 @@ fn unusable(error: &SchemaError) -> ExecuteError {
     }
 }
 
-impl SqlExecutor for Recording {
+impl SqlExecutor for AuditRouter {
     fn query<'a>(
         &'a self,
         place: &'a NamedSession,

@@ -1,8 +1,11 @@
-//! `countersign demo`: a private PostgreSQL, the real server, a real MCP client, and what they say to each other.
+//! `countersign demo`: a private PostgreSQL, the real server, a real MCP client, and what they print_line to each other.
 #![expect(
     clippy::indexing_slicing,
     reason = "a serde_json::Value indexed by a name that it lacks is null, not a panic"
 )]
+
+pub(crate) mod database;
+mod transcript;
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -11,21 +14,20 @@ use anyhow::Context;
 use mcp::Client;
 use serde_json::{Value, json};
 
+use self::transcript::{Session, this_program};
 use crate::cli::DemoArgs;
-use crate::demo_data;
-use crate::steps::{Session, this_program};
-use crate::terminal::{Style, say};
+use crate::terminal::{Style, print_line};
 
 pub(crate) async fn run(arguments: DemoArgs) -> anyhow::Result<()> {
     let style = Style::of_stdout();
-    say(&style.bold("countersign demo: an agent works on PostgreSQL, and every write is accounted for"));
-    say("");
-    let database = demo_data::prepare(arguments.fresh, |step| say(&format!("   {step}"))).await?;
+    print_line(&style.bold("countersign demo: an agent works on PostgreSQL, and every write is accounted for"));
+    print_line("");
+    let database = database::prepare(arguments.fresh, |step| print_line(&format!("   {step}"))).await?;
     let program = std::env::current_exe().context("the path of this program is not known")?;
     let mut server = this_program()?;
     server.args(["--log", "warn", "serve", "--demo"]);
     let client = Client::start(server).await.context("the demo's server did not start")?;
-    say(&format!("   an MCP client is connected to {} serve --demo", program.display()));
+    print_line(&format!("   an MCP client is connected to {} serve --demo", program.display()));
 
     let played = play(&mut Session::new(&client, style), &database.owner_url()).await;
     let closed = client.close().await;
@@ -73,7 +75,7 @@ async fn play(session: &mut Session<'_>, owner_url: &str) -> anyhow::Result<()> 
     session.expect(again["data"]["original_correlation_id"] == receipt, "it points to the first call's receipt")?;
 
     let undo = &liked["meta"]["rollback"];
-    let undo_tool = undo["undo_tool"].as_str().context("like_tweet did not say how to undo it")?;
+    let undo_tool = undo["undo_tool"].as_str().context("like_tweet did not print_line how to undo it")?;
     let undone = session
         .succeeds("Undone, with exactly the call that meta.rollback names", undo_tool, undo["undo_params"].clone())
         .await?;
@@ -198,19 +200,21 @@ fn print_configuration(program: &Path) {
     let server = |args: &[&str]| json!({"command": program, "args": args});
     let pretty = |value: Value| serde_json::to_string_pretty(&value).unwrap_or_default();
     let style = Style::of_stdout();
-    say("");
-    say(&style.bold("Every step answered as it should. To use this server yourself:"));
-    say("");
-    say("Claude Desktop (claude_desktop_config.json), Cursor (.cursor/mcp.json), Windsurf and most others:");
-    say("");
-    say(&pretty(json!({"mcpServers": {"countersign-demo": server(&["serve", "--demo"])}})));
-    say("");
-    say("VS Code (.vscode/mcp.json):");
-    say("");
+    print_line("");
+    print_line(&style.bold("Every step answered as it should. To use this server yourself:"));
+    print_line("");
+    print_line("Claude Desktop (claude_desktop_config.json), Cursor (.cursor/mcp.json), Windsurf and most others:");
+    print_line("");
+    print_line(&pretty(json!({"mcpServers": {"countersign-demo": server(&["serve", "--demo"])}})));
+    print_line("");
+    print_line("VS Code (.vscode/mcp.json):");
+    print_line("");
     let mut stdio = server(&["serve", "--demo"]);
     stdio["type"] = json!("stdio");
-    say(&pretty(json!({"servers": {"countersign-demo": stdio}})));
-    say("");
-    say("On a database of your own: `countersign init` once, then \"args\": [\"serve\", \"--manifest\", \"FILE\"] and");
-    say("\"env\": {\"DATABASE_URL\": \"postgresql://countersign_writer:PASSWORD@host:5432/dbname\"}.");
+    print_line(&pretty(json!({"servers": {"countersign-demo": stdio}})));
+    print_line("");
+    print_line(
+        "On a database of your own: `countersign init` once, then \"args\": [\"serve\", \"--manifest\", \"FILE\"] and",
+    );
+    print_line("\"env\": {\"DATABASE_URL\": \"postgresql://countersign_writer:PASSWORD@host:5432/dbname\"}.");
 }

@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::error_event::{self, RequestEnd};
 use crate::events::{ColumnName, DryRun, Event, ResultEnd, ResultEvent, ResultRows, ResultStart, Rows, Trace};
-use crate::failure::{self, Ended};
-use crate::writer::{Outlet, OutputClosed};
+use crate::writer::{EventSender, OutputClosedError};
 
 /// Chunks that wait to become events.
 const WAITING_CHUNKS: usize = 2;
@@ -24,14 +24,14 @@ pub(crate) const COMMIT_GRACE: Duration = Duration::from_secs(10);
 
 /// What stops a statement.
 #[derive(Debug, Clone)]
-pub(crate) struct Stop {
+pub(crate) struct StopTokens {
     /// Somebody asks for it; also at the end of the session.
     pub(crate) request: CancellationToken,
     /// The session ends.
     pub(crate) session: CancellationToken,
 }
 
-impl Stop {
+impl StopTokens {
     /// One for both.
     pub(crate) fn only(stop: &CancellationToken) -> Self {
         Self { request: stop.clone(), session: stop.clone() }
@@ -52,8 +52,8 @@ impl Request {
         Trace { duration_ms: u64::try_from(elapsed).unwrap_or(u64::MAX), ..Trace::default() }
     }
 
-    pub(crate) fn ended(&self) -> Ended {
-        Ended { id: self.id.clone(), session: self.session.clone(), trace: self.trace() }
+    pub(crate) fn ended(&self) -> RequestEnd {
+        RequestEnd { id: self.id.clone(), session: self.session.clone(), trace: self.trace() }
     }
 
     fn full_trace(&self, completed: &QuerySummary) -> Trace {
@@ -62,7 +62,7 @@ impl Request {
 }
 
 /// What runs the statement.
-pub(crate) enum Runner<'a> {
+pub(crate) enum ExecutionContext<'a> {
     /// In a transaction of its own.
     Alone(&'a dyn SqlExecutor, &'a NamedSession),
     /// In one that is open.
@@ -77,41 +77,47 @@ pub(crate) struct Outcome {
     pub(crate) is_abandoned: bool,
 }
 
-/// Runs one statement. What it gives on its way goes to `outlet`; nothing of the request follows the event that is returned.
-pub(crate) async fn run(runner: Runner<'_>, request: &Request, query: Query, outlet: &Outlet, stop: &Stop) -> Outcome {
+/// Runs one statement. What it gives on its way goes to `event_sender`; nothing of the request follows the event that is returned.
+pub(crate) async fn run(
+    runner: ExecutionContext<'_>,
+    request: &Request,
+    query: Query,
+    event_sender: &EventSender,
+    stop: &StopTokens,
+) -> Outcome {
     let is_streamed = matches!(query.delivery, RowDelivery::Batches { .. });
-    let course = Course {
+    let run = QueryRun {
         stop,
         execution: stop.request.child_token(),
         timeout: query.statement_timeout,
         // In a transaction that is open nothing is committed yet.
-        may_commit: !query.read_only && matches!(runner, Runner::Alone(..)),
+        may_commit: !query.read_only && matches!(runner, ExecutionContext::Alone(..)),
         begun: CancellationToken::new(),
         whole: CancellationToken::new(),
     };
-    let (read_only, is_in_transaction) = (query.read_only, matches!(runner, Runner::In(..)));
+    let (read_only, is_in_transaction) = (query.read_only, matches!(runner, ExecutionContext::In(..)));
     let (out, chunks) = mpsc::channel(WAITING_CHUNKS);
     let (execution, place): (BoxFuture<'_, QuerySummary>, _) = match runner {
-        Runner::Alone(executor, place) => (executor.query(place, query, out, course.execution.clone()), place),
-        Runner::In(transaction, place) => (transaction.query(query, out, course.execution.clone()), place),
+        ExecutionContext::Alone(executor, place) => (executor.query(place, query, out, run.execution.clone()), place),
+        ExecutionContext::In(transaction, place) => (transaction.query(query, out, run.execution.clone()), place),
     };
-    let mut taken = Taken::default();
-    let taking = take_all(chunks, &mut taken, &course, request, outlet, is_streamed);
-    let failed = match course.run(execution, taking).await {
+    let mut taken = CollectedResult::default();
+    let taking = take_all(chunks, &mut taken, &run, request, event_sender, is_streamed);
+    let failed = match run.run(execution, taking).await {
         // What was not taken as a whole is no result. A write is not committed then.
-        Ran::Ended(Ok(_)) if !course.whole.is_cancelled() => ExecuteError::Cancelled,
+        Ran::Ended(Ok(_)) if !run.whole.is_cancelled() => ExecuteError::Cancelled,
         Ran::Ended(Ok(completed)) => {
-            return Outcome { event: taken.into_event(request, completed, course.may_commit), is_abandoned: false };
+            return Outcome { event: taken.into_event(request, completed, run.may_commit), is_abandoned: false };
         }
         Ran::Ended(Err(failed)) => failed,
-        Ran::Abandoned if course.is_committing() => unknown(taken.correlation_id),
+        Ran::Abandoned if run.is_committing() => unknown(taken.correlation_id),
         Ran::Abandoned => {
-            let event = failure::event(ExecuteError::Cancelled, None, request.ended());
+            let event = error_event::event(ExecuteError::Cancelled, None, request.ended());
             return Outcome { event, is_abandoned: true };
         }
     };
-    let failed = if read_only { failure::write_hint(failed, is_in_transaction) } else { failed };
-    Outcome { event: failure::event(failed, Some(&place.target), request.ended()), is_abandoned: false }
+    let failed = if read_only { error_event::write_hint(failed, is_in_transaction) } else { failed };
+    Outcome { event: error_event::event(failed, Some(&place.target), request.ended()), is_abandoned: false }
 }
 
 /// Of a COMMIT whose answer was not waited for any longer.
@@ -128,8 +134,8 @@ enum Ran {
 }
 
 /// How far a statement has come, and what may end it.
-struct Course<'s> {
-    stop: &'s Stop,
+struct QueryRun<'s> {
+    stop: &'s StopTokens,
     /// Tells what runs it to stop.
     execution: CancellationToken,
     /// For all of it, zero for none: while nobody takes its rows, PostgreSQL does not look at its own.
@@ -141,7 +147,7 @@ struct Course<'s> {
     whole: CancellationToken,
 }
 
-impl Course<'_> {
+impl QueryRun<'_> {
     /// Runs the statement and takes what it gives, both at once. A stop ends the taking at once, also where it waits for a
     /// reader; the statement then has [`STOP_GRACE`] to say what became of it. What is being committed is not stopped.
     async fn run(&self, mut execution: BoxFuture<'_, QuerySummary>, taking: impl Future<Output = ()>) -> Ran {
@@ -214,7 +220,7 @@ pub(crate) async fn stopped_for(stop: &CancellationToken, grace: Duration) {
 
 /// What has been taken so far.
 #[derive(Default)]
-struct Taken {
+struct CollectedResult {
     columns: Vec<ColumnName>,
     rows: Rows,
     is_started: bool,
@@ -222,7 +228,7 @@ struct Taken {
     correlation_id: Option<String>,
 }
 
-impl Taken {
+impl CollectedResult {
     fn into_event(self, request: &Request, completed: QuerySummary, is_commit: bool) -> Event {
         let trace = request.full_trace(&completed);
         let command_tag = match completed.tag {
@@ -259,11 +265,11 @@ impl Taken {
     async fn take(
         &mut self,
         chunk: QueryEvent,
-        course: &Course<'_>,
+        run: &QueryRun<'_>,
         request: &Request,
-        outlet: &Outlet,
+        event_sender: &EventSender,
         is_streamed: bool,
-    ) -> Result<(), OutputClosed> {
+    ) -> Result<(), OutputClosedError> {
         let id = request.id.clone();
         match chunk {
             QueryEvent::Columns(columns) => {
@@ -271,7 +277,7 @@ impl Taken {
                 if is_streamed {
                     self.is_started = true;
                     let session = request.session.clone();
-                    outlet.emit(&Event::ResultStart(ResultStart { id, session, columns })).await?;
+                    event_sender.emit(&Event::ResultStart(ResultStart { id, session, columns })).await?;
                 } else {
                     self.columns = columns;
                 }
@@ -280,20 +286,20 @@ impl Taken {
                 let rows = Rows::from_json(json);
                 if is_streamed {
                     let event = ResultRows { id, rows, rows_batch_count: count };
-                    outlet.emit(&Event::ResultRows(event)).await?;
+                    event_sender.emit(&Event::ResultRows(event)).await?;
                 } else {
                     self.rows = rows;
                 }
             }
-            QueryEvent::Notice(notice) => outlet.emit(&failure::notice(*notice, request.ended())).await?,
+            QueryEvent::Notice(notice) => event_sender.emit(&error_event::notice(*notice, request.ended())).await?,
             QueryEvent::AwaitAck { taken, correlation_id } => {
                 // A write is committed on this word: not before every row has left this process. In one piece they
                 // leave with the terminal event.
                 if is_streamed {
-                    outlet.written().await?;
+                    event_sender.written().await?;
                 }
                 self.correlation_id = correlation_id;
-                course.whole.cancel();
+                run.whole.cancel();
                 // Nobody may wait for it: a read is not committed.
                 let _ = taken.send(());
             }
@@ -305,19 +311,19 @@ impl Taken {
 /// Takes chunks until there are no more, or one cannot be taken; then the channel is closed, and the statement is undone.
 async fn take_all(
     mut chunks: mpsc::Receiver<QueryEvent>,
-    taken: &mut Taken,
-    course: &Course<'_>,
+    taken: &mut CollectedResult,
+    run: &QueryRun<'_>,
     request: &Request,
-    outlet: &Outlet,
+    event_sender: &EventSender,
     is_streamed: bool,
 ) {
     while let Some(chunk) = chunks.recv().await {
-        course.begun.cancel();
-        if taken.take(chunk, course, request, outlet, is_streamed).await.is_err() {
+        run.begun.cancel();
+        if taken.take(chunk, run, request, event_sender, is_streamed).await.is_err() {
             return;
         }
     }
-    course.whole.cancel();
+    run.whole.cancel();
 }
 
 /// Says what a statement takes and gives. Nothing of it runs.
@@ -342,6 +348,6 @@ pub(crate) async fn describe(
             session: request.session.clone(),
             trace: request.trace(),
         })),
-        Err(failed) => failure::event(failed, Some(&place.target), request.ended()),
+        Err(failed) => error_event::event(failed, Some(&place.target), request.ended()),
     }
 }

@@ -58,7 +58,7 @@ impl fmt::Display for ErrorCode {
 /// Why something was not done. Never holds a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Problem {
+pub struct CliError {
     /// For programs.
     pub code: ErrorCode,
     /// What is wrong: a sentence.
@@ -69,7 +69,7 @@ pub struct Problem {
     pub retryable: bool,
 }
 
-impl Problem {
+impl CliError {
     /// One that will be the same the next time.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {

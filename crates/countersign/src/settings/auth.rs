@@ -105,7 +105,7 @@ impl<'de> Deserialize<'de> for Expiry {
 
 /// A token, and where it stands.
 #[derive(Debug, Clone)]
-pub(super) struct OwnToken {
+pub(super) struct TokenConfig {
     pub(super) token: BearerToken,
     at: Location,
     profile_at: Location,
@@ -113,13 +113,13 @@ pub(super) struct OwnToken {
 
 /// The issuer of the file, but for what follows from the address of the server.
 #[derive(Debug, Clone)]
-pub(super) struct OwnIssuer {
+pub(super) struct IssuerConfig {
     issuer: Issuer,
     /// As it is given.
     audience: Option<String>,
 }
 
-impl OwnIssuer {
+impl IssuerConfig {
     /// That of the server which clients find at this address; `None` if nothing says whom its tokens are for.
     pub(super) fn of_server(self, public_url: Option<&str>) -> Option<Issuer> {
         let audience = self.audience.or_else(|| public_url.map(mcp_http::resource_uri))?;
@@ -128,7 +128,7 @@ impl OwnIssuer {
 }
 
 /// The mistakes that only show when all tokens and profiles are known.
-pub(super) fn mistakes<'p>(tokens: &[OwnToken], profiles: impl Iterator<Item = &'p str> + Clone) -> Vec<Diagnostic> {
+pub(super) fn mistakes<'p>(tokens: &[TokenConfig], profiles: impl Iterator<Item = &'p str> + Clone) -> Vec<Diagnostic> {
     let mistake = |at: &Location, message| Diagnostic { at: at.clone(), tool: None, message };
     let mut found = Vec::new();
     for (index, own) in tokens.iter().enumerate() {
@@ -154,9 +154,9 @@ fn unknown_profile<'p>(name: &str, profiles: impl Iterator<Item = &'p str>) -> O
 /// That it cannot be read, or every mistake in it; `others` are the tokens that there are already.
 pub(super) fn read_file<'p>(
     path: &Path,
-    others: Vec<OwnToken>,
+    others: Vec<TokenConfig>,
     profiles: impl Iterator<Item = &'p str> + Clone,
-) -> anyhow::Result<Vec<OwnToken>> {
+) -> anyhow::Result<Vec<TokenConfig>> {
     let source = Source::read(path).map_err(|error| anyhow::anyhow!("the tokens (tokens_file) {error}"))?;
     let mut reader = Reader::new(&source);
     let mut tokens = others;
@@ -174,7 +174,7 @@ pub(super) fn read_file<'p>(
 }
 
 impl<'s> Reader<'s> {
-    pub(super) fn tokens(&mut self, top: &mut DeTable<'s>) -> Vec<OwnToken> {
+    pub(super) fn tokens(&mut self, top: &mut DeTable<'s>) -> Vec<TokenConfig> {
         let Some(value) = top.remove(TOKENS) else { return Vec::new() };
         let span = value.span();
         let DeValue::Array(entries) = value.into_inner() else {
@@ -192,7 +192,7 @@ impl<'s> Reader<'s> {
         tokens
     }
 
-    fn token(&mut self, mut table: DeTable<'s>, start: usize) -> Option<OwnToken> {
+    fn token(&mut self, mut table: DeTable<'s>, start: usize) -> Option<TokenConfig> {
         let before = self.mistakes.len();
         let keys: TokenKeys = self.group(&mut table, TokenKeys::NAMES);
         self.refuse_rest(&table, "tokens.", &schema::names(Some(TOKENS)));
@@ -222,11 +222,11 @@ impl<'s> Reader<'s> {
             label: keys.label.map(Spanned::into_inner),
             expires: keys.expires.map(|Expiry(at)| at),
         };
-        Some(OwnToken { token, at, profile_at })
+        Some(TokenConfig { token, at, profile_at })
     }
 
     /// The issuer, if there is one. `profiles` are the names of those that the file makes.
-    pub(super) fn oauth(&mut self, top: &mut DeTable<'s>, folder: &Path, profiles: &[String]) -> Option<OwnIssuer> {
+    pub(super) fn oauth(&mut self, top: &mut DeTable<'s>, folder: &Path, profiles: &[String]) -> Option<IssuerConfig> {
         let start = top.get(OAUTH)?.span().start;
         let mut table = self.table(top, OAUTH);
         let scopes = self.scopes(&mut table, start, profiles);
@@ -263,7 +263,7 @@ impl<'s> Reader<'s> {
             scopes,
             request_scopes,
         };
-        Some(OwnIssuer { issuer, audience: keys.audience.map(Spanned::into_inner) })
+        Some(IssuerConfig { issuer, audience: keys.audience.map(Spanned::into_inner) })
     }
 
     /// Which scope gives which profile, in their order.

@@ -7,18 +7,24 @@ use ledger::{ConnectOptions, InitOptions, SchemaError, TableNames, TrackOptions}
 use manifest::Source;
 use pg_embedded::{Cluster, Options};
 
-const SOCIAL: &str = include_str!("../../../manifests/social.toml");
-const STUDIO: &str = include_str!("../../../manifests/studio.toml");
+const SOCIAL: &str = include_str!("../../../../manifests/social.toml");
+const STUDIO: &str = include_str!("../../../../manifests/studio.toml");
 
 /// Each schema of the demo, with the SQL that makes it and the SQL that fills it.
 const SCHEMAS: [(&str, [&str; 2]); 2] = [
     (
         "social",
-        [include_str!("../../../manifests/social/schema.sql"), include_str!("../../../manifests/social/seed.sql")],
+        [
+            include_str!("../../../../manifests/social/schema.sql"),
+            include_str!("../../../../manifests/social/seed.sql"),
+        ],
     ),
     (
         "studio",
-        [include_str!("../../../manifests/studio/schema.sql"), include_str!("../../../manifests/studio/seed.sql")],
+        [
+            include_str!("../../../../manifests/studio/schema.sql"),
+            include_str!("../../../../manifests/studio/seed.sql"),
+        ],
     ),
 ];
 

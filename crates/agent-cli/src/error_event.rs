@@ -2,19 +2,19 @@
 
 use pg::{ConnectError, ConnectOptions, ExecuteError, ServerError};
 
+use crate::error::{CliError, ErrorCode};
 use crate::events::{Event, Notice, SqlError, Trace};
-use crate::problem::{ErrorCode, Problem};
 
 /// Of which request, and how long it took.
 #[derive(Debug, Clone)]
-pub(crate) struct Ended {
+pub(crate) struct RequestEnd {
     pub(crate) id: String,
     pub(crate) session: String,
     pub(crate) trace: Trace,
 }
 
 /// The terminal event of a request that failed. `target` is where it was to run.
-pub(crate) fn event(failed: ExecuteError, target: Option<&ConnectOptions>, ended: Ended) -> Event {
+pub(crate) fn event(failed: ExecuteError, target: Option<&ConnectOptions>, ended: RequestEnd) -> Event {
     match failed {
         ExecuteError::Sql(error) => sql_error(*error, ended),
         ExecuteError::CommitOutcomeUnknown { message, correlation_id } => {
@@ -23,7 +23,7 @@ pub(crate) fn event(failed: ExecuteError, target: Option<&ConnectOptions>, ended
             } else {
                 "look whether it was written before you repeat it"
             };
-            let problem = Problem::new(ErrorCode::CommitOutcomeUnknown, message).hint(hint);
+            let problem = CliError::new(ErrorCode::CommitOutcomeUnknown, message).hint(hint);
             with_receipt(Event::error(Some(ended.id), problem, ended.trace.duration_ms), correlation_id)
         }
         other => {
@@ -65,7 +65,7 @@ pub(crate) fn write_hint(failed: ExecuteError, is_in_transaction: bool) -> Execu
 /// `read_only_sql_transaction`.
 const READ_ONLY: &str = "25006";
 
-fn sql_error(error: ServerError, ended: Ended) -> Event {
+fn sql_error(error: ServerError, ended: RequestEnd) -> Event {
     Event::SqlError(Box::new(SqlError {
         id: Some(ended.id),
         session: Some(ended.session),
@@ -79,7 +79,7 @@ fn sql_error(error: ServerError, ended: Ended) -> Event {
 }
 
 /// A notice that PostgreSQL raised on the way.
-pub(crate) fn notice(notice: ServerError, ended: Ended) -> Event {
+pub(crate) fn notice(notice: ServerError, ended: RequestEnd) -> Event {
     Event::Notice(Box::new(Notice {
         id: Some(ended.id),
         session: Some(ended.session),
@@ -92,53 +92,53 @@ pub(crate) fn notice(notice: ServerError, ended: Ended) -> Event {
     }))
 }
 
-fn problem(failed: ExecuteError, target: Option<&ConnectOptions>) -> Problem {
+fn problem(failed: ExecuteError, target: Option<&ConnectOptions>) -> CliError {
     let message = failed.to_string();
     match failed {
-        ExecuteError::Params(_) => Problem::new(ErrorCode::InvalidParams, message),
-        ExecuteError::TooLarge { taken: Some(_), .. } => Problem::new(ErrorCode::ResultTooLarge, message)
+        ExecuteError::Params(_) => CliError::new(ErrorCode::InvalidParams, message),
+        ExecuteError::TooLarge { taken: Some(_), .. } => CliError::new(ErrorCode::ResultTooLarge, message)
             .hint("select less, raise inline_max_rows or inline_max_bytes, or take the rows as they come: stream_rows"),
         ExecuteError::TooLarge { taken: None, .. } => {
-            Problem::new(ErrorCode::ResultTooLarge, message).hint("one row is too large: select less of it")
+            CliError::new(ErrorCode::ResultTooLarge, message).hint("one row is too large: select less of it")
         }
-        ExecuteError::Unsupported { hint, .. } => Problem { hint, ..Problem::new(ErrorCode::Unsupported, message) },
-        ExecuteError::Cancelled => Problem::new(ErrorCode::Cancelled, message),
+        ExecuteError::Unsupported { hint, .. } => CliError { hint, ..CliError::new(ErrorCode::Unsupported, message) },
+        ExecuteError::Cancelled => CliError::new(ErrorCode::Cancelled, message),
         ExecuteError::Connect(error) => connect(&error, target),
-        ExecuteError::Lost(_) => Problem::new(ErrorCode::ConnectionLost, message).retryable(true),
+        ExecuteError::Lost(_) => CliError::new(ErrorCode::ConnectionLost, message).retryable(true),
         ExecuteError::Ledger { hint, retryable, .. } => {
-            Problem { hint, ..Problem::new(ErrorCode::Unsupported, message) }.retryable(retryable)
+            CliError { hint, ..CliError::new(ErrorCode::Unsupported, message) }.retryable(retryable)
         }
-        ExecuteError::Internal(_) => Problem::new(ErrorCode::InternalError, message),
+        ExecuteError::Internal(_) => CliError::new(ErrorCode::InternalError, message),
         // Both are made into events of their own.
         ExecuteError::Sql(_) | ExecuteError::CommitOutcomeUnknown { .. } => {
-            Problem::new(ErrorCode::InternalError, message)
+            CliError::new(ErrorCode::InternalError, message)
         }
     }
 }
 
-fn connect(error: &ConnectError, target: Option<&ConnectOptions>) -> Problem {
+fn connect(error: &ConnectError, target: Option<&ConnectOptions>) -> CliError {
     let place = target.map(|target| format!(" at [{}]", target.address())).unwrap_or_default();
     let problem = match error {
-        ConnectError::Unreachable { is_transient, .. } => Problem::new(ErrorCode::ConnectFailed, error.to_string())
+        ConnectError::Unreachable { is_transient, .. } => CliError::new(ErrorCode::ConnectFailed, error.to_string())
             .hint("check host and port, and that PostgreSQL runs there and listens")
             .retryable(*is_transient),
-        ConnectError::TimedOut { .. } => Problem::new(ErrorCode::ConnectTimeout, error.to_string())
+        ConnectError::TimedOut { .. } => CliError::new(ErrorCode::ConnectTimeout, error.to_string())
             .hint("check host and port, and that nothing in between drops the packets")
             .retryable(true),
         ConnectError::Authentication(said) => {
-            Problem::new(ErrorCode::AuthFailed, format!("the database{place} did not let us in: {said}"))
+            CliError::new(ErrorCode::AuthFailed, format!("the database{place} did not let us in: {said}"))
                 .hint("check user and password (user, password_secret), and what pg_hba.conf asks of them")
         }
         ConnectError::DatabaseMissing(said) => {
-            Problem::new(ErrorCode::ConnectFailed, format!("the server{place} has no such database: {said}"))
+            CliError::new(ErrorCode::ConnectFailed, format!("the server{place} has no such database: {said}"))
                 .hint("check dbname")
         }
-        ConnectError::Pooled { .. } => Problem::new(ErrorCode::ConnectFailed, error.to_string()),
+        ConnectError::Pooled { .. } => CliError::new(ErrorCode::ConnectFailed, error.to_string()),
         ConnectError::Refused { error: said, .. } => {
-            let problem = Problem::new(ErrorCode::ConnectFailed, error.to_string()).retryable(said.is_retryable());
-            Problem { hint: said.hint.clone(), ..problem }
+            let problem = CliError::new(ErrorCode::ConnectFailed, error.to_string()).retryable(said.is_retryable());
+            CliError { hint: said.hint.clone(), ..problem }
         }
     };
     let origins = target.map(|target| format!("; connecting to {}", target.described())).unwrap_or_default();
-    Problem { message: format!("{}{origins}", problem.message), ..problem }
+    CliError { message: format!("{}{origins}", problem.message), ..problem }
 }

@@ -109,14 +109,14 @@ pub(crate) fn assignments(json: &str, implied: Option<&Value>) -> String {
 
 /// How a column stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum Alignment {
     Left,
     Right,
 }
 
 /// Lines with aligned columns, the first row as heading. Each line is cut to fit into `width`, so what matters most stands
 /// left, and names that somebody else chose are cut to 24 characters. Without a width nothing is cut.
-pub(crate) fn table(sides: &[Side], rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
+pub(crate) fn table(sides: &[Alignment], rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
     const WIDEST: usize = 24;
     let last = rows.first().map_or(0, Vec::len).saturating_sub(1);
     let widths: Vec<usize> = (0..sides.len())
@@ -127,9 +127,9 @@ pub(crate) fn table(sides: &[Side], rows: &[Vec<String>], width: Option<usize>) 
         let mut line = String::new();
         for (column, ((text, &width), side)) in row.iter().zip(&widths).zip(sides).enumerate() {
             match (side, column == last) {
-                (Side::Right, _) => line.push_str(&format!("{:>width$}", cut(text, width))),
-                (Side::Left, true) => line.push_str(text),
-                (Side::Left, false) => line.push_str(&format!("{:<width$}", cut(text, width))),
+                (Alignment::Right, _) => line.push_str(&format!("{:>width$}", cut(text, width))),
+                (Alignment::Left, true) => line.push_str(text),
+                (Alignment::Left, false) => line.push_str(&format!("{:<width$}", cut(text, width))),
             }
             if column != last {
                 line.push_str("  ");
@@ -160,7 +160,7 @@ mod tests {
     fn columns_are_aligned_and_a_line_is_cut_to_fit() {
         let rows =
             [["a", "ms", "what"], ["long", "7", "x y z and so on and on"]].map(|row| row.map(str::to_owned).to_vec());
-        let sides = [Side::Left, Side::Right, Side::Left];
+        let sides = [Alignment::Left, Alignment::Right, Alignment::Left];
         assert_eq!(table(&sides, &rows, Some(22)), ["a     ms  what", "long   7  x y z and s…"]);
         assert_eq!(table(&sides, &rows, None)[1], "long   7  x y z and so on and on");
     }

@@ -12,8 +12,8 @@ use mcp::{Elicitation, StateCodec, StateKey};
 use tools::{ExecuteSqlSettings, LiveRegistry, Metrics, Profile, ProfileRegistries, Registry, Services, Unavailable};
 use types::{DescribeError, DescribeStatement, Principal, StatementShape};
 
-use crate::settings::{OwnProfile, Settings};
-use crate::{connection, demo_data};
+use crate::settings::{ProfileConfig, Settings};
+use crate::{connection, demo};
 
 /// Reads manifests; the message names the file that cannot be read.
 pub(crate) fn read_manifests(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
@@ -24,13 +24,13 @@ pub(crate) fn read_manifests(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
 }
 
 /// Describes statements as the ledger does, with the hints that a query gets.
-struct Hinting<'a> {
+struct HintingDescriber<'a> {
     ledger: &'a Ledger,
     /// Reads the catalog with the rights of the servers' login.
     names: Reader,
 }
 
-impl DescribeStatement for Hinting<'_> {
+impl DescribeStatement for HintingDescriber<'_> {
     async fn describe(&self, sql: &str, param_types: &[u32]) -> Result<StatementShape, DescribeError> {
         let answer = self.ledger.describe(sql, param_types).await;
         let Err(error @ DescribeError::Refused { .. }) = &answer else { return answer };
@@ -50,7 +50,7 @@ impl DescribeStatement for Hinting<'_> {
 /// With [`Diagnostics`] inside, if it is manifests or profiles that are wrong: all of them.
 pub(crate) async fn compile(
     sources: &[Source],
-    profiles: &[OwnProfile],
+    profiles: &[ProfileConfig],
     ledger: &Ledger,
     target: &ConnectOptions,
 ) -> anyhow::Result<ToolCatalog> {
@@ -59,7 +59,7 @@ pub(crate) async fn compile(
     let server = ServerNames { builtin: &tools::builtin::NAMES, executors: &executors };
     let names =
         Reader::new(target.clone(), &SearchPath::default(), ReadLimits { sessions: 1, ..ReadLimits::default() });
-    let compiled = manifest::compile(sources, &server, &Hinting { ledger, names }).await;
+    let compiled = manifest::compile(sources, &server, &HintingDescriber { ledger, names }).await;
     let declared = manifest::declared_names(sources);
     let known: Vec<&str> = tools::builtin::NAMES.into_iter().chain(declared.iter().map(String::as_str)).collect();
     let of_profiles = profiles.iter().flat_map(|own| own.unknown_tools(&known)).collect();
@@ -137,7 +137,7 @@ fn refuse_any(mistakes: Vec<manifest::Diagnostic>) -> anyhow::Result<()> {
 fn manifest_sources(settings: &Settings, demo: bool) -> anyhow::Result<Vec<Source>> {
     let mut sources = read_manifests(&settings.manifests)?;
     if demo {
-        sources.extend(demo_data::manifests());
+        sources.extend(demo::database::manifests());
     }
     Ok(sources)
 }
@@ -171,7 +171,7 @@ fn profiles(settings: &Settings) -> Vec<Profile> {
 }
 
 /// Where tools are made: what they work on stays the same while they change.
-pub(crate) struct Workshop {
+pub(crate) struct ServerBuilder {
     pub(crate) ledger: Ledger,
     pub(crate) backends: Services,
     target: ConnectOptions,
@@ -179,7 +179,7 @@ pub(crate) struct Workshop {
     demo: bool,
 }
 
-impl Workshop {
+impl ServerBuilder {
     /// Connects.
     pub(crate) async fn open(
         target: &ConnectOptions,
@@ -210,23 +210,23 @@ impl Workshop {
     }
 
     /// The tools of every profile, checked from the files to the schemas.
-    pub(crate) async fn shelves(&self, settings: &Settings) -> anyhow::Result<ProfileRegistries> {
+    pub(crate) async fn registries(&self, settings: &Settings) -> anyhow::Result<ProfileRegistries> {
         let sources = manifest_sources(settings, self.demo)?;
         let catalog = compile(&sources, &settings.profiles, &self.ledger, &self.target).await?;
         let all = Registry::new(&self.backends, &catalog, &tools::native::executors()?)?;
         let own = settings.profiles.iter();
-        let shelves = ProfileRegistries::new(&all, &profiles(settings));
-        let is_empty = |own: &&OwnProfile| shelves.get(&own.profile.name).is_none_or(|tools| tools.is_empty());
-        refuse_any(own.filter(is_empty).map(OwnProfile::empty).collect())?;
-        Ok(shelves)
+        let registries = ProfileRegistries::new(&all, &profiles(settings));
+        let is_empty = |own: &&ProfileConfig| registries.get(&own.profile.name).is_none_or(|tools| tools.is_empty());
+        refuse_any(own.filter(is_empty).map(ProfileConfig::empty).collect())?;
+        Ok(registries)
     }
 }
 
 /// A server for the configured principal.
-pub(crate) fn server(toolbox: &LiveRegistry, settings: &Settings, elicitation: Elicitation) -> mcp::McpServer {
+pub(crate) fn server(registry: &LiveRegistry, settings: &Settings, elicitation: Elicitation) -> mcp::McpServer {
     let principal =
         Principal { account_id: settings.account.clone(), actor: settings.actor.clone(), ..Principal::default() };
-    mcp::McpServer::new(toolbox.of_profile(&settings.profile), principal, settings.content.into(), elicitation)
+    mcp::McpServer::new(registry.of_profile(&settings.profile), principal, settings.content.into(), elicitation)
 }
 
 /// The keys of the ledger that seal what clients carry, and the name of the one that seals.

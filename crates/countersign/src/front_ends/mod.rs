@@ -4,8 +4,8 @@
 //! They have a command line of their own: what is wrong with it is an event on standard output, and nothing is on standard
 //! error but one line about writes that were committed and whose results could not be delivered.
 
-mod audited;
-mod executor;
+mod audit_router;
+mod ledger_executor;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -19,9 +19,9 @@ use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use types::{ClientInfo, Principal};
 
-use self::executor::{Audit, Recording};
-use crate::settings::{GivenSecret, Settings};
-use crate::{cli, connection, person, terminal};
+use self::audit_router::{AuditMode, AuditRouter};
+use crate::settings::{SecretSource, Settings};
+use crate::{cli, connection, os_user, terminal};
 
 /// The front end that a command line begins with, and the rest of it.
 pub(crate) fn front_end(mut arguments: impl Iterator<Item = OsString>) -> Option<(FrontEnd, Vec<OsString>)> {
@@ -41,7 +41,7 @@ pub(crate) fn run(front_end: FrontEnd, arguments: &[OsString]) -> ExitCode {
     match prepare(front_end, arguments) {
         Ok((invocation, executor, surroundings)) => serve(invocation, executor, surroundings),
         Err(exit) => {
-            terminal::give(&exit.stdout);
+            terminal::write_bytes(&exit.stdout);
             ExitCode::from(exit.code)
         }
     }
@@ -50,7 +50,7 @@ pub(crate) fn run(front_end: FrontEnd, arguments: &[OsString]) -> ExitCode {
 fn prepare(
     front_end: FrontEnd,
     arguments: &[OsString],
-) -> Result<(Invocation, Recording, ConnectEnvironment), ParseExit> {
+) -> Result<(Invocation, AuditRouter, ConnectEnvironment), ParseExit> {
     let argv: Vec<String> = arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
     let (env, other): (Vec<_>, Vec<_>) = std::env::vars_os().partition(|(_, value)| value.to_str().is_some());
     let texts = env.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -68,28 +68,30 @@ fn prepare(
         .map_err(|error| wrong(format!("a variable: {}", agent_cli::args::without_values(&error, &[]))))?;
     let settings = sources.load().map_err(|error| wrong(format!("{error:#}")))?;
     let audit = audit(&invocation, &settings).map_err(wrong)?;
-    let shared = connection::named(&settings).map(|GivenSecret { text, origin }| ConnectionString { text, origin });
-    let actor = person::name();
+    let shared = connection::named(&settings).map(|SecretSource { text, origin }| ConnectionString { text, origin });
+    let actor = os_user::name();
     let command = format!("countersign {}", front_end.name());
     let client = ClientInfo::new(&command, env!("CARGO_PKG_VERSION")).in_session();
     let principal = Principal { account_id: settings.account.clone(), actor: Some(actor), client };
-    let executor = Recording::new(audit, principal, settings.ledger.clone());
+    let executor = AuditRouter::new(audit, principal, settings.ledger.clone());
     let invocation = Invocation { database: shared, ..invocation };
     Ok((invocation, executor, ConnectEnvironment::from_process(settings.connect_timeout)))
 }
 
-fn audit(invocation: &Invocation, settings: &Settings) -> Result<Audit, String> {
+fn audit(invocation: &Invocation, settings: &Settings) -> Result<AuditMode, String> {
     match (invocation.audit, settings.require_audit) {
         (Some(false), true) => Err("--no-audit is not allowed: the configuration says require_audit".to_owned()),
-        (Some(false), false) => Ok(Audit::Never),
-        (Some(true), _) | (None, true) => Ok(Audit::Always),
-        (None, false) => Ok(Audit::WhereThereIsOne),
+        (Some(false), false) => Ok(AuditMode::Never),
+        (Some(true), _) | (None, true) => Ok(AuditMode::Always),
+        (None, false) => Ok(AuditMode::WhereThereIsOne),
     }
 }
 
-fn serve(invocation: Invocation, executor: Recording, surroundings: ConnectEnvironment) -> ExitCode {
+fn serve(invocation: Invocation, executor: AuditRouter, surroundings: ConnectEnvironment) -> ExitCode {
     let refused = |error: std::io::Error, invocation: &Invocation| {
-        terminal::give(&agent_cli::refused(&format!("the process cannot start its work: {error}"), invocation).stdout);
+        terminal::write_bytes(
+            &agent_cli::refused(&format!("the process cannot start its work: {error}"), invocation).stdout,
+        );
         ExitCode::FAILURE
     };
     // One thread: what a query costs here is handing it on, and between threads that costs several times as much.
@@ -106,7 +108,7 @@ fn serve(invocation: Invocation, executor: Recording, surroundings: ConnectEnvir
     // A read of standard input that nobody waits for must not hold up the end.
     runtime.shutdown_background();
     if let Some(complaint) = exit.complaint {
-        terminal::complain(&format!("countersign: {complaint}"));
+        terminal::print_error(&format!("countersign: {complaint}"));
     }
     ExitCode::from(exit.code)
 }

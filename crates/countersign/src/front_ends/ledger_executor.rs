@@ -43,7 +43,7 @@ const BEGIN_TIMEOUT: Duration = Duration::from_secs(15);
 const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// One statement on its way into the ledger's transaction.
-struct Sent {
+struct SentStatement {
     query: Query,
     out: mpsc::Sender<QueryEvent>,
     cancel: CancellationToken,
@@ -55,16 +55,16 @@ struct Sent {
 const MAX_TRANSCRIPT_BYTES: usize = 3 << 20;
 
 /// What stands around a statement in its record.
-const BESIDES_BYTES: usize = 100;
+const RECORD_OVERHEAD_BYTES: usize = 100;
 
-enum Step {
-    Run(Box<Sent>),
+enum CliStep {
+    Run(Box<SentStatement>),
     Commit,
 }
 
 /// Carries out what is sent to it, in one transaction.
 struct CliWrite {
-    steps: Mutex<Option<mpsc::Receiver<Step>>>,
+    steps: Mutex<Option<mpsc::Receiver<CliStep>>>,
     /// Told the receipt when the transaction is open, if somebody waits for that.
     opened: Mutex<Option<oneshot::Sender<Option<String>>>>,
     /// Whether it ends after its first statement.
@@ -73,7 +73,7 @@ struct CliWrite {
 
 impl CliWrite {
     /// What it is sent, for the one who asks first.
-    fn take_steps(&self) -> Option<mpsc::Receiver<Step>> {
+    fn take_steps(&self) -> Option<mpsc::Receiver<CliStep>> {
         self.steps.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -90,8 +90,8 @@ impl CliWrite {
         let mut transcript = Transcript::default();
         loop {
             match steps.recv().await {
-                Some(Step::Run(sent)) => {
-                    let Sent { query, out, cancel, done } = *sent;
+                Some(CliStep::Run(sent)) => {
+                    let SentStatement { query, out, cancel, done } = *sent;
                     let ran = match transcript.room_for(&query) {
                         Ok(()) => statement(tx, &query, out, &cancel).await,
                         Err(failure) => Err(ExecutorError::from(failure).into()),
@@ -116,7 +116,7 @@ impl CliWrite {
                         None => {}
                     }
                 }
-                Some(Step::Commit) => {
+                Some(CliStep::Commit) => {
                     tx.seal_session().await?;
                     return Ok(transcript.of_all());
                 }
@@ -178,7 +178,7 @@ impl Transcript {
     /// Whether the record has room for it as well.
     fn room_for(&mut self, query: &Query) -> Result<(), Failure> {
         let params: usize = query.params.iter().map(|param| param.to_string().len()).sum();
-        self.bytes += query.sql.len() + params + BESIDES_BYTES;
+        self.bytes += query.sql.len() + params + RECORD_OVERHEAD_BYTES;
         if self.bytes <= MAX_TRANSCRIPT_BYTES {
             return Ok(());
         }
@@ -214,14 +214,14 @@ fn work(data: Value, rows_affected: u64) -> WriteOutput {
 
 /// Writes to one ledger on behalf of one person.
 #[derive(Debug, Clone)]
-pub(super) struct Audited {
+pub(super) struct LedgerExecutor {
     gate: Gate,
     principal: Principal,
     /// One for each session that the gate may have: waiting for one counts for no deadline.
     places: Arc<Semaphore>,
 }
 
-impl Audited {
+impl LedgerExecutor {
     pub(super) fn new(gate: Gate, principal: Principal, sessions: usize) -> Self {
         Self { gate, principal, places: Arc::new(Semaphore::new(sessions)) }
     }
@@ -274,8 +274,8 @@ impl Audited {
         };
         let (step, steps) = mpsc::channel(1);
         let (done, mut outcome) = oneshot::channel();
-        let sent = Sent { query, out, cancel, done };
-        let _ = step.send(Step::Run(Box::new(sent))).await;
+        let sent = SentStatement { query, out, cancel, done };
+        let _ = step.send(CliStep::Run(Box::new(sent))).await;
         let write = Arc::new(CliWrite { steps: Mutex::new(Some(steps)), opened: Mutex::new(None), is_single: true });
         let performing = self.perform(place, params.into_iter().collect(), &write, within);
         let Ok(performed) = tokio::time::timeout(within + ANSWER, performing).await else {
@@ -327,20 +327,20 @@ impl Audited {
                 Ok(_) => Err(ExecuteError::Internal("the transaction ended before it began".to_owned())),
             };
         };
-        Ok(Box::new(Open { correlation_id, step, settled: settled_later, longest: Duration::ZERO }))
+        Ok(Box::new(OpenTransaction { correlation_id, step, settled: settled_later, longest: Duration::ZERO }))
     }
 }
 
 /// A transaction that waits for its statements. Dropped, it is rolled back.
-struct Open {
+struct OpenTransaction {
     correlation_id: Option<String>,
-    step: mpsc::Sender<Step>,
+    step: mpsc::Sender<CliStep>,
     settled: JoinHandle<Result<WriteOutcome, WriteError>>,
     /// The longest statement timeout so far.
     longest: Duration,
 }
 
-impl Transaction for Open {
+impl Transaction for OpenTransaction {
     fn correlation_id(&self) -> Option<String> {
         self.correlation_id.clone()
     }
@@ -354,8 +354,8 @@ impl Transaction for Open {
         Box::pin(async move {
             self.longest = self.longest.max(limit(query.statement_timeout));
             let (done, outcome) = oneshot::channel();
-            let sent = Sent { query, out, cancel, done };
-            self.step.send(Step::Run(Box::new(sent))).await.map_err(|_| ExecuteError::in_failed_transaction())?;
+            let sent = SentStatement { query, out, cancel, done };
+            self.step.send(CliStep::Run(Box::new(sent))).await.map_err(|_| ExecuteError::in_failed_transaction())?;
             outcome.await.unwrap_or_else(|_| Err(ExecuteError::in_failed_transaction()))
         })
     }
@@ -363,7 +363,7 @@ impl Transaction for Open {
     fn commit(self: Box<Self>) -> BoxFuture<'static, QuerySummary> {
         Box::pin(async move {
             let Self { step, settled: later, correlation_id, longest } = *self;
-            let is_open = step.send(Step::Commit).await.is_ok();
+            let is_open = step.send(CliStep::Commit).await.is_ok();
             drop(step);
             let Ok(later) = tokio::time::timeout(longest + ANSWER, later).await else {
                 return Err(if is_open { unanswered(correlation_id) } else { ExecuteError::in_failed_transaction() });

@@ -5,7 +5,7 @@ use mcp::Client;
 use serde_json::{Map, Value};
 use tokio::process::Command;
 
-use crate::terminal::{Style, say};
+use crate::terminal::{Style, print_line};
 
 /// How wide an answer may be before it is broken into lines.
 const WIDTH: usize = 100;
@@ -23,19 +23,19 @@ impl<'a> Session<'a> {
 
     fn title(&mut self, title: &str) {
         self.step += 1;
-        say("");
-        say(&self.style.bold(&format!("{}. {title}", self.step)));
+        print_line("");
+        print_line(&self.style.bold(&format!("{}. {title}", self.step)));
     }
 
     /// Lists the tools and makes sure that these are among them.
     pub(crate) async fn list_tools(&mut self, needed: &[&str]) -> anyhow::Result<()> {
         self.title("The client asks which tools there are");
-        say(&self.style.faint("   -> tools/list"));
+        print_line(&self.style.faint("   -> tools/list"));
         let tools = self.client.list_tools().await?;
         for tool in &tools {
             let text = |key: &str| tool.get(key).and_then(Value::as_str).unwrap_or_default();
             let first_sentence = text("description").split_once(". ").map_or(text("description"), |(first, _)| first);
-            say(&format!("   {:<22} {}", text("name"), first_sentence.trim_end_matches('.')));
+            print_line(&format!("   {:<22} {}", text("name"), first_sentence.trim_end_matches('.')));
         }
         for name in needed {
             ensure!(tools.iter().any(|tool| tool.get("name").and_then(Value::as_str) == Some(name)), "no tool {name}");
@@ -69,11 +69,11 @@ impl<'a> Session<'a> {
     /// Runs a command of this program as a person would, over this connection string; what it prints.
     pub(crate) async fn runs(&mut self, title: &str, url: &str, arguments: &[&str]) -> anyhow::Result<String> {
         self.title(title);
-        say(&self.style.faint(&format!("   $ countersign {}", arguments.join(" "))));
+        print_line(&self.style.faint(&format!("   $ countersign {}", arguments.join(" "))));
         let mut command = this_program()?;
         let output = command.args(arguments).env("DATABASE_URL", url).output().await?;
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        printed.lines().for_each(|line| say(&format!("   {line}")));
+        printed.lines().for_each(|line| print_line(&format!("   {line}")));
         ensure!(output.status.success(), "it should have succeeded: {}", String::from_utf8_lossy(&output.stderr));
         Ok(printed)
     }
@@ -81,20 +81,20 @@ impl<'a> Session<'a> {
     /// Something that must hold, said aloud.
     pub(crate) fn expect(&self, holds: bool, what: &str) -> anyhow::Result<()> {
         ensure!(holds, "not so: {what}");
-        say(&self.style.good(&format!("   ok: {what}")));
+        print_line(&self.style.good(&format!("   ok: {what}")));
         Ok(())
     }
 
     async fn call(&mut self, title: &str, tool: &str, arguments: Value) -> anyhow::Result<Value> {
         self.title(title);
-        say(&self.style.faint(&indented(&format!("-> {tool} "), &arguments)));
+        print_line(&self.style.faint(&indented(&format!("-> {tool} "), &arguments)));
         let arguments = match arguments {
             Value::Object(arguments) => arguments,
             _ => Map::new(),
         };
         let answer = self.client.call(tool, arguments).await?;
         let shown = indented("<- ", &answer.envelope);
-        say(&if answer.is_error { self.style.bad(&shown) } else { shown });
+        print_line(&if answer.is_error { self.style.bad(&shown) } else { shown });
         Ok(answer.envelope)
     }
 }
