@@ -29,7 +29,9 @@ use crate::events::{Close, CloseTrace, Event, Pong, PongTrace};
 use crate::in_flight::{InFlight, Kind};
 use crate::log::LogFilters;
 use crate::one_shot::{DONE, FAILED};
-use crate::request::{AffectedTransactions, Command, DEFAULT_BEGIN, MAX_LINE_BYTES, QueryCommand, RequestError};
+use crate::request::{
+    AffectedTransactions, Command, DEFAULT_BEGIN, MAX_ID_BYTES, MAX_LINE_BYTES, QueryCommand, RequestError,
+};
 use crate::run_query::{self, ExecutionContext, Request, StopSignals, StopTokens};
 use crate::transactions::{NewTransaction, TransactionCommand, TransactionLookup, Transactions};
 use crate::writer::{ControlSender, EventSender, OutputClosedError};
@@ -107,7 +109,7 @@ impl Pipe {
         stop: &StopSignals,
         ending: &CancellationToken,
     ) -> u8 {
-        let mut lines = FramedRead::new(input, LineCodec::new(MAX_LINE_BYTES));
+        let mut lines = FramedRead::new(input, LineCodec::new(MAX_LINE_BYTES, MAX_ID_BYTES));
         let end = tokio::select! {
             biased;
             () = closed.cancelled() => PipeEnd::OutputClosed,

@@ -266,7 +266,7 @@ mod tests {
         assert!(silent[0].has_given_way() && !silent[1].has_given_way(), "the oldest one first");
         assert!(!other.0.is_reserve && !kept.has_given_way());
         silent.remove(0);
-        // A connection cannot be evicted while a request runs, and can be again after one that was not authenticated.
+        // Not evictable while a request runs; evictable again after a request without authentication.
         silent[0].0.begin_request();
         other.0.begin_request();
         let probe = admit(&all, "192.0.2.3").unwrap();

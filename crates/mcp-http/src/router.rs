@@ -71,7 +71,7 @@ async fn on_every_route(
     request.extensions_mut().insert(caller.clone());
     let path = request.uri().path().to_owned();
     let mut response = match state.hosts.check(request.uri(), request.headers()) {
-        Err(misaddressed) => HttpError::Host(misaddressed).response(),
+        Err(error) => HttpError::Host(error).response(),
         Ok(()) if connection.is_for_health_checks() && !PROBES.contains(&path.as_str()) => {
             HttpError::NoConnection.response()
         }

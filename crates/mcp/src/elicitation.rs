@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_opens_for_the_principal_and_the_tool_that_it_was_made_for_and_for_nobody_else() {
+    fn a_state_opens_only_for_its_principal_and_its_tool() {
         // AP11
         let question =
             Question { proposal_id: ProposalId::new(), digest: "d".repeat(64), text: "Delete it?".to_owned() };

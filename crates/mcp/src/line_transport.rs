@@ -21,6 +21,9 @@ use crate::message::{self, MAX_IN_FLIGHT_BYTES, MAX_MESSAGE_BYTES, ParseError, S
 use crate::result_encoding;
 use crate::transport_context::{ResponseScope, TransportContext};
 
+/// The longest id that is kept of an over-long line, in bytes.
+const MAX_ID_BYTES: usize = 256;
+
 /// A transport with one JSON-RPC message per line.
 pub(crate) struct LineTransport<R, W> {
     lines: FramedRead<R, LineCodec>,
@@ -33,7 +36,7 @@ pub(crate) struct LineTransport<R, W> {
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LineTransport<R, W> {
     pub(crate) fn new(input: R, output: W, session: CancellationToken) -> Self {
         let (lines, in_flight) =
-            (FramedRead::new(input, LineCodec::new(MAX_MESSAGE_BYTES)), InFlightRequests::default());
+            (FramedRead::new(input, LineCodec::new(MAX_MESSAGE_BYTES, MAX_ID_BYTES)), InFlightRequests::default());
         Self { lines, in_flight, output: Arc::new(tokio::sync::Mutex::new(output)), session }
     }
 }
@@ -75,9 +78,10 @@ where
         loop {
             let parsed = match self.lines.next().await {
                 Some(Ok(Line::Complete(line))) => self.in_flight.admit(line.trim_ascii()),
-                Some(Ok(Line::TooLong)) => {
+                Some(Ok(Line::TooLong(id))) => {
+                    let id = id.and_then(|id| serde_json::from_value(id).ok());
                     let message = format!("the message is longer than {MAX_MESSAGE_BYTES} bytes");
-                    Err(ParseError::new(ErrorData::invalid_request(message, None), None))
+                    Err(ParseError::new(ErrorData::invalid_request(message, None), id))
                 }
                 Some(Err(error)) => {
                     tracing::error!(%error, "standard input cannot be read");

@@ -64,7 +64,7 @@ fn encode_text(envelope: String, is_success: bool, content: ResultContent) -> Ca
     result
 }
 
-/// Stands for structured content that equals the text. An envelope is never null.
+/// Marks structured content that equals the text. An envelope is never null.
 const SAME_AS_TEXT: Value = Value::Null;
 
 /// Completes a result that is about to be written.

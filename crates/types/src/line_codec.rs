@@ -2,57 +2,55 @@
 
 use std::io;
 
+use serde_json::Value;
 use tokio_util::bytes::{Bytes, BytesMut};
-use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, Decoder};
+use tokio_util::codec::Decoder;
+
+use crate::id_scanner::IdScanner;
 
 /// One line of an input, without its line end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
     /// A complete line that is not blank.
     Complete(Bytes),
-    /// A line over the limit. Its bytes are discarded as they arrive.
-    TooLong,
+    /// A line over the limit, of which only the `id` of its JSON object is kept.
+    TooLong(Option<Value>),
 }
 
 /// Decodes lines that end in `\n` or `\r\n`. Blank lines are skipped, and the last line needs no line end.
 ///
-/// It wraps [`AnyDelimiterCodec`] instead of `LinesCodec` for two reasons. A line that is not UTF-8 must reach the
-/// parser, which reports it. And an over-long line must be an item: after an error `FramedRead` waits for more input
-/// before it decodes what it has buffered already.
+/// tokio-util's `LinesCodec` cannot replace it. It discards over-long lines with their id, and clients drop an error without an
+/// id. It rejects lines that are not UTF-8 before a parser can report them. And after its error for an over-long line,
+/// `FramedRead` waits for more input before it decodes what it has buffered.
 #[derive(Debug)]
 pub struct LineCodec {
-    codec: AnyDelimiterCodec,
     max_bytes: usize,
+    max_id_bytes: usize,
+    /// Bytes of the buffer that contain no line end.
+    searched: usize,
+    /// Scans the current line, if it is over the limit.
+    too_long: Option<IdScanner>,
 }
 
 impl LineCodec {
-    /// A codec for lines of at most `max_bytes` bytes, without their line end.
+    /// A codec for lines of at most `max_bytes` bytes, without their line end. `max_id_bytes` is the longest id that is kept of
+    /// a longer line, in bytes of JSON.
     #[must_use]
-    pub fn new(max_bytes: usize) -> Self {
-        // One byte more, for the `\r` of a line end.
-        Self { codec: AnyDelimiterCodec::new_with_max_length(b"\n".to_vec(), Vec::new(), max_bytes + 1), max_bytes }
+    pub fn new(max_bytes: usize, max_id_bytes: usize) -> Self {
+        Self { max_bytes, max_id_bytes, searched: 0, too_long: None }
     }
 
-    fn next_line(
-        &mut self,
-        buffer: &mut BytesMut,
-        decode: fn(&mut AnyDelimiterCodec, &mut BytesMut) -> Result<Option<Bytes>, AnyDelimiterCodecError>,
-    ) -> io::Result<Option<Line>> {
-        loop {
-            let line = match decode(&mut self.codec, buffer) {
-                Ok(Some(line)) => line,
-                Ok(None) => return Ok(None),
-                Err(AnyDelimiterCodecError::MaxChunkLengthExceeded) => return Ok(Some(Line::TooLong)),
-                Err(AnyDelimiterCodecError::Io(error)) => return Err(error),
-            };
-            let length = line.strip_suffix(b"\r").unwrap_or(&line).len();
-            if length > self.max_bytes {
-                return Ok(Some(Line::TooLong));
-            }
-            if !line.trim_ascii().is_empty() {
-                return Ok(Some(Line::Complete(line.slice(..length))));
-            }
+    /// Ends the current line with these last bytes of it.
+    fn end_line(&mut self, line: &Bytes) -> Option<Line> {
+        let length = line.strip_suffix(b"\r").unwrap_or(line).len();
+        if length > self.max_bytes {
+            self.too_long.get_or_insert_with(|| IdScanner::new(self.max_id_bytes));
         }
+        if let Some(mut scanner) = self.too_long.take() {
+            scanner.read(line);
+            return Some(Line::TooLong(scanner.id()));
+        }
+        (!line.trim_ascii().is_empty()).then(|| Line::Complete(line.slice(..length)))
     }
 }
 
@@ -61,11 +59,36 @@ impl Decoder for LineCodec {
     type Error = io::Error;
 
     fn decode(&mut self, buffer: &mut BytesMut) -> io::Result<Option<Line>> {
-        self.next_line(buffer, AnyDelimiterCodec::decode)
+        loop {
+            let unsearched = buffer.get(self.searched..).unwrap_or_default();
+            if let Some(end) = unsearched.iter().position(|byte| *byte == b'\n') {
+                let line = buffer.split_to(self.searched + end + 1).freeze();
+                let line = line.slice(..self.searched + end);
+                self.searched = 0;
+                if let Some(line) = self.end_line(&line) {
+                    return Ok(Some(line));
+                }
+                continue;
+            }
+            // One byte more than the limit: it may be the `\r` of the line end.
+            if self.too_long.is_none() && buffer.len() > self.max_bytes + 1 {
+                self.too_long = Some(IdScanner::new(self.max_id_bytes));
+            }
+            if let Some(scanner) = &mut self.too_long {
+                scanner.read(buffer);
+                buffer.clear();
+            }
+            self.searched = buffer.len();
+            return Ok(None);
+        }
     }
 
     fn decode_eof(&mut self, buffer: &mut BytesMut) -> io::Result<Option<Line>> {
-        self.next_line(buffer, AnyDelimiterCodec::decode_eof)
+        if let Some(line) = self.decode(buffer)? {
+            return Ok(Some(line));
+        }
+        self.searched = 0;
+        Ok(self.end_line(&buffer.split().freeze()))
     }
 }
 
@@ -77,7 +100,7 @@ mod tests {
 
     /// Decodes an input that arrives in pieces of `step` bytes.
     fn lines(input: &[u8], step: usize) -> Vec<Line> {
-        let (mut codec, mut buffer, mut found) = (LineCodec::new(MAX), BytesMut::new(), Vec::new());
+        let (mut codec, mut buffer, mut found) = (LineCodec::new(MAX, 256), BytesMut::new(), Vec::new());
         for piece in input.chunks(step) {
             buffer.extend_from_slice(piece);
             found.extend(std::iter::from_fn(|| codec.decode(&mut buffer).unwrap()));
@@ -102,9 +125,10 @@ mod tests {
 
     #[test]
     fn an_over_long_line_is_reported_once_and_the_next_line_is_read() {
-        let (fits, too_long) = ("x".repeat(MAX), "y".repeat(3 * MAX));
+        let (fits, too_long) = ("x".repeat(MAX), format!(r#"{{"x":"{}","id":7}}"#, "y".repeat(3 * MAX)));
         let input = format!("{fits}\r\n{fits}z\n{too_long}\nb\n{too_long}");
-        let expected = [complete(&fits), Line::TooLong, Line::TooLong, complete("b"), Line::TooLong];
+        let too_long_line = || Line::TooLong(Some(7.into()));
+        let expected = [complete(&fits), Line::TooLong(None), too_long_line(), complete("b"), too_long_line()];
         for step in 1..200 {
             assert_eq!(lines(input.as_bytes(), step), expected, "{step}");
         }

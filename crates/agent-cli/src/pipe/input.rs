@@ -37,7 +37,7 @@ impl Pipe {
             };
             let command = match line {
                 Some(Ok(Line::Complete(line))) => request::parse(&line),
-                Some(Ok(Line::TooLong)) => Err(Box::new(RequestError::too_long())),
+                Some(Ok(Line::TooLong(id))) => Err(Box::new(RequestError::too_long(request::name_of(id)))),
                 None => Ok(Command::Close),
                 Some(Err(error)) => return PipeEnd::InputLost(error),
             };

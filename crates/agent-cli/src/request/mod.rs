@@ -11,10 +11,8 @@ use std::fmt;
 use std::time::Duration;
 
 use pg::{IsolationLevel, TransactionOptions};
-use serde::Deserializer;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
-use types::quoted;
+use types::{IdScanner, quoted};
 
 use object::Object;
 
@@ -31,6 +29,8 @@ pub const MAX_SQL_BYTES: usize = 1 << 20;
 pub const MAX_PARAMS: usize = 65_535;
 /// The longest id or name of a session, in bytes: it is repeated in every event.
 pub const MAX_NAME_BYTES: usize = 1024;
+/// The longest id in bytes of JSON, where a byte of text may be written as six.
+pub(crate) const MAX_ID_BYTES: usize = 6 * MAX_NAME_BYTES;
 /// A transaction of which nothing is said.
 pub const DEFAULT_BEGIN: TransactionOptions =
     TransactionOptions { read_only: true, isolation: None, timeout: Duration::from_secs(60) };
@@ -138,10 +138,10 @@ impl AffectedTransactions {
 
 impl RequestError {
     /// A line over [`MAX_LINE_BYTES`].
-    pub(crate) fn too_long() -> Self {
+    pub(crate) fn too_long(id: Option<String>) -> Self {
         let problem = CliError::invalid(format!("the line is longer than {MAX_LINE_BYTES} bytes"));
         let problem = problem.hint("give large values as parameters, in several statements");
-        Self { id: None, problem, meant: AffectedTransactions::ForAny }
+        Self { id, problem, meant: AffectedTransactions::ForAny }
     }
 }
 
@@ -157,7 +157,7 @@ impl fmt::Display for RequestError {
 /// [`RequestError`] with the first thing that is wrong. It quotes keys and names, never a value.
 pub fn parse(line: &[u8]) -> Result<Command, Box<RequestError>> {
     if line.len() > MAX_LINE_BYTES {
-        return Err(Box::new(RequestError::too_long()));
+        return Err(Box::new(RequestError::too_long(id_of(line))));
     }
     let mut meant = AffectedTransactions::ForAny;
     let mut checked = || {
@@ -176,34 +176,17 @@ pub fn parse(line: &[u8]) -> Result<Command, Box<RequestError>> {
     command.map_err(|problem| Box::new(RequestError { id: id_of(line), problem, meant }))
 }
 
-/// Returns the id of a rejected line, also of one that is not valid JSON after its id.
+/// The id of a rejected line, also of one that is not valid JSON.
 fn id_of(line: &[u8]) -> Option<String> {
-    let mut id = None;
-    // An error after the id does not matter: the line has been rejected already.
-    let _ = serde_json::Deserializer::from_slice(line).deserialize_map(IdVisitor(&mut id));
-    id.filter(|id| id.len() <= MAX_NAME_BYTES)
+    let mut scanner = IdScanner::new(MAX_ID_BYTES);
+    scanner.read(line);
+    name_of(scanner.id())
 }
 
-/// Stores the first `id` of an object as soon as it has been read.
-struct IdVisitor<'a>(&'a mut Option<String>);
-
-impl<'de> Visitor<'de> for IdVisitor<'_> {
-    type Value = ();
-
-    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<String>()? {
-            if key == "id" && self.0.is_none() {
-                *self.0 = map.next_value::<Value>()?.as_str().map(str::to_owned);
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
-        }
-        Ok(())
-    }
+/// The id, if it is a string of an allowed length.
+pub(crate) fn name_of(id: Option<Value>) -> Option<String> {
+    let id = id?.as_str().map(str::to_owned);
+    id.filter(|id| id.len() <= MAX_NAME_BYTES)
 }
 
 fn command(mut line: Object) -> Result<Command, CliError> {

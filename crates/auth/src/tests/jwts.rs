@@ -1,4 +1,4 @@
-//! One JWT at a time, against keys that stand in a file.
+//! Single JWTs, against keys in a file.
 
 use http::StatusCode;
 use ring::hmac;
@@ -31,7 +31,7 @@ async fn every_algorithm_with_a_public_key_counts() {
         assert_eq!(identity.principal.actor.as_deref(), Some("anna@example.com"));
         assert_eq!((identity.profile.as_str(), identity.credential), ("write", "jwt"));
 
-        // One bit of it changed, at the end of each part.
+        // One changed bit, at the end of each part.
         let token = signer.token(algorithm, "k1");
         let parts: Vec<&str> = token.split('.').collect();
         let with = |index: usize, part: &str| {
@@ -54,7 +54,7 @@ async fn the_key_says_which_algorithm_counts_and_never_the_token() {
     let known = knowing(std::slice::from_ref(&jwk));
     let none = format!("{}.{}.", encoded(header_of("none", "k1").to_string()), encoded(claims().to_string()));
     let mut tokens = vec![none];
-    // HS256 with what everybody knows as its secret: the key as PEM, as DER, as JWK, its modulus.
+    // HS256 with public data as its secret: the key as PEM, DER and JWK, and its modulus.
     let private = include_bytes!("rsa-2048.test-key.pem");
     let modulus = jwk["n"].as_str().unwrap();
     let secrets = [private.to_vec(), jwk.to_string().into_bytes(), modulus.into(), Vec::new()];
@@ -70,7 +70,7 @@ async fn the_key_says_which_algorithm_counts_and_never_the_token() {
         assert!(refused(&known, &token).await.contains("signed with another algorithm"), "{token}");
     }
 
-    // A symmetric key in the set is no key for us, and neither is one for encryption, or one of another algorithm.
+    // Symmetric keys, encryption keys and keys of other algorithms in the set are ignored.
     let oct = json!({"kty": "oct", "kid": "k1", "k": encoded("secret"), "alg": "HS256"});
     let path = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(path.path(), json!({"keys": [oct]}).to_string()).unwrap();
@@ -87,7 +87,7 @@ async fn the_key_says_which_algorithm_counts_and_never_the_token() {
 }
 
 #[tokio::test]
-async fn a_key_that_the_token_brings_along_is_nobodys() {
+async fn a_key_in_the_token_is_ignored() {
     let (ours, theirs) = (Signer::ed25519(), Signer::ed25519());
     let known = knowing(&[ours.jwk("k1")]);
     for (member, value) in [
@@ -148,7 +148,7 @@ async fn the_claims_must_be_for_us_and_for_now() {
         assert!(identity.is_ok(), "{name} {value}: {identity:?}");
     }
     assert!(refused(&known, &token(&json!(["no", "object"]))).await.contains("no JSON object"));
-    // What is no label leaves no label.
+    // An invalid label is dropped.
     let identity = identify(&known, &token(&claims_with("email", json!("a\u{1b}[2Jb")))).await.unwrap();
     assert_eq!(identity.principal.actor, None);
 }
@@ -187,7 +187,7 @@ async fn the_strongest_scope_gives_the_profile_and_none_is_403() {
         assert_eq!(*needed, ["cs:read", "cs:write"]);
         assert_eq!(refusal.status(), StatusCode::FORBIDDEN);
     }
-    // Whoever has no scope learns that only with a token that counts.
+    // The missing scope is reported only for a valid token.
     let foreign = Signer::p384().sign(&header_of("ES384", "k1"), &claims_with("scope", Value::Null));
     assert_eq!(refused(&known, &foreign).await, "the signature of the token is not valid");
 }
@@ -224,7 +224,7 @@ async fn what_is_no_jwt_is_refused() {
     ] {
         refused(&known, &wrong).await;
     }
-    // Some libraries take the same bits in another writing; this is one token in one writing.
+    // Some libraries accept several encodings of the same bits. Here a token has one encoding.
     let last = parts[2].chars().last().unwrap();
     let twin = char::from_u32(u32::from(last) + 1).unwrap();
     let other = format!("{}.{}.{}{twin}", parts[0], parts[1], &parts[2][..parts[2].len() - 1]);

@@ -1,4 +1,4 @@
-//! When the issuer is asked for its keys, and what happens when it does not answer.
+//! When the issuer's keys are fetched, and the effect of an unreachable issuer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ async fn keys_are_looked_up_at_the_first_need_and_then_kept() {
     let signer = Signer::ed25519();
     let server = KeyServer::start(Answer::JwksCache(vec![signer.jwk("k1")])).await;
     let known = server.authenticator();
-    assert_eq!(server.asked(), 0, "nobody has shown a token");
+    assert_eq!(server.asked(), 0, "no request had a token");
     refused(&known, "cs_nothing-that-looks-like-a-jwt").await;
     refused(&known, "not.a.jwt").await;
     assert_eq!(server.asked(), 0, "no key could help");
@@ -54,7 +54,7 @@ async fn a_new_key_of_the_issuer_counts_at_once_and_an_old_one_until_it_is_gone(
 
     server.answers(Answer::JwksCache(vec![new.jwk("new")]));
     known.remote().advance_clock(60 * MINUTE);
-    // Within the hour nobody asks; then a request does, and does not wait for it.
+    // Within the hour the keys are not fetched. After it a request starts a fetch, and does not wait for it.
     assert!(identify(&known, &old.token("EdDSA", "old")).await.is_ok());
     server.until_asked(3).await;
     known.remote().refreshed().await;
@@ -112,7 +112,7 @@ async fn a_server_that_hangs_costs_5_seconds_and_only_those_who_need_it() {
     server.until_asked(1).await;
     assert!(identify(&known, secret).await.is_ok(), "a token needs no issuer");
     assert!(waiting.iter().all(|one| !one.is_finished()) && started.elapsed() < Duration::from_secs(4));
-    // Nothing but time is waited for now, and it passes at once.
+    // From here on only time is waited for, and the paused clock advances at once.
     tokio::time::pause();
     for refusal in join_all(waiting).await {
         let refusal = refusal.unwrap().unwrap_err();
@@ -123,7 +123,7 @@ async fn a_server_that_hangs_costs_5_seconds_and_only_those_who_need_it() {
     assert!(took >= Duration::from_secs(5) && took < Duration::from_secs(9), "{took:?}");
     assert_eq!(server.asked(), 1, "those who waited do not ask again, one after the other");
 
-    // With keys that it knows it goes on, whatever becomes of a look-up.
+    // The known keys remain in use, whatever the result of a fetch.
     release.send(true).unwrap();
     known.remote().advance_clock(Duration::from_secs(5));
     assert!(identify(&known, &signer.token("EdDSA", "k1")).await.is_ok());
@@ -141,7 +141,7 @@ async fn a_server_that_hangs_costs_5_seconds_and_only_those_who_need_it() {
 }
 
 #[tokio::test]
-async fn whoever_goes_away_does_not_stop_the_look_up_that_others_wait_for() {
+async fn a_caller_that_goes_away_does_not_stop_the_fetch_that_others_wait_for() {
     let signer = Signer::ed25519();
     let (release, held) = watch::channel(false);
     let server = KeyServer::start(Answer::Held(held, vec![signer.jwk("k1")])).await;
@@ -192,10 +192,10 @@ async fn what_is_no_set_of_keys_is_not_taken_and_what_there_was_stays_for_a_day(
         server.until_asked(before + 1).await;
         known.remote().refreshed().await;
     }
-    // A key that is unknown while the issuer cannot be asked may be one: that is no verdict over the token.
+    // While the issuer is unreachable, an unknown key may be valid, so the token is not rejected as invalid.
     let refusal = identify(&known, &signer.token("EdDSA", "k2")).await.unwrap_err();
     assert!(matches!(refusal, AuthError::Unavailable { .. }), "{refusal:?}");
-    // After a day without an answer the issuer may have withdrawn any of them.
+    // After a day without an answer the issuer may have withdrawn any of the keys.
     known.remote().advance_clock(24 * 60 * MINUTE);
     let refusal = identify(&known, &token).await.unwrap_err();
     assert!(matches!(refusal, AuthError::Unavailable { .. }), "{refusal:?}");
@@ -205,7 +205,7 @@ async fn what_is_no_set_of_keys_is_not_taken_and_what_there_was_stays_for_a_day(
 }
 
 #[tokio::test]
-async fn nobody_there_is_unavailable_and_tried_again_after_5_seconds() {
+async fn an_unreachable_issuer_is_unavailable_and_tried_again_after_5_seconds() {
     let signer = Signer::ed25519();
     let token = signer.token("EdDSA", "k1");
     let server = KeyServer::start(Answer::Status(503, "")).await;

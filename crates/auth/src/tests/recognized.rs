@@ -1,4 +1,4 @@
-//! Credentials that are known without a signature to verify (F-109).
+//! Credentials that are recognized without a signature check (F-109).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,10 +22,10 @@ async fn a_jwt_is_recognized_once_it_was_verified_and_no_other_is() {
     let signer = Signer::ed25519();
     let known = knowing(&[signer.jwk("k1")]);
     let token = signer.token("EdDSA", "k1");
-    assert_eq!(recognized(&known, &token), None, "nobody has verified it");
+    assert_eq!(recognized(&known, &token), None, "it has not been verified");
     let identity = identify(&known, &token).await.unwrap();
     assert_eq!(recognized(&known, &token), Some(identity));
-    // Another signature, other claims, and one that was verified and refused.
+    // Another signature, other claims, and a token that was verified and rejected.
     let (signed, signature) = token.rsplit_once('.').unwrap();
     let eve = signer.sign(&header_of("EdDSA", "k1"), &claims_with("sub", json!("eve")));
     let forged = format!("{signed}.{}", eve.rsplit_once('.').unwrap().1);
@@ -41,7 +41,7 @@ async fn a_jwt_is_recognized_once_it_was_verified_and_no_other_is() {
 async fn a_jwt_is_recognized_until_it_expires() {
     let signer = Signer::ed25519();
     let known = knowing(&[signer.jwk("k1")]);
-    // With the 30 s that clocks may differ.
+    // With the 30 s of clock tolerance.
     let token = signer.sign(&header_of("EdDSA", "k1"), &claims_with("exp", json!(now() - 28)));
     let admission = known.identify(&bearer(&token)).await.unwrap();
     assert_eq!(admission.expires.unwrap().unix_timestamp(), now() - 28 + 30);
@@ -60,14 +60,14 @@ async fn a_jwt_is_recognized_while_the_issuer_publishes_its_key() {
     let known = server.authenticator();
     let token = first.token("EdDSA", "k1");
     assert!(identify(&known, &token).await.is_ok());
-    // The same keys once more, and another one besides: nothing is verified again.
+    // The same keys with an additional one: no signature is checked again.
     server.answers(Answer::JwksCache(vec![second.jwk("k2"), first.jwk("k1")]));
     known.remote().advance_clock(HOUR);
     assert!(recognized(&known, &token).is_some());
     server.until_asked(2).await;
     known.remote().refreshed().await;
     assert!(recognized(&known, &token).is_some());
-    // Another key of the same name.
+    // Another key with the same id.
     server.answers(Answer::JwksCache(vec![second.jwk("k1")]));
     known.remote().advance_clock(HOUR);
     assert!(recognized(&known, &token).is_some(), "keys are kept for an hour");

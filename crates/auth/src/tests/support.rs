@@ -1,4 +1,4 @@
-//! An issuer: its keys, its tokens, and the HTTP server that its keys stand on.
+//! A test issuer: its keys, its tokens, and the HTTP server of its keys.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use crate::{AuthError, Authenticator, Identity, Issuer, JwksSource};
 pub(super) const ISSUER: &str = "https://login.example.com/";
 pub(super) const AUDIENCE: &str = "https://mcp.example.com/mcp";
 
-/// The two halves of a key, and how it signs.
+/// A key pair and its signature algorithm.
 pub(super) enum Signer {
     Rsa(RsaKeyPair, &'static dyn signature::RsaEncoding),
     Ec(EcdsaKeyPair, &'static str),
@@ -39,7 +39,7 @@ pub(super) fn encoded(bytes: impl AsRef<[u8]>) -> String {
 }
 
 impl Signer {
-    /// The pair of a fixed key, which nothing but these tests knows: ring makes none of its own.
+    /// A fixed key pair for these tests: ring cannot generate RSA keys.
     pub(super) fn rsa(how: &'static dyn signature::RsaEncoding) -> Self {
         let key = PrivateKeyDer::from_pem_slice(include_bytes!("rsa-2048.test-key.pem")).unwrap();
         Self::Rsa(RsaKeyPair::from_pkcs8(key.secret_der()).unwrap(), how)
@@ -91,13 +91,13 @@ impl Signer {
         }
     }
 
-    /// A token with this header and these claims, whatever they say.
+    /// Signs any header and claims.
     pub(super) fn sign(&self, header: &Value, claims: &Value) -> String {
         let signed = format!("{}.{}", encoded(header.to_string()), encoded(claims.to_string()));
         format!("{signed}.{}", encoded(self.signature(signed.as_bytes())))
     }
 
-    /// A token that is as it should be.
+    /// A valid token.
     pub(super) fn token(&self, algorithm: &str, kid: &str) -> String {
         self.sign(&header_of(algorithm, kid), &claims())
     }
@@ -116,7 +116,7 @@ pub(super) fn claims() -> Value {
         "iat": now(), "nbf": now(), "exp": now() + 600})
 }
 
-/// Claims with one of them changed; `null` takes it out.
+/// Valid claims with one changed; `null` removes it.
 pub(super) fn claims_with(name: &str, value: Value) -> Value {
     let mut claims = claims();
     match value {
@@ -140,7 +140,7 @@ pub(super) fn issuer(keys: JwksSource) -> Issuer {
     }
 }
 
-/// An authenticator that has read these keys from a file.
+/// An authenticator with these keys from a file.
 pub(super) fn knowing(keys: &[Value]) -> Authenticator {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), json!({"keys": keys}).to_string()).unwrap();
@@ -156,7 +156,7 @@ pub(super) async fn identify(authenticator: &Authenticator, token: &str) -> Resu
     authenticator.identify(&bearer(token)).await.map(|admission| admission.identity)
 }
 
-/// What the caller is told why its token does not count.
+/// The reason for which a token is rejected.
 pub(super) async fn refused(authenticator: &Authenticator, token: &str) -> String {
     match identify(authenticator, token).await {
         Err(AuthError::Invalid { description, .. }) => description,
@@ -164,17 +164,17 @@ pub(super) async fn refused(authenticator: &Authenticator, token: &str) -> Strin
     }
 }
 
-/// What the server of the keys answers.
+/// The response of the server of the keys.
 #[derive(Clone)]
 pub(super) enum Answer {
     JwksCache(Vec<Value>),
     Status(u16, &'static str),
     Body(Bytes),
-    /// Nothing, until this is true; then the keys.
+    /// The keys, once this is true.
     Held(watch::Receiver<bool>, Vec<Value>),
 }
 
-/// A server on loopback that counts what it is asked.
+/// A server on loopback that counts its requests.
 #[derive(Clone)]
 pub(super) struct KeyServer {
     answer: Arc<Mutex<Answer>>,

@@ -1,4 +1,4 @@
-//! Keys over https: from the host of the URL, or not at all.
+//! Keys over https, which are accepted only from the host of the URL.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn authority() -> CertifiedIssuer<'static, KeyPair> {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// A server with a certificate for this name, which answers everybody with `{}`.
+/// A server with a certificate for this name. It answers every request with `{}`.
 async fn server(by: &CertifiedIssuer<'static, KeyPair>, name: &str) -> SocketAddr {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, by).unwrap();
@@ -47,7 +47,7 @@ async fn server(by: &CertifiedIssuer<'static, KeyPair>, name: &str) -> SocketAdd
 }
 
 #[tokio::test]
-async fn the_certificate_must_be_of_the_host_and_from_somebody_who_is_trusted() {
+async fn the_certificate_must_name_the_host_and_have_a_trusted_authority() {
     let (ours, theirs) = (authority(), authority());
     let get = async |name: &str, by: &CertifiedIssuer<'static, KeyPair>| {
         let url = format!("https://localhost:{}/keys", server(by, name).await.port());
@@ -56,7 +56,7 @@ async fn the_certificate_must_be_of_the_host_and_from_somebody_who_is_trusted() 
         JwksFetcher::with_roots(url.parse().unwrap(), roots).unwrap().fetch().await
     };
     assert_eq!(get("localhost", &ours).await.unwrap(), "{}");
-    // Another authority of the same name.
+    // Another certificate authority with the same name.
     let error = get("localhost", &theirs).await.unwrap_err().to_string();
     assert!(error.contains("invalid peer certificate: BadSignature"), "{error}");
     let error = get("other.example.com", &ours).await.unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Bearer tokens, the header, and what a refusal says.
+//! Bearer tokens, the Authorization header, and the form of errors.
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use time::{Duration, OffsetDateTime};
@@ -31,7 +31,7 @@ async fn a_token_is_the_account_the_profile_and_the_label_of_its_table_and_no_ot
     assert_eq!((identity.principal.account_id.as_str(), identity.profile.as_str()), ("yours", "admin"));
     assert_eq!(identity.principal.actor, None);
 
-    // One more or less, another case, its hash: none of it is the token.
+    // An additional or missing character, another case and the hash are not the token.
     let secret = mine.expose();
     let hash = TokenHash::of(secret).to_string();
     let wrong = [secret[..45].to_owned(), format!("{secret}A"), secret.to_ascii_lowercase(), hash.replace(':', ".")];
@@ -97,7 +97,7 @@ async fn only_one_authorization_header_with_one_bearer_token_counts() {
 }
 
 #[test]
-fn who_knows_nobody_says_so_and_one_token_is_not_two_principals() {
+fn an_empty_authenticator_reports_it_and_a_token_has_one_principal() {
     assert!(Authenticator::new(Vec::new(), None).unwrap().is_empty());
     assert!(!Authenticator::new(vec![token("x", "a")], None).unwrap().is_empty());
     assert!(!knowing(&[Signer::ed25519().jwk("1")]).is_empty());
@@ -149,7 +149,7 @@ fn a_refusal_is_told_as_the_specifications_have_it() {
     let challenge = |refusal: &AuthError, url| refusal.challenge(url).map(|value| value.to_str().unwrap().to_owned());
     let missing = AuthError::Missing { scopes: scopes.clone() };
     assert_eq!(missing.status(), StatusCode::UNAUTHORIZED);
-    // RFC 6750, section 3.1: no error where nothing was shown.
+    // RFC 6750, section 3.1: no error code for a request without credentials.
     assert_eq!(
         challenge(&missing, url).unwrap(),
         "Bearer realm=\"countersign\", scope=\"cs:read cs:write\", \
@@ -175,7 +175,7 @@ fn a_refusal_is_told_as_the_specifications_have_it() {
 }
 
 #[test]
-fn an_address_is_safe_from_whoever_is_between() {
+fn an_url_with_interceptable_traffic_is_rejected() {
     for right in
         ["https://login.example.com/keys?x=1", "http://localhost:8080/", "http://127.0.0.1/", "http://[::1]:1/k"]
     {
