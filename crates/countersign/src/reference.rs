@@ -232,7 +232,7 @@ fn the_page_of_error_codes_follows_from_their_definition() {
 fn linked(text: &str) -> String {
     let is_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '.');
     let mut words = Vec::new();
-    for word in text.split_whitespace() {
+    for word in text.split([' ', '\n']).filter(|word| !word.is_empty()) {
         let at = word.find("docs/");
         words.push(match at {
             None => word.to_owned(),
