@@ -20,13 +20,13 @@ mod keys;
 mod logging;
 mod os_user;
 mod proposals;
-#[cfg(test)]
-mod reference;
 mod serve;
 mod settings;
 mod short_id;
 mod table;
 mod terminal;
+#[cfg(test)]
+mod tests;
 mod token;
 mod track;
 mod undo;

@@ -193,8 +193,8 @@ impl Settings {
     ///
     /// # Errors
     /// If these keys cannot be read.
-    pub(crate) fn authenticator(&self) -> anyhow::Result<::auth::Authenticator> {
-        Ok(::auth::Authenticator::new(self.tokens.clone(), self.oauth.clone())?)
+    pub(crate) fn authenticator(&self) -> anyhow::Result<auth::Authenticator> {
+        Ok(auth::Authenticator::new(self.tokens.clone(), self.oauth.clone())?)
     }
 }
 

@@ -241,7 +241,7 @@ fn tokens_and_the_issuer_are_read() {
     let oauth = settings.oauth.as_ref().unwrap();
     assert_eq!(oauth.issuer.as_str(), "https://login.example.com/");
     assert_eq!((oauth.account_claim.as_str(), oauth.account_prefix.as_str()), ("sub", "oauth:"));
-    assert_eq!(oauth.keys, ::auth::JwksSource::File("/etc/cs/jwks.json".into()));
+    assert_eq!(oauth.keys, auth::JwksSource::File("/etc/cs/jwks.json".into()));
     // The order of the file, whatever the alphabet says.
     assert_eq!(oauth.scopes, [("b".to_owned(), "readonly".to_owned()), ("a".to_owned(), "support".to_owned())]);
     assert_eq!(oauth.request_scopes, ["b", "a"]);

@@ -1,7 +1,7 @@
 //! The pages of `docs/reference` that follow from this crate and from `types`: configuration, command line, errors.
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p countersign reference` writes them. The pages of metrics and tools need a running server:
-//! `tests/acceptance/reference.rs`.
+//! `metrics/documented.rs` and `tool_list.rs` of `tests/acceptance`.
 
 use std::collections::HashMap;
 
@@ -12,8 +12,8 @@ use types::ErrorCode;
 
 use crate::cli::Cli;
 
-const SCHEMA: &str = include_str!("../../../countersign.schema.json");
-const ERROR_CODES: &str = include_str!("../../types/src/error_code.rs");
+const SCHEMA: &str = include_str!("../../../../countersign.schema.json");
+const ERROR_CODES: &str = include_str!("../../../types/src/error_code.rs");
 
 /// The commands that can be run, with their full names.
 fn runnable(command: &clap::Command, above: &str) -> Vec<(String, clap::Command)> {
@@ -232,7 +232,7 @@ fn the_page_of_error_codes_follows_from_their_definition() {
 fn linked(text: &str) -> String {
     let is_path = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '.');
     let mut words = Vec::new();
-    for word in text.split_whitespace() {
+    for word in text.split([' ', '\n']).filter(|word| !word.is_empty()) {
         let at = word.find("docs/");
         words.push(match at {
             None => word.to_owned(),

@@ -1,0 +1,3 @@
+//! Tests over the whole binary.
+
+mod reference;
