@@ -4,13 +4,10 @@
 mod terminal;
 mod approvers;
 
-use std::process::Stdio;
-
 use nix::unistd::{Uid, User};
 use serde_json::{Value, json};
 use testkit::audit::tamper;
-use testkit::{CommandOutput, Database, Server, countersign, database, poll, run_countersign};
-use tokio::process::Command;
+use testkit::{CommandOutput, Database, Server, database, poll, run_countersign};
 
 /// A package of this tenant that nobody has booked.
 async fn spare_package(db: &Database, tenant: &str, title: &str) -> i64 {

@@ -3,8 +3,7 @@
 mod checked;
 
 use serde_json::json;
-use testkit::{CommandOutput, Database, Server, TestManifest, database, run, run_countersign};
-use tokio::process::Command;
+use testkit::{CommandOutput, Database, Server, database, run_countersign};
 
 const SHOP: &str = "create schema shop;
     create table shop.orders (id bigint generated always as identity primary key, total numeric, note text, updated_at timestamptz);

@@ -1,7 +1,6 @@
 //! Sizes of answers in databases of thousands of schemas, tables and references.
 
 use serde_json::{Value, json};
-use testkit::{Server, database};
 
 use super::{describe, named, names, shop};
 

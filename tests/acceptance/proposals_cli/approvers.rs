@@ -1,8 +1,12 @@
 //! Logins that may approve, and logins that may not (attacks AP01 and X-41).
 
-use testkit::{Server, database};
+use std::process::Stdio;
 
-use super::{approver, as_role, is_there, once_it_is, os_user, proposals, propose_deletion, spare_package, text};
+use serde_json::json;
+use testkit::{Server, countersign, database};
+use tokio::process::Command;
+
+use super::{approver, as_role, os_user, proposals, propose_deletion, spare_package, stored, successes, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_a_role_of_approvers_approves_and_never_the_server_or_the_proposer() {

@@ -1,6 +1,8 @@
 //! `countersign check` on manifests whose tables are tracked.
 
+use serde_json::json;
 use testkit::{CommandOutput, Database, TestManifest, run};
+use tokio::process::Command;
 
 use super::{shop, succeed};
 

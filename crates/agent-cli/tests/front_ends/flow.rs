@@ -58,7 +58,7 @@ async fn an_id_in_flight_is_refused_and_free_again_after_its_terminal_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sixty_four_are_in_flight_and_one_more_is_held_back_while_ping_and_cancel_are_heard() {
+async fn sixty_four_queries_run_and_the_next_waits_while_ping_and_cancel_are_answered() {
     // B3-51, B9-35, X-45, F-80
     let mut pipe = Pipe::start(&[]);
     for id in 0..64 {
@@ -90,7 +90,7 @@ async fn sixty_four_are_in_flight_and_one_more_is_held_back_while_ping_and_cance
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_faster_than_it_runs_all_runs_in_its_order() {
+async fn queries_that_arrive_faster_than_they_run_all_run_in_order() {
     // F-80: a commit waits for the queries before it.
     let mut pipe = Pipe::start(&[]);
     pipe.send(r#"{"code":"begin","id":"begin"}"#).await;
@@ -118,7 +118,7 @@ async fn a_long_list_of_queries_is_read_to_its_end_and_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ends_in_time_has_its_result_before_the_close() {
+async fn a_query_that_ends_in_time_has_its_result_before_the_close() {
     // B6-10, B9-35
     let mut pipe = Pipe::start(&[]);
     pipe.query("q1", "sleep 4900", "").await;
@@ -129,7 +129,7 @@ async fn what_ends_in_time_has_its_result_before_the_close() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_stop_is_left_alone_and_has_its_terminal_event_all_the_same() {
+async fn a_query_that_does_not_stop_is_abandoned_and_still_gets_its_terminal_event() {
     // B9-35
     let mut pipe = Pipe::start(&[]);
     pipe.query("stuck", "stuck", "").await;
@@ -144,7 +144,7 @@ async fn what_does_not_stop_is_left_alone_and_has_its_terminal_event_all_the_sam
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_signal_ends_it_as_close_does() {
+async fn a_signal_ends_the_pipe_like_close() {
     let mut pipe = Pipe::start(&[]);
     pipe.query("q", "wait", "").await;
     pipe.until_noted("wait on").await;
@@ -169,7 +169,7 @@ async fn a_second_signal_does_not_wait_for_what_is_in_flight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_being_committed_is_not_stopped_and_says_how_it_ended() {
+async fn a_running_commit_is_not_stopped_and_reports_its_outcome() {
     // B8-11
     let write = r#","options":{"read_only":false}"#;
     let mut pipe = Pipe::start(&[]);
@@ -190,7 +190,7 @@ async fn what_is_being_committed_is_not_stopped_and_says_how_it_ended() {
 }
 
 #[tokio::test]
-async fn what_was_not_taken_as_a_whole_is_no_result() {
+async fn a_cancelled_write_of_output_ends_as_cancelled() {
     let mut pipe = Pipe::start(&[]);
     pipe.query("q", "deaf", "").await;
     pipe.until_noted("deaf on").await;
@@ -222,7 +222,7 @@ async fn bad_lines_do_not_end_the_session_and_the_last_needs_no_end() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_changed_is_forgotten() {
+async fn changed_and_removed_sessions_are_closed() {
     // B3-23
     let mut pipe = Pipe::start(&[]);
     pipe.send(r#"{"code":"config","sessions":{"a":{"host":"h"},"b":{}},"inline_max_rows":5}"#).await;

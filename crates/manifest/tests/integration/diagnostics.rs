@@ -285,7 +285,7 @@ const SINGLE: &[(&str, &str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn each_mistake_is_named_with_its_place_and_has_no_consequences_that_are_named_too() {
+async fn each_mistake_is_named_with_its_place_and_without_its_consequences() {
     // These come with a second mistake by their nature.
     let pairs = ["undo: for_each goes over", "two parameters have this name", "two tools have this name"];
     let database = database(NOTES).await;
@@ -362,7 +362,7 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn what_postgresql_refuses_is_shown_where_it_stands_in_the_file() {
+async fn an_error_of_postgresql_is_shown_at_its_place_in_the_file() {
     let database = database(NOTES).await;
     for (sql, message) in REFUSED {
         assert_eq!(diagnostics(&database, SHOW_SQL, &format!("sql = {sql}\n")).await, *message, "{sql}");

@@ -1,7 +1,7 @@
 //! Isolation levels, settings, encodings and deadlines of transactions.
 
 use serde_json::{Value, json};
-use testkit::{Database, Pipe, database};
+use testkit::{Pipe, database};
 
 use super::{command, plain};
 

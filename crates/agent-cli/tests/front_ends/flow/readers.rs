@@ -10,7 +10,7 @@ use super::STREAM;
 use crate::harness::{Pipe, brief, in_time};
 
 #[tokio::test(start_paused = true)]
-async fn a_signal_ends_it_also_if_nobody_reads_what_is_left() {
+async fn a_signal_ends_the_pipe_also_with_unread_output() {
     let mut pipe = Pipe::with_room(&[], 64);
     pipe.query("q", "endless", STREAM).await;
     pipe.until_noted("endless on").await;
@@ -21,7 +21,7 @@ async fn a_signal_ends_it_also_if_nobody_reads_what_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_input_ends_it_also_if_nobody_reads_what_is_left() {
+async fn the_end_of_the_input_ends_the_pipe_also_with_unread_output() {
     // F-76
     let mut pipe = Pipe::with_room(&[], 64);
     pipe.query("q", "endless", STREAM).await;
@@ -50,7 +50,7 @@ async fn a_reader_that_is_slow_gets_everything_after_the_end_of_the_input() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_commit_whose_result_nobody_reads_is_no_failure() {
+async fn a_commit_with_an_unread_result_is_not_a_failure() {
     // F-70, F-76: also where it waits behind other events, and where nobody knows whether it was committed.
     let write = r#","options":{"read_only":false}"#;
     let mut pipe = Pipe::with_room(&["--log", "query"], 64);
@@ -98,7 +98,7 @@ async fn a_reader_that_stops_stops_queries_and_not_the_commands() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_stops_for_longer_than_a_statement_may_take_ends_it() {
+async fn a_reader_that_stops_for_longer_than_the_statement_timeout_ends_the_pipe() {
     // X-31, X-32
     for begin in [None, Some(r#"{"code":"begin","id":"t"}"#)] {
         let mut pipe = Pipe::with_room(&[], 256);
@@ -124,7 +124,7 @@ async fn a_reader_that_stops_for_longer_than_a_statement_may_take_ends_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_of_what_has_ended_may_take_its_time() {
+async fn a_reader_may_take_its_time_after_the_statement_has_ended() {
     // Some of it waits in the queue, some before it, and nothing of it holds a backend.
     let mut pipe = Pipe::with_room(&[], 64);
     let options = r#","options":{"stream_rows":true,"batch_rows":10,"statement_timeout_ms":1000}"#;
