@@ -3,6 +3,8 @@
 use serde_json::{Value, json};
 use testkit::{Database, Server, TestManifest, database, run_countersign};
 
+use crate::shop::{DROP_ORDER, SET_STATUS};
+
 const SHOP: &str = "
 create schema shop;
 create table shop.orders (id int primary key, status text not null default 'open', secret text, note text);
@@ -15,14 +17,6 @@ grant all on all tables in schema shop to countersign_writer;
 ";
 
 const TOOLS: &str = r#"
-[[tool]]
-name = "set_status"
-access = "write"
-description = "Set the status of an order."
-sql = "update shop.orders set status = $2 where id = $1 returning id"
-rows = "one"
-param = [{ name = "id", description = "Which." }, { name = "status", description = "What." }]
-
 [[tool]]
 name = "set_secret"
 access = "write"
@@ -39,20 +33,12 @@ sql = "update shop.orders set status = $1 returning id"
 rows = "some"
 max_rows = 1000
 param = [{ name = "status", description = "What." }]
-
-[[tool]]
-name = "drop_order"
-access = "write"
-description = "Drop an order with its items."
-sql = "delete from shop.orders where id = $1 returning id"
-rows = "one"
-param = [{ name = "id", description = "Which." }]
 "#;
 
 async fn shop() -> (Database, Server) {
     let db = database().await;
     db.run(SHOP).await;
-    let server = TestManifest::new(TOOLS).serve(&db).await;
+    let server = TestManifest::new(&format!("{SET_STATUS}{DROP_ORDER}{TOOLS}")).serve(&db).await;
     (db, server)
 }
 

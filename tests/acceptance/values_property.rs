@@ -4,6 +4,7 @@
 //! A batch of expressions of generated types is read in one query, and in another one, over tokio-postgres, `to_jsonb` is
 //! asked for the same expressions. `PROPTEST_CASES` sets how many batches.
 
+mod ranges;
 mod types;
 mod values;
 

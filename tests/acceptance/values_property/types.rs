@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::values as v;
+use super::{ranges, values as v};
 
 /// Types of somebody's own, and the extensions whose types are tried.
 pub(super) const SETUP: &str = r#"
@@ -115,14 +115,14 @@ const NAMED: &[Named] = &[
     named("tsvector", v::tsvector),
     named("tsquery", v::tsquery),
     named("jsonpath", v::jsonpath),
-    named("int4range", v::int4range),
-    named("int8range", v::int8range),
-    named("numrange", v::numrange),
-    named("tstzrange", v::tstzrange),
-    named("daterange", v::daterange),
-    named("nummultirange", v::nummultirange),
-    named("p.textrange", v::textrange),
-    named("p.textmultirange", v::textmultirange),
+    named("int4range", ranges::int4range),
+    named("int8range", ranges::int8range),
+    named("numrange", ranges::numrange),
+    named("tstzrange", ranges::tstzrange),
+    named("daterange", ranges::daterange),
+    named("nummultirange", ranges::nummultirange),
+    named("p.textrange", ranges::textrange),
+    named("p.textmultirange", ranges::textmultirange),
     named("oid", v::oid),
     named("regclass", v::regclass),
     named("regtype", v::regtype),
