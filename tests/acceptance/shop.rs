@@ -1,7 +1,7 @@
 //! A shop of tracked orders and items, and the tools that change them.
 
 /// Nine orders with one item each. Both tables are tracked; servers may change them.
-pub const SHOP: &str = "
+pub(crate) const SHOP: &str = "
 create schema shop;
 create table shop.orders (id int primary key, status text not null default 'open');
 create table shop.item (order_id int references shop.orders on delete cascade, line int, primary key (order_id, line));
@@ -13,7 +13,7 @@ grant all on all tables in schema shop to countersign_writer;
 ";
 
 /// Tool that sets the status of an order.
-pub const SET_STATUS: &str = r#"
+pub(crate) const SET_STATUS: &str = r#"
 [[tool]]
 name = "set_status"
 access = "write"
@@ -24,7 +24,7 @@ param = [{ name = "id", description = "Which." }, { name = "status", description
 "#;
 
 /// Tool that deletes an order; the foreign key deletes its items.
-pub const DROP_ORDER: &str = r#"
+pub(crate) const DROP_ORDER: &str = r#"
 [[tool]]
 name = "drop_order"
 access = "write"
