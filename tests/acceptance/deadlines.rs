@@ -34,7 +34,7 @@ async fn a_query_that_takes_too_long_is_stopped_at_the_deadline_and_its_backend_
     let started = Instant::now();
     let error = server.fail("query_database", json!({"query": "select pg_sleep(60)"}), "timeout").await;
     assert!(is_deadline(started.elapsed()), "{:?}", started.elapsed());
-    let message = format!("Database query failed: Query timed out after {} seconds", deadline_s());
+    let message = format!("Database query failed: Query timed out after {} s", deadline_s());
     assert_eq!(error["message"], message);
     // F-22
     assert_eq!(error["retryable"], false);

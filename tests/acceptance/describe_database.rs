@@ -229,7 +229,7 @@ async fn only_what_the_login_may_read_is_shown() {
 async fn a_name_that_does_not_exist_is_answered_with_the_nearest_that_do() {
     let (_db, server) = shop().await;
     for (arguments, message, hint) in [
-        (json!({"table": "produkt"}), "there is no table or view \"produkt\" that may be read", "shop.product."),
+        (json!({"table": "produkt"}), "table or view \"produkt\" does not exist or is not readable", "shop.product."),
         (json!({"table": "social.tweets"}), "\"social.tweets\"", "exist: social.tweet."),
         (json!({"table": "orders", "schema": "shop"}), "\"orders\" in schema \"shop\"", "shop.\"Order\"."),
         (json!({"table": "nothing_like_it"}), "\"nothing_like_it\"", "describe_database without arguments"),

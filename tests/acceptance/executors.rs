@@ -43,7 +43,7 @@ async fn perform(db: &Database, statements: &'static [&'static str]) -> (WriteEr
         idempotency_key: None,
         deadline: tokio::time::Instant::now() + Duration::from_secs(20),
         executor: Arc::new(Careless { statements }),
-        confirmed: None,
+        precondition: None,
     };
     let stopped = Ledger::new(target, LedgerOptions::default()).gate().perform(attempt).await.unwrap_err();
     (stopped, db.rows("select status, error_code from countersign.mutation").await)

@@ -118,7 +118,7 @@ async fn a_missing_resource_gets_the_protocols_error_with_the_nearest_names() {
     for (uri, said) in [
         ("countersign://database/social/twet", "The nearest tables that exist: social.tweet."),
         ("countersign://database/socal", "The nearest schemas that exist: social."),
-        ("countersign://database/vault", "there is no schema \"vault\" that may be read"),
+        ("countersign://database/vault", "schema \"vault\" does not exist or is not readable"),
         ("countersign://database/vault/gold", "there is no table or view \"gold\""),
         ("countersign://database/countersign/record", "there is no table or view \"record\""),
         ("countersign://database/pg_catalog/pg_class", "there is no table or view \"pg_class\""),

@@ -164,7 +164,7 @@ async fn an_acceptance_is_valid_only_for_the_arguments_that_were_shown() {
             let answer = session.again("upsert_package", &arguments, &state, action).await;
             assert_eq!(envelope(&answer)["error"]["code"], "invalid_params", "{answer}");
             let message = envelope(&answer)["error"]["message"].as_str().unwrap();
-            assert!(message.contains("belongs to another call"), "{message}");
+            assert!(message.contains("does not match the call"), "{message}");
             assert_pending(&db).await;
         }
     }

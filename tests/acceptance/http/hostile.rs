@@ -106,7 +106,7 @@ async fn a_body_is_judged_by_its_type_its_size_and_its_shape_before_anything_els
     for batch in [json!([]), json!([list]), json!([list, list])] {
         let answer = visitor.post(&batch).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST);
-        assert!(answer.body.contains("a batch (a JSON array of messages) is not taken"), "{}", answer.body);
+        assert!(answer.body.contains("batches (JSON arrays of messages) are not supported"), "{}", answer.body);
     }
     assert_eq!(visitor.call("query_database", json!({"query": "select 1 as n"})).await["success"], true);
 }

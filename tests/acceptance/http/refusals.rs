@@ -54,7 +54,7 @@ async fn a_flood_of_requests_without_a_token_costs_little_and_shuts_out_no_token
     // From the same address, at once.
     assert_eq!(status(&server.http_client().with_token(&token)).await, StatusCode::OK);
 
-    let summary = server.logged("more was refused than is logged one by one").await;
+    let summary = server.logged("more requests were refused than are logged one by one").await;
     assert!(summary.contains("WARN") && summary.contains("429: ") && summary.contains("from 127.0.0.1 ("), "{summary}");
     let log = server.log();
     let written = log.len() - before;
@@ -148,7 +148,7 @@ async fn the_log_line_of_a_refusal_has_only_source_and_target() {
     let mut connection = RawConnection::to(&server).await;
     assert_eq!(connection.ask(&get("/mcp?access_token=hidden", &[])).await.unwrap().status, 401);
     let line = server.logged("a request was refused").await;
-    for part in ["status=401", "client=127.0.0.1", "path=\"/mcp\"", "this server wants a token"] {
+    for part in ["status=401", "client=127.0.0.1", "path=\"/mcp\"", "this server requires a token"] {
         assert!(line.contains(part), "{part}: {line}");
     }
     assert_eq!(status(&server.http_client().with_token(&expired)).await, StatusCode::UNAUTHORIZED);

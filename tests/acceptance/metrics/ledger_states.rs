@@ -11,7 +11,7 @@ use super::{Scraped, without_reader};
 async fn scrape(db: &Database) -> Scraped {
     let ledger = Ledger::new(ConnectOptions::parse(&db.writer_url()).unwrap(), LedgerOptions::default());
     let backends = without_reader(&ledger);
-    Scraped::parse(&backends.metrics.render(&backends).await)
+    Scraped::parse(&backends.render_metrics().await)
 }
 
 /// A proposal of that state: made, decided and ended so many minutes ago.

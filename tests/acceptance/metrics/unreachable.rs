@@ -12,7 +12,7 @@ use super::{Scraped, without_reader};
 async fn down(url: &str, at_most: Duration) {
     let ledger = Ledger::new(ConnectOptions::parse(url).unwrap(), LedgerOptions::default());
     let backends = without_reader(&ledger);
-    let render = || backends.metrics.render(&backends);
+    let render = || backends.render_metrics();
     let begun = Instant::now();
     let texts = tokio::join!(render(), render(), render());
     assert!(begun.elapsed() < at_most, "{:?}", begun.elapsed());
