@@ -1,5 +1,5 @@
-//! Bounds: whatever a query asks for, the answer is a clear error or a part that says so, within the deadline, and the
-//! server's memory stays within 64 MiB of what it takes when idle (attacks DO02 to DO26).
+//! Bounds of queries and messages (attacks DO02 to DO26). Every answer is a clear error or a marked part, within the deadline.
+//! The server's memory stays within 64 MiB of its idle size.
 //!
 //! Each bomb prints what became of it: `cargo test -p acceptance bounds:: -- --nocapture`.
 #![allow(clippy::print_stdout, clippy::disallowed_macros, reason = "what was measured is for people to read")]

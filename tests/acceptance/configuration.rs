@@ -1,4 +1,4 @@
-//! `countersign.toml`: where it is taken from, what goes before it, and that what it says holds.
+//! `countersign.toml`: its location, its precedence, and the effect of its settings.
 
 use serde_json::json;
 use testkit::{ConfigDir, Database, Server, countersign, database, repository, startup_error};

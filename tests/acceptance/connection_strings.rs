@@ -1,4 +1,4 @@
-//! Every way in which libpq's users say where their database is: each really connects, and to the place that it names.
+//! Every form of connection setting that libpq accepts: each connects, and to the server that it names.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;

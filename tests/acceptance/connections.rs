@@ -1,4 +1,4 @@
-//! The pool: how many connections there are, who waits for one, and what is left in them.
+//! The pool: the number of connections, the order of waiting calls, and the state that calls leave in a connection.
 
 mod misbehaving;
 mod silent;

@@ -1,4 +1,4 @@
-//! What there is, for agents who do not know the schema: little at first, everything of one table on demand.
+//! `describe_database` for agents that do not know the schema: an overview first, and one table in full on request.
 
 mod sizes;
 

@@ -1,4 +1,4 @@
-//! `countersign doctor`: what is stuck or wrong, and what to do (promises C5-06, C5-09, C5-10).
+//! `countersign doctor`: it reports stuck work and mistakes with their remedies (promises C5-06, C5-09, C5-10).
 
 use serde_json::{Value, json};
 use testkit::audit::{audit, insert_failed_records, insert_pending_record, tamper};

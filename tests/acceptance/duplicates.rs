@@ -1,4 +1,4 @@
-//! Which calls are the same call, and what the second one is answered (promises A1, A4; attacks ID01 to ID08).
+//! Identity of calls, and the answer to a repeated call (promises A1, A4; attacks ID01 to ID08).
 
 mod arguments;
 mod killed;

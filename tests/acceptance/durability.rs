@@ -1,4 +1,4 @@
-//! What an acknowledged write survives, and what the intent of one does (attacks CR04, CR09).
+//! Durability of acknowledged writes and of intents (attacks CR04, CR09).
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

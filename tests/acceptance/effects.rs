@@ -1,4 +1,4 @@
-//! Effects, as agents and people see them: by table and key, with the columns before and after.
+//! Effects in the view of agents and operators: by table and key, with the columns before and after.
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, TestManifest, database, run_countersign};

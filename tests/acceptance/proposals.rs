@@ -1,5 +1,5 @@
-//! Writes that wait for agreement: what is agreed to is exactly what happens, once (promises C1 to C7,
-//! attacks AP01 to AP10). How a client's user is asked is `elicitation`, what people see `proposals_cli`.
+//! Writes that wait for an approval: exactly the approved effects happen, once (promises C1 to C7,
+//! attacks AP01 to AP10). Questions to a client's user are in `elicitation`, the command line in `proposals_cli`.
 
 mod altered;
 mod crashes;

@@ -1,4 +1,4 @@
-//! `countersign proposals`: what a person sees of a proposal, and that what they decide counts, once, and only theirs
+//! `countersign proposals`: a reviewer sees the whole proposal, and only the reviewer's decision applies, once
 //! (promises, attacks AP01 to AP05, AP08, AP09).
 
 mod terminal;

@@ -1,4 +1,4 @@
-//! SIGHUP: the tools change while the server runs, whole or not at all.
+//! SIGHUP: the tools change while the server runs, all or none.
 
 use nix::sys::signal::Signal;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! What `describe_database` answers, as MCP resources: in every protocol revision, for whoever has the tool, and for
-//! nobody else.
+//! The answers of `describe_database` as MCP resources, in every protocol revision, only for profiles that have the
+//! tool.
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! TLS as libpq's users know it: `sslmode` from disable to verify-full, with roots of one's own.
+//! TLS with libpq's options: `sslmode` from disable to verify-full, with custom roots.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `countersign token`: made without a database, shown once, kept as a hash; and that the configuration takes what it prints.
+//! `countersign token` works without a database, shows a token once and prints the hash that the configuration accepts.
 
 use std::collections::HashSet;
 use std::process::{Output, Stdio};

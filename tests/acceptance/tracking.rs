@@ -1,4 +1,4 @@
-//! `countersign track` and `untrack`: the tables' owner says whose changes the ledger records.
+//! `countersign track` and `untrack`: the owner of tables decides whose changes the ledger records.
 
 mod checked;
 

@@ -1,4 +1,4 @@
-//! `countersign undo`: people take writes back, one by one or by a plan.
+//! `countersign undo`: operators undo writes, one by one or by a plan.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! `undo_plan` and `undo_run`: an agent with the profile `admin` takes many of its account's writes back.
+//! `undo_plan` and `undo_run`: an agent with the profile `admin` undoes many writes of its account.
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, TestManifest, database, run_countersign};

@@ -1,4 +1,4 @@
-//! Values in and out: what `to_jsonb` says, every digit (promises B4, B5).
+//! Values in and out are equal to `to_jsonb`, with every digit (promises B4, B5).
 
 mod parameters;
 

@@ -1,4 +1,4 @@
-//! Servers on one database, behind one proxy, and perhaps a pooler before it: what is killed is replaced.
+//! Servers on one database behind one proxy, with or without a pooler. A killed process is replaced.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

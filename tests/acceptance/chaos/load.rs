@@ -1,4 +1,4 @@
-//! Agents that write, repeat what got lost until it is acknowledged, and keep a journal of what they were told.
+//! Agents that write, repeat lost calls until they are acknowledged, and keep a journal of the answers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! The inspector's command line (`--cli`): what people try a server with, and scripts.
+//! The inspector's command line (`--cli`), with which developers and scripts try a server.
 
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -1,5 +1,5 @@
-//! Protocol 2026-07-28: the answer is the question, and the call comes again with what the user said and with what the
-//! server gave the client to carry. That is attacker-controlled (attack AP11).
+//! Protocol 2026-07-28: the response contains the question. The client repeats the call with the user's decision and the state
+//! that the server gave it. Both are controlled by the attacker (attack AP11).
 
 use serde_json::{Value, json};
 use testkit::{Database, RawStdioServer, Server, database};

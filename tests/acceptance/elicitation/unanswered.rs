@@ -1,4 +1,4 @@
-//! The user does not answer: time is up, the call is taken back, the client or the server goes away. Nothing is written, and
+//! The user does not answer: the time ends, the client cancels the call, or client or server stops. Nothing is written, and
 //! the proposal waits.
 
 use nix::sys::signal::{Signal, kill};

@@ -1,4 +1,4 @@
-//! Protocols before 2026-07-28: the server asks within the call, and the call goes on with the answer.
+//! Protocols before 2026-07-28: the server asks during the call and continues the call with the answer.
 
 use serde_json::{Value, json};
 use testkit::{RawStdioServer, Server, UserAnswer, database};

@@ -1,4 +1,4 @@
-//! Writes of the command line that the ledger records: mutations of the tool `cli_write`, so that the history has no hole.
+//! Writes of the command line that the ledger records as mutations of the tool `cli_write`, so that the history has no gap.
 
 use serde_json::{Value, json};
 use testkit::{

@@ -1,4 +1,4 @@
-//! Rows as they arrive, in bounded memory, as slow as their reader.
+//! Rows stream on arrival, in bounded memory, at the speed of their reader.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! begin, commit and rollback: several statements on a connection of their own.
+//! begin, commit and rollback: several statements on a dedicated connection.
 
 mod settings;
 

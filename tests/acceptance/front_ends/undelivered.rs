@@ -1,4 +1,4 @@
-//! A write that was committed and whose result cannot be delivered: exit code 3 and one line on standard error with the
+//! A committed write whose result cannot be delivered: exit code 3 and one line on standard error with the
 //! receipt, never a failure (F-70).
 
 use std::fs::File;

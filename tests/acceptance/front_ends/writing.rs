@@ -1,4 +1,4 @@
-//! Writes without a ledger: committed only when everything they give has been taken.
+//! Writes without a ledger: committed only after the client has read the whole result.
 
 use std::time::{Duration, Instant};
 

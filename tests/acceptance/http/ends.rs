@@ -1,4 +1,4 @@
-//! What becomes of calls whose client goes away, or whose server stops.
+//! Outcomes of calls whose client disconnects or whose server stops.
 
 use nix::sys::signal::Signal;
 use reqwest::RequestBuilder;

@@ -1,4 +1,4 @@
-//! What one account may take.
+//! Limits of one account.
 
 use std::time::{Duration, Instant};
 

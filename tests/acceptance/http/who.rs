@@ -1,4 +1,4 @@
-//! Who calls: tokens over HTTP, and accounts that see nothing of each other.
+//! Identity of callers: tokens over HTTP, and accounts that see nothing of each other.
 
 use nix::sys::signal::Signal;
 use reqwest::{Method, StatusCode};

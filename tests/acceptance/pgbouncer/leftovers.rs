@@ -1,5 +1,5 @@
-//! What a call leaves in a backend is there for whoever has it next: nothing may be left (D1-08, X-17). PgBouncer itself
-//! cleans nothing here: what holds is how the transactions end.
+//! A backend passes to another client after each call, so a call must leave no state in it (D1-08, X-17). PgBouncer
+//! cleans nothing here: the ends of the transactions do.
 
 use serde_json::{Value, json};
 use testkit::{External, PgBouncer, Server, database, skip_without};

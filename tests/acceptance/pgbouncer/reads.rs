@@ -1,4 +1,4 @@
-//! Reads: what they give, what they refuse, and how they end.
+//! Reads through the pooler: results, refusals and ends.
 
 use std::time::{Duration, Instant};
 

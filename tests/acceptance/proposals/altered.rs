@@ -1,4 +1,4 @@
-//! A stored proposal that somebody has changed in the database, past the trigger: it is not carried out.
+//! A stored proposal that was altered in the database, past the trigger, is not executed.
 
 use ledger::Fingerprints;
 use serde_json::{Value, json};

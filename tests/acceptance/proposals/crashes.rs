@@ -1,5 +1,5 @@
-//! Servers that are killed between an agreement and its write, and between the write and its answer: carried out exactly
-//! once, and the state says so.
+//! Servers killed between an approval and its write, and between the write and its answer. The write is executed exactly
+//! once, and the state shows it.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! What the log says of what was agreed to: whose it was, which, and how it ended, and no value of it.
+//! Log records of approved proposals: the account, the proposal and the outcome, without any value.
 
 use std::process::Stdio;
 

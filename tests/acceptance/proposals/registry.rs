@@ -1,4 +1,4 @@
-//! The registry of executors: a tool that nothing would carry out stops the start, before anything is answered.
+//! The registry of executors: a tool without an executor stops the start before any request is answered.
 
 use std::process::Stdio;
 

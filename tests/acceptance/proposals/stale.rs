@@ -1,4 +1,4 @@
-//! What was agreed to is what happens: when the rows have changed since, nothing happens.
+//! Only the approved effects happen: if the rows have changed since, nothing happens.
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, database, poll, repository};

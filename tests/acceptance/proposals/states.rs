@@ -1,4 +1,4 @@
-//! Every state times every action: the allowed ones work, the others answer with a clear code and change nothing.
+//! Every state with every action: allowed actions work, the others get a clear code and change nothing.
 
 use serde_json::{Value, json};
 use testkit::{Database, Server, database};

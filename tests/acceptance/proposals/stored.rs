@@ -1,4 +1,4 @@
-//! How long proposals are kept, how many may wait, and what is listed.
+//! Retention of proposals, the limit of waiting proposals, and the list.
 
 use serde_json::json;
 use testkit::{Server, database};

@@ -1,4 +1,4 @@
-//! What a query may not call, and that it is seen however it is called.
+//! Functions that a query may not call, in every form of a call.
 
 use serde_json::json;
 use testkit::{Server, database};

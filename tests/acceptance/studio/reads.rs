@@ -1,4 +1,4 @@
-//! What `query_database` shows of tables with row level security: the rows of the account that asks.
+//! Rows of tables with row level security in `query_database`: those of the calling account.
 
 use testkit::{Server, database};
 

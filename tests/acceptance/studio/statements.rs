@@ -1,4 +1,4 @@
-//! What the statements of the manifest do by themselves: run in one transaction, as the gate runs them.
+//! Effects of the manifest's statements alone, run in one transaction like the gate runs them.
 
 use manifest::{ServerNames, Source, ToolCatalog};
 use testkit::{Database, repository};
