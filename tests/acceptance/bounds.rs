@@ -116,7 +116,7 @@ impl Watched {
         assert!(above < ALLOWED_KIB, "{name}: {above} KiB above the idle level of {} KiB", self.memory.idle_kib());
     }
 
-    /// The same server answers, and no backend of its reader is at work.
+    /// The server still answers, and no backend of its reader is busy.
     async fn lives(&self, name: &str) {
         assert_eq!(self.server.query("select 1 as n").await, [json!({"n": 1})], "{name}");
         let free = "select 1 where not exists (select from pg_stat_activity where usename = 'countersign_reader' \

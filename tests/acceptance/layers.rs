@@ -31,7 +31,7 @@ fn reader(target: &ConnectOptions, missing: Option<Layer>, deadline: Duration) -
     }
 }
 
-/// Who said no, or that nobody did.
+/// The layer that refused an attack, if any.
 fn stopped_by(outcome: &Result<(), ReadError>) -> &'static str {
     let Err(error) = outcome else { return "-" };
     match error {

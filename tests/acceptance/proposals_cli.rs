@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::audit::tamper;
 use testkit::{CommandOutput, Database, Server, database, poll, run_countersign};
 
-/// A package of this tenant that nobody has booked.
+/// A package of this tenant without bookings.
 async fn spare_package(db: &Database, tenant: &str, title: &str) -> i64 {
     let insert = format!(
         "insert into studio.package (tenant_id, title, description, price, duration_minutes) \
@@ -207,7 +207,7 @@ async fn a_proposal_that_was_not_shown_is_not_approved() {
         assert!(ran.code == code && ran.err.contains(&named), "{arguments:?}: {} {}", ran.code, ran.err);
         assert_eq!(stored(&url, id).await["status"], "pending", "{arguments:?}");
     }
-    // The same with the right one is approved, also a second time with another one not.
+    // The right digest approves; a repeated approval with another digest does not.
     assert_eq!(proposals(&url, &["approve", id, "--yes"]).await.code, 0);
     let ran = proposals(&url, &["approve", id, "--digest", &other]).await;
     assert!(ran.code == 1 && ran.err.contains("nothing was approved"), "{}", ran.err);

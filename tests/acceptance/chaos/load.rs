@@ -164,7 +164,7 @@ impl Agent {
         self.journal.lock().unwrap().tweets.insert(text.to_owned(), rows);
     }
 
-    /// The same call through two servers at the same time.
+    /// Sends one call through two servers at once.
     async fn at_once_twice(&mut self, tool: &str, call: &Value) -> Option<(Value, String)> {
         let mut twin = Self { rng: self.rng.fork(), ..self.clone() };
         let (mine, its) = tokio::join!(self.until_acknowledged(tool, call), twin.until_acknowledged(tool, call));

@@ -62,7 +62,7 @@ impl Inspector {
         Self::new(&["--server-url", &server.url(path)], era)
     }
 
-    /// The same with this bearer token.
+    /// Runs the inspector with this bearer token.
     fn with_token(mut self, token: &str) -> Self {
         self.to.extend([
             "--header".to_owned(),

@@ -32,7 +32,7 @@ async fn a_user_who_accepts_has_the_write_done_within_the_call() {
         say(&mut server, &question, json!({"action": "accept", "content": {}})).await;
         let answer = server.receive().await;
         assert_eq!((&answer["id"], &answer["result"]["isError"]), (&json!(7), &json!(false)), "{answer}");
-        // The tool's own answer, as if nobody had been asked.
+        // The answer of the tool, as without a question.
         let envelope = envelope(&answer);
         assert_eq!((&envelope["data"]["package_id"], &envelope["data"]["added"]), (&json!(1), &json!(false)));
         assert_eq!(envelope["data"]["price"].to_string(), "99.00");

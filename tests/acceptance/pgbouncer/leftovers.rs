@@ -105,7 +105,7 @@ async fn a_statement_of_execute_sql_leaves_no_state_in_its_backend() {
         let records = pooler.database().rows("select status from countersign.mutation order by id desc limit 1").await;
         assert_eq!(records[0][0], if is_done { "success" } else { "failure" }, "{sql}");
     }
-    // What it would do is asked for before somebody agrees: the text is not left prepared.
+    // The preview runs before an approval: its statement does not stay prepared.
     let mut command = Server::command_pooled(&pooler);
     command.args(["--profile", "admin", "--execute-sql", "--execute-sql-tier", "confirm"]);
     let server = Server::start(command).await;

@@ -232,7 +232,7 @@ async fn after_any_kill_each_approval_is_executed_once_or_never() {
         )
         .await;
     assert_eq!(points, executed.to_string(), "each points to its record, and its record says who agreed");
-    // Whoever approves while nobody serves is heard by the next server.
+    // The next server executes an approval given while no server was running.
     server.close().await;
     if let Some(waiting) = proposals
         .iter()

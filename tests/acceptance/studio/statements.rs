@@ -50,7 +50,7 @@ impl Studio {
         client.batch_execute("commit").await.map_err(|error| state(&error)).map(|()| done)
     }
 
-    /// A session of whoever runs them.
+    /// A session of this account.
     pub(super) async fn open(&self, by: As<'_>) -> Client {
         let (client, account) = match by {
             As::Account(account) => (super::writer(&self.db).await, account),
@@ -60,7 +60,7 @@ impl Studio {
         client
     }
 
-    /// The same in a transaction that the test has begun, and leaves open.
+    /// Runs statements in a transaction that the test has begun and leaves open.
     pub(super) async fn run(
         &self,
         client: &Client,

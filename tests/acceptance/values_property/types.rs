@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::{ranges, values as v};
 
-/// Types of somebody's own, and the extensions whose types are tried.
+/// User-defined types, and the extensions whose types are tested.
 pub(super) const SETUP: &str = r#"
 create extension hstore;
 create extension citext;
@@ -54,7 +54,7 @@ struct Named {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Back {
     Yes,
-    /// But in an array of several dimensions nobody can tell them from the arrays that it is made of.
+    /// In an array of several dimensions they cannot be distinguished from its inner arrays.
     Flat,
     /// A cast to json has no way back, and records are no parameters.
     No,

@@ -47,7 +47,7 @@ async fn settings_of_a_transaction_last_until_its_end_with_and_without_a_ledger(
         assert_eq!(pipe.run("c", "execute own").await["rows"], json!([{"seven": 7}]));
         assert_eq!(pipe.run("d", "insert into t values (1)").await["sqlstate"], "42501");
         command(&mut pipe, "rollback", Value::Null).await;
-        // The same without.
+        // And without a ledger.
         db.run("drop schema if exists countersign cascade").await;
         pipe.send(json!({"code": "config", "sessions": {"default": {"port": null}}})).await;
         pipe.event_with_code("config").await;
@@ -79,7 +79,7 @@ async fn a_session_in_another_encoding_is_given_up_and_what_it_did_is_undone() {
         let written = pipe.run_with("e", "insert into t values ($1)", insert(json!({"read_only": false}))).await;
         assert_eq!(written["command_tag"], "INSERT 0 1", "{written}");
         assert_eq!(db.value("select string_agg(a, '') from t").await, "\u{e9}");
-        // The same without a ledger.
+        // And without a ledger.
         db.run("drop schema if exists countersign cascade; truncate t").await;
         pipe.send(json!({"code": "config", "sessions": {"default": {"port": null}}})).await;
         pipe.event_with_code("config").await;
